@@ -1,0 +1,1 @@
+//! The file a person writes, turned into a snapshot or into diagnostics

@@ -1,0 +1,1 @@
+//! Providers, publishing and probes

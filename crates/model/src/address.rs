@@ -1,0 +1,161 @@
+//! Addresses as configurations name them: networks and host patterns.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A network in CIDR notation (RFC 4632), IPv4 or IPv6. An IPv4-mapped IPv6 address matches as IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cidr {
+    network: u128,
+    mask: u128,
+    v4: bool,
+    bits: u8,
+}
+
+impl Cidr {
+    /// The network of the first `bits` bits of `address`. `None` when `bits` is longer than the address.
+    pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
+        let (value, v4) = as_bits(address);
+        let bits_in_128 = if v4 { bits.checked_add(96)? } else { bits };
+        if bits_in_128 > 128 {
+            return None;
+        }
+        let mask = if bits_in_128 == 0 { 0 } else { u128::MAX << (128 - bits_in_128) };
+        Some(Self { network: value & mask, mask, v4, bits })
+    }
+
+    /// Whether `address` lies in this network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (value, v4) = as_bits(address);
+        v4 == self.v4 && value & self.mask == self.network
+    }
+}
+
+/// IPv4 is placed in the last 32 bits.
+fn as_bits(address: IpAddr) -> (u128, bool) {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()) | (0xffff << 32), true),
+        IpAddr::V6(v6) => (v6.to_bits(), false),
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr =
+            address.parse().map_err(|_| format!("`{text}` is not an address or a network such as 10.0.0.0/8"))?;
+        let whole = if address.to_canonical().is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| format!("`{bits}` is not a prefix length"))?,
+            None => whole,
+        };
+        Self::new(address, bits).ok_or_else(|| format!("the prefix length of `{text}` is longer than {whole}"))
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.v4 {
+            write!(f, "{}/{}", std::net::Ipv4Addr::from_bits(self.network as u32), self.bits)
+        } else {
+            write!(f, "{}/{}", std::net::Ipv6Addr::from_bits(self.network), self.bits)
+        }
+    }
+}
+
+/// A host name to match: exact, or `*.` with a suffix, which stands for one or more labels as in the Kubernetes
+/// Gateway API. Always lower case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HostPattern {
+    /// This very name.
+    Exact(String),
+    /// Any name that ends in `.` and this suffix.
+    Suffix(String),
+}
+
+impl HostPattern {
+    /// Whether a lower-case host without port matches.
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(name) => name == host,
+            Self::Suffix(suffix) => {
+                host.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lower = text.to_ascii_lowercase();
+        let (name, wildcard) = match lower.strip_prefix("*.") {
+            Some(rest) => (rest, true),
+            None => (lower.as_str(), false),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+        if name.is_empty() || name.len() > 253 || name.starts_with('.') || !name.chars().all(plain) {
+            return Err(format!("`{text}` is not a host name, nor `*.` followed by one"));
+        }
+        if name.contains(':') && !name.starts_with('[') {
+            return Err(format!("`{text}` must not carry a port"));
+        }
+        Ok(if wildcard { Self::Suffix(name.to_owned()) } else { Self::Exact(name.to_owned()) })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Suffix(suffix) => write!(f, "*.{suffix}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_contains_its_addresses_and_no_others() {
+        let ten: Cidr = "10.0.0.0/8".parse().unwrap();
+        assert!(ten.contains("10.255.1.2".parse().unwrap()));
+        assert!(ten.contains("::ffff:10.1.1.1".parse().unwrap()));
+        assert!(!ten.contains("11.0.0.1".parse().unwrap()));
+        assert!(!ten.contains("::1".parse().unwrap()));
+        let all: Cidr = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains("255.1.2.3".parse().unwrap()));
+        assert!(!all.contains("2001:db8::1".parse().unwrap()));
+        let v6: Cidr = "2001:db8::/32".parse().unwrap();
+        assert!(v6.contains("2001:db8:1::1".parse().unwrap()));
+        assert_eq!("10.0.0.0/8", ten.to_string());
+    }
+
+    #[test]
+    fn a_bad_network_says_what_is_wrong() {
+        for bad in ["10.0.0.0/33", "::/129", "x/8", "10.0.0.0/-1", "", "10.0.0.0/256"] {
+            assert!(bad.parse::<Cidr>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_one_or_more_labels_but_not_for_none() {
+        let pattern: HostPattern = "*.Example.com".parse().unwrap();
+        assert!(pattern.matches("a.example.com"));
+        assert!(pattern.matches("a.b.example.com"));
+        assert!(!pattern.matches("example.com"));
+        assert!(!pattern.matches(".example.com"));
+        assert!(!pattern.matches("badexample.com"));
+        for bad in ["", "*", "*.", "a b", "x*.com", "a.com:80", ".com"] {
+            assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
+        }
+    }
+}

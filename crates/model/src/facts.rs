@@ -1,0 +1,57 @@
+//! What is known of an exchange beside its heads.
+
+use std::net::SocketAddr;
+
+use crate::Name;
+
+/// How the client reached us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Cleartext.
+    Http,
+    /// TLS.
+    Https,
+}
+
+impl Scheme {
+    /// `http` or `https`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// What TLS told us about a downstream connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// The server name that the client asked for, lower case.
+    pub server_name: Option<String>,
+    /// Such as `TLSv1.3`.
+    pub version: &'static str,
+    /// Such as `TLS13_AES_128_GCM_SHA256`.
+    pub cipher: &'static str,
+    /// Subject of the verified client certificate (RFC 4514 order as x509 prints it), if one was presented.
+    pub client_subject: Option<String>,
+}
+
+/// Facts of one exchange that filters, routes and records may use. Borrowed from the connection: building it allocates
+/// nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The peer of the TCP connection.
+    pub peer: SocketAddr,
+    /// The client: the peer, or what a trusted proxy said of it.
+    pub client: std::net::IpAddr,
+    /// Our own address of the connection.
+    pub local: SocketAddr,
+    /// Cleartext or TLS.
+    pub scheme: Scheme,
+    /// Present for TLS.
+    pub tls: Option<&'a TlsFacts>,
+    /// The listener.
+    pub listener: &'a Name,
+    /// The request id; empty when request ids are off.
+    pub request_id: &'a str,
+}

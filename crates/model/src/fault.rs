@@ -1,0 +1,228 @@
+//! Everything that can go wrong with an exchange or a stream, and the one table that says what follows from it.
+
+/// Whose doing a fault is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The client.
+    Downstream,
+    /// The endpoint.
+    Upstream,
+    /// This program or its configuration.
+    Local,
+}
+
+impl Source {
+    /// As metrics label it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Downstream => "downstream",
+            Self::Upstream => "upstream",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// When in the life of an exchange it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Handshake or anything before a request.
+    Accept,
+    /// Reading the request head.
+    Receive,
+    /// Route and filters.
+    Route,
+    /// Choosing an endpoint and waiting for one.
+    Pick,
+    /// Connecting.
+    Connect,
+    /// Sending the request.
+    Send,
+    /// Waiting for the response head.
+    Await,
+    /// Moving the response or a tunnel.
+    Relay,
+}
+
+impl Phase {
+    /// As metrics label it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Receive => "receive",
+            Self::Route => "route",
+            Self::Pick => "pick",
+            Self::Connect => "connect",
+            Self::Send => "send",
+            Self::Await => "await",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+/// What follows from a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consequence {
+    /// Whose doing.
+    pub source: Source,
+    /// When.
+    pub phase: Phase,
+    /// The answer to the client; 0: none can be given, the connection is closed.
+    pub status: u16,
+    /// Whether another endpoint may be tried for any request: the endpoint has seen none of it.
+    pub retryable: bool,
+    /// Whether it counts against the endpoint's health.
+    pub against_health: bool,
+    /// Code in the access log: first letter the source (C client, U upstream, P proxy), then what.
+    pub flag: &'static str,
+    /// Label in metrics.
+    pub label: &'static str,
+}
+
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])+ $name:ident = $source:ident $phase:ident $status:literal $retry:literal $health:literal $flag:literal $label:literal;)+) => {
+        /// A fault. The table below is exhaustive: status, retry, health, flag and label of each are said once.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Fault {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Fault {
+            /// Every fault, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// What follows from it.
+            pub const fn consequence(self) -> Consequence {
+                match self {
+                    $(Self::$name => Consequence {
+                        source: Source::$source,
+                        phase: Phase::$phase,
+                        status: $status,
+                        retryable: $retry,
+                        against_health: $health,
+                        flag: $flag,
+                        label: $label,
+                    },)+
+                }
+            }
+
+            /// What it means, one sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($doc,)+),)+
+                }
+            }
+        }
+    };
+}
+
+//  name = source phase status retryable against_health flag label
+faults! {
+    /// The TLS handshake with the client failed.
+    HandshakeFailed = Downstream Accept 0 false false "CH" "handshake_failed";
+    /// The TLS handshake with the client did not end in time.
+    HandshakeTimeout = Downstream Accept 0 false false "CHT" "handshake_timeout";
+    /// The request head breaks RFC 9112.
+    BadRequest = Downstream Receive 400 false false "CB" "bad_request";
+    /// The request head is longer, or has more fields, than the listener accepts.
+    HeadTooLarge = Downstream Receive 431 false false "CL" "head_too_large";
+    /// The request target is longer than accepted.
+    TargetTooLong = Downstream Receive 414 false false "CU" "target_too_long";
+    /// The request's version is not spoken here.
+    VersionNotSupported = Downstream Receive 505 false false "CV" "version_not_supported";
+    /// The request uses a transfer coding or method form that is not implemented.
+    NotImplemented = Downstream Receive 501 false false "CN" "not_implemented";
+    /// The request expects something other than `100-continue`.
+    ExpectationFailed = Downstream Receive 417 false false "CE" "expectation_failed";
+    /// The request head did not arrive in time.
+    HeadTimeout = Downstream Receive 408 false false "CT" "head_timeout";
+    /// The client closed before its request head was whole.
+    ClosedInHead = Downstream Receive 0 false false "CC" "closed_in_head";
+    /// No route matches.
+    NoRoute = Local Route 404 false false "PN" "no_route";
+    /// A filter refused the request.
+    Refused = Local Route 403 false false "PF" "refused_by_filter";
+    /// The cluster has no endpoint that is up.
+    NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
+    /// All endpoints are full and the queue is too, or there is none.
+    QueueFull = Local Pick 503 false false "PQ" "queue_full";
+    /// No endpoint came free in time.
+    QueueTimeout = Local Pick 503 false false "PT" "queue_timeout";
+    /// The client closed while its request waited.
+    ClosedInQueue = Downstream Pick 0 false false "CQ" "closed_in_queue";
+    /// The endpoint refused the connection or could not be reached.
+    ConnectFailed = Upstream Connect 502 true true "UC" "connect_failed";
+    /// The endpoint did not accept a connection in time.
+    ConnectTimeout = Upstream Connect 504 true true "UCT" "connect_timeout";
+    /// The TLS handshake with the endpoint failed.
+    UpstreamHandshakeFailed = Upstream Connect 502 true true "UH" "upstream_handshake_failed";
+    /// The endpoint closed or reset while the request was sent.
+    SendFailed = Upstream Send 502 false true "US" "send_failed";
+    /// The endpoint took no byte of the request for too long.
+    SendTimeout = Upstream Send 504 false true "UST" "send_timeout";
+    /// The request body breaks the framing rules.
+    BadRequestBody = Downstream Send 400 false false "CF" "bad_request_body";
+    /// The client sent no byte of its request body for too long.
+    RequestBodyTimeout = Downstream Send 408 false false "CBT" "request_body_timeout";
+    /// The client closed before its request body was whole.
+    ClosedInBody = Downstream Send 0 false false "CCB" "closed_in_body";
+    /// A kept connection was closed by the endpoint as the request arrived there.
+    StaleConnection = Upstream Await 502 false false "UK" "stale_connection";
+    /// The endpoint closed or reset before a response head.
+    ClosedBeforeResponse = Upstream Await 502 false true "UR" "closed_before_response";
+    /// The endpoint sent no response head in time.
+    ResponseHeadTimeout = Upstream Await 504 false true "URT" "response_head_timeout";
+    /// The response head breaks RFC 9112.
+    BadResponse = Upstream Await 502 false true "UB" "bad_response";
+    /// The response head is longer than accepted.
+    ResponseHeadTooLarge = Upstream Await 502 false true "UL" "response_head_too_large";
+    /// The client closed while the response was awaited.
+    ClosedInWait = Downstream Await 0 false false "CW" "closed_in_wait";
+    /// The exchange took longer than its route allows.
+    TotalTimeout = Local Await 504 false false "PD" "total_timeout";
+    /// The endpoint closed before its response body was whole.
+    ResponseBodyClosed = Upstream Relay 0 false true "UD" "response_body_closed";
+    /// The response body breaks the framing rules.
+    BadResponseBody = Upstream Relay 0 false true "UF" "bad_response_body";
+    /// The endpoint sent no byte of its response body for too long.
+    ResponseBodyTimeout = Upstream Relay 0 false true "UDT" "response_body_timeout";
+    /// The client closed before the response was whole.
+    ClosedInResponse = Downstream Relay 0 false false "CD" "closed_in_response";
+    /// The client took no byte of the response for too long.
+    ClientWriteTimeout = Downstream Relay 0 false false "CDT" "client_write_timeout";
+    /// A tunnel or TCP stream moved no byte for too long.
+    StreamIdle = Local Relay 0 false false "PI" "stream_idle";
+    /// The connection's server name matches nothing here, or it is no TLS.
+    NoServerName = Downstream Accept 0 false false "CS" "no_server_name";
+    /// The listener holds as many connections as it may.
+    ListenerFull = Local Accept 0 false false "PL" "listener_full";
+    /// The program is ending and its bound on draining is reached.
+    DrainEnded = Local Relay 0 false false "PX" "drain_ended";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_fault_has_its_own_flag_and_label_and_a_fitting_status() {
+        let mut flags = HashSet::new();
+        let mut labels = HashSet::new();
+        for fault in Fault::ALL {
+            let told = fault.consequence();
+            assert!(flags.insert(told.flag), "flag {} twice", told.flag);
+            assert!(labels.insert(told.label), "label {} twice", told.label);
+            let first = match told.source {
+                Source::Downstream => 'C',
+                Source::Upstream => 'U',
+                Source::Local => 'P',
+            };
+            assert!(told.flag.starts_with(first), "{}", told.flag);
+            assert!(told.status == 0 || (400..600).contains(&told.status));
+            assert!(fault.meaning().trim().ends_with('.'));
+            assert!(!told.against_health || told.source == Source::Upstream);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Header fields of a head, or of trailers, in the order and case they came.
+//!
+//! All bytes lie in one arena: what was received, then what filters added. Changing a field allocates nothing once the
+//! arena has its working size; whoever owns a `Fields` keeps it for the next exchange.
+
+use std::fmt;
+
+/// Fields that the proxy itself must recognise. The classification happens once, when a field is pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each is the field of its name")]
+pub enum Known {
+    Other,
+    Connection,
+    ContentLength,
+    TransferEncoding,
+    Host,
+    Expect,
+    Upgrade,
+    Te,
+    Trailer,
+    KeepAlive,
+    ProxyConnection,
+    XForwardedFor,
+    XForwardedProto,
+    XForwardedHost,
+    Forwarded,
+    XRequestId,
+    Cookie,
+    Date,
+    Origin,
+}
+
+impl Known {
+    /// Which field `name` is, case ignored.
+    pub fn of(name: &[u8]) -> Self {
+        let (text, known): (&[u8], Self) = match name.len() {
+            2 => (b"te", Self::Te),
+            4 if name[0] | 0x20 == b'h' => (b"host", Self::Host),
+            4 => (b"date", Self::Date),
+            6 if name[0] | 0x20 == b'e' => (b"expect", Self::Expect),
+            6 if name[0] | 0x20 == b'c' => (b"cookie", Self::Cookie),
+            6 => (b"origin", Self::Origin),
+            7 if name[0] | 0x20 == b'u' => (b"upgrade", Self::Upgrade),
+            7 => (b"trailer", Self::Trailer),
+            9 => (b"forwarded", Self::Forwarded),
+            10 if name[0] | 0x20 == b'c' => (b"connection", Self::Connection),
+            10 => (b"keep-alive", Self::KeepAlive),
+            12 => (b"x-request-id", Self::XRequestId),
+            14 => (b"content-length", Self::ContentLength),
+            15 => (b"x-forwarded-for", Self::XForwardedFor),
+            16 if name[0] | 0x20 == b'p' => (b"proxy-connection", Self::ProxyConnection),
+            16 => (b"x-forwarded-host", Self::XForwardedHost),
+            17 if name[0] | 0x20 == b't' => (b"transfer-encoding", Self::TransferEncoding),
+            17 => (b"x-forwarded-proto", Self::XForwardedProto),
+            _ => return Self::Other,
+        };
+        if name.eq_ignore_ascii_case(text) { known } else { Self::Other }
+    }
+
+    /// Whether the field speaks of one connection only and is never passed on (RFC 9110 section 7.6.1). Fields that
+    /// `Connection` names are hop-by-hop too; the protocol side removes those.
+    pub fn is_hop_by_hop(self) -> bool {
+        matches!(
+            self,
+            Self::Connection
+                | Self::TransferEncoding
+                | Self::Upgrade
+                | Self::Te
+                | Self::KeepAlive
+                | Self::ProxyConnection
+        )
+    }
+}
+
+/// A valid field name (an RFC 9110 token), as filters hold it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct FieldName {
+    text: Box<str>,
+    known: Known,
+}
+
+impl FieldName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// A sentence, when the text is empty or holds something else than token characters (RFC 9110 section 5.6.2).
+    pub fn new(text: &str) -> Result<Self, String> {
+        if is_token(text.as_bytes()) {
+            Ok(Self { text: text.into(), known: Known::of(text.as_bytes()) })
+        } else {
+            Err(format!("`{text}` is not a header field name"))
+        }
+    }
+
+    /// The name in the case it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Its classification.
+    pub fn known(&self) -> Known {
+        self.known
+    }
+}
+
+impl fmt::Debug for FieldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Whether `text` is a token (RFC 9110 section 5.6.2).
+pub fn is_token(text: &[u8]) -> bool {
+    const SIGNS: &[u8] = b"!#$%&'*+-.^_`|~";
+    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || SIGNS.contains(b))
+}
+
+/// Whether `text` may stand as a field value: visible characters, space, tab and bytes from 0x80 (RFC 9110 section 5.5).
+pub fn is_field_value(text: &[u8]) -> bool {
+    text.iter().all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
+}
+
+/// Where something lies in the arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// The span of `start..end`. Heads are bounded far below 4 GiB (see [`crate::limits`]).
+    pub fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, len: (end - start) as u32 }
+    }
+
+    fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    name: Span,
+    value: Span,
+    known: Known,
+}
+
+/// One field, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Its classification.
+    pub known: Known,
+    /// The name in the case it came.
+    pub name: &'a [u8],
+    /// The value without surrounding white space.
+    pub value: &'a [u8],
+}
+
+/// An ordered list of fields over one arena of bytes.
+#[derive(Clone, Default)]
+pub struct Fields {
+    arena: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Fields {
+    /// Empties list and arena; their memory stays.
+    pub fn clear(&mut self) {
+        self.arena.clear();
+        self.entries.clear();
+    }
+
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes that list and arena hold on to.
+    pub fn capacity_bytes(&self) -> usize {
+        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Copies received bytes into the arena and returns where they begin, so that a parser can push spans of them.
+    pub fn load(&mut self, bytes: &[u8]) -> usize {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        start
+    }
+
+    /// Adds a field whose name and value lie in the arena already.
+    pub fn push_span(&mut self, name: Span, value: Span) {
+        let known = Known::of(self.bytes(name));
+        self.entries.push(Entry { name, value, known });
+    }
+
+    /// The bytes of a span.
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        &self.arena[span.range()]
+    }
+
+    /// The fields in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Field<'_>> + Clone {
+        self.entries.iter().map(|entry| self.field(entry))
+    }
+
+    fn field(&self, entry: &Entry) -> Field<'_> {
+        Field { known: entry.known, name: self.bytes(entry.name), value: self.bytes(entry.value) }
+    }
+
+    /// The value of the first field of this name.
+    pub fn get(&self, name: &FieldName) -> Option<&[u8]> {
+        self.entries.iter().find(|entry| self.is(entry, name)).map(|entry| self.bytes(entry.value))
+    }
+
+    /// The values of all fields of this name.
+    pub fn all<'a>(&'a self, name: &'a FieldName) -> impl Iterator<Item = &'a [u8]> {
+        self.entries.iter().filter(|entry| self.is(entry, name)).map(|entry| self.bytes(entry.value))
+    }
+
+    /// The value of the first field of this kind. Not for [`Known::Other`].
+    pub fn get_known(&self, known: Known) -> Option<&[u8]> {
+        self.all_known(known).next()
+    }
+
+    /// The values of all fields of this kind. Not for [`Known::Other`].
+    pub fn all_known(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        self.entries.iter().filter(move |entry| entry.known == known).map(|entry| self.bytes(entry.value))
+    }
+
+    /// Whether a field of this kind is there.
+    pub fn has_known(&self, known: Known) -> bool {
+        self.entries.iter().any(|entry| entry.known == known)
+    }
+
+    /// Adds a field at the end. The value must satisfy [`is_field_value`]; see [`Self::append_with`].
+    pub fn append(&mut self, name: &FieldName, value: &[u8]) {
+        self.append_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// Adds a field at the end whose value is written straight into the arena. Bytes that may not stand in a field value
+    /// (CR, LF, NUL and other controls) become spaces, so that no value can begin a new field.
+    pub fn append_with(&mut self, name: &FieldName, write: impl FnOnce(&mut Vec<u8>)) {
+        let value = self.write_value(write);
+        let name_span = self.write_name(name);
+        self.entries.push(Entry { name: name_span, value, known: name.known });
+    }
+
+    /// Puts one field of this name in place of all that were there: at the place of the first, or at the end.
+    pub fn set(&mut self, name: &FieldName, value: &[u8]) {
+        self.set_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// Like [`Self::set`], with the value written straight into the arena, cleaned as in [`Self::append_with`].
+    pub fn set_with(&mut self, name: &FieldName, write: impl FnOnce(&mut Vec<u8>)) {
+        let value = self.write_value(write);
+        let Some(first) = self.entries.iter().position(|entry| self.is(entry, name)) else {
+            let name_span = self.write_name(name);
+            self.entries.push(Entry { name: name_span, value, known: name.known });
+            return;
+        };
+        self.entries[first].value = value;
+        let arena = &self.arena;
+        let mut place = 0;
+        self.entries.retain(|entry| {
+            place += 1;
+            place - 1 <= first || !names_equal(arena, entry, name)
+        });
+    }
+
+    /// Removes all fields of this name; says whether there was one.
+    pub fn remove(&mut self, name: &FieldName) -> bool {
+        let arena = &self.arena;
+        let before = self.entries.len();
+        self.entries.retain(|entry| !names_equal(arena, entry, name));
+        self.entries.len() != before
+    }
+
+    /// Removes all fields of this kind. Not for [`Known::Other`].
+    pub fn remove_known(&mut self, known: Known) {
+        self.entries.retain(|entry| entry.known != known);
+    }
+
+    /// Removes all fields of this name given as bytes, case ignored.
+    pub fn remove_named(&mut self, name: &[u8]) {
+        let arena = &self.arena;
+        self.entries.retain(|entry| !arena[entry.name.range()].eq_ignore_ascii_case(name));
+    }
+
+    /// Keeps the fields for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let arena = &self.arena;
+        self.entries.retain(|entry| {
+            keep(Field { known: entry.known, name: &arena[entry.name.range()], value: &arena[entry.value.range()] })
+        });
+    }
+
+    /// Writes into the arena and returns where, for parts of a head that are no fields.
+    pub fn write_span(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
+        let start = self.arena.len();
+        write(&mut self.arena);
+        Span::new(start, self.arena.len())
+    }
+
+    fn write_value(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
+        let start = self.arena.len();
+        write(&mut self.arena);
+        for byte in &mut self.arena[start..] {
+            if (*byte < b' ' && *byte != b'\t') || *byte == 0x7f {
+                *byte = b' ';
+            }
+        }
+        Span::new(start, self.arena.len())
+    }
+
+    fn write_name(&mut self, name: &FieldName) -> Span {
+        let start = self.load(name.text.as_bytes());
+        Span::new(start, self.arena.len())
+    }
+
+    fn is(&self, entry: &Entry, name: &FieldName) -> bool {
+        names_equal(&self.arena, entry, name)
+    }
+}
+
+fn names_equal(arena: &[u8], entry: &Entry, name: &FieldName) -> bool {
+    if entry.known != name.known {
+        return false;
+    }
+    name.known != Known::Other
+        || (entry.name.len as usize == name.text.len()
+            && arena[entry.name.range()].eq_ignore_ascii_case(name.text.as_bytes()))
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        f.debug_map().entries(self.iter().map(|field| (text(field.name), text(field.value)))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> FieldName {
+        FieldName::new(text).unwrap()
+    }
+
+    fn listed(fields: &Fields) -> String {
+        let mut out = String::new();
+        for field in fields.iter() {
+            out += &format!("{}={};", String::from_utf8_lossy(field.name), String::from_utf8_lossy(field.value));
+        }
+        out
+    }
+
+    #[test]
+    fn setting_replaces_the_first_in_its_place_and_removes_the_others() {
+        let mut fields = Fields::default();
+        for (key, value) in [("A", "1"), ("x-B", "2"), ("C", "3"), ("X-b", "4")] {
+            fields.append(&name(key), value.as_bytes());
+        }
+        fields.set(&name("X-B"), b"new");
+        assert_eq!(listed(&fields), "A=1;x-B=new;C=3;");
+        fields.set(&name("Host"), b"h");
+        fields.set(&name("hOST"), b"g");
+        assert_eq!(listed(&fields), "A=1;x-B=new;C=3;Host=g;");
+        assert_eq!(fields.get_known(Known::Host), Some(&b"g"[..]));
+        assert!(fields.remove(&name("c")));
+        assert!(!fields.remove(&name("c")));
+        assert_eq!(listed(&fields), "A=1;x-B=new;Host=g;");
+    }
+
+    #[test]
+    fn a_value_can_never_begin_a_new_field() {
+        let mut fields = Fields::default();
+        fields.append(&name("a"), b"x\r\nEvil: 1\0\x7f");
+        assert_eq!(listed(&fields), "a=x  Evil: 1  ;");
+    }
+
+    #[test]
+    fn every_known_field_is_recognised_in_any_case_and_nothing_else_is() {
+        for text in [
+            "Connection",
+            "content-length",
+            "TRANSFER-ENCODING",
+            "Host",
+            "expect",
+            "Upgrade",
+            "TE",
+            "Trailer",
+            "Keep-Alive",
+            "Proxy-Connection",
+            "X-Forwarded-For",
+            "X-Forwarded-Proto",
+            "X-Forwarded-Host",
+            "Forwarded",
+            "X-Request-Id",
+            "Cookie",
+            "Date",
+            "Origin",
+        ] {
+            assert_ne!(Known::of(text.as_bytes()), Known::Other, "{text}");
+        }
+        for text in ["", "t", "hosx", "Content-Lengti", "Transfer_Encoding", "Connectioo", "cookiE2"] {
+            assert_eq!(Known::of(text.as_bytes()), Known::Other, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_name_is_refused() {
+        for bad in ["", "a b", "a:", "ä", "a\r", "(x)"] {
+            assert!(FieldName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! How the configuration names a filter without knowing any.
+
+use serde_json::Value;
+
+use crate::Issue;
+
+/// One filter as a route uses it: the name in the registry and its settings, already checked by [`FilterSpec::check`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterUse {
+    /// Name in the registry, such as `set_request_header`.
+    pub name: String,
+    /// Its settings.
+    pub settings: Value,
+}
+
+/// What the configuration crate must know of a filter: enough to complete, document and check it.
+#[derive(Clone, Copy)]
+pub struct FilterSpec {
+    /// The key under `filters:`.
+    pub name: &'static str,
+    /// Markdown: first line a summary, then explanation and an example.
+    pub doc: &'static str,
+    /// JSON Schema of its settings (self-contained, definitions inside).
+    pub schema: fn() -> Value,
+    /// Everything that the schema cannot say. Paths in the issues are below the settings.
+    pub check: fn(&Value) -> Result<(), Issue>,
+}

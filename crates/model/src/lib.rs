@@ -1,0 +1,28 @@
+//! The nouns of a running configuration, the head of a request or response, and the faults an exchange can meet.
+//!
+//! This crate knows no file format, no protocol bytes and no I/O. Every other crate speaks in its words.
+//! Start reading at [`snapshot`] (what is configured), then [`head`] (what travels), then [`fault`] (what goes wrong).
+
+pub mod address;
+pub mod facts;
+pub mod fault;
+pub mod fields;
+pub mod filter;
+pub mod head;
+pub mod issue;
+pub mod limits;
+pub mod local;
+pub mod matching;
+pub mod name;
+pub mod snapshot;
+pub mod template;
+
+pub use address::{Cidr, HostPattern};
+pub use facts::{Facts, Scheme};
+pub use fault::Fault;
+pub use fields::{FieldName, Fields, Known};
+pub use head::{Method, RequestHead, ResponseHead, Version};
+pub use issue::Issue;
+pub use local::LocalResponse;
+pub use name::Name;
+pub use snapshot::Snapshot;

@@ -1,0 +1,64 @@
+//! Every bound and default of the program that is not a choice of the operator, in one place.
+//!
+//! Bounds end in `_MAX`; sizes are bytes.
+
+use std::time::Duration;
+
+/// Size of a relay buffer taken from a worker's pool. Large bodies cost fewer system calls with larger buffers;
+/// `lab cost` cells `100k` pay for this choice.
+pub const BUFFER_BYTES: usize = 64 * 1024;
+/// Idle relay buffers that a worker keeps for reuse.
+pub const POOLED_BUFFERS_MAX: usize = 64;
+/// Default bound of a request or response head.
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// Default bound on the number of fields in a head or in trailers.
+pub const FIELDS_MAX: usize = 128;
+/// Hard bound on the number of fields whatever the configuration says.
+pub const FIELDS_HARD_MAX: usize = 512;
+/// Bound of a request target (RFC 9112 section 3 recommends at least 8000).
+pub const TARGET_BYTES_MAX: usize = 16 * 1024;
+/// Bound of one chunk-size line with its extensions (RFC 9112 section 7.1.1 asks for a bound).
+pub const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
+/// Bound of a trailer section.
+pub const TRAILER_BYTES_MAX: usize = 16 * 1024;
+/// Interim (1xx) responses accepted from an upstream before the final one.
+pub const INTERIM_RESPONSES_MAX: u32 = 16;
+/// Empty lines ignored before a request line (RFC 9112 section 2.2).
+pub const LEADING_EMPTY_LINES_MAX: usize = 4;
+/// Connections accepted from one listener before other work of the worker gets a turn.
+pub const ACCEPTS_PER_TURN_MAX: usize = 64;
+/// Endpoints tried for one exchange, the first included.
+pub const ATTEMPTS_MAX: u32 = 3;
+/// Longest sequence that weighted round robin precomputes for one cluster.
+pub const ROUND_ROBIN_STEPS_MAX: usize = 65_536;
+/// Largest weight of an endpoint.
+pub const WEIGHT_MAX: u32 = 1_000;
+/// Bytes of one worker's access-log ring. A full ring drops the record and counts it.
+pub const LOG_RING_BYTES: usize = 1 << 20;
+/// Largest ClientHello that is read to route by SNI.
+pub const CLIENT_HELLO_BYTES_MAX: usize = 16 * 1024;
+/// Default of `connections_max` of a listener, per listener over all workers.
+pub const CONNECTIONS_MAX: u32 = 100_000;
+/// Default bound on idle upstream connections that one worker keeps for one endpoint.
+pub const IDLE_UPSTREAM_CONNECTIONS_MAX: u32 = 512;
+/// Default time an idle upstream connection is kept. Shorter than the 60–75 s that common origins keep theirs.
+pub const UPSTREAM_IDLE: Duration = Duration::from_secs(50);
+/// Default time to connect to an endpoint.
+pub const CONNECT: Duration = Duration::from_secs(5);
+/// Default time from the request being sent to the response head.
+pub const RESPONSE_HEAD: Duration = Duration::from_secs(60);
+/// Default time without a byte on a body, tunnel or TCP stream (each direction counts for both).
+pub const STREAM_IDLE: Duration = Duration::from_secs(300);
+/// Default time for a whole request head to arrive once its first byte has.
+pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
+/// Default time a client connection may be idle between requests.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Default time for a TLS handshake.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Default bound on draining at shutdown.
+pub const DRAIN: Duration = Duration::from_secs(30);
+/// After an early final response, time and bytes spent reading the rest of the request body so that the client sees
+/// the response before a reset (RFC 9112 section 9.6).
+pub const LINGER: Duration = Duration::from_secs(2);
+/// See [`LINGER`].
+pub const LINGER_BYTES_MAX: u64 = 1 << 20;

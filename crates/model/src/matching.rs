@@ -1,0 +1,55 @@
+//! What a route asks of a request.
+
+use crate::address::{Cidr, HostPattern};
+
+/// All conditions must hold; an empty list or `None` holds always.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Match {
+    /// Any of these hosts.
+    pub hosts: Vec<HostPattern>,
+    /// The path.
+    pub path: Option<PathMatch>,
+    /// Any of these methods, upper case as sent.
+    pub methods: Vec<String>,
+    /// All of these header fields.
+    pub headers: Vec<ValueMatch>,
+    /// All of these query parameters (first occurrence, percent-decoded).
+    pub query: Vec<ValueMatch>,
+    /// All of these cookies.
+    pub cookies: Vec<ValueMatch>,
+    /// Any of these networks holds the client.
+    pub sources: Vec<Cidr>,
+}
+
+/// How a path is compared. Paths are compared as received, percent-encoding and case kept, query left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathMatch {
+    /// The whole path.
+    Exact(String),
+    /// Whole path segments from the start: `/api` matches `/api` and `/api/x`, not `/apix`.
+    Prefix(String),
+    /// A regular expression for the whole path (anchored at both ends).
+    Regex(String),
+}
+
+/// A condition on a named value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueMatch {
+    /// Name of the field (case ignored), parameter or cookie (case kept).
+    pub name: String,
+    /// What its value must be.
+    pub test: ValueTest,
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueTest {
+    /// There at all.
+    Present,
+    /// Not there.
+    Absent,
+    /// Exactly this.
+    Exact(String),
+    /// Matches this expression as a whole.
+    Regex(String),
+}

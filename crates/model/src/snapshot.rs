@@ -1,0 +1,382 @@
+//! A whole configuration, validated: what the file said, with defaults filled in and references checked.
+//!
+//! Two snapshots are compared object by object; what is equal stays untouched when a change is applied.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::address::{Cidr, HostPattern};
+use crate::filter::FilterUse;
+use crate::matching::Match;
+use crate::{LocalResponse, Name};
+
+/// Everything that is configured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// In the order of the file; names are unique.
+    pub listeners: Vec<Arc<Listener>>,
+    /// In the order of the file, which breaks ties of precedence.
+    pub routes: Vec<Arc<Route>>,
+    /// In the order of the file; names are unique.
+    pub clusters: Vec<Arc<Cluster>>,
+    /// The administrator's address, if there is one.
+    pub admin: Option<Admin>,
+    /// Where records are written.
+    pub access_logs: Vec<AccessLog>,
+    /// Bound on draining at shutdown.
+    pub drain_timeout: Duration,
+}
+
+/// A place where connections arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    /// Unique; the stable id.
+    pub name: Name,
+    /// The address; port 0 takes a free one.
+    pub bind: SocketAddr,
+    /// Termination of TLS.
+    pub tls: Option<TlsTermination>,
+    /// Connections open at once, over all workers.
+    pub connections_max: u32,
+    /// What is spoken.
+    pub protocol: Protocol,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Protocol {
+    /// HTTP, routed by request.
+    Http(HttpListener),
+    /// Bytes, routed by connection.
+    Tcp(TcpListener),
+}
+
+/// Settings of an HTTP listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpListener {
+    /// Bound of a request head in bytes, at most half of a relay buffer.
+    pub head_bytes_max: usize,
+    /// Bound on the fields of a request head.
+    pub fields_max: usize,
+    /// Time for a whole head to arrive once its first byte has.
+    pub head_timeout: Duration,
+    /// Time a connection may idle between requests.
+    pub idle_timeout: Duration,
+    /// Time without a byte of a body or tunnel, towards or from the client.
+    pub stream_timeout: Duration,
+    /// Requests on one connection; afterwards it is closed in good order.
+    pub requests_per_connection_max: Option<u64>,
+    /// Forwarding fields.
+    pub forwarding: Forwarding,
+    /// Field that carries the request id; `None` switches ids off. Lower case.
+    pub request_id: Option<String>,
+}
+
+/// What is told to endpoints about the client, and whose word about it is believed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forwarding {
+    /// Proxies whose `X-Forwarded-*`, `Forwarded` and request id are believed and extended; from all others these fields
+    /// are replaced.
+    pub trusted: Vec<Cidr>,
+    /// Send `X-Forwarded-For`, `-Proto` and `-Host`.
+    pub x_forwarded: bool,
+    /// Send `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+}
+
+/// Settings of a TCP listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpListener {
+    /// Where connections go.
+    pub target: TcpTarget,
+    /// Time without a byte in either direction.
+    pub idle_timeout: Duration,
+}
+
+/// Where the connections of a TCP listener go.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TcpTarget {
+    /// All to one cluster.
+    Cluster(Name),
+    /// By the server name of the TLS ClientHello, which is passed on untouched.
+    Sni {
+        /// Exact names win over wildcards, longer wildcards over shorter.
+        names: Vec<(HostPattern, Name)>,
+        /// For any other name, or none. Without it such connections are closed.
+        otherwise: Option<Name>,
+        /// Time for the ClientHello to arrive.
+        hello_timeout: Duration,
+    },
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TlsTermination {
+    /// At least one; chosen by the names in the leaf certificate; the first serves clients that name none of them.
+    pub certificates: Vec<Certificate>,
+    /// Oldest version accepted.
+    pub version_min: TlsVersion,
+    /// Client certificates.
+    pub client: ClientAuth,
+    /// Time for a handshake.
+    pub handshake_timeout: Duration,
+}
+
+/// A TLS version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+/// Whether clients show a certificate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientAuth {
+    /// Not asked for.
+    Off,
+    /// Asked for; verified if shown.
+    Optional(ClientTrust),
+    /// A verified one is needed.
+    Required(ClientTrust),
+}
+
+/// Who vouches for clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientTrust {
+    /// Certificates of the authorities.
+    pub authorities: Pem,
+    /// Request field that carries the verified subject to endpoints; whatever the client sent under this name is
+    /// removed. Lower case.
+    pub identity_header: Option<String>,
+}
+
+/// A file in PEM, read when the configuration was.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pem {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// What it held.
+    pub bytes: Arc<[u8]>,
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys must never reach a log.
+        write!(f, "Pem({}, {} bytes)", self.path.display(), self.bytes.len())
+    }
+}
+
+/// A certificate chain with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Leaf first.
+    pub chain: Pem,
+    /// PKCS#8, PKCS#1 or SEC1.
+    pub key: Pem,
+}
+
+/// Which requests go where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Given, or `route-N` by its place in the file from 1. Unique; the stable id.
+    pub name: Name,
+    /// Only these listeners; empty: all HTTP listeners.
+    pub listeners: Vec<Name>,
+    /// The conditions.
+    pub matches: Match,
+    /// Higher wins before any other rule of precedence; 0 by default.
+    pub priority: i32,
+    /// In order.
+    pub filters: Vec<FilterUse>,
+    /// What happens.
+    pub action: Action,
+    /// Bound on the whole exchange, from the request head to the last byte of the response.
+    pub timeout: Option<Duration>,
+}
+
+/// What a route does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Forward to one cluster.
+    Cluster(Name),
+    /// Forward to one of several, at random by weight. Weights may be 0, not all.
+    Weighted(Vec<(Name, u32)>),
+    /// Send the client elsewhere.
+    Redirect(Redirect),
+    /// Answer here.
+    Respond(LocalResponse),
+}
+
+/// Where a client is sent. What is not given is kept from the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// `http` or `https`.
+    pub scheme: Option<String>,
+    /// Host without port.
+    pub host: Option<String>,
+    /// Port; left out of the location when it is the scheme's own.
+    pub port: Option<u16>,
+    /// The path; may hold variables as in [`crate::template`].
+    pub path: Option<String>,
+}
+
+/// Endpoints that serve the same thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// Unique; the stable id.
+    pub name: Name,
+    /// At least one; addresses are unique.
+    pub endpoints: Vec<Endpoint>,
+    /// How one is chosen.
+    pub balance: Balance,
+    /// Active checks.
+    pub health_check: Option<HealthCheck>,
+    /// Waiting when all endpoints are full; `None`: refuse at once.
+    pub queue: Option<Queue>,
+    /// TLS towards the endpoints.
+    pub tls: Option<UpstreamTls>,
+    /// Connections kept for reuse.
+    pub pool: Pool,
+    /// Time-outs towards the endpoints.
+    pub timeouts: UpstreamTimeouts,
+}
+
+/// One endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// As written: `host:port` or `ip:port`; the stable id within the cluster.
+    pub name: Name,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// 1 to [`crate::limits::WEIGHT_MAX`]; 0 gets no new work.
+    pub weight: u32,
+    /// Exchanges (HTTP) or connections (TCP) at once, over all workers.
+    pub connections_max: Option<u32>,
+}
+
+/// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// Smooth weighted round robin.
+    RoundRobin,
+    /// At random by weight.
+    Random,
+    /// Fewest exchanges in flight per weight.
+    LeastRequest,
+}
+
+/// An active check of each endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthCheck {
+    /// What is asked.
+    pub kind: HealthCheckKind,
+    /// Time between checks of one endpoint.
+    pub interval: Duration,
+    /// Time for one check.
+    pub timeout: Duration,
+    /// Successes in a row that make a down endpoint up.
+    pub rise: u32,
+    /// Failures in a row that make an up endpoint down.
+    pub fall: u32,
+}
+
+/// What an active check asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HealthCheckKind {
+    /// The port accepts a connection (and completes a TLS handshake when the cluster speaks TLS).
+    Tcp,
+    /// An HTTP request is answered with an expected status.
+    Http {
+        /// Path with query.
+        path: String,
+        /// `host` field; the endpoint's address when not given.
+        host: Option<String>,
+        /// Inclusive ranges of good statuses.
+        statuses: Vec<(u16, u16)>,
+    },
+}
+
+/// Waiting for a free endpoint, in order of arrival.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Exchanges that wait at once, over all workers.
+    pub requests_max: u32,
+    /// Longest wait.
+    pub timeout: Duration,
+}
+
+/// TLS towards endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamTls {
+    /// Name sent as SNI and verified; the host part of the endpoint's name when not given.
+    pub server_name: Option<String>,
+    /// Verify the certificate; switching this off is for tests.
+    pub verify: bool,
+    /// Authorities; those of the system when not given.
+    pub authorities: Option<Pem>,
+    /// Certificate shown when asked for one.
+    pub certificate: Option<Certificate>,
+}
+
+/// Connections kept for reuse, per worker and endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Idle connections kept; 0 switches reuse off.
+    pub idle_max: u32,
+    /// Time an idle one is kept.
+    pub idle_timeout: Duration,
+    /// Requests after which a connection is not reused.
+    pub requests_per_connection_max: Option<u64>,
+}
+
+/// Time-outs towards endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTimeouts {
+    /// To establish a connection, TLS included.
+    pub connect: Duration,
+    /// From the request being sent whole to the head of the final response.
+    pub response_head: Duration,
+    /// Without a byte while a body moves.
+    pub idle: Duration,
+}
+
+/// The administrator's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Loopback unless the operator says otherwise.
+    pub bind: SocketAddr,
+}
+
+/// Where records of exchanges are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// File, or standard output.
+    pub target: LogTarget,
+    /// How a record looks.
+    pub format: LogFormat,
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// Appended; reopened on SIGUSR1.
+    File(PathBuf),
+}
+
+/// How a record looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// A template, see [`crate::template`].
+    Line(String),
+}

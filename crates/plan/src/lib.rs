@@ -1,0 +1,1 @@
+//! What the proxy decides: routes, picks, queues, filters, health; pure

@@ -1,0 +1,1 @@
+//! Records, counters, histograms, exposition and access logs

@@ -1,0 +1,1 @@
+//! Protocol code without I/O

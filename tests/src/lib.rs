@@ -1,0 +1,1 @@
+//! Black-box tests live in this crate; the library part is the harness.
