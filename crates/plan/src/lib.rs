@@ -1,1 +1,3 @@
 //! What the proxy decides: routes, picks, queues, filters, health; pure
+
+pub mod filter;

@@ -1,0 +1,36 @@
+//! `add_response_header`.
+
+use model::Issue;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::fields::{Mode, WriteFields};
+use super::settings::{Ordered, Settings};
+use super::variables::Stage;
+use super::{FilterEntry, Steps};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddResponseHeader>("add_response_header", DOC);
+
+const DOC: &str = r#"Adds header fields to the response that goes to the client.
+
+Fields of the same name that the endpoint sent stay, and come first. Answers that the proxy gives itself carry the field
+too. A value that turns out empty adds nothing. To add a field twice, list the filter twice.
+
+```yaml
+filters:
+  - add_response_header:
+      set-cookie: "seen=1; Path=/; SameSite=Lax"
+      vary: Accept-Language
+```
+"#;
+
+/// Field names, each with its value. Values may hold variables such as `{endpoint}`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+struct AddResponseHeader(Ordered<String>);
+
+impl Settings for AddResponseHeader {
+    fn compile(self) -> Result<Steps, Issue> {
+        WriteFields::compile(Mode::Add, Stage::Response, &self.0).map(Steps::of_response)
+    }
+}

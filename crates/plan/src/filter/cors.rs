@@ -1,0 +1,329 @@
+//! `cors`.
+
+use std::sync::Arc;
+
+use model::{Facts, FieldName, Fields, Issue, Known, LocalResponse, Method, RequestHead, ResponseHead};
+use regex::bytes::Regex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::expression;
+use super::settings::{DurationText, Settings};
+use super::{FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps};
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Cors>("cors", DOC);
+
+const DOC: &str = r#"Lets pages of other origins use this route, by the CORS protocol of the Fetch standard.
+
+Preflight requests (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) are answered here with 204 and never
+reach an endpoint. Every other request goes on, and its response gets the fields that let the browser show it to the page,
+also when it is an error answer of the proxy. For an origin that is not allowed no such field is sent, which is how a
+browser learns that it must refuse; its preflight is answered too, without them. CORS is a rule for browsers: it keeps
+nobody else out.
+
+`Access-Control-*` fields from the endpoint are replaced, and `Vary: Origin` is added whenever the answer depends on the
+origin, so that caches keep the answers apart.
+
+An origin in `allow_origins` is one of:
+
+- `https://shop.example.com`: this one, with its port if it is not the usual one;
+- `https://*.example.com`: every name below `example.com`, at any depth, not `example.com` itself;
+- `{ regex: … }`: an expression for the whole origin;
+- `"null"`: pages without an origin, such as local files and sandboxed frames; only if named;
+- `"*"`: every origin. Not together with `allow_credentials`: the Fetch standard forbids it.
+
+`"*"` in `allow_methods`, `allow_headers` and `expose_headers` means all (of request fields, all but `authorization`),
+likewise not with credentials. `GET`, `HEAD` and `POST` need not be listed. If the route asks for methods, let it include
+`OPTIONS`. List `cors` before filters that answer requests themselves: a preflight carries no credentials.
+
+```yaml
+filters:
+  - cors:
+      allow_origins: ["https://shop.example.com", "https://*.partner.example"]
+      allow_methods: [PUT, DELETE]
+      allow_headers: [content-type, authorization]
+      allow_credentials: true
+      max_age: 10m
+```
+"#;
+
+/// Who may use the route, and how.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Cors {
+    /// Origins that may: `https://a.example`, `https://*.a.example`, `{ regex: … }`, `"null"` or `"*"`.
+    #[schemars(length(min = 1))]
+    allow_origins: Vec<OriginSetting>,
+    /// Methods beside GET, HEAD and POST.
+    #[serde(default)]
+    allow_methods: Vec<String>,
+    /// Request header fields beside those that every page may send.
+    #[serde(default)]
+    allow_headers: Vec<String>,
+    /// Response header fields that the page may read beside the usual ones.
+    #[serde(default)]
+    expose_headers: Vec<String>,
+    /// Whether cookies and other credentials may be sent.
+    #[serde(default)]
+    allow_credentials: bool,
+    /// How long a browser may remember the answer to a preflight; whole seconds.
+    max_age: Option<DurationText>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum OriginSetting {
+    Text(String),
+    Expression(OriginExpression),
+}
+
+/// Every origin that an expression matches as a whole.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OriginExpression {
+    /// The expression.
+    regex: String,
+}
+
+impl Settings for Cors {
+    fn compile(self) -> Result<Steps, Issue> {
+        let credentials = self.allow_credentials;
+        let names = Names::new()?;
+        let field = |name, list: &[String], key| compile_list(name, list, credentials).map_err(|e: Issue| e.below(key));
+        let exposed = field("access-control-expose-headers", &self.expose_headers, "expose_headers")?;
+        let methods = field("access-control-allow-methods", &self.allow_methods, "allow_methods")?;
+        let headers = field("access-control-allow-headers", &self.allow_headers, "allow_headers")?;
+        let age = self.max_age.map(compile_age).transpose().map_err(|issue| issue.below("max_age"))?;
+        let origins =
+            compile_origins(&self.allow_origins, credentials).map_err(|issue| issue.below("allow_origins"))?;
+        let preflight = [methods, headers, age].into_iter().flatten().collect();
+        let policy = Arc::new(Policy { origins, credentials, exposed, preflight, names });
+        Ok(Steps { request: Some(Box::new(policy.clone())), response: Some(Box::new(policy)) })
+    }
+}
+
+/// A field that is the same in every answer.
+type FixedField = (FieldName, String);
+
+fn field_name(text: &str) -> Result<FieldName, Issue> {
+    FieldName::new(text).map_err(|message| Issue::at("", message))
+}
+
+/// Methods and field names are tokens both.
+fn compile_list(name: &str, list: &[String], credentials: bool) -> Result<Option<FixedField>, Issue> {
+    for (place, text) in list.iter().enumerate() {
+        let at = |message: &str| Issue::at(place.to_string(), format!("`{text}` {message}"));
+        if !model::fields::is_token(text.as_bytes()) {
+            return Err(at("is not a name"));
+        }
+        if text == "*" && credentials {
+            return Err(at("does not stand for all when allow_credentials is true (Fetch standard)")
+                .suggest("name each one, or leave allow_credentials out"));
+        }
+    }
+    if list.is_empty() { Ok(None) } else { Ok(Some((field_name(name)?, list.join(", ")))) }
+}
+
+fn compile_age(DurationText(age): DurationText) -> Result<FixedField, Issue> {
+    if age.subsec_nanos() != 0 {
+        return Err(Issue::at("", "whole seconds are needed here"));
+    }
+    Ok((field_name("access-control-max-age")?, age.as_secs().to_string()))
+}
+
+fn compile_origins(list: &[OriginSetting], credentials: bool) -> Result<Origins, Issue> {
+    if list.is_empty() {
+        return Err(Issue::at("", "the list is empty").suggest("name an origin, or leave the filter out"));
+    }
+    if let Some(place) = list.iter().position(|origin| matches!(origin, OriginSetting::Text(text) if text == "*")) {
+        let at = |message| Issue::at(place.to_string(), message);
+        if credentials {
+            return Err(at("`*` cannot stand with allow_credentials: true (Fetch standard)")
+                .suggest("name the origins, or leave allow_credentials out"));
+        }
+        if list.len() > 1 {
+            return Err(at("`*` allows every origin already").suggest("leave the others out, or `*`"));
+        }
+        return Ok(Origins::Any);
+    }
+    let compile = |(place, origin): (usize, &OriginSetting)| {
+        let compiled = match origin {
+            OriginSetting::Text(text) => compile_origin(text),
+            OriginSetting::Expression(OriginExpression { regex }) => {
+                expression::compile_whole(regex).map(OriginTest::Expression).map_err(|issue| issue.below("regex"))
+            }
+        };
+        compiled.map_err(|issue| issue.below(&place.to_string()))
+    };
+    list.iter().enumerate().map(compile).collect::<Result<_, _>>().map(Origins::Listed)
+}
+
+/// An origin as browsers send it has a lower-case scheme and host and no usual port (RFC 6454 section 6.2).
+fn compile_origin(text: &str) -> Result<OriginTest, Issue> {
+    let origin = text.to_ascii_lowercase();
+    if origin == "null" {
+        return Ok(OriginTest::Exact(origin));
+    }
+    let wrong = || Issue::at("", format!("`{text}` is not an origin"));
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return Err(wrong().suggest(format!("write `https://{text}`")));
+    };
+    if let Some(at) = authority.find(['/', '?', '#']) {
+        let end = scheme.len() + "://".len() + at;
+        return Err(wrong().suggest(format!("an origin has no path: write `{}`", &origin[..end])));
+    }
+    let usual_port = match scheme {
+        "http" | "ws" => ":80",
+        "https" | "wss" => ":443",
+        _ => "\n",
+    };
+    if let Some(short) = authority.strip_suffix(usual_port) {
+        return Err(wrong().suggest(format!("browsers leave the usual port out: write `{scheme}://{short}`")));
+    }
+    let (wildcard, rest) = match authority.strip_prefix("*.") {
+        Some(rest) => (true, rest),
+        None => (false, authority),
+    };
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'[' | b']');
+    if !model::fields::is_token(scheme.as_bytes()) || rest.is_empty() || !rest.bytes().all(is_plain) {
+        return Err(wrong().suggest("write `https://a.example`, `https://*.a.example` or { regex: … }"));
+    }
+    if wildcard {
+        return Ok(OriginTest::Below { scheme: format!("{scheme}://"), suffix: format!(".{rest}") });
+    }
+    Ok(OriginTest::Exact(origin))
+}
+
+/// Whose requests are allowed.
+#[derive(Debug)]
+enum Origins {
+    Any,
+    Listed(Box<[OriginTest]>),
+}
+
+#[derive(Debug)]
+enum OriginTest {
+    Exact(String),
+    /// `scheme` ends in `://`; `suffix` begins with a dot and ends with the port, if there is one.
+    Below {
+        scheme: String,
+        suffix: String,
+    },
+    Expression(Regex),
+}
+
+impl OriginTest {
+    fn allows(&self, origin: &[u8]) -> bool {
+        match self {
+            Self::Exact(text) => origin == text.as_bytes(),
+            Self::Below { scheme, suffix } => origin
+                .strip_prefix(scheme.as_bytes())
+                .and_then(|rest| rest.strip_suffix(suffix.as_bytes()))
+                .is_some_and(are_labels),
+            // `null` is everybody's: only its own name allows it.
+            Self::Expression(regex) => origin != b"null" && regex.is_match(origin),
+        }
+    }
+}
+
+/// Whether this is one or more labels of a host name: nothing that could end the host early, such as `/`, `@` or `:`.
+fn are_labels(text: &[u8]) -> bool {
+    let is_label =
+        |label: &[u8]| !label.is_empty() && label.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    text.split(|&b| b == b'.').all(is_label)
+}
+
+/// Names of the fields whose values differ from answer to answer.
+#[derive(Debug)]
+struct Names {
+    allow_origin: FieldName,
+    allow_credentials: FieldName,
+    vary: FieldName,
+    request_method: FieldName,
+}
+
+impl Names {
+    fn new() -> Result<Self, Issue> {
+        Ok(Self {
+            allow_origin: field_name("access-control-allow-origin")?,
+            allow_credentials: field_name("access-control-allow-credentials")?,
+            vary: field_name("vary")?,
+            request_method: field_name("access-control-request-method")?,
+        })
+    }
+}
+
+/// The settings, compiled.
+#[derive(Debug)]
+struct Policy {
+    origins: Origins,
+    credentials: bool,
+    exposed: Option<FixedField>,
+    preflight: Box<[FixedField]>,
+    names: Names,
+}
+
+impl Policy {
+    /// The Fetch standard, section "CORS-preflight request".
+    fn is_preflight(&self, request: &RequestHead) -> bool {
+        request.method == Method::Options
+            && request.fields.has_known(Known::Origin)
+            && request.fields.get(&self.names.request_method).is_some()
+    }
+
+    /// What `access-control-allow-origin` says to this request, if anything.
+    fn allowed<'a>(&self, request: &'a RequestHead) -> Option<&'a [u8]> {
+        let Origins::Listed(tests) = &self.origins else { return Some(b"*") };
+        let mut origins = request.fields.all_known(Known::Origin);
+        let (Some(origin), None) = (origins.next(), origins.next()) else { return None };
+        tests.iter().any(|test| test.allows(origin)).then_some(origin)
+    }
+}
+
+impl RequestStep for Arc<Policy> {
+    /// Answers preflights. What the answer says is written by the response step, as for every response.
+    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+        if self.is_preflight(head) {
+            return Flow::Respond(Box::new(LocalResponse { status: 204, ..LocalResponse::default() }));
+        }
+        Flow::Continue
+    }
+}
+
+impl ResponseStep for Arc<Policy> {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, _: &mut Vec<u8>) {
+        let fields = &mut head.fields;
+        fields.retain(|field| !is_cors_field(field.name));
+        if matches!(self.origins, Origins::Listed(_)) {
+            vary_by_origin(fields, &self.names.vary);
+        }
+        let Some(origin) = self.allowed(view.request) else { return };
+        fields.append(&self.names.allow_origin, origin);
+        if self.credentials {
+            fields.append(&self.names.allow_credentials, b"true");
+        }
+        let fixed = if self.is_preflight(view.request) { &*self.preflight } else { self.exposed.as_slice() };
+        for (name, value) in fixed {
+            fields.append(name, value.as_bytes());
+        }
+    }
+}
+
+fn is_cors_field(name: &[u8]) -> bool {
+    const PREFIX: &[u8] = b"access-control-";
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+/// Also for requests without `Origin` and for those refused: a cache must not give their answer to others.
+fn vary_by_origin(fields: &mut Fields, vary: &FieldName) {
+    let names_it = |value: &[u8]| {
+        let mut members = value.split(|&b| b == b',').map(<[u8]>::trim_ascii);
+        members.any(|member| member == b"*" || member.eq_ignore_ascii_case(b"origin"))
+    };
+    if !fields.all(vary).any(names_it) {
+        fields.append(vary, b"Origin");
+    }
+}

@@ -1,0 +1,171 @@
+//! What the six header filters share: checking names, and the steps that set, add and remove fields.
+
+use std::collections::HashSet;
+
+use model::{Facts, FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
+
+use super::settings::Ordered;
+use super::template::Template;
+use super::variables::{Stage, Values};
+use super::{Flow, RequestStep, ResponseStep, ResponseView};
+
+/// What happens to fields of the same name that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// They are replaced.
+    Set,
+    /// They stay.
+    Add,
+}
+
+/// Writes fields.
+#[derive(Debug)]
+pub(super) struct WriteFields {
+    mode: Mode,
+    changes: Box<[(FieldName, Template)]>,
+}
+
+impl WriteFields {
+    /// Checks names and values.
+    pub(super) fn compile(mode: Mode, stage: Stage, fields: &Ordered<String>) -> Result<Self, Issue> {
+        let compile = |(name, value): &(String, String)| {
+            let field = changeable_name(name, stage).map_err(|issue| issue.below(name))?;
+            let value = compile_value(value, stage).map_err(|issue| issue.below(name))?;
+            Ok((field, value))
+        };
+        let changes = fields.0.iter().map(compile).collect::<Result<_, Issue>>()?;
+        refuse_twins(fields.0.iter().map(|(name, _)| (name.clone(), name.as_str())))?;
+        Ok(Self { mode, changes })
+    }
+
+    fn write(&self, fields: &mut Fields, name: &FieldName, value: &[u8]) {
+        match self.mode {
+            Mode::Set if value.is_empty() => drop(fields.remove(name)),
+            Mode::Add if value.is_empty() => {}
+            Mode::Set => fields.set(name, value),
+            Mode::Add => fields.append(name, value),
+        }
+    }
+}
+
+impl RequestStep for WriteFields {
+    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+        for (name, value) in &self.changes {
+            if let Some(text) = value.as_literal() {
+                self.write(&mut head.fields, name, text.as_bytes());
+                continue;
+            }
+            // A value may quote the very head it is written to, so it takes shape outside.
+            scratch.clear();
+            value.write(&Values::of_request(head, facts), scratch);
+            self.write(&mut head.fields, name, without_margin(scratch));
+        }
+        Flow::Continue
+    }
+}
+
+impl ResponseStep for WriteFields {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+        for (name, value) in &self.changes {
+            if let Some(text) = value.as_literal() {
+                self.write(&mut head.fields, name, text.as_bytes());
+                continue;
+            }
+            scratch.clear();
+            value.write(&Values::of_response(head, view), scratch);
+            self.write(&mut head.fields, name, without_margin(scratch));
+        }
+    }
+}
+
+/// Removes fields.
+#[derive(Debug)]
+pub(super) struct RemoveFields {
+    names: Box<[FieldName]>,
+}
+
+impl RemoveFields {
+    /// Checks the names.
+    pub(super) fn compile(stage: Stage, names: &[String]) -> Result<Self, Issue> {
+        if names.is_empty() {
+            return Err(
+                Issue::at("", "the list is empty").suggest("name the fields to remove, or leave the filter out")
+            );
+        }
+        let compile = |(place, name): (usize, &String)| {
+            changeable_name(name, stage).map_err(|issue| issue.below(&place.to_string()))
+        };
+        let compiled = names.iter().enumerate().map(compile).collect::<Result<_, Issue>>()?;
+        refuse_twins(names.iter().enumerate().map(|(place, name)| (place.to_string(), name.as_str())))?;
+        Ok(Self { names: compiled })
+    }
+
+    fn remove(&self, fields: &mut Fields) {
+        for name in &self.names {
+            fields.remove(name);
+        }
+    }
+}
+
+impl RequestStep for RemoveFields {
+    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+        self.remove(&mut head.fields);
+        Flow::Continue
+    }
+}
+
+impl ResponseStep for RemoveFields {
+    fn apply(&self, head: &mut ResponseHead, _: &ResponseView<'_>, _: &mut Vec<u8>) {
+        self.remove(&mut head.fields);
+    }
+}
+
+/// Margins are no part of a field value (RFC 9110 section 5.5), HTTP/2 forbids them (RFC 9113 section 8.2.1), and
+/// controls would turn into them.
+fn without_margin(value: &[u8]) -> &[u8] {
+    let is_margin = |b: &u8| *b <= b' ' || *b == 0x7f;
+    let start = value.iter().position(|b| !is_margin(b)).unwrap_or(value.len());
+    let end = value.iter().rposition(|b| !is_margin(b)).map_or(start, |at| at + 1);
+    &value[start..end]
+}
+
+fn compile_value(text: &str, stage: Stage) -> Result<Template, Issue> {
+    let template = Template::compile(text.trim_matches([' ', '\t']), stage)?;
+    if template.as_literal() == Some("") {
+        let issue = Issue::at("", "the value is empty");
+        return Err(issue.suggest("remove_request_header and remove_response_header take fields away"));
+    }
+    if template.literals().all(|text| model::fields::is_field_value(text.as_bytes())) {
+        Ok(template)
+    } else {
+        Err(Issue::at("", "a header field value cannot hold line breaks or other control characters"))
+    }
+}
+
+/// A name that filters may change. Framing and the connection itself belong to the protocol side: a filter that touched
+/// them could split one message into two.
+fn changeable_name(text: &str, stage: Stage) -> Result<FieldName, Issue> {
+    let name = FieldName::new(text).map_err(|message| Issue::at("", message))?;
+    let reserved = |why: &str| Err(Issue::at("", format!("`{text}` cannot be changed by a filter: {why}")));
+    match name.known() {
+        Known::ContentLength | Known::TransferEncoding | Known::Trailer => {
+            reserved("the proxy writes it from the body that it sends")
+        }
+        known if known.is_hop_by_hop() => reserved("it speaks of one connection only, which the proxy looks after"),
+        Known::Expect if stage == Stage::Request => reserved("the proxy answers it itself"),
+        Known::Host if stage == Stage::Request => reserved("requests always carry exactly one")
+            .map_err(|issue: Issue| issue.suggest("use the filter rewrite: { host: … }")),
+        _ => Ok(name),
+    }
+}
+
+/// Each comes with its path.
+fn refuse_twins<'a>(mut names: impl Iterator<Item = (String, &'a str)>) -> Result<(), Issue> {
+    let mut seen = HashSet::new();
+    match names.find(|(_, name)| !seen.insert(name.to_ascii_lowercase())) {
+        Some((path, name)) => {
+            Err(Issue::at(path, format!("`{name}` stands here twice: case is ignored in field names")))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,233 @@
+//! Filters: what a route does to a request before it is sent and to a response before it is passed on.
+//!
+//! A filter is one file and one line in [`FILTERS`]: a settings struct, its doc text, and the steps that the settings
+//! compile to. `docs/guides/write-a-filter.md` walks through one. Steps are pure: they see heads and [`Facts`], and do no
+//! I/O.
+//!
+//! # What the data plane calls, and when
+//! A route's filters are compiled once into a [`Chain`].
+//! 1. [`Chain::on_request`] after the route is known and before an endpoint is picked. [`Flow::Respond`] ends the
+//!    exchange with that answer; no later request step runs.
+//! 2. [`Chain::on_response`] for every final response on its way to the client, wherever it was made: by an endpoint, by
+//!    the route itself (fixed answer, redirect), by a filter, or by the proxy because of a fault. For local answers the
+//!    data plane builds a [`ResponseHead`] first. So CORS fields and security fields stand on error answers too.
+//!    Interim (1xx) responses pass without it.
+//!
+//! Steps run in the order in which the route lists its filters, in both directions. All response steps run, also those of
+//! filters listed after the one that answered.
+
+mod add_request_header;
+mod add_response_header;
+mod cors;
+mod expression;
+mod fields;
+mod remove_request_header;
+mod remove_response_header;
+mod rewrite;
+mod set_request_header;
+mod set_response_header;
+pub mod settings;
+pub mod template;
+pub mod variables;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use model::filter::{FilterSpec, FilterUse};
+use model::{Facts, Issue, LocalResponse, Name, RequestHead, ResponseHead};
+use serde_json::Value;
+
+pub use settings::Settings;
+pub use template::Template;
+
+/// Every filter there is, in the order of the reference page. Adding one is a line here.
+pub const FILTERS: &[FilterEntry] = &[
+    set_request_header::ENTRY,
+    add_request_header::ENTRY,
+    remove_request_header::ENTRY,
+    set_response_header::ENTRY,
+    add_response_header::ENTRY,
+    remove_response_header::ENTRY,
+    rewrite::ENTRY,
+    cors::ENTRY,
+];
+
+/// One filter of the registry.
+#[derive(Clone, Copy)]
+pub struct FilterEntry {
+    /// The key under `filters:`.
+    pub name: &'static str,
+    /// Markdown: first line a summary, then explanation and a fenced `yaml` example.
+    pub doc: &'static str,
+    /// JSON Schema of the settings, without references.
+    pub schema: fn() -> Value,
+    /// Whether the settings compile. Paths of issues are below the settings.
+    pub check: fn(&Value) -> Result<(), Issue>,
+    /// Settings to steps. Paths of issues are below the settings.
+    pub compile: fn(&Value) -> Result<Steps, Issue>,
+}
+
+impl FilterEntry {
+    /// The entry of the filter whose settings are `S`.
+    pub const fn of<S: Settings>(name: &'static str, doc: &'static str) -> Self {
+        Self { name, doc, schema: settings::schema::<S>, check: settings::check::<S>, compile: settings::compile::<S> }
+    }
+}
+
+impl fmt::Debug for FilterEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FilterEntry({})", self.name)
+    }
+}
+
+/// The registry in the form that the configuration crate takes.
+pub fn specs() -> Vec<FilterSpec> {
+    let spec =
+        |entry: &FilterEntry| FilterSpec { name: entry.name, doc: entry.doc, schema: entry.schema, check: entry.check };
+    FILTERS.iter().map(spec).collect()
+}
+
+/// What one filter does, compiled from its settings.
+#[derive(Default)]
+pub struct Steps {
+    /// On the way to the endpoint.
+    pub request: Option<Box<dyn RequestStep>>,
+    /// On the way to the client.
+    pub response: Option<Box<dyn ResponseStep>>,
+}
+
+impl Steps {
+    /// A filter that only touches requests.
+    pub fn of_request(step: impl RequestStep + 'static) -> Self {
+        Self { request: Some(Box::new(step)), response: None }
+    }
+
+    /// A filter that only touches responses.
+    pub fn of_response(step: impl ResponseStep + 'static) -> Self {
+        Self { request: None, response: Some(Box::new(step)) }
+    }
+}
+
+impl fmt::Debug for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (request, response) = (self.request.is_some(), self.response.is_some());
+        f.debug_struct("Steps").field("request", &request).field("response", &response).finish()
+    }
+}
+
+/// Something done to a request head. Shared by all workers, so whatever changes lives elsewhere.
+pub trait RequestStep: Send + Sync {
+    /// Changes the head, or answers. `scratch` is the worker's spare buffer: clear it before use, leave anything in it.
+    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow;
+}
+
+/// Something done to a response head.
+pub trait ResponseStep: Send + Sync {
+    /// Changes the head. `scratch` as in [`RequestStep::apply`].
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>);
+}
+
+/// How an exchange goes on after a request step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// To the next step, then to the endpoint.
+    Continue,
+    /// With this answer, straight to the response steps.
+    Respond(Box<LocalResponse>),
+}
+
+impl Flow {
+    /// Answers with a status and a line of text.
+    pub fn refuse(status: u16, text: &str) -> Self {
+        let fields = vec![("content-type".to_owned(), "text/plain; charset=utf-8".to_owned())];
+        Self::Respond(Box::new(LocalResponse { status, fields, body: format!("{text}\n").into_bytes() }))
+    }
+}
+
+/// What a response step may look at beside the response.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseView<'a> {
+    /// The request as the request steps left it.
+    pub request: &'a RequestHead,
+    /// Facts of the exchange.
+    pub facts: &'a Facts<'a>,
+    /// The cluster that was chosen; `None` for an answer made before that.
+    pub cluster: Option<&'a Name>,
+    /// The endpoint that answered; `None` for an answer made here.
+    pub endpoint: Option<&'a Name>,
+}
+
+/// The filters of one route, compiled: only the steps that exist.
+#[derive(Default)]
+pub struct Chain {
+    request: Box<[Box<dyn RequestStep>]>,
+    response: Box<[Box<dyn ResponseStep>]>,
+}
+
+impl Chain {
+    /// Compiles the filters of a route.
+    ///
+    /// # Errors
+    /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
+    pub fn compile(uses: &[FilterUse]) -> Result<Self, Vec<Issue>> {
+        let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, used) in uses.iter().enumerate() {
+            match compile_one(used) {
+                Ok(steps) => {
+                    request.extend(steps.request);
+                    response.extend(steps.response);
+                }
+                Err(issue) => issues.push(issue.below(&format!("{place}/{}", used.name))),
+            }
+        }
+        if issues.is_empty() { Ok(Self { request: request.into(), response: response.into() }) } else { Err(issues) }
+    }
+
+    /// Runs the request steps until one answers.
+    #[inline]
+    pub fn on_request(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+        for step in &self.request {
+            if let Flow::Respond(response) = step.apply(head, facts, scratch) {
+                return Flow::Respond(response);
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Runs the response steps; see the [module](self) on which responses pass here.
+    #[inline]
+    pub fn on_response(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+        for step in &self.response {
+            step.apply(head, view, scratch);
+        }
+    }
+
+    /// Whether there is no step at all.
+    pub fn is_empty(&self) -> bool {
+        self.request.is_empty() && self.response.is_empty()
+    }
+
+    /// Whether there is a step for responses, for which the request head must be kept.
+    pub fn has_response_steps(&self) -> bool {
+        !self.response.is_empty()
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (request, response) = (self.request.len(), self.response.len());
+        f.debug_struct("Chain").field("request", &request).field("response", &response).finish()
+    }
+}
+
+fn compile_one(used: &FilterUse) -> Result<Steps, Issue> {
+    let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
+        let issue = Issue::at("", format!("there is no filter `{}`", used.name));
+        return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));
+    };
+    (entry.compile)(&used.settings)
+}

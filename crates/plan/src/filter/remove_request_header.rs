@@ -1,0 +1,33 @@
+//! `remove_request_header`.
+
+use model::Issue;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::fields::RemoveFields;
+use super::settings::Settings;
+use super::variables::Stage;
+use super::{FilterEntry, Steps};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveRequestHeader>("remove_request_header", DOC);
+
+const DOC: &str = r#"Removes header fields of the request before it goes to the endpoint.
+
+All fields of each name are removed; case is ignored.
+
+```yaml
+filters:
+  - remove_request_header: [x-debug, x-internal-user]
+```
+"#;
+
+/// Names of the fields.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+struct RemoveRequestHeader(Vec<String>);
+
+impl Settings for RemoveRequestHeader {
+    fn compile(self) -> Result<Steps, Issue> {
+        RemoveFields::compile(Stage::Request, &self.0).map(Steps::of_request)
+    }
+}

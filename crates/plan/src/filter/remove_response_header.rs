@@ -1,0 +1,33 @@
+//! `remove_response_header`.
+
+use model::Issue;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::fields::RemoveFields;
+use super::settings::Settings;
+use super::variables::Stage;
+use super::{FilterEntry, Steps};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveResponseHeader>("remove_response_header", DOC);
+
+const DOC: &str = r#"Removes header fields of the response before it goes to the client.
+
+All fields of each name are removed; case is ignored.
+
+```yaml
+filters:
+  - remove_response_header: [server, x-powered-by]
+```
+"#;
+
+/// Names of the fields.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+struct RemoveResponseHeader(Vec<String>);
+
+impl Settings for RemoveResponseHeader {
+    fn compile(self) -> Result<Steps, Issue> {
+        RemoveFields::compile(Stage::Response, &self.0).map(Steps::of_response)
+    }
+}

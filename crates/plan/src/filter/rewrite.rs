@@ -1,0 +1,337 @@
+//! `rewrite`.
+
+use model::{Facts, FieldName, Issue, RequestHead, limits};
+use regex::bytes::Regex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::expression;
+use super::settings::Settings;
+use super::template::Template;
+use super::variables::{Stage, Values};
+use super::{FilterEntry, Flow, RequestStep, Steps};
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Rewrite>("rewrite", DOC);
+
+const DOC: &str = r#"Changes host and path of the request that goes to the endpoint.
+
+The client does not notice; to send it elsewhere, use a redirect. The query is kept. The path is changed first, then the
+host. `path` takes exactly one of:
+
+- `full`: the whole new path; may hold variables.
+- `prefix`: if the path begins with the segments of `from`, these are replaced by `to`: from `/a` to `/b`, `/a` becomes
+  `/b` and `/a/x` becomes `/b/x`, while `/ax` stays. `to: /` takes the prefix away.
+- `regex`: every match of `pattern` is replaced; `$1` and `${name}` quote its groups, `$$` is a dollar sign. The
+  expression sees the path as sent, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
+
+`host` may hold variables. When what comes out is no host, the request is answered 400; when the new path is longer than
+16 KiB, 414. Characters that cannot stand in a path are percent-encoded. `*` of `OPTIONS *` is never changed.
+
+```yaml
+filters:
+  - rewrite:
+      host: "{query_param:tenant}.internal.example"
+      path: { prefix: { from: /api/v1, to: / } }
+```
+"#;
+
+/// At least one of the two.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rewrite {
+    /// New host, with or without port. May hold variables.
+    host: Option<String>,
+    /// New path.
+    path: Option<PathRewrite>,
+}
+
+/// Exactly one of these.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PathRewrite {
+    /// The whole new path. May hold variables.
+    Full(String),
+    /// Replaces whole segments at the start.
+    Prefix(PrefixRewrite),
+    /// Replaces every match of an expression.
+    Regex(RegexRewrite),
+}
+
+/// Replaces whole segments at the start.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PrefixRewrite {
+    /// What the path must begin with.
+    from: String,
+    /// What stands there instead.
+    to: String,
+}
+
+/// Replaces every match of an expression.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RegexRewrite {
+    /// The expression.
+    pattern: String,
+    /// What stands in place of a match.
+    replacement: String,
+}
+
+impl Settings for Rewrite {
+    fn compile(self) -> Result<Steps, Issue> {
+        let path = self.path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
+        let host = self.host.map(|text| compile_host(&text)).transpose().map_err(|issue| issue.below("host"))?;
+        if path.is_none() && host.is_none() {
+            return Err(Issue::at("", "`host` or `path` is needed"));
+        }
+        let host_field = FieldName::new("Host").map_err(|message| Issue::at("host", message))?;
+        Ok(Steps::of_request(RewriteStep { path, host, host_field }))
+    }
+}
+
+fn compile_path(path: PathRewrite) -> Result<PathStep, Issue> {
+    match path {
+        PathRewrite::Full(text) => compile_full(&text).map_err(|issue| issue.below("full")),
+        PathRewrite::Prefix(settings) => compile_prefix(&settings).map_err(|issue| issue.below("prefix")),
+        PathRewrite::Regex(settings) => compile_regex(&settings).map_err(|issue| issue.below("regex")),
+    }
+}
+
+fn compile_full(text: &str) -> Result<PathStep, Issue> {
+    let template = Template::compile(text, Stage::Request)?;
+    if text.is_empty() || !(template.starts_with("/") || text.starts_with("{path}")) {
+        return Err(Issue::at("", "a path begins with `/`").suggest(format!("write `/{text}`")));
+    }
+    template.literals().try_for_each(plain_path)?;
+    Ok(PathStep::Full(template))
+}
+
+fn compile_prefix(settings: &PrefixRewrite) -> Result<PathStep, Issue> {
+    let trimmed = |key: &str, text: &str| {
+        plain_path(text).map_err(|issue| issue.below(key))?;
+        if text.starts_with('/') || (key == "to" && text.is_empty()) {
+            return Ok(text.trim_end_matches('/').into());
+        }
+        Err(Issue::at(key, "a path begins with `/`").suggest(format!("write `/{text}`")))
+    };
+    Ok(PathStep::Prefix { from: trimmed("from", &settings.from)?, to: trimmed("to", &settings.to)? })
+}
+
+fn compile_regex(settings: &RegexRewrite) -> Result<PathStep, Issue> {
+    let pattern = expression::compile(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
+    let replacement =
+        compile_replacement(&settings.replacement, &pattern).map_err(|issue| issue.below("replacement"))?;
+    Ok(PathStep::Regex { pattern, replacement })
+}
+
+fn plain_path(text: &str) -> Result<(), Issue> {
+    if text.contains(['?', '#']) {
+        return Err(Issue::at("", "a path holds no `?` or `#`; the query is kept as it is"));
+    }
+    if text.bytes().all(|b| b > b' ' && b < 0x7f) {
+        return Ok(());
+    }
+    Err(Issue::at("", "a path holds only visible ASCII characters").suggest("percent-encode the others, such as %20"))
+}
+
+/// A part of what stands in place of a match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Literal(Box<str>),
+    Group(usize),
+}
+
+/// The syntax is that of the regex crate. It would take `$1a` for a group of the name `1a` and unknown groups for
+/// nothing; here both are errors.
+fn compile_replacement(text: &str, pattern: &Regex) -> Result<Box<[Part]>, Issue> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find('$') {
+        push_literal(&mut parts, &rest[..at])?;
+        let tail = &rest[at + 1..];
+        if let Some(after) = tail.strip_prefix('$') {
+            push_literal(&mut parts, "$")?;
+            rest = after;
+            continue;
+        }
+        let (name, after) = group_name(tail)?;
+        parts.push(Part::Group(find_group(name, pattern)?));
+        rest = after;
+    }
+    push_literal(&mut parts, rest)?;
+    Ok(parts.into())
+}
+
+fn push_literal(parts: &mut Vec<Part>, text: &str) -> Result<(), Issue> {
+    plain_path(text)?;
+    if !text.is_empty() {
+        parts.push(Part::Literal(text.into()));
+    }
+    Ok(())
+}
+
+/// Splits `{name}…` or `name…` after a dollar sign.
+fn group_name(tail: &str) -> Result<(&str, &str), Issue> {
+    if let Some(braced) = tail.strip_prefix('{') {
+        return braced.split_once('}').ok_or_else(|| Issue::at("", "`${` is never closed"));
+    }
+    let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(tail.len());
+    let (name, after) = tail.split_at(end);
+    let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+    if digits > 0 && digits < name.len() {
+        let issue = Issue::at("", format!("`${name}` could mean group {} or group `{name}`", &name[..digits]));
+        return Err(issue.suggest(format!("write `${{{}}}{}`", &name[..digits], &name[digits..])));
+    }
+    Ok((name, after))
+}
+
+fn find_group(name: &str, pattern: &Regex) -> Result<usize, Issue> {
+    let found = match name.parse::<usize>() {
+        Ok(number) => Some(number).filter(|number| *number < pattern.captures_len()),
+        Err(_) => pattern.capture_names().position(|known| known == Some(name)),
+    };
+    found.ok_or_else(|| match name {
+        "" => Issue::at("", "`$` names no group").suggest("write `$$` for a dollar sign"),
+        name => Issue::at("", format!("the pattern has no group `{name}`")),
+    })
+}
+
+fn compile_host(text: &str) -> Result<Template, Issue> {
+    let template = Template::compile(text, Stage::Request)?;
+    match template.as_literal() {
+        Some(host) if !is_host(host.as_bytes()) => Err(Issue::at("", format!("`{host}` is not a host"))
+            .suggest("write a name or address, such as `a.example:8080`")),
+        _ => Ok(template),
+    }
+}
+
+#[derive(Debug)]
+struct RewriteStep {
+    path: Option<PathStep>,
+    host: Option<Template>,
+    host_field: FieldName,
+}
+
+#[derive(Debug)]
+enum PathStep {
+    Full(Template),
+    /// Both without slash at the end; the root is empty text.
+    Prefix {
+        from: Box<str>,
+        to: Box<str>,
+    },
+    Regex {
+        pattern: Regex,
+        replacement: Box<[Part]>,
+    },
+}
+
+impl RequestStep for RewriteStep {
+    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+        // `*` and the empty path of CONNECT are no paths.
+        if let Some(path) = &self.path
+            && head.path().starts_with(b"/")
+        {
+            path.apply(head, facts, scratch);
+            if head.path().len() > limits::TARGET_BYTES_MAX {
+                return Flow::refuse(414, "the rewritten path is too long");
+            }
+        }
+        if let Some(host) = &self.host {
+            scratch.clear();
+            host.write(&Values::of_request(head, facts), scratch);
+            if !is_host(scratch) {
+                return Flow::refuse(400, "the request does not lead to a valid host");
+            }
+            head.set_authority(&self.host_field, scratch);
+        }
+        Flow::Continue
+    }
+}
+
+impl PathStep {
+    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+        match self {
+            Self::Full(template) => {
+                scratch.clear();
+                template.write(&Values::of_request(head, facts), scratch);
+                // The text quotes the head, so it is whole before the head changes; both buffers keep their memory.
+                let mut text = std::mem::take(scratch);
+                head.rewrite_path(|_, out| std::mem::swap(out, &mut text), scratch);
+            }
+            Self::Prefix { from, to } => {
+                let Some(length) = prefix_length(head.path(), from.as_bytes()) else { return };
+                head.rewrite_path(|old, out| replace_prefix(&old[length..], to.as_bytes(), out), scratch);
+            }
+            Self::Regex { pattern, replacement } => {
+                if pattern.is_match(head.path()) {
+                    head.rewrite_path(|old, out| replace_matches(pattern, replacement, old, out), scratch);
+                }
+            }
+        }
+    }
+}
+
+/// The length of `from`, if `path` begins with its segments.
+fn prefix_length(path: &[u8], from: &[u8]) -> Option<usize> {
+    let rest = path.strip_prefix(from)?;
+    (rest.is_empty() || rest[0] == b'/').then_some(from.len())
+}
+
+/// Slashes never double where the new prefix meets the rest: `//x` in place of `/x` could be read as a host.
+fn replace_prefix(rest: &[u8], to: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(to);
+    let slashes = rest.iter().take_while(|&&b| b == b'/').count();
+    if slashes > 0 || to.is_empty() {
+        out.push(b'/');
+    }
+    out.extend_from_slice(&rest[slashes..]);
+}
+
+/// Stops once the result is longer than any path may be: a short pattern and a long replacement could grow a path a
+/// thousandfold.
+fn replace_matches(pattern: &Regex, replacement: &[Part], old: &[u8], out: &mut Vec<u8>) {
+    let mut end = 0;
+    for captures in pattern.captures_iter(old) {
+        let Some(whole) = captures.get(0) else { continue };
+        out.extend_from_slice(&old[end..whole.start()]);
+        end = whole.end();
+        for part in replacement {
+            match part {
+                Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Group(number) => {
+                    out.extend_from_slice(captures.get(*number).map_or(b"", |group| group.as_bytes()))
+                }
+            }
+        }
+        if out.len() > limits::TARGET_BYTES_MAX {
+            return;
+        }
+    }
+    out.extend_from_slice(&old[end..]);
+}
+
+/// Whether this is a name, an IPv4 address or a bracketed IPv6 address, with or without port (RFC 9110 section 7.2).
+fn is_host(text: &[u8]) -> bool {
+    let host = model::head::host_without_port(text);
+    let port_is_good = match &text[host.len()..] {
+        [] => true,
+        [b':', digits @ ..] => {
+            digits.iter().all(u8::is_ascii_digit)
+                && str::from_utf8(digits).is_ok_and(|text| text.parse::<u16>().is_ok())
+        }
+        _ => false,
+    };
+    let host_is_good = match host {
+        [b'[', inner @ .., b']'] => {
+            str::from_utf8(inner).is_ok_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
+        }
+        name => {
+            (1..=253).contains(&name.len())
+                && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+        }
+    };
+    port_is_good && host_is_good
+}

@@ -1,0 +1,320 @@
+//! The variables that a [template](super::template) may name, and what each stands for.
+//!
+//! A variable that has no value in an exchange (no TLS, no such field) is empty text.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use model::facts::TlsFacts;
+use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
+
+use super::{ResponseView, settings};
+
+/// From when on a variable has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Once the request head is there: in request steps and after.
+    Request,
+    /// Once there is a response: in response steps only.
+    Response,
+}
+
+/// A variable, ready to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is described in VARIABLES, where its name is")]
+pub enum Variable {
+    ClientIp,
+    ClientPort,
+    PeerIp,
+    LocalIp,
+    LocalPort,
+    Scheme,
+    Host,
+    Method,
+    Path,
+    Query,
+    Uri,
+    Listener,
+    RequestId,
+    TlsVersion,
+    TlsCipher,
+    TlsServerName,
+    TlsClientSubject,
+    RequestHeader(FieldName),
+    QueryParam(Box<str>),
+    Cookie(Box<str>),
+    Status,
+    ResponseHeader(FieldName),
+    Cluster,
+    Endpoint,
+}
+
+/// How a variable comes to be from what was written.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// `{name}`.
+    Plain(Variable),
+    /// `{name:argument}`; the function checks the argument.
+    WithArgument(fn(&str) -> Result<Variable, String>),
+}
+
+/// One variable of the language.
+#[derive(Clone, Debug)]
+pub struct VariableSpec {
+    /// Before the colon.
+    pub name: &'static str,
+    /// With or without argument.
+    pub form: Form,
+    /// From when on it has a value.
+    pub stage: Stage,
+    /// What it stands for, one sentence; the reference page shows it.
+    pub doc: &'static str,
+}
+
+const fn plain(name: &'static str, variable: Variable, stage: Stage, doc: &'static str) -> VariableSpec {
+    VariableSpec { name, form: Form::Plain(variable), stage, doc }
+}
+
+const fn with_argument(
+    name: &'static str,
+    make: fn(&str) -> Result<Variable, String>,
+    stage: Stage,
+    doc: &'static str,
+) -> VariableSpec {
+    VariableSpec { name, form: Form::WithArgument(make), stage, doc }
+}
+
+/// Every variable there is.
+pub const VARIABLES: &[VariableSpec] = &[
+    plain("client_ip", Variable::ClientIp, Stage::Request, "Address of the client, as trusted proxies told it."),
+    plain(
+        "client_port",
+        Variable::ClientPort,
+        Stage::Request,
+        "Port of the client; empty when the client's address was told by a proxy.",
+    ),
+    plain("peer_ip", Variable::PeerIp, Stage::Request, "Address at the other end of the connection."),
+    plain("local_ip", Variable::LocalIp, Stage::Request, "Our own address of the connection."),
+    plain("local_port", Variable::LocalPort, Stage::Request, "Our own port of the connection."),
+    plain("scheme", Variable::Scheme, Stage::Request, "`http` or `https`."),
+    plain("host", Variable::Host, Stage::Request, "The requested host without port."),
+    plain("method", Variable::Method, Stage::Request, "The method."),
+    plain("path", Variable::Path, Stage::Request, "The path as it stands at that moment, without query."),
+    plain("query", Variable::Query, Stage::Request, "The query without `?`."),
+    plain("uri", Variable::Uri, Stage::Request, "Path and query."),
+    plain("listener", Variable::Listener, Stage::Request, "Name of the listener."),
+    plain("request_id", Variable::RequestId, Stage::Request, "The request id; empty when ids are off."),
+    plain("tls_version", Variable::TlsVersion, Stage::Request, "Such as `TLSv1.3`; empty without TLS."),
+    plain("tls_cipher", Variable::TlsCipher, Stage::Request, "The cipher suite; empty without TLS."),
+    plain("tls_server_name", Variable::TlsServerName, Stage::Request, "The server name (SNI) the client asked for."),
+    plain(
+        "tls_client_subject",
+        Variable::TlsClientSubject,
+        Stage::Request,
+        "Subject of the verified client certificate.",
+    ),
+    with_argument(
+        "request_header",
+        |name| Ok(Variable::RequestHeader(FieldName::new(name)?)),
+        Stage::Request,
+        "A request header field; several of one name are joined by a comma.",
+    ),
+    with_argument(
+        "query_param",
+        |name| Ok(Variable::QueryParam(name.into())),
+        Stage::Request,
+        "The first query parameter of this name, as sent (percent-encoding kept).",
+    ),
+    with_argument("cookie", |name| Ok(Variable::Cookie(name.into())), Stage::Request, "The first cookie of this name."),
+    plain("status", Variable::Status, Stage::Response, "Status of the response."),
+    with_argument(
+        "response_header",
+        |name| Ok(Variable::ResponseHeader(FieldName::new(name)?)),
+        Stage::Response,
+        "A response header field; several of one name are joined by a comma.",
+    ),
+    plain("cluster", Variable::Cluster, Stage::Response, "Name of the cluster; empty for an answer made here."),
+    plain("endpoint", Variable::Endpoint, Stage::Response, "Name of the endpoint; empty for an answer made here."),
+];
+
+impl Variable {
+    /// Finds a variable that has a value at `stage`.
+    ///
+    /// # Errors
+    /// An unknown name (with the nearest one), a missing or surplus argument, a response variable in a request step.
+    pub fn find(name: &str, argument: Option<&str>, stage: Stage) -> Result<Self, Issue> {
+        let Some(spec) = VARIABLES.iter().find(|spec| spec.name == name) else {
+            let issue = Issue::at("", format!("there is no variable `{{{name}}}`"));
+            let names = VARIABLES.iter().filter(|spec| spec.stage <= stage).map(|spec| spec.name);
+            return Err(settings::suggest_nearest(issue, name, names));
+        };
+        if spec.stage > stage {
+            let issue = Issue::at("", format!("`{{{name}}}` has no value before there is a response"));
+            return Err(issue.suggest("use it in a filter for responses, such as set_response_header"));
+        }
+        match (&spec.form, argument) {
+            (Form::Plain(variable), None) => Ok(variable.clone()),
+            (Form::Plain(_), Some(_)) => {
+                Err(Issue::at("", format!("`{{{name}}}` takes no argument")).suggest(format!("write {{{name}}}")))
+            }
+            (Form::WithArgument(make), Some(text)) if !text.is_empty() => make(text).map_err(|e| Issue::at("", e)),
+            (Form::WithArgument(_), _) => {
+                Err(Issue::at("", format!("`{{{name}}}` needs a name")).suggest(format!("write {{{name}:NAME}}")))
+            }
+        }
+    }
+}
+
+/// Where variables get their values from.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    request: &'a RequestHead,
+    facts: &'a Facts<'a>,
+    response: Option<&'a ResponseHead>,
+    cluster: Option<&'a Name>,
+    endpoint: Option<&'a Name>,
+}
+
+impl<'a> Values<'a> {
+    /// Values before there is a response.
+    pub fn of_request(request: &'a RequestHead, facts: &'a Facts<'a>) -> Self {
+        Self { request, facts, response: None, cluster: None, endpoint: None }
+    }
+
+    /// Values once there is a response.
+    pub fn of_response(response: &'a ResponseHead, view: &ResponseView<'a>) -> Self {
+        let (cluster, endpoint) = (view.cluster, view.endpoint);
+        Self { request: view.request, facts: view.facts, response: Some(response), cluster, endpoint }
+    }
+
+    fn tls(&self, part: impl FnOnce(&'a TlsFacts) -> Option<&'a str>) -> &'a str {
+        self.facts.tls.and_then(part).unwrap_or_default()
+    }
+}
+
+impl Variable {
+    /// Appends the value.
+    pub fn write(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+        let (request, facts) = (values.request, values.facts);
+        match self {
+            Self::ClientIp => write_ip(facts.client, out),
+            Self::ClientPort => {
+                if facts.client.to_canonical() == facts.peer.ip().to_canonical() {
+                    write_number(facts.peer.port(), out);
+                }
+            }
+            Self::PeerIp => write_ip(facts.peer.ip(), out),
+            Self::LocalIp => write_ip(facts.local.ip(), out),
+            Self::LocalPort => write_number(facts.local.port(), out),
+            Self::Scheme => write_text(facts.scheme.as_str(), out),
+            Self::Host => out.extend_from_slice(request.host()),
+            Self::Method => out.extend_from_slice(request.method_bytes()),
+            Self::Path => out.extend_from_slice(request.path()),
+            Self::Query => out.extend_from_slice(request.query().unwrap_or_default()),
+            Self::Uri => write_uri(request, out),
+            Self::Listener => write_text(facts.listener, out),
+            Self::RequestId => write_text(facts.request_id, out),
+            Self::TlsVersion => write_text(values.tls(|tls| Some(tls.version)), out),
+            Self::TlsCipher => write_text(values.tls(|tls| Some(tls.cipher)), out),
+            Self::TlsServerName => write_text(values.tls(|tls| tls.server_name.as_deref()), out),
+            Self::TlsClientSubject => write_text(values.tls(|tls| tls.client_subject.as_deref()), out),
+            Self::RequestHeader(name) => write_joined(&request.fields, name, out),
+            Self::QueryParam(name) => write_query_param(request, name, out),
+            Self::Cookie(name) => write_cookie(request, name, out),
+            Self::Status => write_number(values.response.map_or(0, |head| head.status), out),
+            Self::ResponseHeader(name) => {
+                if let Some(head) = values.response {
+                    write_joined(&head.fields, name, out);
+                }
+            }
+            Self::Cluster => write_text(values.cluster.map_or("", Name::as_str), out),
+            Self::Endpoint => write_text(values.endpoint.map_or("", Name::as_str), out),
+        }
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Writing into memory cannot fail, so the result says nothing.
+fn write_number(number: u16, out: &mut Vec<u8>) {
+    let _ = write!(out, "{number}");
+}
+
+fn write_ip(address: IpAddr, out: &mut Vec<u8>) {
+    let _ = write!(out, "{}", address.to_canonical());
+}
+
+fn write_uri(request: &RequestHead, out: &mut Vec<u8>) {
+    out.extend_from_slice(request.path());
+    if let Some(query) = request.query() {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
+}
+
+/// Fields of one name mean the same as one with their values joined (RFC 9110 section 5.2; cookies: RFC 9113 section
+/// 8.2.3).
+fn write_joined(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
+    let separator: &[u8] = if name.known() == Known::Cookie { b"; " } else { b", " };
+    for (place, value) in fields.all(name).enumerate() {
+        if place > 0 {
+            out.extend_from_slice(separator);
+        }
+        out.extend_from_slice(value);
+    }
+}
+
+fn write_query_param(request: &RequestHead, name: &str, out: &mut Vec<u8>) {
+    let pairs = request.query().unwrap_or_default().split(|&b| b == b'&');
+    for pair in pairs {
+        let (key, value) = split_at_equals(pair);
+        if decoded(key).eq(name.bytes()) {
+            out.extend_from_slice(value);
+            return;
+        }
+    }
+}
+
+fn write_cookie(request: &RequestHead, name: &str, out: &mut Vec<u8>) {
+    let pairs = request.fields.all_known(Known::Cookie).flat_map(|field| field.split(|&b| b == b';'));
+    for pair in pairs {
+        let (key, value) = split_at_equals(pair.trim_ascii());
+        if key == name.as_bytes() {
+            out.extend_from_slice(value);
+            return;
+        }
+    }
+}
+
+fn split_at_equals(pair: &[u8]) -> (&[u8], &[u8]) {
+    match pair.iter().position(|&b| b == b'=') {
+        Some(at) => (&pair[..at], &pair[at + 1..]),
+        None => (pair, b""),
+    }
+}
+
+/// The bytes that a part of a query stands for. A broken escape stands for itself.
+fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (&first, tail) = rest.split_first()?;
+        rest = tail;
+        match (first, tail) {
+            (b'+', _) => Some(b' '),
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    rest = after;
+                    Some(high << 4 | low)
+                }
+                _ => Some(first),
+            },
+            _ => Some(first),
+        }
+    })
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
