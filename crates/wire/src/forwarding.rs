@@ -1,0 +1,265 @@
+//! Who the client is, and how endpoints are told: `X-Forwarded-*` and `Forwarded` (RFC 7239).
+//!
+//! A word about the client is believed only from a trusted peer, and only as far back as the chain of trusted proxies
+//! reaches. What anyone else says is removed, under any spelling that an endpoint could mistake for it.
+
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::LazyLock;
+
+use model::fields::Field;
+use model::snapshot::Forwarding;
+use model::{Cidr, Facts, FieldName, Fields, Known, RequestHead};
+
+use crate::text::{push_decimal, trim};
+
+/// Proxies that one chain may name before the search for the client ends.
+const HOPS_MAX: usize = 32;
+
+struct Names {
+    for_: FieldName,
+    proto: FieldName,
+    host: FieldName,
+    forwarded: FieldName,
+}
+
+static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let name = |text| FieldName::new(text).expect("a token");
+    Names {
+        for_: name("X-Forwarded-For"),
+        proto: name("X-Forwarded-Proto"),
+        host: name("X-Forwarded-Host"),
+        forwarded: name("Forwarded"),
+    }
+});
+
+/// The client of a request that `peer` sent: `peer` itself, or, if it is trusted, the nearest address in
+/// `X-Forwarded-For` (else in `Forwarded`) that is not. Reads from the right, because only the right end was written by
+/// proxies we trust; at most 32 hops; at something that is no address it stops and gives the hop that said so.
+///
+/// A trusted proxy must write `X-Forwarded-For`, or remove it: one that writes only `Forwarded` and passes a client's
+/// `X-Forwarded-For` on would let the client choose its address.
+pub fn client_address(fields: &Fields, peer: IpAddr, trusted: &[Cidr]) -> IpAddr {
+    let peer = peer.to_canonical();
+    if !is_trusted(peer, trusted) {
+        return peer;
+    }
+    if fields.has_known(Known::XForwardedFor) {
+        let lines = fields.iter().rev().filter(|field| field.known == Known::XForwardedFor);
+        walk(peer, trusted, lines.flat_map(|field| field.value.rsplit(|&byte| byte == b',')).map(address))
+    } else {
+        let lines = fields.iter().rev().filter(|field| field.known == Known::Forwarded);
+        walk(peer, trusted, lines.flat_map(|field| QuotedList { rest: Some(field.value) }).map(forwarded_for))
+    }
+}
+
+fn is_trusted(address: IpAddr, trusted: &[Cidr]) -> bool {
+    trusted.iter().any(|network| network.contains(address))
+}
+
+fn walk(peer: IpAddr, trusted: &[Cidr], hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    let mut client = peer;
+    for hop in hops.take(HOPS_MAX) {
+        match hop {
+            Some(address) => client = address,
+            None => break,
+        }
+        if !is_trusted(client, trusted) {
+            break;
+        }
+    }
+    client
+}
+
+/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(trim(text)).ok()?;
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let address = match bare.parse::<IpAddr>() {
+        Ok(address) => address,
+        Err(_) => text.parse::<SocketAddr>().ok()?.ip(),
+    };
+    Some(address.to_canonical())
+}
+
+/// The address in `for=` of one element of `Forwarded` (RFC 7239 section 4). `unknown` and `_hidden` are none.
+fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+    element.split(|&byte| byte == b';').map(trim).find_map(|pair| {
+        let (name, value) = pair.split_at_checked(4)?;
+        if !name.eq_ignore_ascii_case(b"for=") {
+            return None;
+        }
+        let value = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value);
+        address(value)
+    })
+}
+
+/// Members of a list with quoted strings, the last first. A `\` ends the list: no address needs one, and from the right it
+/// cannot be understood.
+struct QuotedList<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for QuotedList<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest.take()?;
+        let mut quoted = false;
+        for (at, &byte) in rest.iter().enumerate().rev() {
+            match byte {
+                b'"' => quoted = !quoted,
+                b'\\' => return Some(&[]),
+                b',' if !quoted => {
+                    self.rest = Some(&rest[..at]);
+                    return Some(&rest[at + 1..]);
+                }
+                _ => {}
+            }
+        }
+        Some(rest)
+    }
+}
+
+/// Sets the fields that tell endpoints about the client. Allocates nothing once `head` and `scratch` have their working
+/// size.
+///
+/// From a peer that is not trusted, everything that speaks of forwarding is removed: `Forwarded`, `X-Forwarded-*`,
+/// `X-Real-IP`, and the same names with `_` for `-`, which CGI-like programs cannot tell apart. From a trusted peer,
+/// `X-Forwarded-For` and `Forwarded` are extended by the peer, `X-Forwarded-Proto` and `-Host` are kept if present.
+/// Kinds that are off are not added, and not touched when they come from a trusted peer.
+pub fn apply_forwarding(head: &mut RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, scratch: &mut Vec<u8>) {
+    let trusted = is_trusted(facts.peer.ip().to_canonical(), &forwarding.trusted);
+    if !trusted {
+        head.fields.retain(|field| !speaks_of_forwarding(field));
+    }
+    if forwarding.x_forwarded {
+        if trusted {
+            extend_x_forwarded(&mut head.fields, facts, scratch);
+        } else {
+            let (client, scheme) = (facts.client.to_canonical(), facts.scheme.as_str());
+            head.fields.append_with(&NAMES.for_, |out| push_address(out, client));
+            head.fields.append_with(&NAMES.proto, |out| out.extend_from_slice(scheme.as_bytes()));
+            add_host(&mut head.fields, scratch);
+        }
+    }
+    if forwarding.forwarded {
+        set_forwarded(&mut head.fields, facts, trusted, scratch);
+    }
+}
+
+fn speaks_of_forwarding(field: Field<'_>) -> bool {
+    match field.known {
+        Known::XForwardedFor | Known::XForwardedProto | Known::XForwardedHost | Known::Forwarded => true,
+        Known::Other => {
+            matches!(field.name, [b'x' | b'X', ..])
+                && (begins(field.name, b"x-forwarded-") || is_spelt(field.name, b"x-real-ip"))
+        }
+        _ => false,
+    }
+}
+
+/// Whether `name` begins with `prefix`, case and the difference of `-` and `_` ignored.
+fn begins(name: &[u8], prefix: &[u8]) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() >= prefix.len() && name.iter().zip(prefix).all(|(&byte, &wanted)| plain(byte) == wanted)
+}
+
+fn is_spelt(name: &[u8], wanted: &[u8]) -> bool {
+    name.len() == wanted.len() && begins(name, wanted)
+}
+
+fn extend_x_forwarded(fields: &mut Fields, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    join(fields, Known::XForwardedFor, scratch);
+    if scratch.is_empty() && facts.client != facts.peer.ip() {
+        // The peer told us of the client in another way, such as the PROXY protocol.
+        push_address(scratch, facts.client.to_canonical());
+    }
+    push_comma(scratch);
+    push_address(scratch, facts.peer.ip().to_canonical());
+    fields.set(&NAMES.for_, scratch);
+    if !fields.has_known(Known::XForwardedProto) {
+        fields.append(&NAMES.proto, facts.scheme.as_str().as_bytes());
+    }
+    if !fields.has_known(Known::XForwardedHost) {
+        add_host(fields, scratch);
+    }
+}
+
+fn add_host(fields: &mut Fields, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    scratch.extend_from_slice(fields.get_known(Known::Host).unwrap_or_default());
+    if !scratch.is_empty() {
+        fields.append(&NAMES.host, scratch);
+    }
+}
+
+/// RFC 7239 section 4: `for=…;host=…;proto=…`. `by` is left out: it would tell endpoints about our own addresses.
+fn set_forwarded(fields: &mut Fields, facts: &Facts<'_>, trusted: bool, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    let mut told = facts.client.to_canonical();
+    if trusted {
+        join(fields, Known::Forwarded, scratch);
+        if !scratch.is_empty() {
+            told = facts.peer.ip().to_canonical();
+        }
+        push_comma(scratch);
+    }
+    scratch.extend_from_slice(b"for=");
+    push_node(scratch, told);
+    if let Some(host) = fields.get_known(Known::Host).filter(|host| !host.is_empty()) {
+        // Host was checked to hold no quote or backslash; a filter's value may, and then it is left out.
+        if !host.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
+            scratch.extend_from_slice(b";host=\"");
+            scratch.extend_from_slice(host);
+            scratch.push(b'"');
+        }
+    }
+    scratch.extend_from_slice(b";proto=");
+    scratch.extend_from_slice(facts.scheme.as_str().as_bytes());
+    fields.set(&NAMES.forwarded, scratch);
+}
+
+/// Appends the values of all fields of this kind as one list.
+fn join(fields: &Fields, known: Known, out: &mut Vec<u8>) {
+    for value in fields.all_known(known).filter(|value| !value.is_empty()) {
+        push_comma(out);
+        out.extend_from_slice(value);
+    }
+}
+
+fn push_comma(out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.extend_from_slice(b", ");
+    }
+}
+
+/// RFC 7239 section 6: an IPv6 address stands in brackets, and so in quotes.
+fn push_node(out: &mut Vec<u8>, address: IpAddr) {
+    if address.is_ipv6() {
+        out.extend_from_slice(b"\"[");
+        push_address(out, address);
+        out.extend_from_slice(b"]\"");
+    } else {
+        push_address(out, address);
+    }
+}
+
+fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => {
+            for (at, octet) in v4.octets().into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b'.');
+                }
+                push_decimal(out, u64::from(octet));
+            }
+        }
+        // Writing to a vector cannot fail.
+        IpAddr::V6(v6) => drop(write!(out, "{v6}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
