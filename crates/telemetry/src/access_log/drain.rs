@@ -1,0 +1,308 @@
+//! The thread that carries lines from the rings to their targets.
+//!
+//! ```text
+//! busy --(ten passes found nothing)--> idle --(a record, flush, reopen, close)--> busy
+//!   \__ every 100 ms, or when a ring is half full      (parked without time-out)
+//! ```
+//! So a record costs its worker no system call, unless it is the first after a second of silence or fills half a ring;
+//! and a proxy without traffic wakes nothing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use model::snapshot::{AccessLog, LogTarget};
+
+use super::format::Compiled;
+use super::ring::{Pushed, Ring};
+use crate::log;
+
+/// Time between two passes while there are records.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Passes that find nothing before the thread parks until it is woken.
+const QUIET_PASSES: u32 = 10;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of the last flush that was asked for, and of the last that is done.
+    asked: u64,
+    done: u64,
+    /// The owner is gone: the thread ends with the last writer.
+    closed: bool,
+    writers: usize,
+    ended: bool,
+}
+
+/// A log as opened.
+#[derive(Debug)]
+struct Target {
+    /// `None` for standard output.
+    path: Option<PathBuf>,
+    /// A file to go on with, put here by a reopening.
+    next: Mutex<Option<File>>,
+}
+
+/// What workers, owner and thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    formats: Vec<Compiled>,
+    targets: Vec<Target>,
+    /// One for each worker and log; those of a worker lie together.
+    rings: Vec<Ring>,
+    workers: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The thread is parked without time-out and must be woken at the next record.
+    idle: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("access log {}: {error}", path.display())))
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is left half changed under these locks, whatever panics elsewhere.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(logs: &[AccessLog], workers: usize, ring_bytes_max: usize) -> io::Result<Self> {
+        let mut formats = Vec::new();
+        let mut targets = Vec::new();
+        for log in logs {
+            let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+            formats.push(Compiled::new(&log.format).map_err(invalid)?);
+            targets.push(match &log.target {
+                LogTarget::Stdout => Target { path: None, next: Mutex::default() },
+                LogTarget::File(path) => Target { path: Some(path.clone()), next: Mutex::new(Some(open(path)?)) },
+            });
+        }
+        let rings = (0..workers * logs.len()).map(|_| Ring::new(ring_bytes_max)).collect();
+        Ok(Self {
+            formats,
+            targets,
+            rings,
+            workers,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            idle: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    #[inline]
+    pub(super) fn formats(&self) -> &[Compiled] {
+        &self.formats
+    }
+
+    /// Puts a line into the ring of a worker and log. Only that worker calls it.
+    #[inline]
+    pub(super) fn push(&self, worker: usize, log: usize, line: &[u8]) {
+        let pushed = self.rings[worker * self.formats.len() + log].push(line);
+        // Relaxed is enough: the thread says that it is idle before it looks into the rings a last time, under the locks
+        // under which they are filled. Either it finds the line, or its word is seen here.
+        let asleep = self.idle.load(Relaxed) && self.idle.swap(false, Relaxed);
+        if asleep || pushed == Pushed::HalfFull {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    pub(super) fn join(&self) {
+        held(&self.state).writers += 1;
+    }
+
+    pub(super) fn leave(&self) {
+        let last = {
+            let mut state = held(&self.state);
+            state.writers -= 1;
+            state.writers == 0 && state.closed
+        };
+        if last {
+            self.wake();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        held(&self.state).closed = true;
+        self.wake();
+    }
+
+    /// Opens all files anew; none is exchanged unless all can be opened.
+    pub(super) fn reopen(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for target in &self.targets {
+            files.push(target.path.as_deref().map(open).transpose()?);
+        }
+        for (target, file) in self.targets.iter().zip(files) {
+            *held(&target.next) = file;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
+        if self.formats.is_empty() {
+            return true;
+        }
+        let mut state = held(&self.state);
+        state.asked += 1;
+        let asked = state.asked;
+        self.wake();
+        let waited = self.changed.wait_timeout_while(state, timeout, |state| state.done < asked && !state.ended);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.done >= asked || state.ended
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.rings.iter().map(Ring::dropped).sum()
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.rings.iter().map(Ring::failed).sum()
+    }
+}
+
+/// Where the lines of one log go.
+#[derive(Debug)]
+enum Output {
+    Stdout,
+    File(File),
+}
+
+impl Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes)?;
+                stdout.flush()
+            }
+            Self::File(file) => file.write_all(bytes),
+        }
+    }
+}
+
+/// The thread's own state.
+pub(super) struct Drain {
+    shared: Arc<Shared>,
+    outputs: Vec<Output>,
+    /// By log: the last write failed, perhaps within a line.
+    torn: Vec<bool>,
+    spare: Vec<u8>,
+    quiet: u32,
+}
+
+impl Drain {
+    /// Starts the thread.
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<()> {
+        let mut drain = Self {
+            outputs: shared.targets.iter().map(|_| Output::Stdout).collect(),
+            torn: vec![false; shared.targets.len()],
+            spare: Vec::new(),
+            quiet: 0,
+            shared: Arc::clone(&shared),
+        };
+        drain.exchange_files();
+        let thread = thread::Builder::new().name("access-log".to_owned()).spawn(move || drain.run())?;
+        let _ = shared.thread.set(thread.thread().clone());
+        Ok(())
+    }
+
+    fn run(mut self) {
+        loop {
+            let (asked, last) = {
+                let state = held(&self.shared.state);
+                (state.asked, state.closed && state.writers == 0)
+            };
+            // Files that wait now are exchanged behind this pass: what was recorded before belongs to the old ones.
+            let wrote = self.pass();
+            self.exchange_files();
+            {
+                let mut state = held(&self.shared.state);
+                state.done = asked;
+                state.ended = last;
+            }
+            self.shared.changed.notify_all();
+            if last {
+                return;
+            }
+            self.rest(wrote);
+        }
+    }
+
+    /// Carries everything that is in the rings; says whether there was anything.
+    fn pass(&mut self) -> bool {
+        let mut wrote = false;
+        let logs = self.outputs.len();
+        for (place, ring) in self.shared.rings.iter().enumerate() {
+            let log = place % logs;
+            let (output, torn) = (&mut self.outputs[log], &mut self.torn[log]);
+            ring.take(&mut self.spare, |lines| {
+                wrote = true;
+                if let Err(error) = carry(output, torn, lines) {
+                    ring.fail(lines.iter().filter(|&&byte| byte == b'\n').count() as u64);
+                    report(self.shared.targets[log].path.as_deref(), &error);
+                }
+            });
+        }
+        wrote
+    }
+
+    fn exchange_files(&mut self) {
+        for (target, output) in self.shared.targets.iter().zip(&mut self.outputs) {
+            if let Some(file) = held(&target.next).take() {
+                *output = Output::File(file);
+            }
+        }
+    }
+
+    fn rest(&mut self, wrote: bool) {
+        self.quiet = if wrote { 0 } else { self.quiet + 1 };
+        if self.quiet < QUIET_PASSES {
+            thread::park_timeout(PAUSE);
+            return;
+        }
+        self.shared.idle.store(true, Relaxed);
+        if self.shared.rings.iter().all(Ring::is_empty) {
+            // A flush, reopening or closing meanwhile has left its wake-up behind, and this returns at once.
+            thread::park();
+        }
+        self.shared.idle.store(false, Relaxed);
+        self.quiet = 0;
+    }
+}
+
+/// Writes lines. After a failure, which may have cut a line, the next one begins on a line of its own.
+fn carry(output: &mut Output, torn: &mut bool, lines: &[u8]) -> io::Result<()> {
+    if *torn {
+        output.write(b"\n")?;
+    }
+    *torn = true;
+    output.write(lines)?;
+    *torn = false;
+    Ok(())
+}
+
+fn report(path: Option<&Path>, error: &io::Error) {
+    let path = path.map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
+    log::error("access log cannot be written; records are lost", &[("log", &path), ("error", error)]);
+}

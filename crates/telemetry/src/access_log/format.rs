@@ -1,0 +1,203 @@
+//! What can be in a line, and how a format is compiled.
+
+use model::FieldName;
+use model::snapshot::LogFormat;
+use model::template::{self, Piece as TemplatePiece};
+
+use super::value::{Variable, value, write_value};
+use crate::record::Record;
+use crate::text::{Clock, Escape};
+
+/// The Combined Log Format of Apache and nginx, as a template.
+pub const COMBINED: &str = "{client_ip} - - [{time_local}] \"{method} {uri} {version}\" {status} {sent_bytes} \
+                            \"{request_header:referer}\" \"{request_header:user-agent}\"";
+
+/// Every variable of a template: name, meaning, explanation.
+pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
+    ("time", Variable::Time, "When it was over: RFC 3339, UTC, with milliseconds"),
+    ("time_local", Variable::TimeLocal, "The same in the Common Log Format, without brackets; always UTC"),
+    ("kind", Variable::Kind, "`exchange` (HTTP) or `stream` (TCP)"),
+    ("listener", Variable::Listener, "Name of the listener"),
+    ("client_ip", Variable::ClientIp, "The client: the peer, or what a trusted proxy said of it"),
+    ("client_port", Variable::ClientPort, "Port of the peer, when the peer is the client"),
+    ("peer_ip", Variable::PeerIp, "The peer of the connection"),
+    ("scheme", Variable::Scheme, "`http` or `https`"),
+    ("method", Variable::Method, "Method of the request"),
+    ("host", Variable::Host, "Host of the request, without port"),
+    ("path", Variable::Path, "Path of the request, percent-encoding kept"),
+    ("query", Variable::Query, "Query of the request, without `?`"),
+    ("uri", Variable::Uri, "Path and query"),
+    ("version", Variable::Version, "`HTTP/1.0`, `HTTP/1.1`, `HTTP/2` or `HTTP/3`"),
+    ("status", Variable::Status, "Status sent to the client"),
+    ("received_bytes", Variable::ReceivedBytes, "Body or stream bytes from the client"),
+    ("sent_bytes", Variable::SentBytes, "Body or stream bytes to the client"),
+    ("total_ms", Variable::TotalMs, "The whole, in milliseconds with three decimals, like all that follow"),
+    ("receive_ms", Variable::ReceiveMs, "From the first byte of the request head until it was whole"),
+    ("queue_ms", Variable::QueueMs, "Waiting for an endpoint with room"),
+    ("connect_ms", Variable::ConnectMs, "Connecting to the endpoint; 0.000 when a connection was reused"),
+    ("first_byte_ms", Variable::FirstByteMs, "From the request being sent until the head of the response"),
+    ("route", Variable::Route, "Name of the route"),
+    ("cluster", Variable::Cluster, "Name of the cluster"),
+    ("endpoint", Variable::Endpoint, "Name of the endpoint tried last"),
+    ("endpoint_address", Variable::EndpointAddress, "Its address and port"),
+    ("retries", Variable::Retries, "Attempts after the first"),
+    ("fault", Variable::Fault, "What went wrong, as in the metric `equipoise_faults_total`"),
+    (
+        "flag",
+        Variable::Flag,
+        "The same as a short code; the first letter says whose doing: C client, U upstream, P proxy",
+    ),
+    ("request_id", Variable::RequestId, "The request id"),
+    ("tls_version", Variable::TlsVersion, "Such as `TLSv1.3`"),
+    ("tls_cipher", Variable::TlsCipher, "Such as `TLS13_AES_128_GCM_SHA256`"),
+    ("tls_server_name", Variable::TlsServerName, "The server name that the client asked for"),
+    ("tls_client_subject", Variable::TlsClientSubject, "Subject of the verified client certificate"),
+];
+
+/// The variables that take the name of a field.
+pub(crate) const FIELD_VARIABLES: [(&str, &str); 2] = [
+    ("request_header", "First field of this name in the request"),
+    ("response_header", "First field of this name in the response sent to the client"),
+];
+
+/// Keys of a JSON record that are made from fields of the request.
+pub(crate) const JSON_FIELDS: [(&str, &str); 2] = [("user_agent", "user-agent"), ("referer", "referer")];
+
+/// Variables that a JSON record leaves out: it has their parts.
+pub(crate) const NOT_IN_JSON: [Variable; 2] = [Variable::TimeLocal, Variable::Uri];
+
+/// A part of a line.
+#[derive(Debug)]
+enum Piece {
+    Text(Box<[u8]>),
+    Variable(Variable),
+    RequestHeader(FieldName),
+    ResponseHeader(FieldName),
+}
+
+/// A format, ready to write.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pieces: Vec<Piece>,
+    escape: Escape,
+}
+
+impl Compiled {
+    /// Compiles a format; the error is that of [`check_line`].
+    pub(crate) fn new(format: &LogFormat) -> Result<Self, String> {
+        match format {
+            LogFormat::Json => Self::json(),
+            LogFormat::Line(text) => {
+                let mut pieces = compile(text)?;
+                pieces.push(Piece::Text((*b"\n").into()));
+                Ok(Self { pieces, escape: Escape::Line })
+            }
+        }
+    }
+
+    fn json() -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut key = |name: &str, piece| {
+            let before = if pieces.is_empty() { "{" } else { "," };
+            pieces.push(Piece::Text(format!("{before}\"{name}\":").into_bytes().into()));
+            pieces.push(piece);
+        };
+        for (name, variable, _) in VARIABLES.iter().filter(|(_, variable, _)| !NOT_IN_JSON.contains(variable)) {
+            key(name, Piece::Variable(*variable));
+        }
+        for (name, field) in JSON_FIELDS {
+            key(name, Piece::RequestHeader(FieldName::new(field)?));
+        }
+        pieces.push(Piece::Text((*b"}\n").into()));
+        Ok(Self { pieces, escape: Escape::Json })
+    }
+
+    /// Appends a record as one line, its end included.
+    pub(crate) fn write(&self, record: &Record<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            let value = match piece {
+                Piece::Text(text) => {
+                    out.extend_from_slice(text);
+                    continue;
+                }
+                Piece::Variable(variable) => value(*variable, record),
+                Piece::RequestHeader(name) => record.request.and_then(|head| head.fields.get(name)).into(),
+                Piece::ResponseHeader(name) => record.response.and_then(|head| head.fields.get(name)).into(),
+            };
+            write_value(value, self.escape, clock, out);
+        }
+    }
+}
+
+/// Checks a line template.
+///
+/// # Errors
+/// A sentence that says what is wrong: the syntax, a variable that does not exist (with the nearest one that does), or an
+/// argument that is missing, superfluous or no field name.
+pub fn check_line(text: &str) -> Result<(), String> {
+    compile(text).map(|_| ())
+}
+
+fn compile(text: &str) -> Result<Vec<Piece>, String> {
+    template::parse(text)?.into_iter().map(compile_piece).collect()
+}
+
+fn compile_piece(piece: TemplatePiece) -> Result<Piece, String> {
+    match piece {
+        // A line feed of the operator's own would make two lines of one record.
+        TemplatePiece::Literal(text) if text.contains(['\n', '\r']) => {
+            Err("a log line must not hold a line break".to_owned())
+        }
+        TemplatePiece::Literal(text) => Ok(Piece::Text(text.into_bytes().into())),
+        TemplatePiece::Variable { name, argument: Some(argument) } => compile_field(&name, &argument),
+        TemplatePiece::Variable { name, argument: None } => match VARIABLES.iter().find(|(known, ..)| *known == name) {
+            Some((_, variable, _)) => Ok(Piece::Variable(*variable)),
+            None if is_field_variable(&name) => {
+                Err(format!("`{{{name}}}` needs a field name: `{{{name}:user-agent}}`"))
+            }
+            None => Err(unknown(&name)),
+        },
+    }
+}
+
+fn compile_field(name: &str, argument: &str) -> Result<Piece, String> {
+    match name {
+        "request_header" => Ok(Piece::RequestHeader(FieldName::new(argument)?)),
+        "response_header" => Ok(Piece::ResponseHeader(FieldName::new(argument)?)),
+        _ if VARIABLES.iter().any(|(known, ..)| *known == name) => {
+            Err(format!("`{{{name}}}` takes nothing after a colon"))
+        }
+        _ => Err(unknown(name)),
+    }
+}
+
+fn is_field_variable(name: &str) -> bool {
+    FIELD_VARIABLES.iter().any(|(known, _)| *known == name)
+}
+
+fn unknown(name: &str) -> String {
+    let known = VARIABLES.iter().map(|(known, ..)| *known).chain(FIELD_VARIABLES.iter().map(|(known, _)| *known));
+    let nearest = known.map(|known| (distance(name, known), known)).min();
+    match nearest {
+        Some((distance, nearest)) if distance <= 2.max(name.len() / 2) => {
+            format!("there is no variable `{{{name}}}`: did you mean `{{{nearest}}}`?")
+        }
+        _ => format!("there is no variable `{{{name}}}`"),
+    }
+}
+
+/// Edit distance. Names longer than any variable by far are not compared to the end.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=a.len()).collect();
+    for (line, wanted) in b.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for column in 0..a.len() {
+            let replaced = diagonal + usize::from(a[column] != wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[a.len()]
+}

@@ -1,0 +1,179 @@
+//! Every metric there is, as data. The Prometheus page and its reference are both made from this table.
+//!
+//! Names begin with `equipoise_` (`process_` for what every program tells), count in base units, and end in the unit;
+//! counters end in `_total`.
+
+/// What kind of value a metric has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only rises, until the program starts anew.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts by upper bound, with sum and count.
+    Histogram,
+}
+
+impl MetricKind {
+    /// As the exposition format writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What is fixed about a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Its name on the page.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: MetricKind,
+    /// Names of its labels, in the order in which their values are given.
+    pub labels: &'static [&'static str],
+    /// What it means, in a sentence or two. Begins with a space.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $id:ident = $kind:ident $name:literal [$($label:literal),*];)+) => {
+        /// A metric, in the order of the page.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Metric {
+            $($(#[doc = $doc])+ $id,)+
+        }
+
+        impl Metric {
+            /// Every metric, in the order of the page.
+            pub const ALL: &'static [Self] = &[$(Self::$id,)+];
+
+            /// What is fixed about it.
+            pub const fn definition(self) -> Definition {
+                match self {
+                    $(Self::$id => Definition {
+                        name: $name,
+                        kind: MetricKind::$kind,
+                        labels: &[$($label),*],
+                        help: concat!($($doc),+),
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Connections accepted.
+    ConnectionsOpened = Counter "equipoise_connections_opened_total" ["listener"];
+    /// Connections closed at once because the listener was full.
+    ConnectionsRefused = Counter "equipoise_connections_refused_total" ["listener"];
+    /// Connections open now.
+    ConnectionsOpen = Gauge "equipoise_connections_open" ["listener"];
+    /// TLS handshakes with clients; `result` is `full`, `resumed` or `failed`.
+    TlsHandshakes = Counter "equipoise_tls_handshakes_total" ["listener", "result"];
+    /// Requests by class of the status sent to the client: `1xx` (tunnels) to `5xx`, or `none` when the exchange ended
+    /// without a response.
+    HttpRequests = Counter "equipoise_http_requests_total" ["listener", "class"];
+    /// Time from the first byte of a request to the end of its response. Tunnels, and requests whose head never came
+    /// whole, are left out.
+    HttpRequestSeconds = Histogram "equipoise_http_request_seconds" ["listener"];
+    /// TCP streams that ended.
+    Streams = Counter "equipoise_streams_total" ["listener"];
+    /// Time that ended TCP streams were open, added up.
+    StreamSeconds = Counter "equipoise_stream_seconds_total" ["listener"];
+    /// Body and stream bytes received from clients.
+    ReceivedBytes = Counter "equipoise_received_bytes_total" ["listener"];
+    /// Body and stream bytes sent to clients.
+    SentBytes = Counter "equipoise_sent_bytes_total" ["listener"];
+    /// Faults, by what happened and whose doing it was: `downstream`, `upstream` or `local`.
+    Faults = Counter "equipoise_faults_total" ["listener", "source", "fault"];
+    /// Requests that matched a route, by class of status.
+    RouteRequests = Counter "equipoise_route_requests_total" ["route", "class"];
+    /// Requests for which a cluster was chosen, by class of status.
+    ClusterRequests = Counter "equipoise_cluster_requests_total" ["cluster", "class"];
+    /// TCP streams passed to a cluster that ended.
+    ClusterStreams = Counter "equipoise_cluster_streams_total" ["cluster"];
+    /// Time from the first byte of a request to the end of its response.
+    ClusterRequestSeconds = Histogram "equipoise_cluster_request_seconds" ["cluster"];
+    /// Time from a request being sent to an endpoint until the head of the response came back.
+    ClusterFirstByteSeconds = Histogram "equipoise_cluster_first_byte_seconds" ["cluster"];
+    /// Attempts after the first.
+    ClusterRetries = Counter "equipoise_cluster_retries_total" ["cluster"];
+    /// Requests and streams that waited for an endpoint with room.
+    ClusterQueueWaits = Counter "equipoise_cluster_queue_waits_total" ["cluster"];
+    /// Time that requests and streams waited for an endpoint with room, added up.
+    ClusterQueueSeconds = Counter "equipoise_cluster_queue_seconds_total" ["cluster"];
+    /// Requests and streams waiting now for an endpoint with room.
+    ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
+    /// Faults of exchanges and streams for which a cluster was chosen.
+    ClusterFaults = Counter "equipoise_cluster_faults_total" ["cluster", "source", "fault"];
+    /// 1 when an endpoint gets work, 0 when it is down.
+    EndpointUp = Gauge "equipoise_endpoint_up" ["cluster", "endpoint"];
+    /// Configured weight of an endpoint.
+    EndpointWeight = Gauge "equipoise_endpoint_weight" ["cluster", "endpoint"];
+    /// Requests and streams at an endpoint now.
+    EndpointInFlight = Gauge "equipoise_endpoint_in_flight" ["cluster", "endpoint"];
+    /// Requests whose last attempt went to an endpoint, by class of the status sent to the client.
+    EndpointRequests = Counter "equipoise_endpoint_requests_total" ["cluster", "endpoint", "class"];
+    /// TCP streams passed to an endpoint that ended.
+    EndpointStreams = Counter "equipoise_endpoint_streams_total" ["cluster", "endpoint"];
+    /// Connections to an endpoint; `result` is `opened` or `failed`.
+    EndpointConnects = Counter "equipoise_endpoint_connects_total" ["cluster", "endpoint", "result"];
+    /// Times a kept connection to an endpoint was used again.
+    EndpointReused = Counter "equipoise_endpoint_connections_reused_total" ["cluster", "endpoint"];
+    /// Body and stream bytes received from clients of an endpoint.
+    EndpointReceivedBytes = Counter "equipoise_endpoint_received_bytes_total" ["cluster", "endpoint"];
+    /// Body and stream bytes of an endpoint sent to clients.
+    EndpointSentBytes = Counter "equipoise_endpoint_sent_bytes_total" ["cluster", "endpoint"];
+    /// Time of requests and streams that ended at an endpoint, added up.
+    EndpointSeconds = Counter "equipoise_endpoint_seconds_total" ["cluster", "endpoint"];
+    /// Faults at an endpoint, those of attempts that were followed by another included.
+    EndpointFaults = Counter "equipoise_endpoint_faults_total" ["cluster", "endpoint", "source", "fault"];
+    /// Access log records that were not written; `reason` is `full` (written faster than the target takes them) or
+    /// `failed` (the target refused them).
+    AccessLogDropped = Counter "equipoise_access_log_dropped_total" ["reason"];
+    /// Lines that the diagnostics log left out because there were too many of the same message.
+    DiagnosticsSuppressed = Counter "equipoise_diagnostics_suppressed_total" [];
+    /// Generation of the configuration in force.
+    Generation = Gauge "equipoise_generation" [];
+    /// Configurations that were refused since the start; the one in force stayed.
+    GenerationsRefused = Counter "equipoise_generations_refused_total" [];
+    /// Workers.
+    Workers = Gauge "equipoise_workers" [];
+    /// Always 1; the label tells the version.
+    BuildInfo = Gauge "equipoise_build_info" ["version"];
+    /// Processor time used by the program, in user and system mode.
+    ProcessCpuSeconds = Counter "process_cpu_seconds_total" [];
+    /// Memory of the program that is resident.
+    ProcessResidentBytes = Gauge "process_resident_memory_bytes" [];
+    /// Open file descriptors.
+    ProcessOpenFds = Gauge "process_open_fds" [];
+    /// Limit of open file descriptors.
+    ProcessMaxFds = Gauge "process_max_fds" [];
+    /// When the program started, in seconds since 1970.
+    ProcessStartSeconds = Gauge "process_start_time_seconds" [];
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_keep_the_conventions_and_are_unique() {
+        let mut names = HashSet::new();
+        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        for told in Metric::ALL.iter().map(|metric| metric.definition()) {
+            assert!(names.insert(told.name), "{} twice", told.name);
+            assert!(told.name.starts_with("equipoise_") || told.name.starts_with("process_"), "{}", told.name);
+            assert!(plain(told.name) && told.labels.iter().all(|label| plain(label) && *label != "le"));
+            assert_eq!(told.name.ends_with("_total"), told.kind == MetricKind::Counter, "{}", told.name);
+            assert!(told.kind != MetricKind::Histogram || told.name.ends_with("_seconds"));
+            assert!(told.help.starts_with(' ') && told.help.ends_with('.') && !told.help.contains("  "));
+        }
+    }
+}

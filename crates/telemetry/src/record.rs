@@ -1,0 +1,101 @@
+//! The one record of an exchange or of a TCP stream. Metrics and access logs are told nothing else.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use model::head::Method;
+use model::{Facts, Fault, Name, RequestHead, ResponseHead};
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An HTTP request with its response, or what came of it.
+    Exchange,
+    /// A TCP connection that was passed on as bytes.
+    Stream,
+}
+
+impl Kind {
+    /// As logs write it: `exchange` or `stream`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exchange => "exchange",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// Where the time of an exchange went. A phase that did not take place is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// From the first byte of the request head until the head was whole.
+    pub receive: Duration,
+    /// Waiting for an endpoint that had room.
+    pub queue: Duration,
+    /// Establishing a connection to the endpoint; zero when one was reused.
+    pub connect: Duration,
+    /// From the request being sent until the head of the final response.
+    pub first_byte: Duration,
+    /// The whole, from the first byte of the request head (or the accepted connection) to the end.
+    pub total: Duration,
+}
+
+/// Everything that is told of one exchange or stream, once it is over. It only borrows: building it costs a few
+/// nanoseconds and no memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// What was known beside the heads.
+    pub facts: &'a Facts<'a>,
+    /// `None` for a stream, and when no request head could be parsed.
+    pub request: Option<&'a RequestHead>,
+    /// Status sent to the client; 0: none was sent.
+    pub response_status: u16,
+    /// The head that was sent to the client, when there was one.
+    pub response: Option<&'a ResponseHead>,
+    /// What went wrong.
+    pub fault: Option<Fault>,
+    /// The route that matched.
+    pub route: Option<&'a Name>,
+    /// The cluster that was chosen.
+    pub cluster: Option<&'a Name>,
+    /// The endpoint that was tried last.
+    pub endpoint: Option<&'a Name>,
+    /// Its address.
+    pub endpoint_address: Option<SocketAddr>,
+    /// Attempts after the first.
+    pub retries: u32,
+    /// Body or stream bytes that came from the client.
+    pub received_bytes: u64,
+    /// Body or stream bytes that went to the client.
+    pub sent_bytes: u64,
+    /// Where the time went.
+    pub phases: Phases,
+    /// When it was over.
+    pub at: SystemTime,
+    /// Exchange or stream.
+    pub kind: Kind,
+}
+
+impl Record<'_> {
+    /// Whether the exchange became a tunnel (an upgrade, or CONNECT answered with success). The time of a tunnel says
+    /// how long the client stayed, not how fast the answer was.
+    pub fn is_tunnel(&self) -> bool {
+        self.response_status == 101
+            || (200..300).contains(&self.response_status)
+                && self.request.is_some_and(|head| head.method == Method::Connect)
+    }
+}
+
+/// Number of classes of a status: none, then 1xx to 5xx.
+pub const CLASSES: usize = 6;
+
+/// Labels of the classes, in the order of [`class`].
+pub const CLASS_LABELS: [&str; CLASSES] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The class of a status: its hundreds, or 0 when there was no response or the status is out of range.
+pub fn class(status: u16) -> usize {
+    match status / 100 {
+        hundreds @ 1..=5 => usize::from(hundreds),
+        _ => 0,
+    }
+}

@@ -1,0 +1,272 @@
+//! Totals at a moment, for the live line of the demo and the admin page.
+
+use std::time::{Duration, Instant};
+
+use model::Name;
+
+use crate::counter::FAULTS;
+use crate::histogram::HistogramSnapshot;
+use crate::record::CLASSES;
+use crate::registry::Listing;
+use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries};
+
+/// Counts that rise, of everything or of one object. What an object does not count stays zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests by class: no response, 1xx to 5xx.
+    pub classes: [u64; CLASSES],
+    /// TCP streams that ended.
+    pub streams: u64,
+    /// Connections opened: by clients of a listener, or to an endpoint.
+    pub connections_opened: u64,
+    /// Connections of clients that were closed.
+    pub connections_closed: u64,
+    /// Connections of clients that were refused.
+    pub connections_refused: u64,
+    /// Connections to an endpoint that could not be established.
+    pub connects_failed: u64,
+    /// Times a kept connection to an endpoint was used again.
+    pub reused: u64,
+    /// TLS handshakes: full, resumed, failed.
+    pub handshakes: [u64; 3],
+    /// Body and stream bytes from clients.
+    pub received_bytes: u64,
+    /// Body and stream bytes to clients.
+    pub sent_bytes: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// How often something waited for an endpoint with room.
+    pub queue_waits: u64,
+    /// Those waits added up, in nanoseconds.
+    pub queue_nanos: u64,
+    /// Time of requests and streams at an endpoint, or of streams of a listener, added up, in nanoseconds.
+    pub busy_nanos: u64,
+    /// Faults, in the order of [`model::Fault::ALL`].
+    pub faults: [u64; FAULTS],
+    /// Times of whole requests.
+    pub latency: HistogramSnapshot,
+    /// Times until the head of the response came from an endpoint.
+    pub first_byte: HistogramSnapshot,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self {
+            classes: [0; CLASSES],
+            streams: 0,
+            connections_opened: 0,
+            connections_closed: 0,
+            connections_refused: 0,
+            connects_failed: 0,
+            reused: 0,
+            handshakes: [0; 3],
+            received_bytes: 0,
+            sent_bytes: 0,
+            retries: 0,
+            queue_waits: 0,
+            queue_nanos: 0,
+            busy_nanos: 0,
+            faults: [0; FAULTS],
+            latency: HistogramSnapshot::default(),
+            first_byte: HistogramSnapshot::default(),
+        }
+    }
+}
+
+fn add_all<const N: usize>(sums: &mut [u64; N], values: [u64; N]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = sum.wrapping_add(value);
+    }
+}
+
+fn less<const N: usize>(now: &[u64; N], then: &[u64; N]) -> [u64; N] {
+    std::array::from_fn(|index| now[index].saturating_sub(then[index]))
+}
+
+impl Totals {
+    /// Requests of every class.
+    pub fn requests(&self) -> u64 {
+        self.classes.iter().sum()
+    }
+
+    /// Requests answered with 5xx, or not at all.
+    pub fn errors(&self) -> u64 {
+        self.classes[0] + self.classes[5]
+    }
+
+    /// Connections of clients that are open.
+    pub fn connections_open(&self) -> u64 {
+        self.connections_opened.saturating_sub(self.connections_closed)
+    }
+
+    /// What came after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let sub = u64::saturating_sub;
+        Self {
+            classes: less(&self.classes, &earlier.classes),
+            streams: sub(self.streams, earlier.streams),
+            connections_opened: sub(self.connections_opened, earlier.connections_opened),
+            connections_closed: sub(self.connections_closed, earlier.connections_closed),
+            connections_refused: sub(self.connections_refused, earlier.connections_refused),
+            connects_failed: sub(self.connects_failed, earlier.connects_failed),
+            reused: sub(self.reused, earlier.reused),
+            handshakes: less(&self.handshakes, &earlier.handshakes),
+            received_bytes: sub(self.received_bytes, earlier.received_bytes),
+            sent_bytes: sub(self.sent_bytes, earlier.sent_bytes),
+            retries: sub(self.retries, earlier.retries),
+            queue_waits: sub(self.queue_waits, earlier.queue_waits),
+            queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
+            busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
+            faults: less(&self.faults, &earlier.faults),
+            latency: self.latency.since(&earlier.latency),
+            first_byte: self.first_byte.since(&earlier.first_byte),
+        }
+    }
+
+    pub(crate) fn add_listener(&mut self, series: &ListenerSeries) {
+        for shard in series.used() {
+            // Closed before opened: a connection that opens and closes meanwhile must not make the difference negative.
+            self.connections_closed += shard.connections_closed.get();
+            self.connections_opened += shard.connections_opened.get();
+            self.connections_refused += shard.connections_refused.get();
+            add_all(
+                &mut self.handshakes,
+                [shard.handshakes_full.get(), shard.handshakes_resumed.get(), shard.handshakes_failed.get()],
+            );
+            add_all(&mut self.classes, shard.requests.get());
+            self.streams += shard.streams.get();
+            self.busy_nanos += shard.stream_nanos.get();
+            self.received_bytes += shard.received_bytes.get();
+            self.sent_bytes += shard.sent_bytes.get();
+            shard.latency.add_to(&mut self.latency);
+            shard.faults.add_to(&mut self.faults);
+        }
+    }
+
+    /// Only what listeners do not count: this is added to totals over listeners.
+    pub(crate) fn add_cluster(&mut self, series: &ClusterSeries) {
+        for shard in series.used() {
+            self.retries += shard.retries.get();
+            self.queue_waits += shard.queue_waits.get();
+            self.queue_nanos += shard.queue_nanos.get();
+            shard.first_byte.add_to(&mut self.first_byte);
+        }
+    }
+
+    pub(crate) fn of_listener(series: &ListenerSeries) -> Self {
+        let mut totals = Self::default();
+        totals.add_listener(series);
+        totals
+    }
+
+    pub(crate) fn of_route(series: &RouteSeries) -> Self {
+        let mut totals = Self::default();
+        for shard in series.used() {
+            add_all(&mut totals.classes, shard.requests.get());
+        }
+        totals
+    }
+
+    pub(crate) fn of_cluster(series: &ClusterSeries) -> Self {
+        let mut totals = Self::default();
+        totals.add_cluster(series);
+        for shard in series.used() {
+            add_all(&mut totals.classes, shard.requests.get());
+            totals.streams += shard.streams.get();
+            shard.latency.add_to(&mut totals.latency);
+            shard.faults.add_to(&mut totals.faults);
+        }
+        totals
+    }
+
+    pub(crate) fn of_endpoint(series: &EndpointSeries) -> Self {
+        let mut totals = Self::default();
+        for shard in series.used() {
+            add_all(&mut totals.classes, shard.requests.get());
+            totals.streams += shard.streams.get();
+            totals.connections_opened += shard.connects_opened.get();
+            totals.connects_failed += shard.connects_failed.get();
+            totals.reused += shard.reused.get();
+            totals.received_bytes += shard.received_bytes.get();
+            totals.sent_bytes += shard.sent_bytes.get();
+            totals.busy_nanos += shard.nanos.get();
+            shard.faults.add_to(&mut totals.faults);
+        }
+        totals
+    }
+}
+
+/// Totals of the program and of each object, in the order of names.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// When it was taken.
+    pub at: Instant,
+    /// Time since the earlier one that was subtracted; zero in a summary as taken.
+    pub period: Duration,
+    /// Over all listeners and clusters, those that are gone included, so it never falls.
+    pub total: Totals,
+    /// Per listener.
+    pub listeners: Vec<(Name, Totals)>,
+    /// Per route.
+    pub routes: Vec<(Name, Totals)>,
+    /// Per cluster.
+    pub clusters: Vec<(Name, Totals)>,
+    /// Per cluster and endpoint.
+    pub endpoints: Vec<((Name, Name), Totals)>,
+}
+
+impl Summary {
+    pub(crate) fn of(listing: &Listing) -> Self {
+        let mut total = listing.gone.clone();
+        for (_, series) in &listing.listeners {
+            total.add_listener(series);
+        }
+        for (_, series) in &listing.clusters {
+            total.add_cluster(series);
+        }
+        Self {
+            at: Instant::now(),
+            period: Duration::ZERO,
+            total,
+            listeners: map(&listing.listeners, |series| Totals::of_listener(series)),
+            routes: map(&listing.routes, |series| Totals::of_route(series)),
+            clusters: map(&listing.clusters, |series| Totals::of_cluster(series)),
+            endpoints: map(&listing.endpoints, |series| Totals::of_endpoint(series)),
+        }
+    }
+
+    /// What came after `earlier` was taken. Objects that were not there then count from zero.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            at: self.at,
+            period: self.at.saturating_duration_since(earlier.at),
+            total: self.total.since(&earlier.total),
+            listeners: subtract(&self.listeners, &earlier.listeners),
+            routes: subtract(&self.routes, &earlier.routes),
+            clusters: subtract(&self.clusters, &earlier.clusters),
+            endpoints: subtract(&self.endpoints, &earlier.endpoints),
+        }
+    }
+
+    /// Requests per second over [`Self::period`]; zero when nothing was subtracted.
+    pub fn request_rate(&self) -> f64 {
+        match self.period.as_secs_f64() {
+            0.0 => 0.0,
+            seconds => self.total.requests() as f64 / seconds,
+        }
+    }
+}
+
+fn map<K: Clone, S>(series: &[(K, S)], totals: impl Fn(&S) -> Totals) -> Vec<(K, Totals)> {
+    series.iter().map(|(key, series)| (key.clone(), totals(series))).collect()
+}
+
+/// Both are sorted by key.
+fn subtract<K: Ord + Clone>(now: &[(K, Totals)], then: &[(K, Totals)]) -> Vec<(K, Totals)> {
+    let earlier = |key: &K| then.binary_search_by(|(other, _)| other.cmp(key)).ok().map(|at| &then[at].1);
+    now.iter()
+        .map(|(key, totals)| (key.clone(), earlier(key).map_or_else(|| totals.clone(), |then| totals.since(then))))
+        .collect()
+}
