@@ -1,3 +1,45 @@
-//! What the proxy decides: routes, picks, queues, filters, health; pure
+//! What the proxy decides: which route, which endpoint, who waits, who is healthy.
+//!
+//! A [`Plan`] is a [`model::Snapshot`] compiled for the workers: routes as hash tables, clusters as sequences of turns,
+//! filters as chains. This crate knows no socket, no clock and no source of chance: time and random numbers are given
+//! to it, so that every decision can be tested from a seed. The atomics and the one mutex per cluster that it holds are
+//! the runtime state that workers share; they survive from plan to plan by the ids of their objects.
+//!
+//! Start reading at [`compile()`], then [`Router::find`] (request → route) and [`ClusterPlan::pick`] (cluster →
+//! endpoint), then [`queue`] (what happens when all endpoints are full).
 
+pub mod balance;
+pub mod cluster;
+pub mod compile;
+mod conditions;
+mod expression;
 pub mod filter;
+mod hash;
+pub mod health;
+mod hosts;
+mod padded;
+mod plan;
+pub mod publish;
+mod query;
+pub mod queue;
+pub mod random;
+pub mod redirect;
+pub mod router;
+mod slot;
+pub mod sni;
+pub mod state;
+pub mod weighted;
+
+pub use balance::PickCache;
+pub use cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
+pub use compile::compile;
+pub use health::{Change, Health, HealthState, Outcome};
+pub use plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
+pub use publish::Publisher;
+pub use queue::{QueueFull, Ticket};
+pub use random::Random;
+pub use redirect::RedirectPlan;
+pub use router::Router;
+pub use sni::SniTable;
+pub use state::{ClusterState, EndpointState, ListenerState};
+pub use weighted::WeightedClusters;

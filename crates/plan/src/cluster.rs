@@ -1,0 +1,212 @@
+//! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::snapshot::{Cluster, Endpoint};
+
+use crate::balance::{self, PickCache, View};
+use crate::health::{Change, Outcome};
+use crate::queue;
+use crate::state::{ClusterState, EndpointState};
+
+/// A cluster, compiled.
+pub struct ClusterPlan {
+    /// What was configured.
+    pub cluster: Arc<Cluster>,
+    /// In the order of the file; [`Lease::endpoint_index`] is a place in this list.
+    pub endpoints: Box<[EndpointPlan]>,
+    /// Shared with plans before and after this one.
+    pub state: Arc<ClusterState>,
+    /// Unique in the process, so that a cache built from one plan is never used with another.
+    version: u64,
+    /// The view of the latest epoch, built once for all workers.
+    latest: Mutex<Stamped>,
+}
+
+/// A view, and the epoch whose availability it shows.
+#[derive(Clone)]
+pub(crate) struct Stamped {
+    pub(crate) epoch: u64,
+    pub(crate) view: Arc<View>,
+}
+
+/// An endpoint, compiled.
+#[derive(Clone)]
+pub struct EndpointPlan {
+    /// What was configured.
+    pub endpoint: Endpoint,
+    /// Shared with plans before and after this one.
+    pub state: Arc<EndpointState>,
+}
+
+/// What came of a pick.
+#[derive(Debug)]
+pub enum Pick {
+    /// A place at an endpoint.
+    Endpoint(Lease),
+    /// Endpoints are up, but all are full, or others wait already: [`ClusterPlan::enqueue`].
+    Full,
+    /// No endpoint may get work: all are down or have weight 0.
+    None,
+}
+
+impl ClusterPlan {
+    /// Compiles `cluster`, taking over the state that `previous`, a plan of the cluster of the same name, holds.
+    pub(crate) fn compile(cluster: Arc<Cluster>, previous: Option<&Self>) -> Self {
+        static VERSIONS: AtomicU64 = AtomicU64::new(1);
+        let state = previous.map_or_else(|| Arc::new(ClusterState::new()), |plan| plan.state.clone());
+        let endpoints = compile_endpoints(&cluster, &state, previous);
+        let epoch = state.epoch();
+        let view = Arc::new(View::new(&cluster, &endpoints));
+        let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        Self { cluster, endpoints, state, version, latest: Mutex::new(Stamped { epoch, view }) }
+    }
+
+    /// Unique in the process among all plans of all clusters.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Chooses an endpoint and takes a place there. Endpoints whose slots are in `tried` are left out unless no other
+    /// has room. Allocates nothing unless availability has changed since the last pick with this cache.
+    ///
+    /// While anyone waits in the queue this answers [`Pick::Full`], so that nobody is overtaken.
+    #[inline]
+    pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Pick {
+        let view = cache.view(self);
+        if view.members().is_empty() {
+            return Pick::None;
+        }
+        if self.state.waiting() > 0 {
+            return Pick::Full;
+        }
+        match balance::take(view, &self.state, random, tried) {
+            Some(lease) => Pick::Endpoint(lease),
+            None => Pick::Full,
+        }
+    }
+
+    /// Takes any free place, for the first in the queue.
+    pub(crate) fn take_free(&self) -> Option<Lease> {
+        self.latest_view().view.take_any(self.state.peek_turn(), &[])
+    }
+
+    /// Whether an endpoint may get work as far as checks go: always when no check is configured.
+    pub fn is_up(&self, endpoint: usize) -> bool {
+        let checked = self.cluster.health_check.is_some();
+        self.endpoints.get(endpoint).is_some_and(|plan| !checked || plan.state.is_up())
+    }
+
+    /// Takes in the outcome of a check of one endpoint. If that changes whether it gets work, all workers see it at their
+    /// next pick, and those who wait get its places. One owner per endpoint calls this.
+    pub fn observe(&self, endpoint: usize, outcome: Outcome) -> Option<Change> {
+        let check = self.cluster.health_check.as_ref()?;
+        let change = self.endpoints.get(endpoint)?.state.observe(outcome, check)?;
+        if change.alters_availability() {
+            self.announce();
+            queue::dispatch(&self.state);
+        }
+        Some(change)
+    }
+
+    /// Builds the view here, on the thread of the probe, before workers learn that they need one.
+    fn announce(&self) {
+        let mut latest = self.lock();
+        // Should the epoch move meanwhile (another plan of this cluster shares it), the stamp below is too old, and
+        // the view is built again by whoever needs it: never is a view trusted that missed a change.
+        let epoch = self.state.epoch();
+        let view = Arc::new(View::new(&self.cluster, &self.endpoints));
+        self.state.bump_epoch();
+        *latest = Stamped { epoch: epoch + 1, view };
+    }
+
+    /// The view of the present epoch.
+    pub(crate) fn latest_view(&self) -> Stamped {
+        let mut latest = self.lock();
+        let epoch = self.state.epoch();
+        if latest.epoch != epoch {
+            *latest = Stamped { epoch, view: Arc::new(View::new(&self.cluster, &self.endpoints)) };
+        }
+        latest.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stamped> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn compile_endpoints(
+    cluster: &Cluster,
+    state: &Arc<ClusterState>,
+    previous: Option<&ClusterPlan>,
+) -> Box<[EndpointPlan]> {
+    let known: std::collections::HashMap<_, _> = previous
+        .iter()
+        .flat_map(|plan| plan.endpoints.iter())
+        .map(|plan| ((&plan.endpoint.name, plan.endpoint.address), &plan.state))
+        .collect();
+    // Without a check nobody looks at health, so what an earlier check left behind may be wiped before a new one begins.
+    let begins_check =
+        cluster.health_check.is_some() && previous.is_some_and(|plan| plan.cluster.health_check.is_none());
+    let compile = |endpoint: &Endpoint| {
+        let state = match known.get(&(&endpoint.name, endpoint.address)) {
+            Some(&kept) => kept.clone(),
+            None => Arc::new(EndpointState::new(state.clone())),
+        };
+        if begins_check {
+            state.forget_health();
+        }
+        EndpointPlan { endpoint: endpoint.clone(), state }
+    };
+    cluster.endpoints.iter().map(compile).collect()
+}
+
+impl fmt::Debug for ClusterPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterPlan({})", self.cluster.name)
+    }
+}
+
+/// A place at an endpoint, held as long as the exchange or connection lasts. Dropping it gives the place back or, if
+/// someone waits, hands it to the first in the queue.
+#[must_use = "dropping a lease gives its place back"]
+pub struct Lease {
+    state: Arc<EndpointState>,
+    index: u32,
+}
+
+impl Lease {
+    /// Wraps a place that was taken already.
+    #[inline]
+    pub(crate) fn new(state: &Arc<EndpointState>, index: u32) -> Self {
+        Self { state: state.clone(), index }
+    }
+
+    /// Place in [`ClusterPlan::endpoints`] of the plan that was asked.
+    #[inline]
+    pub fn endpoint_index(&self) -> usize {
+        self.index as usize
+    }
+
+    /// The endpoint's state.
+    #[inline]
+    pub fn state(&self) -> &Arc<EndpointState> {
+        &self.state
+    }
+}
+
+impl Drop for Lease {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.release();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease(endpoint {}, slot {})", self.index, self.state.slot)
+    }
+}

@@ -1,0 +1,278 @@
+//! Snapshot to plan.
+//!
+//! Whatever is equal to its like in the plan before is taken from there: clusters by their settings, routes by their
+//! settings and clusters, routers by their routes, listeners by their settings and target. What is new but has the id
+//! of something old takes over its runtime state.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::fields::{is_field_value, is_token};
+use model::snapshot::{Action, Listener, Protocol, Route, Snapshot, TcpTarget};
+use model::{Issue, LocalResponse, Name};
+
+use crate::cluster::ClusterPlan;
+use crate::conditions::Conditions;
+use crate::filter::Chain;
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
+use crate::redirect::RedirectPlan;
+use crate::router::Router;
+use crate::sni::SniTable;
+use crate::weighted::WeightedClusters;
+
+/// Compiles a snapshot. `previous` is the plan in force.
+///
+/// # Errors
+/// Everything that is wrong, with paths from the root of the configuration: `routes/3/filters/0/cors/origins`. Nothing
+/// that `previous` uses has been touched then.
+pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64) -> Result<Plan, Vec<Issue>> {
+    let mut compiler = Compiler::new(&snapshot, previous);
+    let routes = compiler.routes();
+    let listeners = compiler.listeners(&routes);
+    let Compiler { clusters, issues, .. } = compiler;
+    if issues.is_empty() { Ok(Plan { generation, snapshot, listeners, clusters, routes }) } else { Err(issues) }
+}
+
+struct Compiler<'a> {
+    snapshot: &'a Snapshot,
+    previous: Option<&'a Plan>,
+    clusters: Vec<Arc<ClusterPlan>>,
+    /// Place in `clusters`.
+    by_name: HashMap<&'a str, usize>,
+    issues: Vec<Issue>,
+}
+
+/// Routers of this plan and the one before; listeners with the same routes share one.
+#[derive(Default)]
+struct Routers {
+    known: Vec<Arc<Router>>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(snapshot: &'a Snapshot, previous: Option<&'a Plan>) -> Self {
+        let old = by_name(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
+        let compile = |cluster: &Arc<model::snapshot::Cluster>| match old.get(cluster.name.as_str()) {
+            Some(&same) if same.cluster == *cluster => same.clone(),
+            before => Arc::new(ClusterPlan::compile(cluster.clone(), before.map(|plan| &***plan))),
+        };
+        let clusters: Vec<_> = snapshot.clusters.iter().map(compile).collect();
+        let by_name =
+            snapshot.clusters.iter().zip(0..).map(|(cluster, place)| (cluster.name.as_str(), place)).collect();
+        Self { snapshot, previous, clusters, by_name, issues: Vec::new() }
+    }
+
+    fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
+        let place = self.by_name.get(name.as_str());
+        if place.is_none() {
+            self.issues.push(Issue::at(path(), format!("there is no cluster `{name}`")));
+        }
+        place.map(|&place| self.clusters[place].clone())
+    }
+
+    fn routes(&mut self) -> Vec<Arc<RoutePlan>> {
+        let old = by_name(self.previous.map_or(&[], |plan| &plan.routes), |plan| &plan.route.name);
+        let snapshot = self.snapshot;
+        let listeners: HashMap<&str, &Listener> =
+            snapshot.listeners.iter().map(|listener| (listener.name.as_str(), &**listener)).collect();
+        let mut plans = Vec::with_capacity(snapshot.routes.len());
+        for (index, route) in snapshot.routes.iter().enumerate() {
+            self.check_listeners(index, route, &listeners);
+            plans.extend(self.route(index, route, old.get(route.name.as_str()).copied()));
+        }
+        plans
+    }
+
+    fn check_listeners(&mut self, index: usize, route: &Route, listeners: &HashMap<&str, &Listener>) {
+        for (place, name) in route.listeners.iter().enumerate() {
+            let message = match listeners.get(name.as_str()) {
+                None => format!("there is no listener `{name}`"),
+                Some(listener) if !matches!(listener.protocol, Protocol::Http(_)) => {
+                    format!("the listener `{name}` does not speak HTTP, so it has no routes")
+                }
+                Some(_) => continue,
+            };
+            self.issues.push(Issue::at(format!("routes/{index}/listeners/{place}"), message));
+        }
+    }
+
+    /// `None` when there were issues.
+    fn route(&mut self, index: usize, route: &Arc<Route>, old: Option<&Arc<RoutePlan>>) -> Option<Arc<RoutePlan>> {
+        let action = self.action(index, &route.action);
+        let conditions = match old {
+            Some(old) if old.route.matches == route.matches => Some(old.conditions.clone()),
+            _ => self.take(Conditions::compile(&route.matches), || format!("routes/{index}/match")).map(Arc::new),
+        };
+        let chain = match old {
+            Some(old) if old.route.filters == route.filters => Some(old.chain.clone()),
+            _ => self.take(Chain::compile(&route.filters), || format!("routes/{index}/filters")).map(Arc::new),
+        };
+        let (action, conditions, chain) = (action?, conditions?, chain?);
+        match old {
+            Some(old) if old.index == index && old.route == *route && goes_to_same(&old.action, &action) => {
+                Some(old.clone())
+            }
+            _ => {
+                let timeout = route.timeout;
+                Some(Arc::new(RoutePlan { route: route.clone(), index, action, chain, timeout, conditions }))
+            }
+        }
+    }
+
+    fn action(&mut self, index: usize, action: &Action) -> Option<ActionPlan> {
+        match action {
+            Action::Cluster(name) => self.cluster(name, || format!("routes/{index}/cluster")).map(ActionPlan::Cluster),
+            Action::Weighted(shares) => self.weighted(index, shares).map(ActionPlan::Weighted),
+            Action::Redirect(redirect) => self
+                .take(RedirectPlan::compile(redirect), || format!("routes/{index}/redirect"))
+                .map(ActionPlan::Redirect),
+            Action::Respond(response) => {
+                let checked = check_response(response).map(|()| response.clone());
+                self.take(checked, || format!("routes/{index}/respond")).map(ActionPlan::Respond)
+            }
+        }
+    }
+
+    fn weighted(&mut self, index: usize, shares: &[(Name, u32)]) -> Option<WeightedClusters> {
+        let mut found = Vec::with_capacity(shares.len());
+        for (place, (name, weight)) in shares.iter().enumerate() {
+            let cluster = self.cluster(name, || format!("routes/{index}/clusters/{place}/cluster"));
+            found.extend(cluster.map(|cluster| (cluster, *weight)));
+        }
+        if found.len() < shares.len() {
+            return None;
+        }
+        let weighted = WeightedClusters::new(found);
+        if weighted.is_none() {
+            self.issues.push(Issue::at(format!("routes/{index}/clusters"), "no cluster has a weight above 0"));
+        }
+        weighted
+    }
+
+    fn listeners(&mut self, routes: &[Arc<RoutePlan>]) -> Vec<Arc<ListenerPlan>> {
+        let old = by_name(self.previous.map_or(&[], |plan| &plan.listeners), |plan| &plan.listener.name);
+        let mut routers = Routers::of(self.previous);
+        let mut plans = Vec::with_capacity(self.snapshot.listeners.len());
+        for listener in &self.snapshot.listeners {
+            let old = old.get(listener.name.as_str()).copied();
+            let target = match &listener.protocol {
+                Protocol::Http(_) => Some(ListenerTarget::Http(routers.get(&listener.name, routes))),
+                Protocol::Tcp(tcp) => self.tcp_target(&listener.name, &tcp.target, old.map(|plan| &plan.target)),
+            };
+            plans.extend(target.map(|target| listener_plan(listener, target, old)));
+        }
+        plans
+    }
+
+    fn tcp_target(
+        &mut self,
+        listener: &Name,
+        target: &TcpTarget,
+        old: Option<&ListenerTarget>,
+    ) -> Option<ListenerTarget> {
+        let (names, otherwise) = match target {
+            TcpTarget::Cluster(name) => {
+                return self.cluster(name, || format!("listeners/{listener}/cluster")).map(ListenerTarget::Tcp);
+            }
+            TcpTarget::Sni { names, otherwise, .. } => (names, otherwise.as_ref()),
+        };
+        let mut found = Vec::with_capacity(names.len());
+        for (pattern, name) in names {
+            let cluster = self.cluster(name, || format!("listeners/{listener}/sni/names/{pattern}"));
+            found.extend(cluster.map(|cluster| (pattern.clone(), cluster)));
+        }
+        let fallback = otherwise.map(|name| self.cluster(name, || format!("listeners/{listener}/sni/otherwise")));
+        let table = SniTable::new(&found, fallback.flatten());
+        match old {
+            Some(ListenerTarget::Sni(old)) if old.is_same(&table) => Some(ListenerTarget::Sni(old.clone())),
+            _ => Some(ListenerTarget::Sni(Arc::new(table))),
+        }
+    }
+
+    /// Puts errors among the others, below `path`, and goes on.
+    fn take<T>(&mut self, result: Result<T, Vec<Issue>>, path: impl FnOnce() -> String) -> Option<T> {
+        result
+            .map_err(|issues| {
+                let path = path();
+                self.issues.extend(issues.into_iter().map(|issue| issue.below(&path)));
+            })
+            .ok()
+    }
+}
+
+impl Routers {
+    fn of(previous: Option<&Plan>) -> Self {
+        let mut routers = Self::default();
+        for listener in previous.iter().flat_map(|plan| &plan.listeners) {
+            if let ListenerTarget::Http(router) = &listener.target
+                && !routers.known.iter().any(|known| Arc::ptr_eq(known, router))
+            {
+                routers.known.push(router.clone());
+            }
+        }
+        routers
+    }
+
+    /// The router of the routes that apply to a listener.
+    fn get(&mut self, listener: &Name, routes: &[Arc<RoutePlan>]) -> Arc<Router> {
+        let applies = |plan: &&Arc<RoutePlan>| {
+            let listeners = &plan.route.listeners;
+            listeners.is_empty() || listeners.contains(listener)
+        };
+        let routes: Vec<_> = routes.iter().filter(applies).cloned().collect();
+        let same = |router: &&Arc<Router>| {
+            let pairs = router.routes().iter().zip(&routes);
+            router.routes().len() == routes.len() && pairs.into_iter().all(|(one, two)| Arc::ptr_eq(one, two))
+        };
+        if let Some(router) = self.known.iter().find(same) {
+            return router.clone();
+        }
+        let router = Arc::new(Router::new(routes));
+        self.known.push(router.clone());
+        router
+    }
+}
+
+fn listener_plan(
+    listener: &Arc<Listener>,
+    target: ListenerTarget,
+    old: Option<&Arc<ListenerPlan>>,
+) -> Arc<ListenerPlan> {
+    match old {
+        Some(old) if old.listener == *listener && old.target.is_same(&target) => old.clone(),
+        _ => {
+            let state = old.map_or_else(Arc::default, |old| old.state.clone());
+            Arc::new(ListenerPlan { listener: listener.clone(), target, state })
+        }
+    }
+}
+
+fn by_name<T>(plans: &[Arc<T>], name: impl Fn(&T) -> &Name) -> HashMap<&str, &Arc<T>> {
+    plans.iter().map(|plan| (name(plan).as_str(), plan)).collect()
+}
+
+/// Whether two actions of equal settings forward to the very same clusters.
+fn goes_to_same(one: &ActionPlan, two: &ActionPlan) -> bool {
+    let (one, two) = (one.clusters(), two.clusters());
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))
+}
+
+/// A fixed answer is written as it is, so its fields are checked here, once.
+fn check_response(response: &LocalResponse) -> Result<(), Vec<Issue>> {
+    let mut issues = Vec::new();
+    if !(200..600).contains(&response.status) {
+        issues.push(Issue::at("status", format!("{} is not between 200 and 599", response.status)));
+    }
+    for (name, value) in &response.fields {
+        let path = || format!("headers/{name}");
+        if !is_token(name.as_bytes()) {
+            issues.push(Issue::at(path(), format!("`{name}` is not a header field name")));
+        }
+        if !is_field_value(value.as_bytes()) {
+            issues.push(Issue::at(path(), "the value holds a control character"));
+        }
+    }
+    if issues.is_empty() { Ok(()) } else { Err(issues) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! The conditions of one route, compiled, as they are tested after host and path have been looked up.
+
+use std::net::IpAddr;
+
+use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
+use regex::bytes::Regex;
+
+use crate::router::trimmed;
+use crate::{expression, query};
+
+/// Conditions beyond host, exact path and prefix, which tables answer.
+pub(crate) struct Conditions {
+    path: PathCondition,
+    methods: Methods,
+    headers: Box<[(FieldName, Test)]>,
+    query: Box<[(Box<[u8]>, Test)]>,
+    cookies: Box<[(Box<[u8]>, Test)]>,
+    sources: Box<[Cidr]>,
+}
+
+/// What is left to ask of the path.
+enum PathCondition {
+    /// Nothing, or nothing that the table has not answered.
+    Held,
+    /// The prefix `/`: every path but `*` and the empty one of CONNECT.
+    Rooted,
+    Regex(Regex),
+}
+
+/// Any of these; none means any.
+#[derive(Default)]
+struct Methods {
+    /// One bit for each [`Method`].
+    known: u16,
+    others: Box<[Box<[u8]>]>,
+}
+
+enum Test {
+    Present,
+    Absent,
+    Exact(Box<[u8]>),
+    Regex(Regex),
+}
+
+/// How specific a route is where host and path are equal; the smaller comes first. The Gateway API's rules: a method,
+/// then more header conditions, then more query conditions; then, beyond those rules, more cookies, then sources.
+pub(crate) type Rank = (bool, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>, bool);
+
+impl Conditions {
+    /// Compiles what a route asks.
+    ///
+    /// # Errors
+    /// Every expression or name that is wrong, with its path below `match`.
+    pub(crate) fn compile(asked: &Match) -> Result<Self, Vec<Issue>> {
+        let mut issues = Vec::new();
+        let path = keep(path(asked.path.as_ref()), &mut issues).unwrap_or(PathCondition::Held);
+        let field = |name: &str| FieldName::new(name).map_err(|message| Issue::at("", message));
+        let bytes = |name: &str| Ok(name.as_bytes().into());
+        let conditions = Self {
+            path,
+            methods: Methods::compile(&asked.methods),
+            headers: tests("headers", &asked.headers, field, &mut issues),
+            query: tests("query", &asked.query, bytes, &mut issues),
+            cookies: tests("cookies", &asked.cookies, bytes, &mut issues),
+            sources: asked.sources.clone().into(),
+        };
+        if issues.is_empty() { Ok(conditions) } else { Err(issues) }
+    }
+
+    /// Where the route stands among those of equal host and path.
+    pub(crate) fn rank(&self) -> Rank {
+        let more = |count: usize| std::cmp::Reverse(count);
+        (
+            self.methods.is_any(),
+            more(self.headers.len()),
+            more(self.query.len()),
+            more(self.cookies.len()),
+            self.sources.is_empty(),
+        )
+    }
+
+    /// Whether all of them hold. `scratch` may be written beyond what it holds, which stays.
+    #[inline]
+    pub(crate) fn hold(&self, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> bool {
+        self.methods.hold(head)
+            && self.path.holds(head.path())
+            && (self.sources.is_empty() || self.sources.iter().any(|source| source.contains(client)))
+            && self.headers.iter().all(|(name, test)| test.holds_for_any(head.fields.all(name)))
+            && (self.query.is_empty() || self.query_holds(head.query().unwrap_or_default(), scratch))
+            && self.cookies.iter().all(|(name, test)| {
+                let mut fields = head.fields.all_known(Known::Cookie);
+                test.holds(fields.find_map(|field| query::cookie(field, name)))
+            })
+    }
+
+    fn query_holds(&self, text: &[u8], scratch: &mut Vec<u8>) -> bool {
+        self.query.iter().all(|(name, test)| test.holds_decoded(query::parameter(text, name), scratch))
+    }
+}
+
+impl PathCondition {
+    #[inline]
+    fn holds(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Held => true,
+            Self::Rooted => path.first() == Some(&b'/'),
+            Self::Regex(regex) => regex.is_match(path),
+        }
+    }
+}
+
+impl Methods {
+    fn compile(asked: &[String]) -> Self {
+        let (mut known, mut others) = (0, Vec::new());
+        for method in asked {
+            match Method::of(method.as_bytes()) {
+                Method::Other => others.push(method.as_bytes().into()),
+                method => known |= 1 << method as u16,
+            }
+        }
+        Self { known, others: others.into() }
+    }
+
+    fn is_any(&self) -> bool {
+        self.known == 0 && self.others.is_empty()
+    }
+
+    #[inline]
+    fn hold(&self, head: &RequestHead) -> bool {
+        self.is_any()
+            || self.known & 1 << head.method as u16 != 0
+            || (head.method == Method::Other && self.others.iter().any(|other| **other == *head.method_bytes()))
+    }
+}
+
+impl Test {
+    fn holds(&self, value: Option<&[u8]>) -> bool {
+        match (self, value) {
+            (Self::Absent, value) => value.is_none(),
+            (_, None) => false,
+            (Self::Present, Some(_)) => true,
+            (Self::Exact(text), Some(value)) => **text == *value,
+            (Self::Regex(regex), Some(value)) => regex.is_match(value),
+        }
+    }
+
+    /// For a name that may have several values: one of them passes, or for `Absent` there is none.
+    fn holds_for_any<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> bool {
+        match self {
+            Self::Absent => values.next().is_none(),
+            _ => values.any(|value| self.holds(Some(value))),
+        }
+    }
+
+    /// For a value that is percent-encoded.
+    fn holds_decoded(&self, raw: Option<&[u8]>, scratch: &mut Vec<u8>) -> bool {
+        match (self, raw) {
+            (Self::Exact(text), Some(raw)) => query::equals_decoded(raw, text),
+            (Self::Regex(regex), Some(raw)) if !query::is_plain(raw) => {
+                let before = scratch.len();
+                scratch.extend(query::decoded(raw));
+                let matches = regex.is_match(&scratch[before..]);
+                scratch.truncate(before);
+                matches
+            }
+            _ => self.holds(raw),
+        }
+    }
+}
+
+fn path(asked: Option<&PathMatch>) -> Result<PathCondition, Issue> {
+    match asked {
+        Some(PathMatch::Prefix(prefix)) if trimmed(prefix).is_empty() => Ok(PathCondition::Rooted),
+        Some(PathMatch::Regex(pattern)) => {
+            expression::whole(pattern).map(PathCondition::Regex).map_err(|issue| issue.below("path/regex"))
+        }
+        Some(PathMatch::Exact(_) | PathMatch::Prefix(_)) | None => Ok(PathCondition::Held),
+    }
+}
+
+fn tests<N>(
+    what: &str,
+    asked: &[ValueMatch],
+    name: impl Fn(&str) -> Result<N, Issue>,
+    issues: &mut Vec<Issue>,
+) -> Box<[(N, Test)]> {
+    let mut tests = Vec::with_capacity(asked.len());
+    for condition in asked {
+        let place = format!("{what}/{}", condition.name);
+        let name = keep(name(&condition.name).map_err(|issue| issue.below(&place)), issues);
+        let test = keep(test(&condition.test).map_err(|issue| issue.below(&place)), issues);
+        tests.extend(name.zip(test));
+    }
+    tests.into()
+}
+
+fn test(asked: &ValueTest) -> Result<Test, Issue> {
+    Ok(match asked {
+        ValueTest::Present => Test::Present,
+        ValueTest::Absent => Test::Absent,
+        ValueTest::Exact(text) => Test::Exact(text.as_bytes().into()),
+        ValueTest::Regex(pattern) => Test::Regex(expression::whole(pattern).map_err(|issue| issue.below("regex"))?),
+    })
+}
+
+/// Puts an error among the others and goes on, so that all are told at once.
+pub(crate) fn keep<T>(result: Result<T, Issue>, issues: &mut Vec<Issue>) -> Option<T> {
+    result.map_err(|issue| issues.push(issue)).ok()
+}

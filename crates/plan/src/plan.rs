@@ -1,0 +1,140 @@
+//! The plan itself: what workers hold.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::snapshot::{Listener, Route, Snapshot};
+use model::{LocalResponse, Name};
+
+use crate::cluster::ClusterPlan;
+use crate::conditions::Conditions;
+use crate::filter::Chain;
+use crate::redirect::RedirectPlan;
+use crate::router::Router;
+use crate::sni::SniTable;
+use crate::state::ListenerState;
+use crate::weighted::WeightedClusters;
+
+/// A snapshot compiled for the workers. Parts that are equal in two plans, one compiled after the other, are the same
+/// `Arc`.
+#[derive(Clone, Default)]
+pub struct Plan {
+    /// Grows with every change.
+    pub generation: u64,
+    /// What it was compiled from.
+    pub snapshot: Arc<Snapshot>,
+    /// In the order of the snapshot.
+    pub listeners: Vec<Arc<ListenerPlan>>,
+    /// In the order of the snapshot.
+    pub clusters: Vec<Arc<ClusterPlan>>,
+    /// In the order of the snapshot; see [`RoutePlan::index`].
+    pub routes: Vec<Arc<RoutePlan>>,
+}
+
+impl Plan {
+    /// The cluster of this name.
+    pub fn cluster(&self, name: &str) -> Option<&Arc<ClusterPlan>> {
+        self.clusters.iter().find(|plan| plan.cluster.name.as_str() == name)
+    }
+
+    /// The listener of this name.
+    pub fn listener(&self, name: &str) -> Option<&Arc<ListenerPlan>> {
+        self.listeners.iter().find(|plan| plan.listener.name.as_str() == name)
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("generation", &self.generation)
+            .field("listeners", &self.listeners.len())
+            .field("clusters", &self.clusters.len())
+            .field("routes", &self.routes.len())
+            .finish()
+    }
+}
+
+/// A listener, compiled.
+pub struct ListenerPlan {
+    /// What was configured.
+    pub listener: Arc<Listener>,
+    /// Where its exchanges or connections go.
+    pub target: ListenerTarget,
+    /// Shared with plans before and after this one.
+    pub state: Arc<ListenerState>,
+}
+
+/// Where the exchanges or connections of a listener go.
+#[derive(Clone)]
+pub enum ListenerTarget {
+    /// HTTP: each request finds its route.
+    Http(Arc<Router>),
+    /// Bytes, all to one cluster.
+    Tcp(Arc<ClusterPlan>),
+    /// Bytes, by server name.
+    Sni(Arc<SniTable>),
+}
+
+impl ListenerTarget {
+    /// Whether both are the very same, so that nothing has to change.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Http(one), Self::Http(two)) => Arc::ptr_eq(one, two),
+            (Self::Tcp(one), Self::Tcp(two)) => Arc::ptr_eq(one, two),
+            (Self::Sni(one), Self::Sni(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+}
+
+/// A route, compiled.
+pub struct RoutePlan {
+    /// What was configured.
+    pub route: Arc<Route>,
+    /// Its place in [`Plan::routes`].
+    pub index: usize,
+    /// What happens.
+    pub action: ActionPlan,
+    /// Its filters. The same `Arc` as long as the route of this name lists equal filters.
+    pub chain: Arc<Chain>,
+    /// Bound on the whole exchange.
+    pub timeout: Option<Duration>,
+    pub(crate) conditions: Arc<Conditions>,
+}
+
+impl RoutePlan {
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.route.name
+    }
+}
+
+impl fmt::Debug for RoutePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RoutePlan({})", self.route.name)
+    }
+}
+
+/// What a route does, compiled.
+pub enum ActionPlan {
+    /// Forward to one cluster.
+    Cluster(Arc<ClusterPlan>),
+    /// Forward to one of several, see [`WeightedClusters::choose`].
+    Weighted(WeightedClusters),
+    /// Answer here.
+    Respond(LocalResponse),
+    /// Send the client elsewhere.
+    Redirect(RedirectPlan),
+}
+
+impl ActionPlan {
+    /// The clusters it may forward to.
+    pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
+        match self {
+            Self::Cluster(cluster) => std::slice::from_ref(cluster),
+            Self::Weighted(weighted) => weighted.clusters(),
+            Self::Respond(_) | Self::Redirect(_) => &[],
+        }
+    }
+}

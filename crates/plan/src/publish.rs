@@ -1,0 +1,34 @@
+//! The one handle by which control reaches the workers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Plan;
+
+type Publish = dyn Fn(Arc<Plan>) -> Result<(), String> + Send + Sync;
+
+/// Gives plans to all workers, or to none. The data plane makes it, the control plane calls it, and neither sees the
+/// other.
+pub struct Publisher(Box<Publish>);
+
+impl Publisher {
+    /// Wraps what prepares a plan on every worker and then commits it on all or aborts it on all. It returns when that
+    /// is done.
+    pub fn new(publish: impl Fn(Arc<Plan>) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self(Box::new(publish))
+    }
+
+    /// Makes `plan` the one that all workers use.
+    ///
+    /// # Errors
+    /// A sentence that says why the plan could not be prepared, such as an address in use. The plan before stays in force.
+    pub fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
+        (self.0)(plan)
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Publisher")
+    }
+}

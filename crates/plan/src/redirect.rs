@@ -1,0 +1,242 @@
+//! Sending a client elsewhere: the `Location` of a redirect (RFC 9110 section 10.2.2).
+
+use model::head::host_without_port;
+use model::snapshot::Redirect;
+use model::template::{self, Piece};
+use model::{Facts, Issue, LocalResponse, RequestHead, Scheme};
+
+use crate::filter::Template;
+use crate::filter::variables::{Stage, Values};
+
+/// A redirect, compiled. What is not given is kept from the request.
+#[derive(Clone, Debug)]
+pub struct RedirectPlan {
+    status: u16,
+    scheme: Option<Scheme>,
+    host: Option<Box<str>>,
+    port: Option<u16>,
+    path: Option<PathTemplate>,
+}
+
+#[derive(Clone, Debug)]
+struct PathTemplate {
+    template: Template,
+    /// It says what the query is; otherwise that of the request is kept.
+    holds_query: bool,
+    /// It holds a `#` as text.
+    holds_fragment: bool,
+}
+
+impl RedirectPlan {
+    /// Compiles a redirect.
+    ///
+    /// # Errors
+    /// Every part that is wrong, with its path below `redirect`.
+    pub(crate) fn compile(redirect: &Redirect) -> Result<Self, Vec<Issue>> {
+        let mut issues = Vec::new();
+        if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
+            issues.push(Issue::at("status", format!("{} is not 301, 302, 303, 307 or 308", redirect.status)));
+        }
+        let scheme = match redirect.scheme.as_deref() {
+            None => None,
+            Some("http") => Some(Scheme::Http),
+            Some("https") => Some(Scheme::Https),
+            Some(other) => {
+                issues.push(Issue::at("scheme", format!("`{other}` is neither `http` nor `https`")));
+                None
+            }
+        };
+        let path = redirect.path.as_deref().and_then(|text| match PathTemplate::compile(text) {
+            Ok(path) => Some(path),
+            Err(issue) => {
+                issues.push(issue.below("path"));
+                None
+            }
+        });
+        let host = redirect.host.as_deref().map(Into::into);
+        let plan = Self { status: redirect.status, scheme, host, port: redirect.port, path };
+        if issues.is_empty() { Ok(plan) } else { Err(issues) }
+    }
+
+    /// The answer to one request.
+    ///
+    /// The port of the request is kept unless the scheme changes. The query is kept unless the path template holds one.
+    /// Bytes that may not stand in a URI are percent-encoded, so that nothing a client sent can begin a new field.
+    pub fn respond(&self, head: &RequestHead, facts: &Facts<'_>) -> LocalResponse {
+        let mut location = String::with_capacity(64 + head.path().len());
+        let scheme = self.scheme.unwrap_or(facts.scheme);
+        location.push_str(scheme.as_str());
+        location.push_str("://");
+        self.push_authority(head, facts, &mut location);
+        self.push_path(head, facts, &mut location);
+        LocalResponse { status: self.status, fields: vec![("location".to_owned(), location)], body: Vec::new() }
+    }
+
+    fn push_authority(&self, head: &RequestHead, facts: &Facts<'_>, out: &mut String) {
+        // Without `Host` (HTTP/1.0) our own address is all there is to go by.
+        let ours = facts.local.to_string();
+        let authority = if head.host().is_empty() { ours.as_bytes() } else { head.authority() };
+        let host = host_without_port(authority);
+        push_encoded(self.host.as_deref().map_or(host, str::as_bytes), is_host_byte, out);
+        let scheme = self.scheme.unwrap_or(facts.scheme);
+        let kept = || {
+            let digits = authority.get(host.len() + 1..).and_then(|digits| std::str::from_utf8(digits).ok());
+            digits.and_then(|digits| digits.parse::<u16>().ok()).filter(|_| scheme == facts.scheme)
+        };
+        let own = match scheme {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        };
+        if let Some(port) = self.port.or_else(kept).filter(|&port| port != own && port != 0) {
+            out.push(':');
+            out.push_str(&port.to_string());
+        }
+    }
+
+    fn push_path(&self, head: &RequestHead, facts: &Facts<'_>, out: &mut String) {
+        let mut written = Vec::new();
+        let (path, keeps_query) = match &self.path {
+            Some(path) => {
+                path.template.write(&Values::of_request(head, facts), &mut written);
+                (&*written, !path.holds_query)
+            }
+            None => (head.path(), true),
+        };
+        let (query, fragment) = self.path.as_ref().map_or((false, false), |p| (p.holds_query, p.holds_fragment));
+        if path.first() != Some(&b'/') {
+            out.push('/');
+        }
+        // `*` is no path but the target of OPTIONS for a whole host (RFC 9112 section 3.2.4).
+        let path = if self.path.is_none() && path == b"*" { b"" } else { path };
+        let allowed = |byte| is_path_byte(byte) || (byte == b'?' && query) || (byte == b'#' && fragment);
+        push_encoded(path, allowed, out);
+        if let Some(query) = head.query().filter(|_| keeps_query) {
+            out.push('?');
+            push_encoded(query, |byte| is_path_byte(byte) || byte == b'?', out);
+        }
+    }
+}
+
+impl PathTemplate {
+    fn compile(text: &str) -> Result<Self, Issue> {
+        let template = Template::compile(text, Stage::Request)?;
+        let pieces = template::parse(text).map_err(|message| Issue::at("", message))?;
+        let holds = |sign| pieces.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.contains(sign)));
+        let names_uri = pieces.iter().any(|piece| matches!(piece, Piece::Variable { name, .. } if name == "uri"));
+        Ok(Self { template, holds_query: holds('?') || names_uri, holds_fragment: holds('#') })
+    }
+}
+
+fn push_encoded(bytes: &[u8], allowed: impl Fn(u8) -> bool, out: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in bytes {
+        if allowed(byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(HEX[usize::from(byte >> 4)]));
+            out.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+}
+
+/// What RFC 3986 section 3.2.2 allows in a host, percent sign and the brackets of an IPv6 literal included.
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%[]:".contains(&byte)
+}
+
+/// What RFC 3986 section 3.3 allows in a path, slash and percent sign included.
+fn is_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:@/".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::fields::Span;
+    use model::{FieldName, Name, Version};
+
+    use super::*;
+
+    fn redirect() -> Redirect {
+        Redirect { status: 301, scheme: None, host: None, port: None, path: None }
+    }
+
+    fn location(redirect: &Redirect, host: &str, target: &str, scheme: Scheme) -> String {
+        let mut head = RequestHead::default();
+        let start = head.fields.load(target.as_bytes());
+        head.set_line(Span::default(), Span::new(start, start + target.len()), Version::Http11);
+        if !host.is_empty() {
+            head.fields.append(&FieldName::new("Host").unwrap(), host.as_bytes());
+        }
+        let facts = Facts {
+            peer: "192.0.2.1:4000".parse().unwrap(),
+            client: "192.0.2.1".parse().unwrap(),
+            local: "198.51.100.1:8080".parse().unwrap(),
+            scheme,
+            tls: None,
+            listener: &Name::from("web"),
+            request_id: "",
+        };
+        let response = RedirectPlan::compile(redirect).unwrap().respond(&head, &facts);
+        assert_eq!((response.status, response.fields[0].0.as_str()), (redirect.status, "location"));
+        response.fields[0].1.clone()
+    }
+
+    #[test]
+    fn what_is_not_given_is_kept_from_the_request() {
+        let moved = Redirect { host: Some("www.example.com".into()), ..redirect() };
+        assert_eq!(location(&moved, "old:8080", "/a/b?x=1", Scheme::Http), "http://www.example.com:8080/a/b?x=1");
+        let moved = Redirect { path: Some("/new{path}".into()), status: 308, ..redirect() };
+        assert_eq!(location(&moved, "h", "/a?x=1", Scheme::Https), "https://h/new/a?x=1");
+    }
+
+    #[test]
+    fn the_port_is_kept_only_with_the_scheme_and_left_out_where_it_is_the_schemes_own() {
+        let secure = Redirect { scheme: Some("https".into()), ..redirect() };
+        assert_eq!(location(&secure, "h:8080", "/", Scheme::Http), "https://h/");
+        assert_eq!(location(&secure, "h:8443", "/", Scheme::Https), "https://h:8443/");
+        let port = |port| Redirect { scheme: Some("https".into()), port: Some(port), ..redirect() };
+        assert_eq!(location(&port(8443), "[::1]:8080", "/", Scheme::Http), "https://[::1]:8443/");
+        assert_eq!(location(&port(443), "h:8080", "/", Scheme::Http), "https://h/");
+        let up = Redirect { path: Some("/x".into()), ..redirect() };
+        assert_eq!(location(&up, "h:80", "/", Scheme::Http), "http://h/x");
+        assert_eq!(location(&up, "h:", "/", Scheme::Http), "http://h/x");
+        assert_eq!(location(&up, "h:99999", "/", Scheme::Http), "http://h/x");
+    }
+
+    #[test]
+    fn a_template_may_hold_the_query_itself() {
+        let path = |path: &str| Redirect { path: Some(path.into()), ..redirect() };
+        assert_eq!(location(&path("/x?from={path}"), "h", "/a?q=1", Scheme::Http), "http://h/x?from=/a");
+        assert_eq!(location(&path("/x{uri}"), "h", "/a?q=1", Scheme::Http), "http://h/x/a?q=1");
+        assert_eq!(location(&path("/x#top"), "h", "/a", Scheme::Http), "http://h/x#top");
+        assert_eq!(location(&path("{query_param:to}"), "h", "/a?to=b?c", Scheme::Http), "http://h/b%3Fc?to=b?c");
+    }
+
+    #[test]
+    fn nothing_a_client_sends_can_leave_the_field_or_the_host() {
+        let secure = Redirect { scheme: Some("https".into()), ..redirect() };
+        let sent = location(&secure, "a b\"<>/@evil", "/x\u{e4}\\\"<{", Scheme::Http);
+        assert_eq!(sent, "https://a%20b%22%3C%3E%2F%40evil/x%C3%A4%5C%22%3C%7B");
+        assert_eq!(location(&secure, "h", "//evil.example/", Scheme::Http), "https://h//evil.example/");
+        let named = Redirect { path: Some("/{request_header:host}".into()), ..redirect() };
+        assert_eq!(location(&named, "a#b?c d", "/", Scheme::Http), "http://a%23b%3Fc%20d/a%23b%3Fc%20d");
+    }
+
+    #[test]
+    fn a_request_without_host_or_path_is_still_answered() {
+        let secure = Redirect { scheme: Some("https".into()), ..redirect() };
+        assert_eq!(location(&secure, "", "*", Scheme::Http), "https://198.51.100.1/");
+        assert_eq!(
+            location(&Redirect { status: 302, ..redirect() }, "", "", Scheme::Http),
+            "http://198.51.100.1:8080/"
+        );
+    }
+
+    #[test]
+    fn every_wrong_part_is_told() {
+        let wrong = Redirect { status: 200, scheme: Some("ftp".into()), path: Some("/{nothing}".into()), ..redirect() };
+        let issues = RedirectPlan::compile(&wrong).unwrap_err();
+        assert_eq!(issues.iter().map(|issue| issue.path.as_str()).collect::<Vec<_>>(), ["status", "scheme", "path"]);
+    }
+}

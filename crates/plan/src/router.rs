@@ -1,0 +1,286 @@
+//! Which route a request takes.
+//!
+//! # Precedence
+//! Of all routes whose conditions hold, the first by these rules wins. They are those of the Kubernetes Gateway API, with
+//! `priority` before them and a few ties broken that it leaves open:
+//!
+//! 1. higher `priority`;
+//! 2. host: an exact name, then a longer wildcard, then a shorter one, then no host condition;
+//! 3. path: exact, then a longer prefix, then a regular expression, then no path condition. The prefix `/` asks for
+//!    nothing that a request does not have, so it counts as no condition: otherwise no expression could ever win
+//!    beside a catch-all;
+//! 4. a condition on the method before none;
+//! 5. more conditions on header fields;
+//! 6. more conditions on query parameters;
+//! 7. more conditions on cookies;
+//! 8. a condition on the client's network before none;
+//! 9. the order of the file.
+//!
+//! If the routes of the most specific host or path fail by another condition, less specific ones are tried: a request
+//! gets no answer 404 while any route matches it.
+//!
+//! # What is compared
+//! The host is compared without port, without the root's dot at its end, in lower case. The path is compared as it came:
+//! nothing is decoded, `//`, `.` and `..` segments stand as they are, and case counts. A prefix means whole segments, and
+//! a slash at its end means nothing. So `/admin` does not guard `/%61dmin` or `/x/../admin`: whoever hides paths behind
+//! routes must make sure that the endpoint reads paths the same way. A header condition holds if one of several fields
+//! of its name passes. Regular expressions must match the whole.
+//!
+//! # Cost
+//! One table per priority, in it one per host pattern, in it hash tables of exact paths and prefixes. A request costs a
+//! hash lookup of its host, of its path, and of each prefix of the path no deeper than the deepest configured one; the
+//! number of routes does not matter, but for expressions of the same host and for routes that differ in nothing but
+//! other conditions.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use model::matching::PathMatch;
+use model::{HostPattern, RequestHead};
+
+use crate::hash::FastMap;
+use crate::hosts::{self, HostMap};
+use crate::plan::RoutePlan;
+
+/// The routes of a listener, compiled for finding one.
+pub struct Router {
+    /// Those of this listener, in the order of the file.
+    routes: Box<[Arc<RoutePlan>]>,
+    /// By falling priority.
+    tiers: Box<[Tier]>,
+}
+
+/// Places in [`Router::routes`], the most specific first.
+type Candidates = Box<[u32]>;
+
+/// The routes of one priority.
+#[derive(Default)]
+struct Tier {
+    hosts: HostMap<u32>,
+    /// The table of routes without a host condition.
+    any: Option<u32>,
+    tables: Vec<Table>,
+}
+
+/// The routes of one host pattern.
+#[derive(Default)]
+struct Table {
+    exact: FastMap<Box<[u8]>, Candidates>,
+    prefixes: Prefixes,
+    regexes: Candidates,
+    rest: Candidates,
+    /// The table of the next less specific pattern that fits every host that this one fits.
+    wider: Option<u32>,
+}
+
+/// Routes by prefix, kept without the slash at its end.
+#[derive(Default)]
+struct Prefixes {
+    /// Place in `entries`.
+    by_text: FastMap<Box<[u8]>, u32>,
+    entries: Box<[PrefixEntry]>,
+    /// Segments of the deepest.
+    depth_max: usize,
+    /// Length of the longest.
+    bytes_max: usize,
+}
+
+struct PrefixEntry {
+    candidates: Candidates,
+    /// The next shorter prefix of this one.
+    shorter: Option<u32>,
+}
+
+/// What a request is asked by.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    head: &'a RequestHead,
+    client: IpAddr,
+}
+
+impl Router {
+    /// Compiles the tables of `routes`, which are in the order of the file.
+    pub(crate) fn new(routes: Vec<Arc<RoutePlan>>) -> Self {
+        let mut tiers = BTreeMap::<i32, TierBuilder<'_>>::new();
+        for (place, route) in (0..).zip(&routes) {
+            tiers.entry(route.route.priority).or_default().add(place, route);
+        }
+        let tiers = tiers.into_values().rev().map(|tier| tier.build(&routes)).collect();
+        Self { routes: routes.into(), tiers }
+    }
+
+    /// The routes it was made of, in the order of the file.
+    pub fn routes(&self) -> &[Arc<RoutePlan>] {
+        &self.routes
+    }
+
+    /// The route that a request takes, or `None`. `client` is compared with source conditions. `scratch` is overwritten;
+    /// nothing is allocated once it has its working size.
+    pub fn find(&self, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
+        hosts::normalise(head.host(), scratch);
+        let host_len = scratch.len();
+        let asked = Asked { head, client };
+        for tier in &self.tiers {
+            let mut next = tier.hosts.find(&scratch[..host_len]).copied().or(tier.any);
+            while let Some(table) = next.and_then(|place| tier.tables.get(place as usize)) {
+                if let Some(route) = self.find_in(table, asked, scratch) {
+                    return Some(route);
+                }
+                next = table.wider;
+            }
+        }
+        None
+    }
+
+    fn find_in(&self, table: &Table, asked: Asked<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
+        let path = asked.head.path();
+        if !table.exact.is_empty()
+            && let Some(candidates) = table.exact.get(path)
+            && let Some(route) = self.first_of(candidates, asked, scratch)
+        {
+            return Some(route);
+        }
+        let mut prefix = table.prefixes.longest(path);
+        while let Some(entry) = prefix {
+            if let Some(route) = self.first_of(&entry.candidates, asked, scratch) {
+                return Some(route);
+            }
+            prefix = entry.shorter.and_then(|place| table.prefixes.entries.get(place as usize));
+        }
+        self.first_of(&table.regexes, asked, scratch).or_else(|| self.first_of(&table.rest, asked, scratch))
+    }
+
+    #[inline]
+    fn first_of(&self, candidates: &[u32], asked: Asked<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
+        candidates
+            .iter()
+            .filter_map(|&place| self.routes.get(place as usize))
+            .find(|route| route.conditions.hold(asked.head, asked.client, scratch))
+    }
+}
+
+impl Prefixes {
+    /// The longest that fits a path.
+    #[inline]
+    fn longest(&self, path: &[u8]) -> Option<&PrefixEntry> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut best = None;
+        for end in segment_ends(path, self.bytes_max).take(self.depth_max) {
+            best = self.by_text.get(&path[..end]).or(best);
+        }
+        self.entries.get(*best? as usize)
+    }
+}
+
+/// Where the whole segments of a path end, up to `bytes_max`: before each slash but a first one, and at the end.
+fn segment_ends(path: &[u8], bytes_max: usize) -> impl Iterator<Item = usize> {
+    let inner = path.len().min(bytes_max.saturating_add(1));
+    let ends = (1..inner).filter(|&at| path[at] == b'/');
+    ends.chain((!path.is_empty() && path.len() <= bytes_max).then_some(path.len()))
+}
+
+/// A prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see the module.
+pub(crate) fn trimmed(prefix: &str) -> &str {
+    prefix.strip_suffix('/').unwrap_or(prefix)
+}
+
+#[derive(Default)]
+struct TierBuilder<'a> {
+    by_host: BTreeMap<Option<HostPattern>, TableBuilder<'a>>,
+}
+
+#[derive(Default)]
+struct TableBuilder<'a> {
+    exact: BTreeMap<&'a str, Vec<u32>>,
+    prefixes: BTreeMap<&'a str, Vec<u32>>,
+    regexes: Vec<u32>,
+    rest: Vec<u32>,
+}
+
+impl<'a> TierBuilder<'a> {
+    fn add(&mut self, place: u32, route: &'a RoutePlan) {
+        let asked = &route.route.matches;
+        if asked.hosts.is_empty() {
+            self.by_host.entry(None).or_default().add(place, asked.path.as_ref());
+        }
+        for host in &asked.hosts {
+            self.by_host.entry(Some(hosts::canonical(host))).or_default().add(place, asked.path.as_ref());
+        }
+    }
+
+    fn build(self, routes: &[Arc<RoutePlan>]) -> Tier {
+        let mut tier = Tier::default();
+        for (host, table) in self.by_host {
+            let place = tier.tables.len() as u32;
+            match host {
+                None => tier.any = Some(place),
+                Some(host) => tier.hosts.insert(&host, place),
+            }
+            tier.tables.push(table.build(routes));
+        }
+        link_wider(&mut tier);
+        tier
+    }
+}
+
+/// Says of each table which is the next less specific one. Which patterns fit all hosts of a pattern does not depend on
+/// the host: those whose suffix is a suffix of it.
+fn link_wider(tier: &mut Tier) {
+    let (hosts, any) = (&tier.hosts, tier.any);
+    for (name, &place) in hosts.iter() {
+        tier.tables[place as usize].wider = hosts.find_suffix(name).copied().or(any);
+    }
+}
+
+impl<'a> TableBuilder<'a> {
+    fn add(&mut self, place: u32, path: Option<&'a PathMatch>) {
+        let list = match path {
+            Some(PathMatch::Exact(path)) => self.exact.entry(path).or_default(),
+            Some(PathMatch::Prefix(prefix)) if trimmed(prefix).is_empty() => &mut self.rest,
+            Some(PathMatch::Prefix(prefix)) => self.prefixes.entry(trimmed(prefix)).or_default(),
+            Some(PathMatch::Regex(_)) => &mut self.regexes,
+            None => &mut self.rest,
+        };
+        list.push(place);
+    }
+
+    fn build(self, routes: &[Arc<RoutePlan>]) -> Table {
+        let sort = |list| sorted(list, routes);
+        let exact = self.exact.into_iter().map(|(path, list)| (path.as_bytes().into(), sort(list)));
+        Table {
+            exact: exact.collect(),
+            prefixes: prefixes(self.prefixes, sort),
+            regexes: sort(self.regexes),
+            rest: sort(self.rest),
+            wider: None,
+        }
+    }
+}
+
+fn prefixes(listed: BTreeMap<&str, Vec<u32>>, sort: impl Fn(Vec<u32>) -> Candidates) -> Prefixes {
+    let by_text: FastMap<Box<[u8]>, u32> = listed.keys().map(|prefix| prefix.as_bytes().into()).zip(0..).collect();
+    let bytes_max = listed.keys().map(|prefix| prefix.len()).max().unwrap_or(0);
+    let depth_max = listed.keys().map(|prefix| segment_ends(prefix.as_bytes(), usize::MAX).count()).max().unwrap_or(0);
+    let shorter = |prefix: &[u8]| {
+        let inner = segment_ends(prefix, prefix.len()).filter(|&end| end < prefix.len());
+        inner.filter_map(|end| by_text.get(&prefix[..end]).copied()).last()
+    };
+    let entries = listed
+        .into_iter()
+        .map(|(prefix, list)| PrefixEntry { candidates: sort(list), shorter: shorter(prefix.as_bytes()) })
+        .collect();
+    Prefixes { entries, depth_max, bytes_max, by_text }
+}
+
+fn sorted(mut list: Vec<u32>, routes: &[Arc<RoutePlan>]) -> Candidates {
+    // Places grow with the order of the file, and the sort is stable.
+    list.sort_by_key(|&place| routes[place as usize].conditions.rank());
+    list.dedup();
+    list.into()
+}
+
+#[cfg(test)]
+mod tests;

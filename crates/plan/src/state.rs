@@ -1,0 +1,253 @@
+//! Runtime state that outlives plans, found again by the id of its object: listeners and clusters by name, endpoints by
+//! cluster, name and address.
+//!
+//! A `slot` is a small number that no other living state of its kind has, so that a worker can index a table of its own
+//! by it (idle connections, caches). Numbers are used again once a state is gone: an entry of such a table must hold
+//! the `Arc` of its state, or compare it, before it trusts the number.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::snapshot::HealthCheck;
+
+use crate::health::{Change, Health, HealthState, Outcome};
+use crate::padded::Padded;
+use crate::queue::{self, Queue};
+use crate::slot::{Slot, SlotSpace};
+
+static ENDPOINT_SLOTS: SlotSpace = SlotSpace::new();
+static CLUSTER_SLOTS: SlotSpace = SlotSpace::new();
+
+/// Connections of one listener, over all workers.
+#[derive(Debug, Default)]
+pub struct ListenerState {
+    connections: Padded<AtomicU32>,
+}
+
+impl ListenerState {
+    /// Counts a new connection if fewer than `max` are open; exact for any number of workers. Every `true` is paid back
+    /// by one [`Self::close`].
+    pub fn try_open(&self, max: u32) -> bool {
+        take_below(&self.connections, max, Ordering::Relaxed)
+    }
+
+    /// Counts a connection as closed.
+    pub fn close(&self) {
+        let before = self.connections.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "closed more often than opened");
+    }
+
+    /// Connections open now.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// What all workers share about one cluster.
+pub struct ClusterState {
+    /// Dense number, unique among living clusters of the process.
+    pub slot: u32,
+    _slot: Slot,
+    /// Read by every pick, written seldom.
+    seldom: Padded<Seldom>,
+    /// Turns given out.
+    cursor: Padded<AtomicUsize>,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Seldom {
+    epoch: AtomicU64,
+    waiting: AtomicU32,
+}
+
+impl ClusterState {
+    /// The state of a cluster that is new.
+    pub(crate) fn new() -> Self {
+        let slot = CLUSTER_SLOTS.take();
+        Self {
+            slot: slot.number(),
+            _slot: slot,
+            seldom: Padded::default(),
+            cursor: Padded::default(),
+            queue: Mutex::default(),
+        }
+    }
+
+    /// Counts the changes of availability of its endpoints.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.seldom.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn bump_epoch(&self) {
+        self.seldom.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Exchanges that wait for an endpoint. The order with respect to the counts in flight matters, see [`queue`].
+    #[inline]
+    pub fn waiting(&self) -> u32 {
+        self.seldom.waiting.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_waiting(&self, count: usize) {
+        self.seldom.waiting.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::SeqCst);
+    }
+
+    /// The next turn. Relaxed: turns only have to differ.
+    #[inline]
+    pub(crate) fn turn(&self) -> usize {
+        self.cursor.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where the turns stand, without taking one.
+    pub(crate) fn peek_turn(&self) -> usize {
+        self.cursor.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What all workers share about one endpoint.
+pub struct EndpointState {
+    /// Dense number, unique among living endpoints of the process.
+    pub slot: u32,
+    _slot: Slot,
+    cluster: Arc<ClusterState>,
+    /// A [`Health`] in one word; written by the one owner of the probe.
+    health: AtomicU64,
+    in_flight: Padded<AtomicU32>,
+}
+
+impl EndpointState {
+    /// The state of an endpoint that is new.
+    pub(crate) fn new(cluster: Arc<ClusterState>) -> Self {
+        let slot = ENDPOINT_SLOTS.take();
+        Self {
+            slot: slot.number(),
+            _slot: slot,
+            cluster,
+            health: AtomicU64::new(Health::default().to_bits()),
+            in_flight: Padded::default(),
+        }
+    }
+
+    /// The cluster it belongs to.
+    pub fn cluster(&self) -> &Arc<ClusterState> {
+        &self.cluster
+    }
+
+    /// Exchanges or connections that hold a place now.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// What the checks told so far. Means something only while the cluster has a check; see
+    /// [`crate::ClusterPlan::is_up`].
+    pub fn health(&self) -> Health {
+        Health::from_bits(self.health.load(Ordering::Acquire))
+    }
+
+    /// Whether the checks let it have work.
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        self.health().state().serves()
+    }
+
+    /// `unknown`, `up` or `down`.
+    pub fn health_state(&self) -> HealthState {
+        self.health().state()
+    }
+
+    /// Takes in the outcome of a check. For [`crate::ClusterPlan::observe`], which tells the balancers too.
+    pub(crate) fn observe(&self, outcome: Outcome, check: &HealthCheck) -> Option<Change> {
+        let mut health = self.health();
+        let change = health.observe(outcome, check);
+        self.health.store(health.to_bits(), Ordering::Release);
+        change
+    }
+
+    /// Forgets what checks told.
+    pub(crate) fn forget_health(&self) {
+        self.health.store(Health::default().to_bits(), Ordering::Release);
+    }
+
+    /// Takes a place, if fewer than `max` are taken.
+    ///
+    /// With a bound the operations are sequentially consistent: the queue relies on one order of places and waiters.
+    #[inline]
+    pub(crate) fn try_take(&self, max: Option<u32>) -> bool {
+        match max {
+            None => {
+                self.in_flight.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Some(max) => take_below(&self.in_flight, max, Ordering::SeqCst),
+        }
+    }
+
+    /// Whether [`Self::try_take`] would have failed a moment ago.
+    #[inline]
+    pub(crate) fn is_full(&self, max: Option<u32>) -> bool {
+        max.is_some_and(|max| self.in_flight() >= max)
+    }
+
+    /// Gives a place back; if someone waits, the first gets it.
+    #[inline]
+    pub(crate) fn release(&self) {
+        let before = self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "released more often than taken");
+        if self.cluster.waiting() > 0 {
+            queue::dispatch(&self.cluster);
+        }
+    }
+}
+
+/// Adds one to `count` unless it has reached `max`. Exact: no moment sees more than `max`.
+#[inline]
+fn take_below(count: &AtomicU32, max: u32, order: Ordering) -> bool {
+    count.fetch_update(order, order_of_load(order), |now| (now < max).then_some(now + 1)).is_ok()
+}
+
+fn order_of_load(order: Ordering) -> Ordering {
+    if order == Ordering::SeqCst { Ordering::SeqCst } else { Ordering::Relaxed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_never_holds_more_connections_than_its_bound_whatever_the_number_of_threads() {
+        let state = ListenerState::default();
+        let most = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        if state.try_open(3) {
+                            most.fetch_max(state.connections(), Ordering::Relaxed);
+                            state.close();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(state.connections(), 0);
+        assert!((1..=3).contains(&most.into_inner()));
+        assert!(!state.try_open(0));
+    }
+
+    #[test]
+    fn slots_differ_among_the_living() {
+        let cluster = Arc::new(ClusterState::new());
+        let states: Vec<_> = (0..10).map(|_| EndpointState::new(cluster.clone())).collect();
+        let mut slots: Vec<u32> = states.iter().map(|state| state.slot).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), 10);
+    }
+}

@@ -1,0 +1,38 @@
+//! One of several clusters, at random by weight.
+
+use std::sync::Arc;
+
+use crate::cluster::ClusterPlan;
+use crate::random::scale;
+
+/// Clusters with their shares. At least one has a weight above 0.
+pub struct WeightedClusters {
+    clusters: Box<[Arc<ClusterPlan>]>,
+    /// Sums of the weights up to and with each cluster.
+    sums: Box<[u64]>,
+}
+
+impl WeightedClusters {
+    /// `None` unless the sum of the weights is above 0.
+    pub(crate) fn new(shares: Vec<(Arc<ClusterPlan>, u32)>) -> Option<Self> {
+        let add = |sum: &mut u64, (_, weight): &(_, u32)| {
+            *sum += u64::from(*weight);
+            Some(*sum)
+        };
+        let sums: Box<[u64]> = shares.iter().scan(0, add).collect();
+        let clusters = shares.into_iter().map(|(cluster, _)| cluster).collect();
+        sums.last().is_some_and(|&total| total > 0).then_some(Self { clusters, sums })
+    }
+
+    /// The cluster that 64 random bits fall on; one of weight 0 never.
+    #[inline]
+    pub fn choose(&self, random: u64) -> &Arc<ClusterPlan> {
+        let drawn = scale(random, self.sums[self.sums.len() - 1]);
+        &self.clusters[self.sums.partition_point(|&sum| sum <= drawn)]
+    }
+
+    /// All of them, in the order of the file.
+    pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
+        &self.clusters
+    }
+}
