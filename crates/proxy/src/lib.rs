@@ -1,1 +1,28 @@
-//! The data plane
+//! The data plane: workers that accept connections and carry exchanges and streams between clients and endpoints.
+//!
+//! It knows no configuration file, no provider and no administrator: a [`plan::Plan`] comes in through
+//! [`Workers::publisher`], records go out through `telemetry`. Start reading at `worker` (who does the work), then
+//! `downstream::http1` (a connection's life) and `exchange` (a request's life); `reconcile` tells how a new plan arrives.
+
+mod accept;
+mod answer;
+mod buffer;
+mod connection;
+mod downstream;
+mod exchange;
+mod finish;
+mod io;
+mod listen;
+mod pick;
+mod random;
+mod reconcile;
+mod registry;
+mod relay;
+mod stream;
+mod tls;
+mod upstream;
+mod watch;
+mod worker;
+mod worker_plan;
+
+pub use reconcile::{Options, Workers, check};

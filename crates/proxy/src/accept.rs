@@ -1,0 +1,194 @@
+//! New connections: limits, TLS, and on to the protocol of the listener.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use model::snapshot::Protocol;
+use model::{Fault, Name};
+use plan::ListenerState;
+use telemetry::ListenerSeries;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::connection::{Connection, ConnectionFacts};
+use crate::downstream;
+use crate::io::Io;
+use crate::registry::{Seat, Tether};
+use crate::stream;
+use crate::tls::{self, ListenerTls};
+use crate::watch::Watch;
+use crate::worker::Worker;
+
+/// Pause after an accept failed for want of descriptors or memory, so that a full process does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A connection that was accepted as its listener ended may still send a request within this time.
+const LAST_CALL: Duration = Duration::from_millis(500);
+
+/// A listener on which a worker accepts.
+pub(crate) struct Accepting {
+    pub name: Name,
+    /// As configured; the port may be 0.
+    pub bind: SocketAddr,
+    pub seat: Rc<Seat>,
+    waker: Rc<RefCell<Option<Waker>>>,
+}
+
+impl Accepting {
+    /// Accepts on `socket` until told to end.
+    pub(crate) fn start(
+        worker: &Rc<Worker>,
+        (name, bind): (Name, SocketAddr),
+        index: usize,
+        socket: std::net::TcpListener,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::from_std(socket)?;
+        let seat = Rc::new(Seat::new(index));
+        let waker = Rc::new(RefCell::new(None));
+        tokio::task::spawn_local(accept(worker.clone(), listener, seat.clone(), waker.clone()));
+        Ok(Self { name, bind, seat, waker })
+    }
+
+    /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle.
+    pub(crate) fn end(&self) {
+        self.seat.closing.set(true);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+async fn accept(worker: Rc<Worker>, listener: TcpListener, seat: Rc<Seat>, waker: Rc<RefCell<Option<Waker>>>) {
+    loop {
+        let accepted = poll_fn(|cx| {
+            waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
+            match listener.poll_accept(cx) {
+                Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
+                Poll::Pending if seat.closing.get() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        match accepted.await {
+            Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &seat),
+            Some(Err(error)) => {
+                telemetry::log::warn("accept failed", &[("error", &error.to_string())]);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            None => return,
+        }
+    }
+}
+
+fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Seat>) {
+    let plan = worker.plan();
+    let Some(listener) = plan.listeners.get(seat.index.get()) else { return };
+    let shard = listener.series.of(worker.index);
+    if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
+        shard.connections_refused.add(1);
+        shard.fault(Fault::ListenerFull);
+        return;
+    }
+    shard.connections_opened.add(1);
+    let open = Open::new(worker, listener.plan.state.clone(), listener.series.clone());
+    tokio::task::spawn_local(carry(worker.clone(), tcp, peer, seat.clone(), open));
+}
+
+/// Counts a connection as open until it is dropped.
+struct Open {
+    state: Arc<ListenerState>,
+    series: Arc<ListenerSeries>,
+    all: Arc<AtomicUsize>,
+    worker: usize,
+}
+
+impl Open {
+    fn new(worker: &Worker, state: Arc<ListenerState>, series: Arc<ListenerSeries>) -> Self {
+        worker.open_connections.fetch_add(1, Ordering::Relaxed);
+        Self { state, series, all: worker.open_connections.clone(), worker: worker.index }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.series.of(self.worker).connections_closed.add(1);
+        self.state.close();
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn carry(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Rc<Seat>, _open: Open) {
+    let registration = worker.registry.register(seat);
+    poll_fn(|cx| {
+        registration.tether.set_waker(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    // Boxed, so that a connection that idles does not carry the room of its own beginning.
+    let Some(connection) = Box::pin(begin(&worker, tcp, peer, &registration.tether)).await else { return };
+    let plan = worker.plan();
+    let Some(listener) = plan.listeners.get(registration.tether.seat.index.get()) else { return };
+    match &listener.plan.listener.protocol {
+        Protocol::Http(_) => {
+            drop(plan);
+            downstream::http1::serve(&worker, connection).await;
+        }
+        Protocol::Tcp(_) => Box::pin(stream::serve(&worker, plan, connection)).await,
+    }
+}
+
+/// From an accepted socket to a connection that can carry requests. `None`: it failed, and that is counted.
+async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &Rc<Tether>) -> Option<Connection> {
+    let plan = worker.plan();
+    let listener = plan.listeners.get(tether.seat.index.get())?;
+    let configured = &listener.plan.listener;
+    // One system call less where the address says it already.
+    let bind = configured.bind;
+    let local = if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind };
+    let first = if tether.is_closing() { LAST_CALL } else { model::limits::KEEP_ALIVE };
+    let mut watch = Watch::new(Instant::now(), first, tether.clone());
+    let (io, tls) = match &listener.tls {
+        None => (Io::Plain(tcp), None),
+        Some(tls) => {
+            let shard = listener.series.of(worker.index);
+            match handshake(tls, tcp, &mut watch).await {
+                Ok(io) => {
+                    let (_, session) = io.get_ref();
+                    match session.handshake_kind() {
+                        Some(rustls::HandshakeKind::Resumed) => shard.handshakes_resumed.add(1),
+                        _ => shard.handshakes_full.add(1),
+                    }
+                    let facts = Box::new(tls::facts_of(session));
+                    (Io::Accepted(io), Some(facts))
+                }
+                Err(fault) => {
+                    shard.handshakes_failed.add(1);
+                    shard.fault(fault);
+                    return None;
+                }
+            }
+        }
+    };
+    let facts = ConnectionFacts { peer, local, tls, listener: configured.name.clone() };
+    Some(Connection { io, facts, watch, received: None, tether: tether.clone(), requests: 0 })
+}
+
+async fn handshake(
+    tls: &ListenerTls,
+    tcp: TcpStream,
+    watch: &mut Watch,
+) -> Result<Box<tokio_rustls::server::TlsStream<TcpStream>>, Fault> {
+    watch.set(Instant::now(), tls.handshake_timeout);
+    let mut shaking = pin!(tls.acceptor.accept(tcp));
+    poll_fn(|cx| match shaking.as_mut().poll(cx) {
+        Poll::Ready(Ok(stream)) => Poll::Ready(Ok(Box::new(stream))),
+        Poll::Ready(Err(_)) => Poll::Ready(Err(Fault::HandshakeFailed)),
+        Poll::Pending => watch.poll(cx).map(|()| Err(Fault::HandshakeTimeout)),
+    })
+    .await
+}

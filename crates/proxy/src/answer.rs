@@ -1,0 +1,101 @@
+//! Answers that the proxy gives itself: fixed answers, redirects, what filters say, and faults.
+
+use model::fields::FieldName;
+use model::head::reason_phrase;
+use model::limits::FIELDS_HARD_MAX;
+use model::{Fault, LocalResponse, Version};
+use wire::http1::{Framing, SendResponse, write_response};
+
+use crate::downstream::http1::Next;
+use crate::exchange::{Exchange, next_after};
+use crate::io::write_all;
+
+/// After how many seconds a client may try again, for faults that pass.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// Sends an answer, through the route's response steps if a route was found.
+pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
+    let is_read = skip_body(exchange);
+    let keeps_alive = exchange.client_keeps_alive() && is_read;
+    send(exchange, local, keeps_alive).await?;
+    Ok(next_after(keeps_alive, is_read))
+}
+
+/// The answer to a fault, or `None` where the client can be told nothing.
+pub(crate) fn of_fault(fault: Fault) -> Option<LocalResponse> {
+    let told = fault.consequence();
+    if told.status == 0 {
+        return None;
+    }
+    let mut fields = vec![("content-type".to_owned(), "text/plain; charset=utf-8".to_owned())];
+    if told.status == 503 {
+        fields.push(("retry-after".to_owned(), RETRY_AFTER_SECONDS.to_owned()));
+    }
+    let body = format!("{} {}\n{}\n", told.status, reason_phrase(told.status), fault.meaning().trim());
+    Some(LocalResponse { status: told.status, fields, body: body.into_bytes() })
+}
+
+/// Writes an answer to the client.
+///
+/// # Errors
+/// The client is gone, or takes nothing for too long.
+pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, keep_alive: bool) -> Result<(), Fault> {
+    fill_head(exchange, local);
+    exchange.filter_response();
+    let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
+    let to = if exchange.is_parsed { exchange.heads.request.version } else { Version::Http11 };
+    let how = SendResponse { framing: Framing::None, to, keep_alive, upgrade: false };
+    let mut bytes = Vec::with_capacity(512 + local.body.len());
+    write_response(&exchange.heads.response, &how, &mut bytes);
+    if has_body {
+        bytes.extend_from_slice(&local.body);
+        exchange.told.sent_bytes += local.body.len() as u64;
+    }
+    exchange.told.status = local.status;
+    let connection = &mut *exchange.connection;
+    connection.watch.set_bound(None);
+    connection.watch.set(std::time::Instant::now(), exchange.http.stream_timeout);
+    let mut writing = std::pin::pin!(write_all(&mut connection.io, &bytes));
+    std::future::poll_fn(|cx| match writing.as_mut().poll(cx) {
+        std::task::Poll::Ready(written) => std::task::Poll::Ready(written.map_err(|_| Fault::ClosedInResponse)),
+        std::task::Poll::Pending => connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout)),
+    })
+    .await
+}
+
+fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
+    let head = &mut exchange.heads.response;
+    head.clear();
+    let reason = head.fields.write_span(|out| out.extend_from_slice(reason_phrase(local.status).as_bytes()));
+    head.set_line(local.status, reason, Version::Http11);
+    for (name, value) in local.fields.iter().take(FIELDS_HARD_MAX) {
+        if let Ok(name) = FieldName::new(name) {
+            head.fields.append(&name, value.as_bytes());
+        }
+    }
+    let mut set = |name: &str, value: &str| {
+        if let Ok(name) = FieldName::new(name) {
+            head.fields.set(&name, value.as_bytes());
+        }
+    };
+    if local.status != 204 && local.status >= 200 {
+        set("content-length", &local.body.len().to_string());
+    }
+    exchange.worker.with_date(|date| set("date", date));
+}
+
+/// Takes a request body that is already here whole out of the way. False: some of it is still to come.
+fn skip_body(exchange: &mut Exchange<'_>) -> bool {
+    let Framing::Length(length) = exchange.request.framing else {
+        return !exchange.has_unread_body();
+    };
+    let buffered = exchange.connection.received.as_ref().map_or(0, |buffer| buffer.len() as u64);
+    if buffered < length {
+        return false;
+    }
+    if let Some(buffer) = &mut exchange.connection.received {
+        buffer.consume_head(length as usize);
+    }
+    exchange.told.received_bytes += length;
+    true
+}

@@ -1,0 +1,68 @@
+//! A client's connection: what is known of it, its stream, its timer, and the bytes it sent ahead.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use model::facts::TlsFacts;
+use model::{Facts, Name, Scheme};
+
+use crate::buffer::{Buffer, BufferPool};
+use crate::io::Io;
+use crate::registry::Tether;
+use crate::watch::Watch;
+
+/// What does not change while a connection lives.
+pub(crate) struct ConnectionFacts {
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub tls: Option<Box<TlsFacts>>,
+    pub listener: Name,
+}
+
+impl ConnectionFacts {
+    /// The facts of one exchange.
+    pub(crate) fn facts<'a>(&'a self, client: IpAddr, request_id: &'a str) -> Facts<'a> {
+        Facts {
+            peer: self.peer,
+            client,
+            local: self.local,
+            scheme: if self.tls.is_some() { Scheme::Https } else { Scheme::Http },
+            tls: self.tls.as_deref(),
+            listener: &self.listener,
+            request_id,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Connection {
+    pub io: Io,
+    pub facts: ConnectionFacts,
+    pub watch: Watch,
+    /// Received, not yet understood: the beginning of a head, a body, or pipelined requests.
+    pub received: Option<Buffer>,
+    pub tether: Rc<Tether>,
+    pub requests: u64,
+}
+
+impl Connection {
+    /// Reads once into `received`, behind what is there. `None` is a broken connection, 0 its end.
+    pub(crate) fn read_more(&mut self, buffers: &BufferPool, cx: &mut TaskContext<'_>) -> Poll<Option<usize>> {
+        if ready!(self.io.poll_read_ready(cx)).is_err() {
+            return Poll::Ready(None);
+        }
+        let mut buffer = self.received.take().unwrap_or_else(|| buffers.take());
+        buffer.make_room();
+        let read = self.io.poll_read(cx, buffer.room());
+        if let Poll::Ready(Ok(count)) = read {
+            buffer.filled(count);
+        }
+        if buffer.is_empty() {
+            buffers.give(buffer);
+        } else {
+            self.received = Some(buffer);
+        }
+        read.map(Result::ok)
+    }
+}

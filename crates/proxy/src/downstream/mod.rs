@@ -1,0 +1,3 @@
+//! Towards clients: one module per HTTP version, all of which end in `exchange`.
+
+pub(crate) mod http1;

@@ -1,0 +1,323 @@
+//! The life of an exchange, whatever protocols are on its two sides.
+//!
+//! ```text
+//! receive → admit → route → filters → pick (queue) → checkout → converse → finish
+//!                      │        │        │               │          │
+//!                      └────────┴────────┴── fault ──────┴──────────┴──► answered and recorded by finish, once
+//! ```
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use model::fields::Known;
+use model::limits::ATTEMPTS_MAX;
+use model::snapshot::HttpListener;
+use model::{Fault, LocalResponse, Method};
+use plan::filter::Flow;
+use plan::{ActionPlan, ClusterPlan, EndpointPlan, ListenerTarget, RoutePlan};
+use telemetry::Phases;
+use wire::http1::{Framing, RequestParsed};
+
+use crate::connection::Connection;
+use crate::downstream::http1::{Next, NoRequest, receive};
+use crate::pick::pick;
+use crate::random::RequestId;
+use crate::upstream::connect::connect;
+use crate::upstream::http1::Conversation;
+use crate::upstream::pool::UpstreamConnection;
+use crate::worker::{Heads, Worker};
+use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
+use crate::{answer, finish};
+
+/// Stands for a request that could not be parsed: no body is expected, and nothing is kept alive.
+const NO_REQUEST: RequestParsed = RequestParsed {
+    head_len: 0,
+    framing: Framing::None,
+    keep_alive: false,
+    expects_continue: false,
+    upgrade: false,
+    accepts_trailers: false,
+};
+
+/// One exchange while it lives. `'p` is the plan that it follows from beginning to end.
+pub(crate) struct Exchange<'p> {
+    pub worker: &'p Worker,
+    pub plan: &'p WorkerPlan,
+    pub listener: &'p ListenerNow,
+    pub http: &'p HttpListener,
+    pub connection: &'p mut Connection,
+    pub heads: Box<Heads>,
+    pub request: RequestParsed,
+    /// Whether `heads.request` holds a request.
+    pub is_parsed: bool,
+    pub client: IpAddr,
+    pub request_id: RequestId,
+    pub told: Told<'p>,
+}
+
+/// What the record will tell.
+pub(crate) struct Told<'p> {
+    pub begun: Instant,
+    pub route: Option<&'p RoutePlan>,
+    pub cluster: Option<&'p Rc<ClusterNow>>,
+    pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
+    pub retries: u32,
+    pub phases: Phases,
+    /// Status of the final response head, once it is on its way.
+    pub status: u16,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+}
+
+/// Carries one exchange: from the first byte of a request to the record of its end.
+pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Next {
+    let plan = worker.plan();
+    let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Close };
+    let begun = Instant::now();
+    let mut heads = worker.take_heads();
+    connection.watch.set_bound(None);
+    let received = receive(worker, connection, http, &mut heads).await;
+    if matches!(received, Err(NoRequest::Closed)) {
+        worker.give_heads(heads);
+        return Next::Close;
+    }
+    connection.requests += 1;
+    let client = connection.facts.peer.ip();
+    let mut exchange = Exchange {
+        worker,
+        plan: &plan,
+        listener,
+        http,
+        connection,
+        heads,
+        request: NO_REQUEST,
+        is_parsed: false,
+        client,
+        request_id: RequestId::NONE,
+        told: Told::new(begun),
+    };
+    let outcome = match received {
+        Ok(parsed) => exchange.proceed(parsed).await,
+        Err(NoRequest::Fault(fault)) => Err(fault),
+        Err(NoRequest::Closed) => Ok(Next::Close),
+    };
+    finish::finish(exchange, outcome).await
+}
+
+impl<'p> Told<'p> {
+    fn new(begun: Instant) -> Self {
+        Self {
+            begun,
+            route: None,
+            cluster: None,
+            endpoint: None,
+            retries: 0,
+            phases: Phases::default(),
+            status: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+}
+
+impl<'p> Exchange<'p> {
+    /// The story. A fault is answered and recorded by the caller.
+    async fn proceed(&mut self, parsed: RequestParsed) -> Result<Next, Fault> {
+        self.request = parsed;
+        self.is_parsed = true;
+        self.admit();
+        let route = self.route()?;
+        if let Some(local) = self.filter_request(route) {
+            return answer::answer(self, &local).await;
+        }
+        let cluster = match &route.action {
+            ActionPlan::Cluster(cluster) => cluster,
+            ActionPlan::Weighted(clusters) => clusters.choose(self.worker.random.next()),
+            ActionPlan::Respond(local) => return answer::answer(self, local).await,
+            ActionPlan::Redirect(redirect) => {
+                let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+                let local = redirect.respond(&self.heads.request, &facts);
+                return answer::answer(self, &local).await;
+            }
+        };
+        let now = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
+        self.told.cluster = Some(now);
+        self.forward(cluster, now).await
+    }
+
+    /// What is set before anything is decided: who the client is, the request's id, the bound on its time.
+    fn admit(&mut self) {
+        let head = &mut self.heads.request;
+        let facts = &self.connection.facts;
+        let forwarding = &self.http.forwarding;
+        let peer = facts.peer.ip();
+        self.client = wire::forwarding::client_address(&head.fields, peer, &forwarding.trusted);
+        if let Some(name) = &self.listener.request_id {
+            let is_trusted = !forwarding.trusted.is_empty() && forwarding.trusted.iter().any(|net| net.contains(peer));
+            let given = if is_trusted { head.fields.get(name).and_then(RequestId::adopt) } else { None };
+            self.request_id = given.unwrap_or_else(|| RequestId::new(&self.worker.random));
+            head.fields.set(name, self.request_id.as_str().as_bytes());
+        }
+        if let Some(name) = &self.listener.identity {
+            head.fields.remove(name);
+            if let Some(subject) = facts.tls.as_ref().and_then(|tls| tls.client_subject.as_ref()) {
+                head.fields.append(name, subject.as_bytes());
+            }
+        }
+        let facts = facts.facts(self.client, self.request_id.as_str());
+        wire::forwarding::apply_forwarding(head, &facts, forwarding, &mut self.worker.scratch.borrow_mut());
+    }
+
+    fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
+        let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
+        let mut scratch = self.worker.scratch.borrow_mut();
+        let route = router.find(&self.heads.request, self.client, &mut scratch).ok_or(Fault::NoRoute)?;
+        self.told.route = Some(route);
+        if let Some(timeout) = route.timeout {
+            self.connection.watch.set_bound(Some(self.told.begun + timeout));
+        }
+        Ok(route)
+    }
+
+    fn filter_request(&mut self, route: &RoutePlan) -> Option<LocalResponse> {
+        if route.chain.is_empty() {
+            return None;
+        }
+        let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+        let mut scratch = self.worker.scratch.borrow_mut();
+        match route.chain.on_request(&mut self.heads.request, &facts, &mut scratch) {
+            Flow::Continue => None,
+            Flow::Respond(local) => Some(*local),
+        }
+    }
+
+    /// Tries endpoints until one has answered, or may have seen the request.
+    async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
+        let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
+        loop {
+            let attempt = self.told.retries as usize;
+            let watch = &mut self.connection.watch;
+            let (lease, waited) = pick(self.worker, watch, (cluster, now), &tried[..attempt]).await?;
+            self.told.phases.queue += waited;
+            let endpoint = &cluster.endpoints[lease.endpoint_index()];
+            let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
+            self.told.endpoint = Some((endpoint, side));
+            let fault = match self.attempt(cluster, now, (endpoint, side)).await {
+                Ok(next) => return Ok(next),
+                Err(fault) => fault,
+            };
+            let may_retry = fault.consequence().retryable
+                && self.told.retries + 1 < ATTEMPTS_MAX
+                && cluster.endpoints.len() > attempt + 1;
+            if !may_retry {
+                return Err(fault);
+            }
+            side.series.of(self.worker.index).fault(fault);
+            tried[attempt] = endpoint.state.slot;
+            self.told.retries += 1;
+        }
+    }
+
+    /// One endpoint: a kept connection if there is one, else a new one. A kept connection that turns out to be closed
+    /// is replaced by a new one when the request may be sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
+    async fn attempt(
+        &mut self,
+        cluster: &'p ClusterPlan,
+        now: &'p ClusterNow,
+        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+    ) -> Result<Next, Fault> {
+        let timeouts = &cluster.cluster.timeouts;
+        if let Some(kept) = side.pool.take(Instant::now()) {
+            side.series.of(self.worker.index).reused.add(1);
+            match self.converse(cluster, kept, (endpoint, side)).await {
+                Err(Fault::StaleConnection) if self.may_send_again() => {}
+                other => return other,
+            }
+        }
+        let begun = Instant::now();
+        let work = connect(&endpoint.endpoint, now.tls.as_deref(), &mut self.connection.watch, timeouts.connect);
+        // Boxed: connecting is rare, and its state would make every exchange larger.
+        let connected = Box::pin(work).await;
+        self.told.phases.connect += begun.elapsed();
+        let shard = side.series.of(self.worker.index);
+        match &connected {
+            Ok(_) => shard.connects_opened.add(1),
+            Err(_) => shard.connects_failed.add(1),
+        }
+        self.converse(cluster, connected?, (endpoint, side)).await
+    }
+
+    /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and no
+    /// byte of its body is gone.
+    fn may_send_again(&self) -> bool {
+        self.heads.request.method.is_idempotent() && self.told.received_bytes == 0
+    }
+
+    async fn converse(
+        &mut self,
+        cluster: &'p ClusterPlan,
+        upstream: UpstreamConnection,
+        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+    ) -> Result<Next, Fault> {
+        let mut conversation = Conversation::begin(self, cluster, endpoint, upstream)?;
+        let outcome = conversation.run(self).await;
+        self.told.received_bytes += conversation.received_bytes();
+        self.told.sent_bytes += conversation.sent_bytes();
+        let upstream = conversation.end(self);
+        if let (Ok(_), Some(upstream)) = (&outcome, upstream) {
+            side.pool.give(upstream, Instant::now());
+        }
+        outcome
+    }
+
+    /// Whether the connection may carry another request after this one.
+    pub(crate) fn client_keeps_alive(&self) -> bool {
+        let requests = self.connection.requests;
+        self.request.keep_alive
+            && !self.connection.tether.is_closing()
+            && self.http.requests_per_connection_max.is_none_or(|max| requests < max)
+    }
+
+    /// Whether the response to this request has no body (RFC 9112 section 6.3).
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_parsed && self.heads.request.method == Method::Head
+    }
+
+    /// Whether a request body is still to be read.
+    pub(crate) fn has_unread_body(&self) -> bool {
+        self.is_parsed && self.request.framing != Framing::None
+    }
+
+    /// Runs the route's response steps over `heads.response`.
+    pub(crate) fn filter_response(&mut self) {
+        let Some(route) = self.told.route else { return };
+        if !route.chain.has_response_steps() {
+            return;
+        }
+        let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+        let Heads { request, response, .. } = &mut *self.heads;
+        let view = plan::filter::ResponseView {
+            request,
+            facts: &facts,
+            cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
+            endpoint: self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
+        };
+        route.chain.on_response(response, &view, &mut self.worker.scratch.borrow_mut());
+    }
+
+    /// Whether the request asks for another protocol that a tunnel could carry.
+    pub(crate) fn wants_upgrade(&self) -> bool {
+        self.request.upgrade && self.heads.request.fields.has_known(Known::Upgrade)
+    }
+}
+
+/// What becomes of the client's connection, by whether both sides keep it and whether the request was read to its end.
+pub(crate) const fn next_after(keeps_alive: bool, is_read: bool) -> Next {
+    match (keeps_alive, is_read) {
+        (true, true) => Next::KeepAlive,
+        (false, true) => Next::Close,
+        (_, false) => Next::Linger,
+    }
+}

@@ -1,0 +1,81 @@
+//! The end of every exchange: a fault becomes an answer, everything becomes one record, and memory goes back.
+
+use std::time::SystemTime;
+
+use model::Fault;
+use model::fault::Source;
+use telemetry::{Kind, Record, WorkerSeries};
+
+use crate::answer;
+use crate::downstream::http1::Next;
+use crate::exchange::Exchange;
+
+/// Ends an exchange; called exactly once for each.
+pub(crate) async fn finish(mut exchange: Exchange<'_>, outcome: Result<Next, Fault>) -> Next {
+    let (next, fault) = match outcome {
+        Ok(next) => (next, None),
+        Err(fault) => (Box::pin(settle(&mut exchange, fault)).await, Some(fault)),
+    };
+    record(&mut exchange, fault);
+    let Exchange { worker, connection, heads, .. } = exchange;
+    if connection.received.as_ref().is_some_and(|buffer| buffer.is_empty())
+        && let Some(buffer) = connection.received.take()
+    {
+        worker.buffers.give(buffer);
+    }
+    worker.give_heads(heads);
+    next
+}
+
+/// Tells the client of a fault as far as that is still possible.
+async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
+    if exchange.told.status != 0 {
+        // A response that is cut short must not look whole: where the end of the connection would mark its end, only a
+        // reset tells.
+        if exchange.told.status != 101 {
+            exchange.connection.io.reset_on_close();
+        }
+        return Next::Close;
+    }
+    let Some(local) = answer::of_fault(fault) else { return Next::Close };
+    // After a fault of the client's making nothing more is believed of what it sends.
+    let is_clients = fault.consequence().source == Source::Downstream;
+    if is_clients || exchange.has_unread_body() {
+        return match answer::send(exchange, &local, false).await {
+            Ok(()) => Next::Linger,
+            Err(_) => Next::Close,
+        };
+    }
+    answer::answer(exchange, &local).await.unwrap_or(Next::Close)
+}
+
+fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
+    let told = &mut exchange.told;
+    told.phases.total = told.begun.elapsed();
+    let worker = exchange.worker;
+    let facts = exchange.connection.facts.facts(exchange.client, exchange.request_id.as_str());
+    let record = Record {
+        facts: &facts,
+        request: exchange.is_parsed.then_some(&exchange.heads.request),
+        response_status: told.status,
+        response: (told.status != 0).then_some(&exchange.heads.response),
+        fault,
+        route: told.route.map(|route| &route.route.name),
+        cluster: told.cluster.map(|cluster| &cluster.plan.cluster.name),
+        endpoint: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
+        endpoint_address: told.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
+        retries: told.retries,
+        received_bytes: told.received_bytes,
+        sent_bytes: told.sent_bytes,
+        phases: told.phases,
+        at: SystemTime::now(),
+        kind: Kind::Exchange,
+    };
+    let series = WorkerSeries {
+        listener: exchange.listener.series.of(worker.index),
+        route: told.route.and_then(|route| exchange.plan.routes.get(route.index)).map(|route| route.of(worker.index)),
+        cluster: told.cluster.map(|cluster| cluster.series.of(worker.index)),
+        endpoint: told.endpoint.map(|(_, endpoint)| endpoint.series.of(worker.index)),
+    };
+    worker.tell(&record, &series);
+}

@@ -1,0 +1,113 @@
+//! A byte stream to a peer: TCP, or TLS over it. The one place that knows the difference.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// See the module. Boxed where large, so that an idle plain connection stays small.
+pub(crate) enum Io {
+    Plain(TcpStream),
+    Accepted(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    Connected(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+macro_rules! each {
+    ($io:expr, $stream:ident => $what:expr) => {
+        match $io {
+            Io::Plain($stream) => $what,
+            Io::Accepted($stream) => {
+                let $stream = &mut **$stream;
+                $what
+            }
+            Io::Connected($stream) => {
+                let $stream = &mut **$stream;
+                $what
+            }
+        }
+    };
+}
+
+impl Io {
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Accepted(tls) => tls.get_ref().0,
+            Self::Connected(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// Ready when a read may yield bytes, an end or an error. Needs no buffer, so none is held while waiting. With TLS
+    /// a read may still turn out pending: what arrived was no whole record.
+    pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        let has_plaintext = match self {
+            Self::Plain(_) => false,
+            Self::Accepted(tls) => !tls.get_ref().1.wants_read(),
+            Self::Connected(tls) => !tls.get_ref().1.wants_read(),
+        };
+        if has_plaintext { Poll::Ready(Ok(())) } else { self.tcp().poll_read_ready(cx) }
+    }
+
+    /// Reads into `room`; 0 is the end of the stream. A TLS peer that ends TCP without `close_notify` ends here as
+    /// well: HTTP framing tells truncation, and many peers never send the alert.
+    pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut target = ReadBuf::new(room);
+        match ready!(each!(self, stream => Pin::new(stream).poll_read(cx, &mut target))) {
+            Ok(()) => Poll::Ready(Ok(target.filled().len())),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match ready!(each!(self, stream => Pin::new(stream).poll_write(cx, bytes))) {
+            Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            other => Poll::Ready(other),
+        }
+    }
+
+    /// Ready when TLS has handed all it encrypted to the kernel; at once without TLS.
+    pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Accepted(tls) => Pin::new(&mut **tls).poll_flush(cx),
+            Self::Connected(tls) => Pin::new(&mut **tls).poll_flush(cx),
+        }
+    }
+
+    /// Ends our half: `close_notify` with TLS, then FIN.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+
+    /// Whether an idle connection can carry another exchange: nothing has arrived on it, neither an end nor bytes that
+    /// nobody asked for. Costs no system call unless the kernel has reported something.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        if self.poll_read_ready(&mut cx).is_pending() {
+            return true;
+        }
+        // With TLS 1.3 it may be a session ticket, which reading takes in.
+        self.poll_read(&mut cx, &mut [0; 8]).is_pending()
+    }
+
+    /// Makes the kernel answer with a reset instead of an orderly end when the connection is dropped.
+    pub(crate) fn reset_on_close(&self) {
+        let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(std::time::Duration::ZERO));
+    }
+}
+
+/// Writes all of `bytes` and flushes.
+pub(crate) async fn write_all(io: &mut Io, bytes: &[u8]) -> io::Result<()> {
+    let mut written = 0;
+    poll_fn(|cx| {
+        while written < bytes.len() {
+            written += ready!(io.poll_write(cx, &bytes[written..]))?;
+        }
+        io.poll_flush(cx)
+    })
+    .await
+}

@@ -1,0 +1,46 @@
+//! Which endpoint an exchange or stream gets, and the wait for one.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use model::Fault;
+use plan::{ClusterPlan, Lease, Pick};
+
+use crate::watch::Watch;
+use crate::worker::Worker;
+use crate::worker_plan::ClusterNow;
+
+/// Picks an endpoint beside those `tried` (by slot), waiting in the cluster's queue if it has one. Also tells how long
+/// the wait was.
+///
+/// # Errors
+/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::QueueTimeout`], or what rang the watch before.
+pub(crate) async fn pick(
+    worker: &Worker,
+    watch: &mut Watch,
+    (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
+    tried: &[u32],
+) -> Result<(Lease, Duration), Fault> {
+    let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), tried);
+    match picked {
+        Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
+        Pick::None => Err(Fault::NoEndpoint),
+        // Boxed: waiting is rare, and its state would make every exchange larger.
+        Pick::Full => Box::pin(wait_in_queue(watch, cluster)).await,
+    }
+}
+
+async fn wait_in_queue(watch: &mut Watch, cluster: &Arc<ClusterPlan>) -> Result<(Lease, Duration), Fault> {
+    let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
+    let begun = Instant::now();
+    watch.set(begun, queue.timeout);
+    let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
+    let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
+        Some(lease) => Poll::Ready(Ok(lease)),
+        None => watch.poll(cx).map(|()| Err(watch.fault(Fault::QueueTimeout))),
+    })
+    .await;
+    leased.map(|lease| (lease, begun.elapsed()))
+}

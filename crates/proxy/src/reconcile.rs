@@ -1,0 +1,296 @@
+//! How a plan reaches the workers, and how they take it over.
+//!
+//! ```text
+//! publish: build TLS, open logs, bind new sockets   any failure: nothing has changed
+//!        → commit on every worker, acknowledged     nothing in it can fail but the registration of a bound socket
+//! ```
+//! Connections belong to workers, not to plans: they see the new plan with their next request.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use model::{Issue, Name};
+use plan::{Plan, Publisher};
+use telemetry::{AccessLogs, Telemetry};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::accept::Accepting;
+use crate::listen;
+use crate::tls::TlsMaterial;
+use crate::worker::{self, Worker};
+use crate::worker_plan::WorkerPlan;
+
+/// Longest wait for a worker to acknowledge. A worker is never busy with one thing for long.
+const ACKNOWLEDGE: Duration = Duration::from_secs(10);
+/// How often a drain looks whether all is over.
+const DRAIN_STEP: Duration = Duration::from_millis(5);
+
+/// What a worker can be told.
+pub(crate) enum Command {
+    Commit(Box<Commit>),
+    /// Accept nothing more; end connections as they become idle.
+    Drain,
+    /// End every connection at once.
+    Cut,
+    Stop,
+}
+
+/// A plan with everything that was made ready for it.
+pub(crate) struct Commit {
+    plan: Arc<Plan>,
+    tls: Arc<TlsMaterial>,
+    /// New sockets of this worker, by listener.
+    sockets: Vec<(Name, std::net::TcpListener)>,
+    logs: Option<Arc<AccessLogs>>,
+    done: Sender<()>,
+}
+
+/// How the data plane runs.
+pub struct Options {
+    /// Number of workers, at least 1.
+    pub workers: usize,
+    /// Where records are counted; made for at least as many workers.
+    pub telemetry: Arc<Telemetry>,
+}
+
+/// The running data plane. Dropping it ends the workers at once.
+pub struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    commands: Vec<UnboundedSender<Command>>,
+    published: Mutex<Published>,
+    open_connections: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Published {
+    tls: Arc<TlsMaterial>,
+    plan: Option<Arc<Plan>>,
+    logs: Option<Arc<AccessLogs>>,
+    bound: HashMap<Name, Bound>,
+}
+
+#[derive(Clone, Copy)]
+struct Bound {
+    /// As configured.
+    bind: SocketAddr,
+    /// As the kernel has it.
+    address: SocketAddr,
+}
+
+impl Workers {
+    /// Starts the workers; they serve nothing until a plan is published.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let open_connections = Arc::new(AtomicUsize::new(0));
+        let mut commands = Vec::new();
+        let mut threads = Vec::new();
+        for index in 0..options.workers.max(1) {
+            let (sender, receiver) = unbounded_channel();
+            let (telemetry, open) = (options.telemetry.clone(), open_connections.clone());
+            let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+            threads.push(thread.spawn(move || worker::run(index, telemetry, open, receiver))?);
+            commands.push(sender);
+        }
+        let shared = Shared { commands, published: Mutex::default(), open_connections };
+        Ok(Self { shared: Arc::new(shared), threads })
+    }
+
+    /// The way by which plans come in.
+    pub fn publisher(&self) -> Publisher {
+        let shared = self.shared.clone();
+        Publisher::new(move |plan| shared.publish(plan))
+    }
+
+    /// Where each listener really listens.
+    pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
+        let published = self.shared.published();
+        let plan = published.plan.as_ref();
+        let names = plan.into_iter().flat_map(|plan| &plan.snapshot.listeners).map(|listener| &listener.name);
+        names.filter_map(|name| Some((name.clone(), published.bound.get(name)?.address))).collect()
+    }
+
+    /// Opens the access logs anew, after they were renamed.
+    ///
+    /// # Errors
+    /// A file cannot be opened; the old one is still written.
+    pub fn reopen_logs(&self) -> io::Result<()> {
+        match &self.shared.published().logs {
+            Some(logs) => logs.reopen(),
+            None => Ok(()),
+        }
+    }
+
+    /// Open client connections.
+    pub fn open_connections(&self) -> usize {
+        self.shared.open_connections.load(Ordering::Relaxed)
+    }
+
+    /// Stops accepting and waits until every connection has ended, at most `timeout`; then cuts off the rest.
+    /// True when none had to be cut off.
+    pub fn drain(&self, timeout: Duration) -> bool {
+        self.shared.tell_all(|| Command::Drain);
+        let deadline = Instant::now() + timeout;
+        while self.open_connections() > 0 {
+            if Instant::now() >= deadline {
+                self.shared.tell_all(|| Command::Cut);
+                return false;
+            }
+            std::thread::sleep(DRAIN_STEP);
+        }
+        true
+    }
+
+    /// Ends the workers at once.
+    pub fn stop(self) {}
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.tell_all(|| Command::Stop);
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Checks what only the data plane can: certificates, keys and authorities.
+///
+/// # Errors
+/// Everything that [`Publisher::publish`] would refuse without touching a socket or a file.
+pub fn check(plan: &Plan) -> Result<(), Vec<Issue>> {
+    TlsMaterial::build(plan, &TlsMaterial::default()).map(drop)
+}
+
+impl Shared {
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_all(&self, command: impl Fn() -> Command) {
+        for worker in &self.commands {
+            // A worker that is gone needs no telling.
+            let _ = worker.send(command());
+        }
+    }
+
+    fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
+        let mut published = self.published();
+        let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
+        let logs = self.open_logs(&plan, &published).map_err(|error| format!("access log: {error}"))?;
+        let (bound, mut sockets) = self.bind(&plan, &published)?;
+        let (done, acknowledged) = channel();
+        for worker in &self.commands {
+            let sockets = sockets.iter_mut().filter_map(|(name, list)| Some((name.clone(), list.pop()?))).collect();
+            let (plan, tls, logs, done) = (plan.clone(), tls.clone(), logs.clone(), done.clone());
+            let commit = Commit { plan, tls, sockets, logs, done };
+            worker.send(Command::Commit(Box::new(commit))).map_err(|_| "a worker has ended".to_owned())?;
+        }
+        *published = Published { tls, plan: Some(plan), logs, bound };
+        for _ in &self.commands {
+            acknowledged.recv_timeout(ACKNOWLEDGE).map_err(|_| "a worker does not answer".to_owned())?;
+        }
+        Ok(())
+    }
+
+    fn open_logs(&self, plan: &Plan, published: &Published) -> io::Result<Option<Arc<AccessLogs>>> {
+        let wanted = &plan.snapshot.access_logs;
+        if published.plan.as_ref().is_some_and(|before| before.snapshot.access_logs == *wanted) {
+            return Ok(published.logs.clone());
+        }
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        AccessLogs::open(wanted, self.commands.len()).map(Some)
+    }
+
+    /// Binds what is new. The sockets come one per worker.
+    #[expect(clippy::type_complexity, reason = "used once, and each part is named where it is taken apart")]
+    fn bind(
+        &self,
+        plan: &Plan,
+        published: &Published,
+    ) -> Result<(HashMap<Name, Bound>, Vec<(Name, Vec<std::net::TcpListener>)>), String> {
+        let mut bound = HashMap::new();
+        let mut sockets = Vec::new();
+        for listener in &plan.snapshot.listeners {
+            let kept = published.bound.get(&listener.name).filter(|kept| kept.bind == listener.bind);
+            if let Some(kept) = kept {
+                bound.insert(listener.name.clone(), *kept);
+                continue;
+            }
+            // Our own listener of another name may still hold the address: it goes with this very plan.
+            let ours = published.bound.values().any(|other| other.address == listener.bind);
+            let list = listen::bind(listener.bind, self.commands.len(), !ours)
+                .map_err(|error| format!("listener {}: cannot listen on {}: {error}", listener.name, listener.bind))?;
+            let address = list.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(listener.bind);
+            bound.insert(listener.name.clone(), Bound { bind: listener.bind, address });
+            sockets.push((listener.name.clone(), list));
+        }
+        Ok((bound, sockets))
+    }
+}
+
+fn join(issues: &[Issue]) -> String {
+    issues.iter().map(Issue::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Does what a worker was told.
+pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
+    match command {
+        Command::Commit(commit) => take_over(worker, *commit),
+        Command::Drain => {
+            for accepting in worker.listening.borrow().iter() {
+                accepting.end();
+            }
+            worker.registry.wake_closing();
+        }
+        Command::Cut => worker.registry.cut_all(),
+        Command::Stop => {}
+    }
+}
+
+fn take_over(worker: &Rc<Worker>, commit: Commit) {
+    let built = WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &worker.plan());
+    let listeners = built.plan.listeners.clone();
+    *worker.plan.borrow_mut() = Rc::new(built);
+    *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
+    worker.listening.borrow_mut().retain(|accepting| {
+        let place = listeners
+            .iter()
+            .position(|listener| listener.listener.name == accepting.name && listener.listener.bind == accepting.bind);
+        match place {
+            Some(index) => accepting.seat.index.set(index),
+            None => {
+                // Its connections must not mistake another listener for theirs.
+                accepting.seat.index.set(usize::MAX);
+                accepting.end();
+            }
+        }
+        place.is_some()
+    });
+    for (name, socket) in commit.sockets {
+        let Some(index) = listeners.iter().position(|listener| listener.listener.name == name) else { continue };
+        let bind = listeners[index].listener.bind;
+        match Accepting::start(worker, (name, bind), index, socket) {
+            Ok(accepting) => worker.listening.borrow_mut().push(accepting),
+            Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
+        }
+    }
+    worker.registry.wake_closing();
+    // The publisher may have stopped waiting; the plan is in force all the same.
+    let _ = commit.done.send(());
+}

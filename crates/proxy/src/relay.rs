@@ -1,0 +1,399 @@
+//! Moving bytes: the one relay for request bodies, response bodies, tunnels and TCP streams.
+//!
+//! A [`Pump`] moves one direction. A [`BodyReader`] takes the sender's framing off, a [`BodyWriter`] puts the receiver's
+//! on; a protocol is added by a variant of each, not by another loop. Memory is bounded by one buffer per direction: the
+//! pump reads only when all it read before is written, and the receiver's slowness reaches the sender through TCP.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::{Duration, Instant};
+
+use model::Fault;
+use model::fields::Fields;
+use wire::http1::{self, ChunkDecoder, Framing, HeadLimits};
+
+use crate::buffer::{Buffer, BufferPool};
+use crate::io::Io;
+use crate::watch::Watch;
+
+/// How the sender marks the end of a body.
+pub(crate) enum BodyReader {
+    /// All of it is read.
+    Done,
+    /// This many bytes are still to come.
+    Length(u64),
+    /// Chunks; boxed because it is rare and large.
+    Chunked(Box<ChunkDecoder>),
+    /// Until the sender ends its half.
+    UntilClose,
+}
+
+impl BodyReader {
+    pub(crate) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::None | Framing::Length(0) => Self::Done,
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunked(Box::new(ChunkDecoder::new(&HeadLimits::default()))),
+            Framing::UntilClose => Self::UntilClose,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+/// How the receiver is told of the end of a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyWriter {
+    /// By the length in the head, or by the end of the stream.
+    Plain,
+    /// By chunks.
+    Chunked,
+}
+
+/// Why a pump stopped before the end.
+#[derive(Debug)]
+pub(crate) enum PumpFault {
+    /// The sender's connection broke.
+    Read,
+    /// The sender ended before the body was whole.
+    Truncated,
+    /// The sender broke the framing rules.
+    Framing,
+    /// The receiver's connection broke.
+    Write,
+}
+
+/// One direction of an exchange or tunnel.
+pub(crate) struct Pump {
+    reader: BodyReader,
+    writer: BodyWriter,
+    /// Bytes read and encoded, not yet written.
+    outgoing: Option<Buffer>,
+    /// Bytes that came after the end of the body.
+    leftover: Option<Buffer>,
+    /// Everything, the end included, is encoded.
+    ended: bool,
+    flushed: bool,
+    moved_bytes: u64,
+    written: bool,
+}
+
+impl Pump {
+    pub(crate) fn new(framing: Framing, writer: BodyWriter) -> Self {
+        let reader = BodyReader::new(framing);
+        // A body that is empty from the start needs no end to be written, unless the receiver waits for chunks.
+        let ended = reader.is_done() && writer == BodyWriter::Plain;
+        Self { reader, writer, outgoing: None, leftover: None, ended, flushed: ended, moved_bytes: 0, written: false }
+    }
+
+    /// A pump for bytes without framing.
+    pub(crate) fn tunnel() -> Self {
+        Self::new(Framing::UntilClose, BodyWriter::Plain)
+    }
+
+    /// Takes over what was read together with the head: decodes and encodes it. `head` goes out before it, in one write.
+    ///
+    /// # Errors
+    /// The body breaks the framing rules.
+    pub(crate) fn begin(&mut self, head: &[u8], mut first: Buffer, pool: &BufferPool) -> Result<(), PumpFault> {
+        if !first.is_empty() || self.reader.is_done() {
+            self.recode(&mut first)?;
+        }
+        if !first.prepend(head) {
+            // A head larger than the room in front: it goes first, in a buffer of its own, and what follows is moved
+            // behind it. Heads are bounded to half a buffer, so this fails only for a nearly full one.
+            let mut joined = pool.take();
+            if !(joined.append(head) && joined.append(first.data())) {
+                return Err(PumpFault::Framing);
+            }
+            pool.give(std::mem::replace(&mut first, joined));
+        }
+        self.flushed = false;
+        self.outgoing = Some(first);
+        Ok(())
+    }
+
+    /// Whether all is read, written and flushed.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.ended && self.outgoing.is_none() && self.flushed
+    }
+
+    /// Whether the sender's part is read to its end (it may not be written yet).
+    pub(crate) fn is_read(&self) -> bool {
+        self.reader.is_done()
+    }
+
+    /// Body bytes moved so far, framing not counted.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
+    /// Bytes that came after the body: the next request, or noise after a response.
+    pub(crate) fn take_leftover(&mut self) -> Option<Buffer> {
+        self.leftover.take()
+    }
+
+    /// Whether bytes wait for the receiver.
+    pub(crate) fn is_blocked_on_receiver(&self) -> bool {
+        self.outgoing.is_some() || (self.ended && !self.flushed)
+    }
+
+    /// Whether anything was written since this was last asked.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.written)
+    }
+
+    /// Gives all memory back; nothing more is moved.
+    pub(crate) fn stop(&mut self, pool: &BufferPool) {
+        if let Some(buffer) = self.outgoing.take() {
+            pool.give(buffer);
+        }
+        self.ended = true;
+        self.flushed = true;
+    }
+
+    /// Moves what can be moved. Ready at the end of the body, all written and flushed.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        from: &mut Io,
+        to: &mut Io,
+        pool: &BufferPool,
+    ) -> Poll<Result<(), PumpFault>> {
+        loop {
+            ready!(self.poll_write_outgoing(cx, to, pool))?;
+            if self.ended {
+                if !self.flushed {
+                    ready!(to.poll_flush(cx)).map_err(|_| PumpFault::Write)?;
+                    self.flushed = true;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            match self.poll_fill(cx, from, pool)? {
+                Poll::Ready(()) => {}
+                Poll::Pending => {
+                    // What was written must not wait in TLS until the sender speaks again.
+                    if !self.flushed {
+                        self.flushed = to.poll_flush(cx).map_err(|_| PumpFault::Write)?.is_ready();
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_write_outgoing(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        to: &mut Io,
+        pool: &BufferPool,
+    ) -> Poll<Result<(), PumpFault>> {
+        let Some(buffer) = &mut self.outgoing else {
+            return Poll::Ready(Ok(()));
+        };
+        while !buffer.is_empty() {
+            let count = ready!(to.poll_write(cx, buffer.data())).map_err(|_| PumpFault::Write)?;
+            buffer.advance(count);
+            self.written = true;
+            self.flushed = false;
+        }
+        if let Some(buffer) = self.outgoing.take() {
+            pool.give(buffer);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once and encodes what came into `outgoing`.
+    fn poll_fill(&mut self, cx: &mut TaskContext<'_>, from: &mut Io, pool: &BufferPool) -> Result<Poll<()>, PumpFault> {
+        match from.poll_read_ready(cx) {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(Err(_)) => return Err(PumpFault::Read),
+            Poll::Ready(Ok(())) => {}
+        }
+        let mut buffer = pool.take();
+        let count = match from.poll_read(cx, buffer.room()) {
+            Poll::Pending => {
+                pool.give(buffer);
+                return Ok(Poll::Pending);
+            }
+            Poll::Ready(Err(_)) => {
+                pool.give(buffer);
+                return Err(PumpFault::Read);
+            }
+            Poll::Ready(Ok(count)) => count,
+        };
+        buffer.filled(count);
+        let recoded = if count == 0 { self.end_of_stream(&mut buffer) } else { self.recode(&mut buffer) };
+        if buffer.is_empty() || recoded.is_err() {
+            pool.give(buffer);
+        } else {
+            self.outgoing = Some(buffer);
+        }
+        recoded.map(Poll::Ready)
+    }
+
+    fn end_of_stream(&mut self, buffer: &mut Buffer) -> Result<(), PumpFault> {
+        match self.reader {
+            BodyReader::UntilClose => {
+                self.reader = BodyReader::Done;
+                self.encode(buffer, None)
+            }
+            _ => Err(PumpFault::Truncated),
+        }
+    }
+
+    /// Takes the sender's framing off what is in the buffer and puts the receiver's on.
+    fn recode(&mut self, buffer: &mut Buffer) -> Result<(), PumpFault> {
+        let mut finished = None;
+        match std::mem::replace(&mut self.reader, BodyReader::Done) {
+            BodyReader::Done => self.keep_leftover(buffer, 0),
+            BodyReader::UntilClose => self.reader = BodyReader::UntilClose,
+            BodyReader::Length(left) => {
+                let taken = left.min(buffer.len() as u64);
+                if left > taken {
+                    self.reader = BodyReader::Length(left - taken);
+                }
+                self.keep_leftover(buffer, taken as usize);
+            }
+            BodyReader::Chunked(mut decoder) => {
+                let decoded = decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::Framing)?;
+                if decoded.done {
+                    self.keep_leftover(buffer, decoded.consumed);
+                    finished = Some(decoder);
+                } else {
+                    self.reader = BodyReader::Chunked(decoder);
+                }
+                buffer.truncate(decoded.data_len);
+            }
+        }
+        self.moved_bytes += buffer.len() as u64;
+        self.encode(buffer, finished.as_ref().map(|decoder| decoder.trailers()))
+    }
+
+    /// Cuts what lies behind the body off the buffer.
+    fn keep_leftover(&mut self, buffer: &mut Buffer, body_len: usize) {
+        if buffer.len() > body_len {
+            let mut leftover = Buffer::empty();
+            // Both are of one size and the headroom is the same, so it fits.
+            let fits = leftover.append(&buffer.data()[body_len..]);
+            debug_assert!(fits);
+            self.leftover = Some(leftover);
+            buffer.truncate(body_len);
+        }
+    }
+
+    fn encode(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>) -> Result<(), PumpFault> {
+        let mut fits = true;
+        if self.writer == BodyWriter::Chunked && !buffer.is_empty() {
+            let mut head = [0; http1::CHUNK_HEAD_BYTES_MAX];
+            let start = http1::write_chunk_head(buffer.len(), &mut head);
+            fits = buffer.prepend(&head[start..]) && buffer.append(http1::CHUNK_TAIL);
+        }
+        if self.reader.is_done() {
+            self.ended = true;
+            self.flushed = false;
+            if self.writer == BodyWriter::Chunked {
+                let mut last = Vec::new();
+                http1::write_last_chunk(trailers.unwrap_or(&Fields::default()), &mut last);
+                fits &= buffer.append(&last);
+            }
+        }
+        // Head room and tail room hold a chunk's head and tail, and trailers are bounded below the rest of a buffer that
+        // held them in the same or a longer form.
+        if fits { Ok(()) } else { Err(PumpFault::Framing) }
+    }
+}
+
+/// How a tunnel ended.
+pub(crate) enum TunnelEnd {
+    /// Both sides ended in good order.
+    Closed,
+    /// No byte moved for too long, or the program is ending.
+    Timeout(Fault),
+    /// A side broke.
+    Broken(Side),
+}
+
+/// Which side a tunnel's fault came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Downstream,
+    Upstream,
+}
+
+/// Both directions of a tunnel.
+pub(crate) struct Tunnel {
+    /// Downstream to upstream.
+    pub up: Pump,
+    /// Upstream to downstream.
+    pub down: Pump,
+    up_shut: bool,
+    down_shut: bool,
+}
+
+impl Tunnel {
+    pub(crate) fn new(up: Pump, down: Pump) -> Self {
+        Self { up, down, up_shut: false, down_shut: false }
+    }
+
+    /// Moves bytes both ways until both sides have ended, passing each side's end on as a half-close.
+    pub(crate) async fn run(
+        &mut self,
+        downstream: &mut Io,
+        upstream: &mut Io,
+        pool: &BufferPool,
+        timing: (&mut Watch, Duration),
+    ) -> TunnelEnd {
+        let (watch, idle) = timing;
+        watch.set(Instant::now(), idle);
+        let end = poll_fn(|cx| {
+            let up = poll_half(cx, &mut self.up, (downstream, upstream), &mut self.up_shut, pool);
+            if let Poll::Ready(Err(fault)) = up {
+                let side = if matches!(fault, PumpFault::Write) { Side::Upstream } else { Side::Downstream };
+                return Poll::Ready(TunnelEnd::Broken(side));
+            }
+            let down = poll_half(cx, &mut self.down, (upstream, downstream), &mut self.down_shut, pool);
+            if let Poll::Ready(Err(fault)) = down {
+                let side = if matches!(fault, PumpFault::Write) { Side::Downstream } else { Side::Upstream };
+                return Poll::Ready(TunnelEnd::Broken(side));
+            }
+            if self.up_shut && self.down_shut {
+                return Poll::Ready(TunnelEnd::Closed);
+            }
+            // Both must be asked, or one direction's progress would be forgotten.
+            if self.up.take_progress() | self.down.take_progress() {
+                watch.set(Instant::now(), idle);
+            }
+            watch.poll(cx).map(|()| TunnelEnd::Timeout(watch.fault(Fault::StreamIdle)))
+        })
+        .await;
+        self.up.stop(pool);
+        self.down.stop(pool);
+        end
+    }
+}
+
+/// One direction with its half-close.
+fn poll_half(
+    cx: &mut TaskContext<'_>,
+    pump: &mut Pump,
+    (from, to): (&mut Io, &mut Io),
+    shut: &mut bool,
+    pool: &BufferPool,
+) -> Poll<Result<(), PumpFault>> {
+    if *shut {
+        return Poll::Ready(Ok(()));
+    }
+    ready!(pump.poll(cx, from, to, pool))?;
+    match ready!(to.poll_shutdown(cx)) {
+        // The other side may have gone already: its own direction says how.
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+        Err(_) => return Poll::Ready(Err(PumpFault::Write)),
+    }
+    *shut = true;
+    Poll::Ready(Ok(()))
+}

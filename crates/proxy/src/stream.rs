@@ -1,0 +1,194 @@
+//! TCP listeners: a connection is passed on as bytes, to a cluster or by the server name of its TLS ClientHello.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
+
+use model::Fault;
+use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
+use model::snapshot::{Protocol, TcpListener, TcpTarget};
+use plan::{ClusterPlan, EndpointPlan, Lease, ListenerTarget};
+use telemetry::{Kind, Phases, Record, WorkerSeries};
+use wire::client_hello::{Hello, client_hello};
+
+use crate::connection::Connection;
+use crate::pick::pick;
+use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
+use crate::upstream::connect::connect;
+use crate::upstream::pool::UpstreamConnection;
+use crate::worker::Worker;
+use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
+
+/// One TCP stream while it lives.
+struct Stream<'p> {
+    worker: &'p Worker,
+    plan: &'p WorkerPlan,
+    listener: &'p ListenerNow,
+    connection: &'p mut Connection,
+    cluster: Option<&'p Rc<ClusterNow>>,
+    endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
+    retries: u32,
+    phases: Phases,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// Carries a stream to its end, following the plan that was in force when it came.
+pub(crate) async fn serve(worker: &Rc<Worker>, plan: Rc<WorkerPlan>, mut connection: Connection) {
+    let Some(listener) = plan.listeners.get(connection.tether.seat.index.get()) else { return };
+    let Protocol::Tcp(settings) = &listener.plan.listener.protocol else { return };
+    let begun = Instant::now();
+    let mut stream = Stream {
+        worker,
+        plan: &plan,
+        listener,
+        connection: &mut connection,
+        cluster: None,
+        endpoint: None,
+        retries: 0,
+        phases: Phases::default(),
+        received_bytes: 0,
+        sent_bytes: 0,
+    };
+    let outcome = stream.proceed(settings).await;
+    stream.phases.total = begun.elapsed();
+    stream.record(outcome.err());
+    if outcome.is_err() {
+        connection.io.reset_on_close();
+    }
+}
+
+impl<'p> Stream<'p> {
+    async fn proceed(&mut self, settings: &TcpListener) -> Result<(), Fault> {
+        let cluster = self.choose_cluster(settings).await?;
+        let now = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
+        self.cluster = Some(now);
+        let (mut upstream, _lease) = self.reach(cluster, now).await?;
+        let mut up = Pump::tunnel();
+        if let Some(early) = self.connection.received.take() {
+            up.begin(b"", early, &self.worker.buffers).map_err(|_| Fault::NoServerName)?;
+        }
+        let mut tunnel = Tunnel::new(up, Pump::tunnel());
+        let timing = (&mut self.connection.watch, settings.idle_timeout);
+        let end = tunnel.run(&mut self.connection.io, &mut upstream.io, &self.worker.buffers, timing).await;
+        self.received_bytes = tunnel.up.moved_bytes();
+        self.sent_bytes = tunnel.down.moved_bytes();
+        match end {
+            TunnelEnd::Closed => Ok(()),
+            TunnelEnd::Timeout(fault) => Err(fault),
+            TunnelEnd::Broken(Side::Downstream) => Err(Fault::ClosedInResponse),
+            TunnelEnd::Broken(Side::Upstream) => Err(Fault::ResponseBodyClosed),
+        }
+    }
+
+    async fn choose_cluster(&mut self, settings: &TcpListener) -> Result<&'p Arc<ClusterPlan>, Fault> {
+        match (&self.listener.plan.target, &settings.target) {
+            (ListenerTarget::Tcp(cluster), _) => Ok(cluster),
+            (ListenerTarget::Sni(table), TcpTarget::Sni { hello_timeout, .. }) => {
+                let name = self.read_server_name(*hello_timeout).await?;
+                table.find(name.as_deref()).ok_or(Fault::NoServerName)
+            }
+            _ => Err(Fault::NoRoute),
+        }
+    }
+
+    /// Reads the ClientHello, which stays in `connection.received` to be passed on.
+    async fn read_server_name(&mut self, timeout: Duration) -> Result<Option<String>, Fault> {
+        let connection = &mut *self.connection;
+        connection.watch.set(Instant::now(), timeout);
+        poll_fn(|cx| {
+            loop {
+                if let Some(buffer) = &connection.received {
+                    match client_hello(buffer.data()) {
+                        Hello::Found { server_name, .. } => {
+                            return Poll::Ready(Ok(server_name));
+                        }
+                        Hello::NotTls => return Poll::Ready(Err(Fault::NoServerName)),
+                        Hello::NeedMore if buffer.len() > CLIENT_HELLO_BYTES_MAX => {
+                            return Poll::Ready(Err(Fault::NoServerName));
+                        }
+                        Hello::NeedMore => {}
+                    }
+                }
+                match connection.read_more(&self.worker.buffers, cx) {
+                    Poll::Ready(Some(count)) if count > 0 => {}
+                    Poll::Ready(_) => return Poll::Ready(Err(Fault::NoServerName)),
+                    Poll::Pending => {
+                        let expired = connection.watch.poll(cx);
+                        return expired.map(|()| Err(connection.watch.fault(Fault::HandshakeTimeout)));
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Connects to an endpoint, trying others while that fails.
+    async fn reach(
+        &mut self,
+        cluster: &'p Arc<ClusterPlan>,
+        now: &'p ClusterNow,
+    ) -> Result<(UpstreamConnection, Lease), Fault> {
+        let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
+        loop {
+            let attempt = self.retries as usize;
+            let watch = &mut self.connection.watch;
+            let (lease, waited) = pick(self.worker, watch, (cluster, now), &tried[..attempt]).await?;
+            self.phases.queue += waited;
+            let endpoint = &cluster.endpoints[lease.endpoint_index()];
+            let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
+            self.endpoint = Some((endpoint, side));
+            let shard = side.series.of(self.worker.index);
+            let begun = Instant::now();
+            let timeout = cluster.cluster.timeouts.connect;
+            let connected = connect(&endpoint.endpoint, now.tls.as_deref(), &mut self.connection.watch, timeout).await;
+            self.phases.connect += begun.elapsed();
+            match connected {
+                Ok(upstream) => {
+                    shard.connects_opened.add(1);
+                    return Ok((upstream, lease));
+                }
+                Err(fault) => {
+                    shard.connects_failed.add(1);
+                    if self.retries + 1 >= ATTEMPTS_MAX || cluster.endpoints.len() <= attempt + 1 {
+                        return Err(fault);
+                    }
+                    shard.fault(fault);
+                    tried[attempt] = endpoint.state.slot;
+                    self.retries += 1;
+                }
+            }
+        }
+    }
+
+    fn record(&self, fault: Option<Fault>) {
+        let facts = self.connection.facts.facts(self.connection.facts.peer.ip(), "");
+        let record = Record {
+            facts: &facts,
+            request: None,
+            response_status: 0,
+            response: None,
+            fault,
+            route: None,
+            cluster: self.cluster.map(|cluster| &cluster.plan.cluster.name),
+            endpoint: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
+            endpoint_address: self.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
+            retries: self.retries,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            phases: self.phases,
+            at: SystemTime::now(),
+            kind: Kind::Stream,
+        };
+        let index = self.worker.index;
+        let series = WorkerSeries {
+            listener: self.listener.series.of(index),
+            route: None,
+            cluster: self.cluster.map(|cluster| cluster.series.of(index)),
+            endpoint: self.endpoint.map(|(_, endpoint)| endpoint.series.of(index)),
+        };
+        self.worker.tell(&record, &series);
+    }
+}

@@ -1,0 +1,125 @@
+//! Certificates and keys out of PEM, and the certificate that a client gets by the name it asks for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::Issue;
+use model::snapshot::{Certificate, Pem};
+use rustls::RootCertStore;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+
+use super::Provider;
+
+/// Certificates in a file, at least one.
+pub(super) fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(format!("{} holds no certificate", pem.path.display())),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(format!("{} cannot be read as PEM: {error}", pem.path.display())),
+    }
+}
+
+/// The first private key in a file.
+pub(super) fn key(pem: &Pem) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(&pem.bytes)
+        .map_err(|error| format!("{} holds no private key that can be read: {error}", pem.path.display()))
+}
+
+/// Trust anchors from a file.
+pub(super) fn authorities(pem: &Pem) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(pem)? {
+        roots.add(certificate).map_err(|error| {
+            format!("{} holds a certificate that cannot be an authority: {error}", pem.path.display())
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Chain and key, checked to belong together.
+pub(super) fn certified(certificate: &Certificate, provider: &Provider) -> Result<CertifiedKey, String> {
+    let chain = chain(&certificate.chain)?;
+    let key = key(&certificate.key)?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => format!(
+            "the key {} does not belong to the certificate {}",
+            certificate.key.path.display(),
+            certificate.chain.path.display()
+        ),
+        other => format!("{}: {other}", certificate.chain.path.display()),
+    })
+}
+
+/// The names that a certificate is for, lower case.
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else {
+        return Vec::new();
+    };
+    let Ok(Some(alternatives)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let dns = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    };
+    alternatives.value.general_names.iter().filter_map(dns).collect()
+}
+
+/// The subject of a certificate, for the identity field and the log.
+pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(certificate).ok()?;
+    Some(parsed.subject().to_string())
+}
+
+/// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among
+/// several for one name, the first whose key type the client can verify.
+#[derive(Debug)]
+pub(super) struct ByName {
+    exact: HashMap<String, Vec<Arc<CertifiedKey>>>,
+    wildcard: HashMap<String, Vec<Arc<CertifiedKey>>>,
+    all: Vec<Arc<CertifiedKey>>,
+}
+
+impl ByName {
+    pub(super) fn new(certificates: &[Certificate], provider: &Provider) -> Result<Self, Vec<Issue>> {
+        let mut table = Self { exact: HashMap::new(), wildcard: HashMap::new(), all: Vec::new() };
+        let mut issues = Vec::new();
+        for (place, certificate) in certificates.iter().enumerate() {
+            match certified(certificate, provider) {
+                Ok(certified) => table.add(Arc::new(certified)),
+                Err(message) => issues.push(Issue::at(format!("certificates/{place}"), message)),
+            }
+        }
+        if issues.is_empty() { Ok(table) } else { Err(issues) }
+    }
+
+    fn add(&mut self, certified: Arc<CertifiedKey>) {
+        for name in certified.cert.first().map(names).unwrap_or_default() {
+            let list = match name.strip_prefix("*.") {
+                Some(suffix) => self.wildcard.entry(suffix.to_owned()).or_default(),
+                None => self.exact.entry(name).or_default(),
+            };
+            list.push(certified.clone());
+        }
+        self.all.push(certified);
+    }
+
+    fn for_name(&self, name: &str) -> Option<&Vec<Arc<CertifiedKey>>> {
+        self.exact.get(name).or_else(|| self.wildcard.get(name.split_once('.')?.1))
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // The library hands the name over in lower case and without a final dot.
+        let candidates = hello.server_name().and_then(|name| self.for_name(name)).unwrap_or(&self.all);
+        let fits = |certified: &&Arc<CertifiedKey>| certified.key.choose_scheme(hello.signature_schemes()).is_some();
+        candidates.iter().find(fits).or_else(|| candidates.first()).cloned()
+    }
+}

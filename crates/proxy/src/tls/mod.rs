@@ -1,0 +1,65 @@
+//! TLS towards clients and endpoints: from the PEM files of a plan to what a handshake needs.
+//!
+//! The rest of the data plane sees only [`ListenerTls`] and [`UpstreamTlsNow`]; the TLS library's names stay in here.
+//! Material is built before a plan is published, off the workers' threads, and what is unchanged is taken over.
+
+mod certificates;
+mod downstream;
+mod upstream;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::{Issue, Name};
+use plan::Plan;
+use rustls::crypto::CryptoProvider;
+
+pub(crate) use downstream::{ListenerTls, facts_of};
+pub(crate) use upstream::UpstreamTlsNow;
+
+/// The TLS side of one plan.
+#[derive(Default)]
+pub(crate) struct TlsMaterial {
+    listeners: HashMap<Name, Arc<ListenerTls>>,
+    clusters: HashMap<Name, Arc<UpstreamTlsNow>>,
+}
+
+impl TlsMaterial {
+    /// Builds what `plan` needs, taking over from `previous` what is unchanged.
+    ///
+    /// # Errors
+    /// Every certificate, key or authority that cannot be used.
+    pub(crate) fn build(plan: &Plan, previous: &Self) -> Result<Self, Vec<Issue>> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut built = Self::default();
+        let mut issues = Vec::new();
+        for listener in &plan.snapshot.listeners {
+            let Some(settings) = &listener.tls else { continue };
+            let path = format!("listeners/{}/tls", listener.name);
+            match ListenerTls::build(settings, &provider, previous.listeners.get(&listener.name)) {
+                Ok(tls) => drop(built.listeners.insert(listener.name.clone(), tls)),
+                Err(more) => issues.extend(more.into_iter().map(|issue| issue.below(&path))),
+            }
+        }
+        for cluster in &plan.snapshot.clusters {
+            let Some(settings) = &cluster.tls else { continue };
+            let path = format!("clusters/{}/tls", cluster.name);
+            match UpstreamTlsNow::build(settings, &provider, previous.clusters.get(&cluster.name)) {
+                Ok(tls) => drop(built.clusters.insert(cluster.name.clone(), tls)),
+                Err(issue) => issues.push(issue.below(&path)),
+            }
+        }
+        if issues.is_empty() { Ok(built) } else { Err(issues) }
+    }
+
+    pub(crate) fn listener(&self, name: &Name) -> Option<Arc<ListenerTls>> {
+        self.listeners.get(name).cloned()
+    }
+
+    pub(crate) fn cluster(&self, name: &Name) -> Option<Arc<UpstreamTlsNow>> {
+        self.clusters.get(name).cloned()
+    }
+}
+
+/// What both sides are built with.
+type Provider = Arc<CryptoProvider>;

@@ -1,0 +1,53 @@
+//! New connections to endpoints.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use model::Fault;
+use tokio::net::TcpStream;
+
+use super::pool::UpstreamConnection;
+use crate::io::Io;
+use crate::tls::UpstreamTlsNow;
+use crate::watch::Watch;
+
+/// Connects, TLS included, within `timeout`.
+///
+/// # Errors
+/// [`Fault::ConnectFailed`], [`Fault::ConnectTimeout`], [`Fault::UpstreamHandshakeFailed`], or
+/// [`Fault::TotalTimeout`] when the exchange's own bound came first.
+pub(crate) async fn connect(
+    endpoint: &model::snapshot::Endpoint,
+    tls: Option<&UpstreamTlsNow>,
+    watch: &mut Watch,
+    timeout: Duration,
+) -> Result<UpstreamConnection, Fault> {
+    watch.set(Instant::now(), timeout);
+    let mut work = pin!(establish(endpoint, tls));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(done),
+        Poll::Pending => watch.poll(cx).map(|()| Err(watch.fault(Fault::ConnectTimeout))),
+    })
+    .await
+}
+
+async fn establish(
+    endpoint: &model::snapshot::Endpoint,
+    tls: Option<&UpstreamTlsNow>,
+) -> Result<UpstreamConnection, Fault> {
+    let tcp = TcpStream::connect(endpoint.address).await.map_err(|_| Fault::ConnectFailed)?;
+    // Requests are written whole: waiting for more to fill a segment would only delay them.
+    let _ = tcp.set_nodelay(true);
+    let io = match tls {
+        None => Io::Plain(tcp),
+        Some(tls) => {
+            let name = tls.name_for(endpoint).ok_or(Fault::UpstreamHandshakeFailed)?;
+            // Boxed: a handshake is rare, and its state would make every exchange larger.
+            let stream = Box::pin(tls.connector.connect(name, tcp)).await;
+            Io::Connected(Box::new(stream.map_err(|_| Fault::UpstreamHandshakeFailed)?))
+        }
+    };
+    Ok(UpstreamConnection::new(io, Instant::now()))
+}

@@ -1,0 +1,383 @@
+//! One request and its response on one HTTP/1.1 connection to an endpoint.
+//!
+//! The request body and the response move at the same time: an endpoint may answer before it has read the whole
+//! request, and what it answers is passed on at once.
+
+use std::future::poll_fn;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Instant;
+
+use model::limits::INTERIM_RESPONSES_MAX;
+use model::{Fault, Version};
+use plan::{ClusterPlan, EndpointPlan};
+use wire::http1::{
+    Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
+    write_response,
+};
+
+use super::pool::UpstreamConnection;
+use crate::buffer::Buffer;
+use crate::downstream::http1::Next;
+use crate::exchange::{Exchange, next_after};
+use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
+
+/// See the module.
+pub(crate) struct Conversation<'p> {
+    cluster: &'p ClusterPlan,
+    upstream: UpstreamConnection,
+    upload: Pump,
+    /// The endpoint takes no more of the request; its response may still come.
+    upload_broken: bool,
+    sent_at: Option<Instant>,
+    download: Option<Pump>,
+    scan: HeadScan,
+    inbound: Option<Buffer>,
+    /// Interim responses on their way to the client, and how much of them is written.
+    interim: (Vec<u8>, usize),
+    interim_count: u32,
+    is_reusable: bool,
+}
+
+impl<'p> Conversation<'p> {
+    /// Writes the request head and what came of the body with it into one buffer.
+    pub(crate) fn begin(
+        exchange: &mut Exchange<'p>,
+        cluster: &'p ClusterPlan,
+        endpoint: &EndpointPlan,
+        upstream: UpstreamConnection,
+    ) -> Result<Self, Fault> {
+        let framing = exchange.request.framing;
+        let writer = if framing == Framing::Chunked { BodyWriter::Chunked } else { BodyWriter::Plain };
+        let mut upload = Pump::new(framing, writer);
+        let how = SendRequest {
+            framing,
+            host_fallback: endpoint.endpoint.name.as_str(),
+            upgrade: exchange.wants_upgrade(),
+            keep_alive: true,
+        };
+        let mut head = exchange.worker.scratch.borrow_mut();
+        head.clear();
+        write_request(&exchange.heads.request, &how, &mut head);
+        let buffers = &exchange.worker.buffers;
+        let first = exchange.connection.received.take().unwrap_or_else(|| buffers.take());
+        upload.begin(&head, first, buffers).map_err(|_| Fault::BadRequestBody)?;
+        Ok(Self {
+            cluster,
+            upstream,
+            upload,
+            upload_broken: false,
+            sent_at: None,
+            download: None,
+            scan: HeadScan::default(),
+            inbound: None,
+            interim: (Vec::new(), 0),
+            interim_count: 0,
+            is_reusable: false,
+        })
+    }
+
+    pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
+        let parsed = self.await_head(exchange).await?;
+        if parsed.switching {
+            return self.tunnel(exchange).await;
+        }
+        self.relay_response(exchange, parsed).await
+    }
+
+    /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
+    async fn await_head(&mut self, exchange: &mut Exchange<'p>) -> Result<ResponseParsed, Fault> {
+        exchange.connection.watch.set(Instant::now(), self.upload_timeout(exchange));
+        let parsed = poll_fn(|cx| {
+            if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
+                return Poll::Ready(Err(fault));
+            }
+            if let Poll::Ready(Err(fault)) = self.poll_interim(cx, exchange) {
+                return Poll::Ready(Err(fault));
+            }
+            match self.poll_head(cx, exchange) {
+                Poll::Ready(parsed) => Poll::Ready(parsed),
+                Poll::Pending => {
+                    let expired = exchange.connection.watch.poll(cx);
+                    expired.map(|()| Err(exchange.connection.watch.fault(self.waiting_fault())))
+                }
+            }
+        })
+        .await?;
+        if let Some(sent_at) = self.sent_at {
+            exchange.told.phases.first_byte = sent_at.elapsed();
+        }
+        Ok(parsed)
+    }
+
+    /// What a time-out means before the response head is there.
+    fn waiting_fault(&self) -> Fault {
+        match (self.sent_at, self.upload.is_blocked_on_receiver()) {
+            (Some(_), _) => Fault::ResponseHeadTimeout,
+            (None, true) => Fault::SendTimeout,
+            (None, false) => Fault::RequestBodyTimeout,
+        }
+    }
+
+    fn upload_timeout(&self, exchange: &Exchange<'_>) -> std::time::Duration {
+        self.cluster.cluster.timeouts.idle.min(exchange.http.stream_timeout)
+    }
+
+    /// Moves the request towards the endpoint.
+    fn poll_upload(&mut self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Poll<Result<(), Fault>> {
+        if self.upload_broken || self.upload.is_finished() {
+            return Poll::Ready(Ok(()));
+        }
+        let buffers = &exchange.worker.buffers;
+        let moved = self.upload.poll(cx, &mut exchange.connection.io, &mut self.upstream.io, buffers);
+        let now = Instant::now();
+        match moved {
+            Poll::Ready(Ok(())) => {
+                self.sent_at = Some(now);
+                if self.download.is_none() {
+                    exchange.connection.watch.set(now, self.cluster.cluster.timeouts.response_head);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(PumpFault::Write)) => {
+                // The endpoint may have answered before it stopped reading.
+                self.upload_broken = true;
+                self.upload.stop(buffers);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(PumpFault::Framing)) => Poll::Ready(Err(Fault::BadRequestBody)),
+            Poll::Ready(Err(PumpFault::Read | PumpFault::Truncated)) => Poll::Ready(Err(Fault::ClosedInBody)),
+            Poll::Pending => {
+                if self.upload.take_progress() {
+                    let timeout = self.upload_timeout(exchange);
+                    exchange.connection.watch.set(now, timeout);
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Passes interim responses on to the client.
+    fn poll_interim(&mut self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Poll<Result<(), Fault>> {
+        let (bytes, written) = &mut self.interim;
+        let io = &mut exchange.connection.io;
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while *written < bytes.len() {
+            *written += ready!(io.poll_write(cx, &bytes[*written..])).map_err(|_| Fault::ClosedInWait)?;
+        }
+        ready!(io.poll_flush(cx)).map_err(|_| Fault::ClosedInWait)?;
+        self.interim = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        exchange: &mut Exchange<'p>,
+    ) -> Poll<Result<ResponseParsed, Fault>> {
+        loop {
+            if let Some(parsed) = self.parse_inbound(exchange)? {
+                if !(100..200).contains(&exchange.heads.response.status) || parsed.switching {
+                    return Poll::Ready(Ok(parsed));
+                }
+                self.pass_interim(exchange)?;
+                ready!(self.poll_interim(cx, exchange))?;
+                continue;
+            }
+            // The next interim response waits until the last is written: the client's slowness bounds it.
+            ready!(self.poll_interim(cx, exchange))?;
+            match ready!(self.poll_read(cx, exchange)) {
+                Some(count) if count > 0 => {}
+                _ => return Poll::Ready(Err(self.closed_fault())),
+            }
+        }
+    }
+
+    fn parse_inbound(&mut self, exchange: &mut Exchange<'p>) -> Result<Option<ResponseParsed>, Fault> {
+        let Some(buffer) = &mut self.inbound else { return Ok(None) };
+        let limits = HeadLimits::default();
+        let method = exchange.heads.request.method;
+        let head = &mut exchange.heads.response;
+        let parsed = parse_response(buffer.data(), &limits, &mut self.scan, method, head)?;
+        if let Some(parsed) = &parsed {
+            buffer.consume_head(parsed.head_len);
+            self.scan.reset();
+        }
+        Ok(parsed)
+    }
+
+    /// Makes an interim response ready for the client. HTTP/1.0 knows none (RFC 9110 section 15.2).
+    fn pass_interim(&mut self, exchange: &mut Exchange<'p>) -> Result<(), Fault> {
+        self.interim_count += 1;
+        if self.interim_count > INTERIM_RESPONSES_MAX {
+            return Err(Fault::BadResponse);
+        }
+        let to = exchange.heads.request.version;
+        if to > Version::Http10 {
+            let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: false };
+            write_response(&exchange.heads.response, &how, &mut self.interim.0);
+        }
+        Ok(())
+    }
+
+    /// Reads once into `inbound`. `None`: the connection broke.
+    fn poll_read(&mut self, cx: &mut TaskContext<'_>, exchange: &Exchange<'p>) -> Poll<Option<usize>> {
+        if ready!(self.upstream.io.poll_read_ready(cx)).is_err() {
+            return Poll::Ready(None);
+        }
+        let buffers = &exchange.worker.buffers;
+        let mut buffer = self.inbound.take().unwrap_or_else(|| buffers.take());
+        buffer.make_room();
+        let read = self.upstream.io.poll_read(cx, buffer.room());
+        if let Poll::Ready(Ok(count)) = read {
+            buffer.filled(count);
+        }
+        if buffer.is_empty() {
+            buffers.give(buffer);
+        } else {
+            self.inbound = Some(buffer);
+        }
+        read.map(Result::ok)
+    }
+
+    fn closed_fault(&self) -> Fault {
+        let nothing_came = self.inbound.is_none() && self.interim_count == 0;
+        if self.upstream.is_reused() && nothing_came {
+            Fault::StaleConnection
+        } else if self.upload_broken {
+            Fault::SendFailed
+        } else {
+            Fault::ClosedBeforeResponse
+        }
+    }
+
+    /// Sends the response head, then moves the body, while what is left of the request still moves too.
+    async fn relay_response(&mut self, exchange: &mut Exchange<'p>, parsed: ResponseParsed) -> Result<Next, Fault> {
+        exchange.filter_response();
+        let to = exchange.heads.request.version;
+        let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
+        let framing = match parsed.framing {
+            Framing::Chunked | Framing::UntilClose if to == Version::Http10 => Framing::UntilClose,
+            Framing::UntilClose => Framing::Chunked,
+            other => other,
+        };
+        // A request that is not read whole leaves the connection in the middle of a message.
+        let keeps_alive =
+            exchange.client_keeps_alive() && has_end && framing != Framing::UntilClose && self.upload.is_read();
+        let how = SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false };
+        let writer = if framing == Framing::Chunked { BodyWriter::Chunked } else { BodyWriter::Plain };
+        let mut download = Pump::new(parsed.framing, writer);
+        {
+            let mut head = exchange.worker.scratch.borrow_mut();
+            head.clear();
+            write_response(&exchange.heads.response, &how, &mut head);
+            let buffers = &exchange.worker.buffers;
+            let first = self.inbound.take().unwrap_or_else(|| buffers.take());
+            download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
+        }
+        exchange.told.status = exchange.heads.response.status;
+        self.download = Some(download);
+        self.move_response(exchange).await?;
+        let clean = self.download.as_mut().is_some_and(|download| download.take_leftover().is_none());
+        self.is_reusable = clean
+            && parsed.keep_alive
+            && parsed.framing != Framing::UntilClose
+            && self.upload.is_finished()
+            && !self.upload_broken;
+        Ok(next_after(keeps_alive, self.upload.is_read()))
+    }
+
+    async fn move_response(&mut self, exchange: &mut Exchange<'p>) -> Result<(), Fault> {
+        let timeout = self.cluster.cluster.timeouts.idle;
+        let mut is_set = false;
+        poll_fn(|cx| {
+            if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
+                return Poll::Ready(Err(fault));
+            }
+            let Some(download) = &mut self.download else { return Poll::Ready(Ok(())) };
+            let buffers = &exchange.worker.buffers;
+            match download.poll(cx, &mut self.upstream.io, &mut exchange.connection.io, buffers) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(download_fault(&fault))),
+                Poll::Pending => {}
+            }
+            let waits_for_client = download.is_blocked_on_receiver();
+            if download.take_progress() || !is_set {
+                let timeout = if waits_for_client { exchange.http.stream_timeout } else { timeout };
+                exchange.connection.watch.set(Instant::now(), timeout);
+                is_set = true;
+            }
+            exchange.connection.watch.poll(cx).map(|()| {
+                let phase = if waits_for_client { Fault::ClientWriteTimeout } else { Fault::ResponseBodyTimeout };
+                Err(exchange.connection.watch.fault(phase))
+            })
+        })
+        .await
+    }
+
+    /// After `101 Switching Protocols`: bytes both ways until both sides have ended.
+    async fn tunnel(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
+        exchange.filter_response();
+        let mut up = Pump::tunnel();
+        let mut down = Pump::tunnel();
+        {
+            let buffers = &exchange.worker.buffers;
+            let to = exchange.heads.request.version;
+            let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: true };
+            let mut head = exchange.worker.scratch.borrow_mut();
+            head.clear();
+            write_response(&exchange.heads.response, &how, &mut head);
+            let first = self.inbound.take().unwrap_or_else(|| buffers.take());
+            down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
+            if let Some(early) = self.upload.take_leftover() {
+                up.begin(b"", early, buffers).map_err(|_| Fault::BadRequestBody)?;
+            }
+        }
+        exchange.told.status = exchange.heads.response.status;
+        let mut tunnel = Tunnel::new(up, down);
+        let idle = self.upload_timeout(exchange);
+        exchange.connection.watch.set_bound(None);
+        let connection = &mut *exchange.connection;
+        let timing = (&mut connection.watch, idle);
+        let end = tunnel.run(&mut connection.io, &mut self.upstream.io, &exchange.worker.buffers, timing).await;
+        exchange.told.received_bytes += tunnel.up.moved_bytes();
+        exchange.told.sent_bytes += tunnel.down.moved_bytes();
+        match end {
+            TunnelEnd::Closed => Ok(Next::Close),
+            TunnelEnd::Timeout(fault) => Err(fault),
+            TunnelEnd::Broken(Side::Downstream) => Err(Fault::ClosedInResponse),
+            TunnelEnd::Broken(Side::Upstream) => Err(Fault::ResponseBodyClosed),
+        }
+    }
+
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.upload.moved_bytes()
+    }
+
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.download.as_ref().map_or(0, Pump::moved_bytes)
+    }
+
+    /// Gives memory back, keeps what the client sent ahead, and hands the connection over if it can be used again.
+    pub(crate) fn end(mut self, exchange: &mut Exchange<'p>) -> Option<UpstreamConnection> {
+        let buffers = &exchange.worker.buffers;
+        exchange.connection.received = self.upload.take_leftover();
+        self.upload.stop(buffers);
+        if let Some(mut download) = self.download.take() {
+            download.stop(buffers);
+        }
+        if let Some(buffer) = self.inbound.take() {
+            buffers.give(buffer);
+        }
+        self.is_reusable.then_some(self.upstream)
+    }
+}
+
+fn download_fault(fault: &PumpFault) -> Fault {
+    match fault {
+        PumpFault::Read | PumpFault::Truncated => Fault::ResponseBodyClosed,
+        PumpFault::Framing => Fault::BadResponseBody,
+        PumpFault::Write => Fault::ClosedInResponse,
+    }
+}

@@ -1,0 +1,5 @@
+//! Towards endpoints: connections kept for reuse, new ones, and the conversation on one.
+
+pub(crate) mod connect;
+pub(crate) mod http1;
+pub(crate) mod pool;

@@ -1,0 +1,176 @@
+//! A worker: one thread, one runtime, and everything that its connections share.
+//!
+//! Nothing here is shared with another worker but what the plan and the telemetry hold in atomics. State is in cells
+//! because all tasks of a worker run on its thread; no borrow is held across an await.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use model::{RequestHead, ResponseHead};
+use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::LocalSet;
+use wire::http1::HeadScan;
+
+use crate::buffer::BufferPool;
+use crate::random::Random;
+use crate::reconcile::{self, Command};
+use crate::registry::Registry;
+use crate::worker_plan::WorkerPlan;
+
+/// Heads kept for reuse.
+const POOLED_HEADS_MAX: usize = 256;
+/// A head that grew beyond this is not kept.
+const POOLED_HEAD_BYTES_MAX: usize = 32 * 1024;
+/// How often idle upstream connections are looked over.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Both heads of an exchange, reused from one to the next.
+#[derive(Default)]
+pub(crate) struct Heads {
+    pub request: RequestHead,
+    pub response: ResponseHead,
+    pub scan: HeadScan,
+}
+
+/// See the module.
+pub(crate) struct Worker {
+    pub index: usize,
+    pub buffers: BufferPool,
+    pub plan: RefCell<Rc<WorkerPlan>>,
+    pub registry: Rc<Registry>,
+    pub random: Random,
+    pub telemetry: Arc<Telemetry>,
+    pub logs: RefCell<Option<LogWriter>>,
+    /// For code that needs a moment's memory and awaits nothing.
+    pub scratch: RefCell<Vec<u8>>,
+    pub listening: RefCell<Vec<crate::accept::Accepting>>,
+    /// Boxed, since they move between here and exchanges.
+    #[expect(clippy::vec_box, reason = "a pooled head is handed out as the box it is")]
+    heads: RefCell<Vec<Box<Heads>>>,
+    date: RefCell<(u64, String)>,
+    /// Of all workers, for the end of a drain.
+    pub open_connections: Arc<AtomicUsize>,
+}
+
+impl Worker {
+    pub(crate) fn new(index: usize, telemetry: Arc<Telemetry>, open_connections: Arc<AtomicUsize>) -> Rc<Self> {
+        Rc::new(Self {
+            index,
+            buffers: BufferPool::default(),
+            plan: RefCell::new(Rc::new(WorkerPlan::empty())),
+            registry: Rc::default(),
+            random: Random::from_system(),
+            telemetry,
+            logs: RefCell::new(None),
+            scratch: RefCell::default(),
+            listening: RefCell::default(),
+            heads: RefCell::default(),
+            date: RefCell::new((0, String::new())),
+            open_connections,
+        })
+    }
+
+    /// The plan that an exchange which begins now follows to its end.
+    pub(crate) fn plan(&self) -> Rc<WorkerPlan> {
+        self.plan.borrow().clone()
+    }
+
+    pub(crate) fn take_heads(&self) -> Box<Heads> {
+        self.heads.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_heads(&self, mut heads: Box<Heads>) {
+        let size = heads.request.fields.capacity_bytes() + heads.response.fields.capacity_bytes();
+        let mut pool = self.heads.borrow_mut();
+        if pool.len() < POOLED_HEADS_MAX && size <= POOLED_HEAD_BYTES_MAX {
+            heads.request.clear();
+            heads.response.clear();
+            heads.scan.reset();
+            pool.push(heads);
+        }
+    }
+
+    /// Counts a record and logs it.
+    pub(crate) fn tell(&self, record: &Record<'_>, series: &WorkerSeries<'_>) {
+        telemetry::count(record, series);
+        if let Some(log) = &mut *self.logs.borrow_mut() {
+            log.write(record);
+        }
+    }
+
+    /// Calls `use_date` with the time as a `date` field has it (RFC 9110 section 5.6.7), made once a second.
+    pub(crate) fn with_date<T>(&self, use_date: impl FnOnce(&str) -> T) -> T {
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut date = self.date.borrow_mut();
+        if date.0 != second {
+            *date = (second, imf_fixdate(second));
+        }
+        use_date(&date.1)
+    }
+}
+
+/// Runs a worker until it is told to stop.
+pub(crate) fn run(
+    index: usize,
+    telemetry: Arc<Telemetry>,
+    open_connections: Arc<AtomicUsize>,
+    commands: UnboundedReceiver<Command>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            telemetry::log::error("worker cannot start", &[("error", &error.to_string())]);
+            return;
+        }
+    };
+    let worker = Worker::new(index, telemetry, open_connections);
+    LocalSet::new().block_on(&runtime, obey(worker, commands));
+}
+
+async fn obey(worker: Rc<Worker>, mut commands: UnboundedReceiver<Command>) {
+    let mut sweep = tokio::time::interval(SWEEP);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(Command::Stop) | None => return,
+                Some(command) => reconcile::obey(&worker, command),
+            },
+            _ = sweep.tick() => worker.plan().sweep(Instant::now()),
+        }
+    }
+}
+
+/// Civil time from days since 1970 (Howard Hinnant, "chrono-compatible low-level date algorithms").
+fn imf_fixdate(second: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let days = second / 86_400;
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12;
+    let year = year_of_era + era * 400 + u64::from(month < 2);
+    let (hour, minute, rest) = (second / 3600 % 24, second / 60 % 60, second % 60);
+    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize]);
+    format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{rest:02} GMT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_field_is_written_as_the_standard_shows() {
+        assert_eq!(imf_fixdate(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(imf_fixdate(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(imf_fixdate(1_709_164_800), "Thu, 29 Feb 2024 00:00:00 GMT");
+    }
+}

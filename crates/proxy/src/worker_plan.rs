@@ -1,0 +1,170 @@
+//! A plan as one worker holds it: beside each object of the plan, what is the worker's own (idle connections, counters,
+//! the balancer's cache, TLS).
+//!
+//! What stays the same from one plan to the next stays the same here, by `Rc`: pools and caches live through a change.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use model::fields::FieldName;
+use model::snapshot::{HttpListener, Protocol};
+use plan::{ClusterPlan, EndpointState, ListenerPlan, PickCache, Plan};
+use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
+
+use crate::registry::Tether;
+use crate::tls::{ListenerTls, TlsMaterial, UpstreamTlsNow};
+use crate::upstream::pool::Pool;
+
+/// See the module.
+pub(crate) struct WorkerPlan {
+    pub plan: Arc<Plan>,
+    /// In the plan's order.
+    pub listeners: Vec<ListenerNow>,
+    /// By [`plan::RoutePlan::index`].
+    pub routes: Vec<Arc<RouteSeries>>,
+    /// By the slot of the cluster's state.
+    clusters: Vec<Option<Rc<ClusterNow>>>,
+    /// By the slot of the endpoint's state.
+    endpoints: Vec<Option<Rc<EndpointNow>>>,
+}
+
+/// A listener.
+pub(crate) struct ListenerNow {
+    pub plan: Arc<ListenerPlan>,
+    pub series: Arc<ListenerSeries>,
+    pub tls: Option<Arc<ListenerTls>>,
+    pub request_id: Option<FieldName>,
+    /// Carries the verified client's subject to endpoints.
+    pub identity: Option<FieldName>,
+}
+
+/// A cluster.
+pub(crate) struct ClusterNow {
+    pub plan: Arc<ClusterPlan>,
+    pub series: Arc<ClusterSeries>,
+    pub cache: RefCell<PickCache>,
+    pub tls: Option<Arc<UpstreamTlsNow>>,
+}
+
+/// An endpoint.
+pub(crate) struct EndpointNow {
+    pub state: Arc<EndpointState>,
+    pub series: Arc<EndpointSeries>,
+    pub pool: Pool,
+    tls: Option<Arc<UpstreamTlsNow>>,
+}
+
+impl WorkerPlan {
+    pub(crate) fn empty() -> Self {
+        Self {
+            plan: Arc::new(Plan::default()),
+            listeners: Vec::new(),
+            routes: Vec::new(),
+            clusters: Vec::new(),
+            endpoints: Vec::new(),
+        }
+    }
+
+    /// The worker's side of `plan`, taking over from `previous` what is unchanged.
+    pub(crate) fn build(plan: Arc<Plan>, tls: &TlsMaterial, telemetry: &Telemetry, previous: &Self) -> Self {
+        let listeners = plan.listeners.iter().map(|listener| listener_now(listener, tls, telemetry)).collect();
+        let routes = plan.routes.iter().map(|route| telemetry.route(&route.route.name)).collect();
+        let mut built = Self { listeners, routes, clusters: Vec::new(), endpoints: Vec::new(), plan: plan.clone() };
+        for cluster in &plan.clusters {
+            built.add_cluster(cluster, tls, telemetry, previous);
+        }
+        built
+    }
+
+    fn add_cluster(&mut self, cluster: &Arc<ClusterPlan>, tls: &TlsMaterial, telemetry: &Telemetry, previous: &Self) {
+        let slot = cluster.state.slot as usize;
+        let tls = tls.cluster(&cluster.cluster.name);
+        let kept = previous.clusters.get(slot).cloned().flatten();
+        let kept = kept.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()));
+        let now = kept.unwrap_or_else(|| {
+            Rc::new(ClusterNow {
+                plan: cluster.clone(),
+                series: telemetry.cluster(&cluster.cluster.name),
+                cache: RefCell::default(),
+                tls: tls.clone(),
+            })
+        });
+        put(&mut self.clusters, slot, now);
+        for endpoint in &cluster.endpoints {
+            let slot = endpoint.state.slot as usize;
+            let kept = previous.endpoints.get(slot).cloned().flatten();
+            let kept = kept.filter(|old| {
+                Arc::ptr_eq(&old.state, &endpoint.state)
+                    && same(old.tls.as_ref(), tls.as_ref())
+                    && old.pool.settings() == &cluster.cluster.pool
+            });
+            let now = kept.unwrap_or_else(|| {
+                Rc::new(EndpointNow {
+                    state: endpoint.state.clone(),
+                    series: telemetry.endpoint(&cluster.cluster.name, &endpoint.endpoint.name),
+                    pool: Pool::new(cluster.cluster.pool.clone()),
+                    tls: tls.clone(),
+                })
+            });
+            put(&mut self.endpoints, slot, now);
+        }
+    }
+
+    /// The HTTP listener that a connection came by, if it is still there and still speaks HTTP.
+    pub(crate) fn http_listener(&self, tether: &Tether) -> Option<(&ListenerNow, &HttpListener)> {
+        let listener = self.listeners.get(tether.seat.index.get())?;
+        match &listener.plan.listener.protocol {
+            Protocol::Http(http) => Some((listener, http)),
+            Protocol::Tcp(_) => None,
+        }
+    }
+
+    /// The worker's side of a cluster of this plan.
+    pub(crate) fn cluster(&self, plan: &ClusterPlan) -> Option<&Rc<ClusterNow>> {
+        self.clusters.get(plan.state.slot as usize)?.as_ref()
+    }
+
+    /// The worker's side of an endpoint of this plan.
+    pub(crate) fn endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointNow>> {
+        self.endpoints.get(state.slot as usize)?.as_ref()
+    }
+
+    /// Closes idle upstream connections that are too old or that the endpoint has closed.
+    pub(crate) fn sweep(&self, now: Instant) {
+        for endpoint in self.endpoints.iter().flatten() {
+            endpoint.pool.sweep(now);
+        }
+    }
+}
+
+fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerNow {
+    let header = |name: &Option<String>| name.as_deref().and_then(|name| FieldName::new(name).ok());
+    let tls = tls.listener(&listener.listener.name);
+    ListenerNow {
+        plan: listener.clone(),
+        series: telemetry.listener(&listener.listener.name),
+        request_id: match &listener.listener.protocol {
+            Protocol::Http(http) => header(&http.request_id),
+            Protocol::Tcp(_) => None,
+        },
+        identity: tls.as_ref().and_then(|tls| header(&tls.identity_header)),
+        tls,
+    }
+}
+
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn put<T>(list: &mut Vec<Option<T>>, place: usize, value: T) {
+    if list.len() <= place {
+        list.resize_with(place + 1, || None);
+    }
+    list[place] = Some(value);
+}
