@@ -7,7 +7,6 @@ use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::expression;
 use super::settings::{DurationText, Settings};
 use super::{FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps};
 
@@ -153,7 +152,7 @@ fn compile_origins(list: &[OriginSetting], credentials: bool) -> Result<Origins,
         let compiled = match origin {
             OriginSetting::Text(text) => compile_origin(text),
             OriginSetting::Expression(OriginExpression { regex }) => {
-                expression::compile_whole(regex).map(OriginTest::Expression).map_err(|issue| issue.below("regex"))
+                crate::expression::whole(regex).map(OriginTest::Expression).map_err(|issue| issue.below("regex"))
             }
         };
         compiled.map_err(|issue| issue.below(&place.to_string()))

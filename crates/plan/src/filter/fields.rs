@@ -28,6 +28,9 @@ pub(super) struct WriteFields {
 impl WriteFields {
     /// Checks names and values.
     pub(super) fn compile(mode: Mode, stage: Stage, fields: &Ordered<String>) -> Result<Self, Issue> {
+        if fields.0.is_empty() {
+            return Err(Issue::at("", "no field is named").suggest("write NAME: VALUE, or leave the filter out"));
+        }
         let compile = |(name, value): &(String, String)| {
             let field = changeable_name(name, stage).map_err(|issue| issue.below(name))?;
             let value = compile_value(value, stage).map_err(|issue| issue.below(name))?;

@@ -19,7 +19,6 @@
 mod add_request_header;
 mod add_response_header;
 mod cors;
-mod expression;
 mod fields;
 mod remove_request_header;
 mod remove_response_header;
@@ -30,6 +29,8 @@ pub mod settings;
 pub mod template;
 pub mod variables;
 
+#[cfg(test)]
+mod guide_example;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -24,7 +24,7 @@ filters:
 /// Names of the fields.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-struct RemoveRequestHeader(Vec<String>);
+struct RemoveRequestHeader(#[schemars(length(min = 1))] Vec<String>);
 
 impl Settings for RemoveRequestHeader {
     fn compile(self) -> Result<Steps, Issue> {

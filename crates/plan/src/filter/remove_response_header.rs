@@ -24,7 +24,7 @@ filters:
 /// Names of the fields.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-struct RemoveResponseHeader(Vec<String>);
+struct RemoveResponseHeader(#[schemars(length(min = 1))] Vec<String>);
 
 impl Settings for RemoveResponseHeader {
     fn compile(self) -> Result<Steps, Issue> {

@@ -5,8 +5,7 @@ use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::expression;
-use super::settings::Settings;
+use super::settings::{Settings, one_of};
 use super::template::Template;
 use super::variables::{Stage, Values};
 use super::{FilterEntry, Flow, RequestStep, Steps};
@@ -50,14 +49,15 @@ struct Rewrite {
 
 /// Exactly one of these.
 #[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum PathRewrite {
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["full", "prefix", "regex"])))]
+struct PathRewrite {
     /// The whole new path. May hold variables.
-    Full(String),
+    full: Option<String>,
     /// Replaces whole segments at the start.
-    Prefix(PrefixRewrite),
+    prefix: Option<PrefixRewrite>,
     /// Replaces every match of an expression.
-    Regex(RegexRewrite),
+    regex: Option<RegexRewrite>,
 }
 
 /// Replaces whole segments at the start.
@@ -93,10 +93,11 @@ impl Settings for Rewrite {
 }
 
 fn compile_path(path: PathRewrite) -> Result<PathStep, Issue> {
-    match path {
-        PathRewrite::Full(text) => compile_full(&text).map_err(|issue| issue.below("full")),
-        PathRewrite::Prefix(settings) => compile_prefix(&settings).map_err(|issue| issue.below("prefix")),
-        PathRewrite::Regex(settings) => compile_regex(&settings).map_err(|issue| issue.below("regex")),
+    match (path.full, path.prefix, path.regex) {
+        (Some(text), None, None) => compile_full(&text).map_err(|issue| issue.below("full")),
+        (None, Some(settings), None) => compile_prefix(&settings).map_err(|issue| issue.below("prefix")),
+        (None, None, Some(settings)) => compile_regex(&settings).map_err(|issue| issue.below("regex")),
+        _ => Err(Issue::at("", "exactly one of full, prefix and regex is needed")),
     }
 }
 
@@ -121,7 +122,7 @@ fn compile_prefix(settings: &PrefixRewrite) -> Result<PathStep, Issue> {
 }
 
 fn compile_regex(settings: &RegexRewrite) -> Result<PathStep, Issue> {
-    let pattern = expression::compile(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
+    let pattern = crate::expression::anywhere(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
     let replacement =
         compile_replacement(&settings.replacement, &pattern).map_err(|issue| issue.below("replacement"))?;
     Ok(PathStep::Regex { pattern, replacement })

@@ -1,4 +1,4 @@
-//! From the settings of a filter, as JSON, to its steps: reading, schema, and errors that name the place.
+//! From the settings of a filter, as JSON, to its steps.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::Steps;
 
@@ -23,10 +23,8 @@ pub trait Settings: DeserializeOwned + JsonSchema {
 }
 
 pub(super) fn compile<S: Settings>(value: &Value) -> Result<Steps, Issue> {
-    match S::deserialize(value) {
-        Ok(settings) => settings.compile(),
-        Err(error) => Err(locate(value, &schema::<S>()).unwrap_or_else(|| Issue::at("", error.to_string()))),
-    }
+    // What the schema forbids the configuration crate has told already, with its place; serde only says what, not where.
+    S::deserialize(value).map_err(|error| Issue::at("", error.to_string()))?.compile()
 }
 
 pub(super) fn check<S: Settings>(value: &Value) -> Result<(), Issue> {
@@ -55,131 +53,9 @@ pub fn suggest_nearest<'a>(issue: Issue, name: &str, names: impl Iterator<Item =
     }
 }
 
-/// Finds the first place where a value does not fit its schema. It knows just the shapes that settings take, and is asked
-/// only when reading has failed already: serde says what is wrong, but not where.
-fn locate(value: &Value, schema: &Value) -> Option<Issue> {
-    if let Some(variants) = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array) {
-        return locate_variant(value, variants);
-    }
-    let types = types_of(schema);
-    if !types.is_empty() && !types.iter().any(|name| is_type(value, name)) {
-        return Some(wrong_type(value, &types));
-    }
-    match value {
-        Value::Object(map) => locate_in_object(map, schema),
-        Value::Array(list) => {
-            let items = schema.get("items")?;
-            list.iter().enumerate().find_map(|(place, item)| below(place, locate(item, items)))
-        }
-        Value::String(text) => locate_in_text(text, schema),
-        _ => None,
-    }
-}
-
-fn locate_in_text(text: &str, schema: &Value) -> Option<Issue> {
-    if let Some(known) = schema.get("enum").and_then(Value::as_array) {
-        let known = known.iter().filter_map(Value::as_str);
-        let is_known = known.clone().any(|name| name == text);
-        return (!is_known).then(|| suggest_nearest(Issue::at("", format!("`{text}` is not known here")), text, known));
-    }
-    let pattern = schema.get("pattern").and_then(Value::as_str)?;
-    let fits = regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
-    let examples: Vec<_> = schema.get("examples")?.as_array()?.iter().filter_map(Value::as_str).collect();
-    let issue = || Issue::at("", format!("`{text}` does not have the right form"));
-    (!fits).then(|| issue().suggest(format!("write it like {}", examples.join(" or "))))
-}
-
-fn locate_in_object(map: &Map<String, Value>, schema: &Value) -> Option<Issue> {
-    let none = Map::new();
-    let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    let others = schema.get("additionalProperties");
-    for (key, value) in map {
-        let issue = match (properties.get(key), others) {
-            (Some(schema), _) => locate(value, schema),
-            (None, Some(Value::Bool(false))) => {
-                let names = properties.keys().map(String::as_str);
-                Some(suggest_nearest(Issue::at("", format!("unknown key `{key}`")), key, names))
-            }
-            (None, Some(schema)) => locate(value, schema),
-            (None, None) => None,
-        };
-        if issue.is_some() {
-            return below(key, issue);
-        }
-    }
-    let required = schema.get("required").and_then(Value::as_array)?;
-    let missing = required.iter().filter_map(Value::as_str).find(|key| !map.contains_key(*key))?;
-    Some(Issue::at("", format!("`{missing}` is missing")))
-}
-
-/// Variants are told apart by type or, all being mappings, by their one key.
-fn locate_variant(value: &Value, variants: &[Value]) -> Option<Issue> {
-    let fitting = || variants.iter().filter(|variant| types_of(variant).iter().any(|name| is_type(value, name)));
-    match (fitting().count(), value) {
-        (0, _) => Some(wrong_type(value, &variants.iter().flat_map(types_of).collect::<Vec<_>>())),
-        (1, _) => locate(value, fitting().next()?),
-        (_, Value::Object(map)) => {
-            let keys = || fitting().filter_map(|variant| variant.get("properties")?.as_object()?.keys().next());
-            let names = keys().map(String::as_str);
-            let [(key, _)] = map.iter().collect::<Vec<_>>()[..] else {
-                return Some(Issue::at(
-                    "",
-                    format!("exactly one of {} is needed", names.collect::<Vec<_>>().join(", ")),
-                ));
-            };
-            if !keys().any(|known| known == key) {
-                let issue = Issue::at(key.as_str(), format!("unknown key `{key}`"));
-                return Some(suggest_nearest(issue, key, names.collect::<Vec<_>>().into_iter()));
-            }
-            locate(value, fitting().find(|variant| variant["properties"].get(key).is_some())?)
-        }
-        _ => None,
-    }
-}
-
-fn below(part: impl fmt::Display, issue: Option<Issue>) -> Option<Issue> {
-    issue.map(|issue| issue.below(&part.to_string()))
-}
-
-fn types_of(schema: &Value) -> Vec<&str> {
-    match schema.get("type") {
-        Some(Value::String(name)) => vec![name],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn is_type(value: &Value, name: &str) -> bool {
-    match value {
-        Value::Null => name == "null",
-        Value::Bool(_) => name == "boolean",
-        Value::Number(number) => name == "number" || (name == "integer" && !number.is_f64()),
-        Value::String(_) => name == "string",
-        Value::Array(_) => name == "array",
-        Value::Object(_) => name == "object",
-    }
-}
-
-fn wrong_type(value: &Value, wanted: &[&str]) -> Issue {
-    let word = |name: &&str| match *name {
-        "string" => "text",
-        "array" => "a list",
-        "object" => "a mapping",
-        "boolean" => "true or false",
-        "integer" => "a whole number",
-        "number" => "a number",
-        _ => "nothing",
-    };
-    let is = ["null", "boolean", "number", "string", "array", "object"].into_iter().find(|name| is_type(value, name));
-    let wanted_words: Vec<_> = wanted.iter().filter(|name| **name != "null").map(word).collect();
-    let message = format!("{} is needed here, not {}", wanted_words.join(" or "), word(&is.unwrap_or_default()));
-    let issue = Issue::at("", message);
-    match value {
-        Value::Number(_) | Value::Bool(_) if wanted.contains(&"string") => {
-            issue.suggest(format!("put it in quotes: \"{value}\""))
-        }
-        _ => issue,
-    }
+/// What a schema says of a mapping that takes exactly one of these keys.
+pub(super) fn one_of(keys: &[&str]) -> Value {
+    keys.iter().map(|key| json!({ "required": [key] })).collect()
 }
 
 /// A mapping from names to values in the order of the file.
@@ -218,30 +94,35 @@ impl<T: JsonSchema> JsonSchema for Ordered<T> {
     }
 }
 
-/// A length of time as files write it: a whole number and a unit, such as `250ms`, `2s`, `5m`, `1h` or `1d`.
+/// A length of time as the configuration writes all of them: `250ms`, `2s`, `5m`, `1h` or `1m30s`, longer than nothing and
+/// at most a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationText(pub Duration);
 
 impl DurationText {
+    const MAX: Duration = Duration::from_secs(8_760 * 3_600);
+    /// From the longest unit down, with their milliseconds.
+    const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
     fn parse(text: &str) -> Option<Duration> {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let number: u64 = text[..digits].parse().ok()?;
-        let seconds = |unit: u64| number.checked_mul(unit).map(Duration::from_secs);
-        match &text[digits..] {
-            "ms" => Some(Duration::from_millis(number)),
-            "s" => seconds(1),
-            "m" => seconds(60),
-            "h" => seconds(60 * 60),
-            "d" => seconds(24 * 60 * 60),
-            _ => None,
+        let (mut rest, mut units, mut total) = (text, &Self::UNITS[..], Duration::ZERO);
+        while !rest.is_empty() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
+            let at = units.iter().position(|(unit, _)| *unit == &rest[digits..digits + letters])?;
+            let count: u32 = rest[..digits].parse().ok()?;
+            total += Duration::from_millis(u64::from(count) * units[at].1);
+            units = &units[at + 1..];
+            rest = &rest[digits + letters..];
         }
+        (total > Duration::ZERO && total <= Self::MAX).then_some(total)
     }
 }
 
 impl<'de> Deserialize<'de> for DurationText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let refuse = || D::Error::custom(format!("`{text}` is not a duration such as 250ms, 2s or 5m"));
+        let refuse = || D::Error::custom(format!("`{text}` is not a duration such as 250ms, 2s or 1m30s"));
         Self::parse(&text).map(Self).ok_or_else(refuse)
     }
 }
@@ -251,7 +132,12 @@ impl JsonSchema for DurationText {
         "Duration".into()
     }
 
+    /// The format is the one by which the configuration crate knows its own durations.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$", "examples": ["250ms", "2s", "5m"] })
+        json_schema!({
+            "type": "string",
+            "format": "equipoise-duration",
+            "pattern": "^(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+        })
     }
 }

@@ -1,1 +1,131 @@
+//! Heads, facts and chains for the tests of filters.
 
+use model::facts::TlsFacts;
+use model::fields::Span;
+use model::filter::FilterUse;
+use model::{Facts, FieldName, Fields, Issue, LocalResponse, Name, RequestHead, ResponseHead, Scheme, Version};
+use serde_json::Value;
+
+use super::{Chain, FILTERS, Flow, ResponseView};
+
+/// What facts borrow from.
+pub(super) struct World {
+    listener: Name,
+    cluster: Name,
+    endpoint: Name,
+    tls: TlsFacts,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let tls = TlsFacts {
+            server_name: Some("shop.example.com".into()),
+            version: "TLSv1.3",
+            cipher: "TLS13_AES_128_GCM_SHA256",
+            client_subject: Some("CN=ann".into()),
+        };
+        Self { listener: "web".into(), cluster: "api".into(), endpoint: "127.0.0.1:9001".into(), tls }
+    }
+
+    /// Over cleartext, the client being the peer.
+    pub(super) fn facts(&self) -> Facts<'_> {
+        Facts {
+            peer: "192.0.2.7:40000".parse().unwrap(),
+            client: "192.0.2.7".parse().unwrap(),
+            local: "127.0.0.1:8080".parse().unwrap(),
+            scheme: Scheme::Http,
+            tls: None,
+            listener: &self.listener,
+            request_id: "id-1",
+        }
+    }
+
+    pub(super) fn tls_facts(&self) -> Facts<'_> {
+        Facts { scheme: Scheme::Https, tls: Some(&self.tls), ..self.facts() }
+    }
+
+    /// What a response from an endpoint is seen with.
+    pub(super) fn view<'a>(&'a self, request: &'a RequestHead, facts: &'a Facts<'a>) -> ResponseView<'a> {
+        ResponseView { request, facts, cluster: Some(&self.cluster), endpoint: Some(&self.endpoint) }
+    }
+}
+
+/// A request from its method, target and fields.
+pub(super) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
+    let mut head = RequestHead::default();
+    let mut load = |text: &str| {
+        let start = head.fields.load(text.as_bytes());
+        Span::new(start, start + text.len())
+    };
+    let (method, target) = (load(method), load(target));
+    head.set_line(method, target, Version::Http11);
+    append_all(&mut head.fields, fields);
+    head
+}
+
+pub(super) fn response(status: u16, fields: &[(&str, &str)]) -> ResponseHead {
+    let mut head = ResponseHead::default();
+    head.status = status;
+    append_all(&mut head.fields, fields);
+    head
+}
+
+fn append_all(fields: &mut Fields, list: &[(&str, &str)]) {
+    for (name, value) in list {
+        fields.append(&FieldName::new(name).unwrap(), value.as_bytes());
+    }
+}
+
+/// `name: value` of every field, joined by `|`.
+pub(super) fn listed(fields: &Fields) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    fields.iter().map(|field| format!("{}: {}", text(field.name), text(field.value))).collect::<Vec<_>>().join("|")
+}
+
+/// Filter uses from what stands under `filters:`.
+pub(super) fn uses(filters: &Value) -> Vec<FilterUse> {
+    let one = |filter: &Value| {
+        let (name, settings) = filter.as_object().unwrap().iter().next().unwrap();
+        FilterUse { name: name.clone(), settings: settings.clone() }
+    };
+    filters.as_array().unwrap().iter().map(one).collect()
+}
+
+pub(super) fn chain(filters: Value) -> Chain {
+    Chain::compile(&uses(&filters)).unwrap()
+}
+
+/// The issue that settings of a filter have, as text.
+pub(super) fn issue(name: &str, settings: Value) -> String {
+    let entry = FILTERS.iter().find(|entry| entry.name == name).unwrap();
+    match ((entry.check)(&settings), (entry.compile)(&settings)) {
+        (Err(checked), Err(compiled)) => {
+            assert_eq!(checked, compiled);
+            Issue::to_string(&checked)
+        }
+        _ => panic!("{settings} has no issue"),
+    }
+}
+
+/// The request after a chain that lets it pass.
+pub(super) fn passed(chain: &Chain, mut head: RequestHead) -> RequestHead {
+    let world = World::new();
+    assert_eq!(chain.on_request(&mut head, &world.facts(), &mut Vec::new()), Flow::Continue);
+    head
+}
+
+/// The answer of a chain that lets a request not pass.
+pub(super) fn answered(chain: &Chain, head: &mut RequestHead) -> LocalResponse {
+    match chain.on_request(head, &World::new().facts(), &mut Vec::new()) {
+        Flow::Respond(response) => *response,
+        Flow::Continue => panic!("the request passed"),
+    }
+}
+
+/// The response after a chain.
+pub(super) fn returned(chain: &Chain, request: &RequestHead, mut head: ResponseHead) -> ResponseHead {
+    let world = World::new();
+    let facts = world.facts();
+    chain.on_response(&mut head, &world.view(request, &facts), &mut Vec::new());
+    head
+}

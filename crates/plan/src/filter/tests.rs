@@ -1,1 +1,313 @@
+//! The framework, the variables and the six header filters.
 
+use std::collections::HashSet;
+
+use serde_json::json;
+
+use super::testing::{World, answered, chain, issue, listed, passed, request, response, returned, uses};
+use super::variables::{Form, Stage, VARIABLES, Values};
+use super::*;
+
+#[test]
+fn every_filter_is_described_and_its_schema_stands_alone() {
+    let mut names = HashSet::new();
+    for spec in specs() {
+        assert!(names.insert(spec.name), "{} twice", spec.name);
+        assert!(spec.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", spec.name);
+        let (summary, rest) = spec.doc.split_once('\n').unwrap();
+        assert!(summary.ends_with('.') && rest.starts_with('\n'), "{}: the summary is its first line", spec.name);
+        assert_eq!(spec.doc.matches("```yaml\nfilters:\n").count(), 1, "{}: one example", spec.name);
+        assert!(spec.doc.contains(&format!("  - {}:", spec.name)), "{}: the example shows it", spec.name);
+        let schema = (spec.schema)();
+        assert!(!schema.to_string().contains("$ref") && schema.get("$schema").is_none(), "{schema}");
+        assert!(schema["description"].is_string() && schema["type"].is_string(), "{schema}");
+        assert!((spec.check)(&json!(null)).is_err(), "{}: settings are needed", spec.name);
+    }
+}
+
+#[test]
+fn an_unknown_filter_is_reported_with_the_nearest_name_and_all_others_with_their_own_place() {
+    let filters = json!([
+        { "set_request_headr": { "a": "b" } },
+        { "cors": { "allow_origins": ["*"] } },
+        { "remove_request_header": ["x y"] },
+    ]);
+    let issues = Chain::compile(&uses(&filters)).unwrap_err();
+    let texts: Vec<_> = issues.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "0/set_request_headr: there is no filter `set_request_headr` (did you mean `set_request_header`?)",
+            "2/remove_request_header/0: `x y` is not a header field name",
+        ]
+    );
+}
+
+#[test]
+fn an_empty_chain_holds_no_step() {
+    let empty = Chain::compile(&[]).unwrap();
+    assert!(empty.is_empty() && !empty.has_response_steps());
+    let one_way = chain(json!([{ "remove_request_header": ["a"] }]));
+    assert!(!one_way.is_empty() && !one_way.has_response_steps());
+    assert!(chain(json!([{ "remove_response_header": ["a"] }])).has_response_steps());
+    assert_eq!(format!("{one_way:?}"), "Chain { request: 1, response: 0 }");
+}
+
+#[test]
+fn steps_run_in_the_order_of_the_list_in_both_directions() {
+    let chain = chain(json!([
+        { "set_request_header": { "a": "1", "b": "{request_header:a}2" } },
+        { "set_request_header": { "a": "3{request_header:b}" } },
+        { "set_response_header": { "a": "1" } },
+        { "set_response_header": { "a": "2{response_header:a}" } },
+    ]));
+    let request = passed(&chain, request("GET", "/", &[]));
+    assert_eq!(listed(&request.fields), "a: 312|b: 12");
+    assert_eq!(listed(&returned(&chain, &request, response(200, &[])).fields), "a: 21");
+}
+
+#[test]
+fn no_step_runs_after_one_that_answers() {
+    let chain = chain(json!([
+        { "rewrite": { "host": "{request_header:x-tenant}" } },
+        { "set_request_header": { "late": "1" } },
+    ]));
+    let mut head = request("GET", "/", &[]);
+    assert_eq!(answered(&chain, &mut head).status, 400);
+    assert_eq!(listed(&head.fields), "");
+}
+
+#[test]
+fn setting_replaces_what_the_client_sent_and_adding_keeps_it() {
+    let sent = || request("GET", "/", &[("X-User", "root"), ("accept", "*/*"), ("x-user", "admin")]);
+    let set = chain(json!([{ "set_request_header": { "x-user": "ann" } }]));
+    assert_eq!(listed(&passed(&set, sent()).fields), "X-User: ann|accept: */*");
+    let add = chain(json!([{ "add_request_header": { "x-user": "ann" } }]));
+    assert_eq!(listed(&passed(&add, sent()).fields), "X-User: root|accept: */*|x-user: admin|x-user: ann");
+    let remove = chain(json!([{ "remove_request_header": ["X-USER", "absent"] }]));
+    assert_eq!(listed(&passed(&remove, sent()).fields), "accept: */*");
+}
+
+#[test]
+fn responses_are_changed_likewise_and_see_the_request() {
+    let request = request("GET", "/a?b", &[("Host", "Shop.example.com:81")]);
+    let sent = || response(404, &[("Server", "origin/1"), ("vary", "accept")]);
+    let filters = chain(json!([
+        { "remove_response_header": ["server"] },
+        { "add_response_header": { "vary": "cookie" } },
+        { "set_response_header": { "x-from": "{status} {cluster} {endpoint} {host} {uri} {response_header:vary}" } },
+    ]));
+    assert_eq!(
+        listed(&returned(&filters, &request, sent()).fields),
+        "vary: accept|vary: cookie|x-from: 404 api 127.0.0.1:9001 Shop.example.com /a?b accept, cookie"
+    );
+}
+
+#[test]
+fn a_local_answer_has_neither_cluster_nor_endpoint() {
+    let filters =
+        chain(json!([{ "set_response_header": { "x-from": "{cluster}{endpoint}", "x-status": "{status}" } }]));
+    let (world, request) = (World::new(), request("GET", "/", &[]));
+    let facts = world.facts();
+    let view = ResponseView { request: &request, facts: &facts, cluster: None, endpoint: None };
+    let mut head = response(503, &[("x-from", "forged")]);
+    filters.on_response(&mut head, &view, &mut Vec::new());
+    assert_eq!(listed(&head.fields), "x-status: 503");
+}
+
+#[test]
+fn a_value_that_turns_out_empty_takes_the_field_away() {
+    let set = chain(json!([{ "set_request_header": { "x-subject": "{tls_client_subject}" } }]));
+    let sent = || request("GET", "/", &[("x-subject", "CN=forged"), ("cookie", "a= ")]);
+    assert_eq!(listed(&passed(&set, sent()).fields), "cookie: a= ");
+    let world = World::new();
+    let mut head = sent();
+    set.on_request(&mut head, &world.tls_facts(), &mut Vec::new());
+    assert_eq!(listed(&head.fields), "x-subject: CN=ann|cookie: a= ");
+    let add = chain(json!([{ "add_request_header": { "x-a": " {cookie:a} " } }]));
+    assert_eq!(listed(&passed(&add, sent()).fields), "x-subject: CN=forged|cookie: a= ");
+}
+
+#[test]
+fn a_variable_cannot_begin_a_new_field() {
+    let filters = chain(json!([
+        { "set_request_header": { "x-q": "{query_param:q}", "x-path": "{path}" } },
+        { "set_response_header": { "x-q": "{query_param:q}" } },
+    ]));
+    let head = passed(&filters, request("GET", "/\r\nevil: 1\0?q=a\r\nEvil:%0d%0a1\r\n", &[]));
+    assert_eq!(listed(&head.fields), "x-q: a  Evil:%0d%0a1|x-path: /  evil: 1");
+    assert_eq!(listed(&returned(&filters, &head, response(200, &[])).fields), "x-q: a  Evil:%0d%0a1");
+}
+
+#[test]
+fn every_variable_is_written() {
+    let world = World::new();
+    let target = "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e";
+    let fields =
+        [("host", "[::1]:8443"), ("accept", "x"), ("cookie", "k=1; k2=a=b"), ("Cookie", "k3=3;k=9"), ("Accept", "y")];
+    let head = request("MKCOL", target, &fields);
+    let facts = world.tls_facts();
+    let reply = response(418, &[("x-r", "1"), ("X-R", "2")]);
+    let values = Values::of_response(&reply, &world.view(&head, &facts));
+    let mut told = String::new();
+    for (text, expected) in [
+        ("{client_ip} {client_port} {peer_ip} {local_ip} {local_port}", "192.0.2.7 40000 192.0.2.7 127.0.0.1 8080"),
+        ("{scheme} {host} {method} {path}", "https [::1] MKCOL /p/q"),
+        ("{query}", "a=1&%62%20c=%0d2&b+c=3&flag&=e"),
+        ("{uri} {listener} {request_id}", "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e web id-1"),
+        ("{tls_version} {tls_cipher}", "TLSv1.3 TLS13_AES_128_GCM_SHA256"),
+        ("{tls_server_name} {tls_client_subject}", "shop.example.com CN=ann"),
+        ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
+        ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
+        ("{cookie:k} {cookie:k2} {cookie:k3} {cookie:K}.", "1 a=b 3 ."),
+        ("{status} {response_header:x-r} {cluster} {endpoint}", "418 1, 2 api 127.0.0.1:9001"),
+    ] {
+        let mut out = Vec::new();
+        Template::compile(text, Stage::Response).unwrap().write(&values, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected, "{text}");
+        told += text;
+    }
+    for name in VARIABLES.iter().map(|spec| spec.name) {
+        assert!(told.contains(&format!("{{{name}}}")) || told.contains(&format!("{{{name}:")), "{name} is not tried");
+    }
+}
+
+#[test]
+fn a_client_told_by_a_proxy_has_an_address_but_no_port() {
+    let world = World::new();
+    let facts = Facts { client: "::ffff:203.0.113.9".parse().unwrap(), ..world.facts() };
+    let head = request("GET", "/", &[]);
+    let mut out = Vec::new();
+    let template = Template::compile("{client_ip}:{client_port}", Stage::Request).unwrap();
+    template.write(&Values::of_request(&head, &facts), &mut out);
+    assert_eq!(out, b"203.0.113.9:");
+}
+
+#[test]
+fn a_broken_query_or_cookie_is_just_absent() {
+    let template = Template::compile("{query_param:a}{cookie:a}.", Stage::Request).unwrap();
+    let world = World::new();
+    let facts = world.facts();
+    for (target, cookie) in [("/?", ""), ("/?&&&=&%", ";;=;"), ("/?%6", "a"), ("/?a%", " = "), ("*", "\t")] {
+        let head = request("GET", target, &[("cookie", cookie)]);
+        let mut out = Vec::new();
+        template.write(&Values::of_request(&head, &facts), &mut out);
+        assert_eq!(out, b".", "{target} {cookie}");
+    }
+}
+
+#[test]
+fn a_mistake_in_a_template_names_the_mend() {
+    let of = |value: &str| issue("set_request_header", json!({ "x-a": value }));
+    assert_eq!(of("{client_iq}"), "x-a: there is no variable `{client_iq}` (did you mean `client_ip`?)");
+    assert!(of("{nonsense}").contains("(known: client_ip, "), "{}", of("{nonsense}"));
+    assert!(!of("{nonsense}").contains("endpoint"), "a request step has no endpoint to name");
+    assert!(of("{status}").starts_with("x-a: `{status}` has no value before there is a response"));
+    assert!(of("{host:x}").ends_with("takes no argument (write {host})"));
+    assert!(of("{cookie}").ends_with("(write {cookie:NAME})"));
+    assert!(of("{cookie:}").ends_with("(write {cookie:NAME})"));
+    assert!(of("{request_header:a b}").contains("`a b` is not a header field name"));
+    assert!(of("{").contains("never closed"));
+    assert!(of("a\r\nb: c").contains("cannot hold line breaks"));
+    assert!(of("a{host}\0").contains("cannot hold line breaks"));
+    assert!(of(" ").contains("the value is empty"));
+}
+
+#[test]
+fn fields_of_framing_and_connection_cannot_be_changed() {
+    for name in
+        ["Content-Length", "transfer-encoding", "connection", "TE", "upgrade", "keep-alive", "trailer", "expect"]
+    {
+        for filter in ["set_request_header", "add_request_header"] {
+            assert!(issue(filter, json!({ name: "1" })).contains("cannot be changed by a filter"), "{filter} {name}");
+        }
+        assert!(issue("remove_request_header", json!(["a", name])).starts_with("1: "), "{name}");
+    }
+    for name in ["content-length", "Transfer-Encoding", "connection", "Proxy-Connection", "upgrade"] {
+        assert!(issue("set_response_header", json!({ name: "1" })).contains("cannot be changed"), "{name}");
+        assert!(issue("add_response_header", json!({ name: "1" })).contains("cannot be changed"), "{name}");
+        assert!(issue("remove_response_header", json!([name])).contains("cannot be changed"), "{name}");
+    }
+    assert!(issue("set_request_header", json!({ "host": "a" })).contains("(use the filter rewrite"));
+}
+
+#[test]
+fn bad_names_and_twins_are_refused() {
+    for name in ["", "a b", ":path", "a:", "x\r\ny", "ä"] {
+        assert!(issue("set_request_header", json!({ name: "1" })).contains("is not a header field name"), "{name}");
+        assert!(issue("remove_response_header", json!([name])).contains("is not a header field name"), "{name}");
+    }
+    assert!(issue("set_request_header", json!({ "x-a": "1", "X-A": "2" })).starts_with("X-A: `X-A` stands here twice"));
+    assert!(issue("remove_request_header", json!(["a", "A"])).starts_with("1: `A` stands here twice"));
+    assert!(issue("remove_request_header", json!([])).starts_with(": the list is empty"));
+    assert!(issue("add_response_header", json!({})).starts_with(": no field is named"));
+}
+
+#[test]
+fn what_the_schema_forbids_is_an_issue_here_too() {
+    assert!(issue("set_request_header", json!({ "x-a": "1", "x-b": 2 })).contains("invalid type"));
+    assert!(issue("set_request_header", json!(["x-a"])).contains("expected a mapping"));
+    assert!(issue("remove_request_header", json!(["a", null])).contains("invalid type"));
+}
+
+#[test]
+fn durations_are_numbers_with_units_from_the_longest_down() {
+    use std::time::Duration;
+    let read = |text: &str| serde_json::from_value::<settings::DurationText>(json!(text)).ok().map(|read| read.0);
+    for (text, millis) in [("250ms", 250), ("90s", 90_000), ("1m30s", 90_000), ("1h5ms", 3_600_005)] {
+        assert_eq!(read(text), Some(Duration::from_millis(millis)), "{text}");
+    }
+    assert_eq!(read("8760h"), Some(Duration::from_secs(8_760 * 3_600)));
+    for bad in ["", "s", "1", "-1s", "1.5s", "1 s", "1S", "1d", "１s", "0s", "30s1m", "1s1s", "8761h", "99999999999h"]
+    {
+        assert_eq!(read(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn every_variable_can_be_found_by_its_name() {
+    for spec in VARIABLES {
+        let argument = match spec.form {
+            Form::Plain(_) => None,
+            Form::WithArgument(_) => Some("x"),
+        };
+        assert!(variables::Variable::find(spec.name, argument, Stage::Response).is_ok(), "{}", spec.name);
+        assert!(spec.doc.ends_with('.'), "{}", spec.name);
+    }
+}
+
+#[test]
+fn header_steps_reuse_the_memory_of_the_exchange_before() {
+    let filters = chain(json!([
+        { "set_request_header": { "x-a": "{client_ip} {request_header:user-agent} {uri}", "x-b": "2" } },
+        { "add_request_header": { "x-c": "{host}" } },
+    ]));
+    let world = World::new();
+    let (mut scratch, mut capacities) = (Vec::new(), HashSet::new());
+    let model = request("GET", "/a?b=c", &[("host", "h"), ("user-agent", "tester")]);
+    let mut head = RequestHead::default();
+    for _ in 0..3 {
+        head.clear();
+        let start = head.fields.load(b"GET/a?b=c");
+        let span = |from, to| model::fields::Span::new(start + from, start + to);
+        head.set_line(span(0, 3), span(3, 9), model.version);
+        for field in model.fields.iter() {
+            let name = model::FieldName::new(str::from_utf8(field.name).unwrap()).unwrap();
+            head.fields.append(&name, field.value);
+        }
+        assert_eq!(filters.on_request(&mut head, &world.facts(), &mut scratch), Flow::Continue);
+        capacities.insert((head.fields.capacity_bytes(), scratch.capacity()));
+    }
+    assert_eq!(capacities.len(), 1, "{capacities:?}");
+    assert!(listed(&head.fields).ends_with("x-a: 192.0.2.7 tester /a?b=c|x-b: 2|x-c: h"), "{:?}", head.fields);
+}
+
+#[test]
+fn the_guide_shows_the_example_as_it_is_compiled_here() {
+    let guide = include_str!("../../../../docs/guides/write-a-filter.md");
+    let example = include_str!("guide_example.rs");
+    assert!(guide.contains(&format!("````rust\n{example}````\n")), "copy guide_example.rs into the guide");
+    for entry in FILTERS {
+        assert_ne!(entry.name, guide_example::ENTRY.name, "the example of the guide exists by now: choose another");
+    }
+}

@@ -9,6 +9,7 @@ use model::facts::TlsFacts;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
 use super::{ResponseView, settings};
+use crate::query;
 
 /// From when on a variable has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,8 +220,15 @@ impl Variable {
             Self::TlsServerName => write_text(values.tls(|tls| tls.server_name.as_deref()), out),
             Self::TlsClientSubject => write_text(values.tls(|tls| tls.client_subject.as_deref()), out),
             Self::RequestHeader(name) => write_joined(&request.fields, name, out),
-            Self::QueryParam(name) => write_query_param(request, name, out),
-            Self::Cookie(name) => write_cookie(request, name, out),
+            Self::QueryParam(name) => {
+                let value = query::parameter(request.query().unwrap_or_default(), name.as_bytes());
+                out.extend_from_slice(value.unwrap_or_default());
+            }
+            Self::Cookie(name) => {
+                let mut fields = request.fields.all_known(Known::Cookie);
+                let value = fields.find_map(|field| query::cookie(field, name.as_bytes()));
+                out.extend_from_slice(value.unwrap_or_default());
+            }
             Self::Status => write_number(values.response.map_or(0, |head| head.status), out),
             Self::ResponseHeader(name) => {
                 if let Some(head) = values.response {
@@ -264,57 +272,4 @@ fn write_joined(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
         }
         out.extend_from_slice(value);
     }
-}
-
-fn write_query_param(request: &RequestHead, name: &str, out: &mut Vec<u8>) {
-    let pairs = request.query().unwrap_or_default().split(|&b| b == b'&');
-    for pair in pairs {
-        let (key, value) = split_at_equals(pair);
-        if decoded(key).eq(name.bytes()) {
-            out.extend_from_slice(value);
-            return;
-        }
-    }
-}
-
-fn write_cookie(request: &RequestHead, name: &str, out: &mut Vec<u8>) {
-    let pairs = request.fields.all_known(Known::Cookie).flat_map(|field| field.split(|&b| b == b';'));
-    for pair in pairs {
-        let (key, value) = split_at_equals(pair.trim_ascii());
-        if key == name.as_bytes() {
-            out.extend_from_slice(value);
-            return;
-        }
-    }
-}
-
-fn split_at_equals(pair: &[u8]) -> (&[u8], &[u8]) {
-    match pair.iter().position(|&b| b == b'=') {
-        Some(at) => (&pair[..at], &pair[at + 1..]),
-        None => (pair, b""),
-    }
-}
-
-/// The bytes that a part of a query stands for. A broken escape stands for itself.
-fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let (&first, tail) = rest.split_first()?;
-        rest = tail;
-        match (first, tail) {
-            (b'+', _) => Some(b' '),
-            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
-                (Some(high), Some(low)) => {
-                    rest = after;
-                    Some(high << 4 | low)
-                }
-                _ => Some(first),
-            },
-            _ => Some(first),
-        }
-    })
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }

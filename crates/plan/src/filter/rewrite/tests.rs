@@ -1,1 +1,188 @@
+use model::limits::TARGET_BYTES_MAX;
+use serde_json::{Value, json};
 
+use super::super::Chain;
+use super::super::testing::{answered, chain, issue, listed, passed, request};
+use super::is_host;
+
+fn rewrite(settings: Value) -> Chain {
+    chain(json!([{ "rewrite": settings }]))
+}
+
+/// The path and query that a request for `target` has after a rewrite of its path.
+fn path_after(path: &Value, target: &str) -> String {
+    let head = passed(&rewrite(json!({ "path": path })), request("GET", target, &[("host", "h")]));
+    let query = head.query().map_or(String::new(), |query| format!("?{}", String::from_utf8_lossy(query)));
+    String::from_utf8_lossy(head.path()).into_owned() + &query
+}
+
+#[test]
+fn a_prefix_is_replaced_by_whole_segments_as_the_gateway_api_says() {
+    for (from, to, target, expected) in [
+        ("/foo", "/xyz", "/foo/bar", "/xyz/bar"),
+        ("/foo", "/xyz/", "/foo/bar", "/xyz/bar"),
+        ("/foo/", "/xyz", "/foo/bar", "/xyz/bar"),
+        ("/foo/", "/xyz/", "/foo/bar", "/xyz/bar"),
+        ("/foo", "/xyz", "/foo", "/xyz"),
+        ("/foo", "/xyz", "/foo/", "/xyz/"),
+        ("/foo", "", "/foo/bar", "/bar"),
+        ("/foo", "", "/foo/", "/"),
+        ("/foo", "", "/foo", "/"),
+        ("/foo/", "/", "/foo/", "/"),
+        ("/foo", "/", "/foo", "/"),
+        ("/foo", "/xyz", "/foobar", "/foobar"),
+        ("/foo", "/xyz", "/other/foo", "/other/foo"),
+        ("/foo", "/xyz", "/foo/bar?q=/foo", "/xyz/bar?q=/foo"),
+        ("/foo", "/xyz", "/foo?", "/xyz?"),
+        ("/", "/xyz", "/bar", "/xyz/bar"),
+        ("/", "/xyz", "/", "/xyz/"),
+        ("/", "/", "/a//b", "/a//b"),
+    ] {
+        let path = json!({ "prefix": { "from": from, "to": to } });
+        assert_eq!(path_after(&path, target), expected, "{from} to {to}: {target}");
+    }
+}
+
+#[test]
+fn taking_a_prefix_away_never_leaves_a_path_that_reads_as_a_host() {
+    let path = json!({ "prefix": { "from": "/app", "to": "/" } });
+    assert_eq!(path_after(&path, "/app//evil.example/x"), "/evil.example/x");
+    let path = json!({ "prefix": { "from": "/", "to": "/" } });
+    assert_eq!(path_after(&path, "//evil.example"), "/evil.example");
+}
+
+#[test]
+fn a_full_path_may_quote_the_request_and_keeps_the_query() {
+    assert_eq!(path_after(&json!({ "full": "/x" }), "/a?b=1"), "/x?b=1");
+    assert_eq!(path_after(&json!({ "full": "/{host}{path}" }), "/a"), "/h/a");
+    assert_eq!(path_after(&json!({ "full": "{path}/more" }), "/a"), "/a/more");
+    assert_eq!(
+        path_after(&json!({ "full": "/{query_param:p}" }), "/?p=a%2f..#\r\nx y"),
+        "/a%2f..%23%0D%0Ax%20y?p=a%2f..#\r\nx y"
+    );
+}
+
+#[test]
+fn every_match_of_an_expression_is_replaced() {
+    let regex = |pattern: &str, replacement: &str, target: &str| {
+        path_after(&json!({ "regex": { "pattern": pattern, "replacement": replacement } }), target)
+    };
+    assert_eq!(regex("^/u/([0-9]+)/(?<what>[a-z]+)$", "/${what}/$1", "/u/42/cart?x"), "/cart/42?x");
+    assert_eq!(regex("a", "b", "/a/aa"), "/b/bb");
+    assert_eq!(regex("/v[12]", "", "/v1/v2/x"), "/x");
+    assert_eq!(regex("^/(x)?", "/[$1]$$", "/y"), "/[]$y");
+    assert_eq!(regex("^/a", "b", "/a"), "/b");
+    assert_eq!(regex("nothing", "b", "/a"), "/a");
+    assert_eq!(regex("(?i)/A", "/b", "/a"), "/b");
+    assert_eq!(regex(r"\d+", "n", "/7/%F0"), "/n/%Fn");
+}
+
+#[test]
+fn what_is_no_path_is_left_alone() {
+    let chain = rewrite(json!({ "path": { "full": "/x" } }));
+    assert_eq!(passed(&chain, request("OPTIONS", "*", &[])).path(), b"*");
+    assert_eq!(passed(&chain, request("CONNECT", "", &[])).path(), b"");
+}
+
+#[test]
+fn a_path_that_grows_too_long_is_answered_414() {
+    let long = format!("/{}", "a".repeat(TARGET_BYTES_MAX - 1));
+    let filler = "b".repeat(1000);
+    for pattern in ["a", ""] {
+        let path = json!({ "regex": { "pattern": pattern, "replacement": filler } });
+        let mut head = request("GET", &long, &[]);
+        assert_eq!(answered(&rewrite(json!({ "path": path })), &mut head).status, 414);
+        assert!(head.fields.capacity_bytes() < 8 * TARGET_BYTES_MAX, "the growth is bounded");
+    }
+    let twice = rewrite(json!({ "path": { "full": "{path}{path}" } }));
+    assert_eq!(answered(&twice, &mut request("GET", &long, &[])).status, 414);
+    assert_eq!(
+        passed(&rewrite(json!({ "path": { "full": "{path}" } })), request("GET", &long, &[])).path().len(),
+        long.len()
+    );
+}
+
+#[test]
+fn an_expression_that_ruins_other_engines_takes_linear_time() {
+    let chain = rewrite(json!({ "path": { "regex": { "pattern": "^/(a+)+$", "replacement": "/x" } } }));
+    let target = format!("/{}!", "a".repeat(10_000));
+    assert_eq!(passed(&chain, request("GET", &target, &[])).path(), target.as_bytes());
+}
+
+#[test]
+fn a_host_is_replaced_once_and_only_by_a_host() {
+    let chain = rewrite(json!({ "host": "{request_header:x-tenant}.internal:8080" }));
+    let sent = |tenant: &str| request("GET", "/", &[("host", "a"), ("x-tenant", tenant), ("Host", "b")]);
+    assert_eq!(listed(&passed(&chain, sent("shop")).fields), "host: shop.internal:8080|x-tenant: shop");
+    for bad in ["evil.example/", "a b", "a@b", "x\r\ny: z", "a:1", "ä", &"a".repeat(300)] {
+        assert_eq!(answered(&chain, &mut sent(bad)).status, 400, "{bad}");
+    }
+}
+
+#[test]
+fn the_path_is_changed_before_the_host() {
+    let chain = rewrite(json!({ "host": "h{query_param:n}.example", "path": { "full": "/{host}" } }));
+    let head = passed(&chain, request("GET", "/?n=1", &[("host", "old")]));
+    assert_eq!((head.path(), head.authority()), (&b"/old"[..], &b"h1.example"[..]));
+}
+
+#[test]
+fn hosts_are_names_and_addresses_with_or_without_port() {
+    for good in ["a", "A.example.com", "a_b-c.d:1", "127.0.0.1:65535", "[::1]", "[2001:db8::1]:80"] {
+        assert!(is_host(good.as_bytes()), "{good}");
+    }
+    for bad in [
+        "", ":80", "a:", "a:65536", "a:+8", "a:8x", "::1", "[::1", "::1]", "[x]", "[::1]x", "a b", "a/b", "a?", "u@h",
+        "é",
+    ] {
+        assert!(!is_host(bad.as_bytes()), "{bad}");
+    }
+}
+
+#[test]
+fn mistakes_are_found_when_the_configuration_is_checked() {
+    for (settings, start) in [
+        (json!({}), ": `host` or `path` is needed"),
+        (json!({ "host": "a b" }), "host: `a b` is not a host"),
+        (json!({ "host": "" }), "host: `` is not a host"),
+        (json!({ "hots": "a" }), ": unknown field `hots`"),
+        (json!({ "path": "/x" }), ": invalid type: string"),
+        (json!({ "path": {} }), "path: exactly one of full, prefix and regex is needed"),
+        (
+            json!({ "path": { "full": "/x", "prefix": { "from": "/", "to": "/" } } }),
+            "path: exactly one of full, prefix and regex is needed",
+        ),
+        (json!({ "path": { "full": "x" } }), "path/full: a path begins with `/` (write `/x`)"),
+        (json!({ "path": { "full": "" } }), "path/full: a path begins with `/`"),
+        (json!({ "path": { "full": "/x?y" } }), "path/full: a path holds no `?` or `#`"),
+        (json!({ "path": { "full": "/ü" } }), "path/full: a path holds only visible ASCII"),
+        (json!({ "path": { "prefix": { "from": "", "to": "/" } } }), "path/prefix/from: a path begins with `/`"),
+        (json!({ "path": { "prefix": { "from": "/", "to": "x" } } }), "path/prefix/to: a path begins with `/`"),
+        (json!({ "path": { "prefix": { "from": "/", "to": "/x y" } } }), "path/prefix/to: a path holds only visible"),
+    ] {
+        let text = issue("rewrite", settings);
+        assert!(text.starts_with(start), "{text}");
+    }
+}
+
+#[test]
+fn expressions_and_replacements_are_checked_too() {
+    let of = |pattern: &str, replacement: &str| {
+        issue("rewrite", json!({ "path": { "regex": { "pattern": pattern, "replacement": replacement } } }))
+    };
+    for (pattern, replacement, part) in [
+        ("(", "/", "path/regex/pattern: `(` is not a regular expression: unclosed group"),
+        ("(?:a{1,1000}){1,1000}", "/", "path/regex/pattern: the expression is too large once compiled"),
+        ("a(?=b)", "/", "look-around"),
+        ("(a)", "/$2", "path/regex/replacement: the pattern has no group `2`"),
+        ("(a)", "/${x}", "the pattern has no group `x`"),
+        ("(a)", "/$1x", "(write `${1}x`)"),
+        ("(a)", "/${1", "`${` is never closed"),
+        ("(a)", "/$", "(write `$$` for a dollar sign)"),
+        ("(a)", "/$99999999999999999999", "the pattern has no group"),
+        ("(a)", "/$1?x=1", "path/regex/replacement: a path holds no `?`"),
+    ] {
+        let text = of(pattern, replacement);
+        assert!(text.contains(part), "{text}");
+    }
+}
