@@ -1,1 +1,236 @@
+use std::net::Ipv4Addr;
 
+use model::{Name, Scheme};
+use proptest::prelude::*;
+
+use super::*;
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn fields(list: &[(&str, &str)]) -> Fields {
+    let mut fields = Fields::default();
+    for (name, value) in list {
+        fields.append(&FieldName::new(name).unwrap(), value.as_bytes());
+    }
+    fields
+}
+
+fn ten() -> Vec<Cidr> {
+    vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()]
+}
+
+fn client(list: &[(&str, &str)], trusted: &[Cidr]) -> IpAddr {
+    client_address(&fields(list), PEER, trusted)
+}
+
+#[test]
+fn a_peer_that_is_not_trusted_is_the_client_whatever_it_says() {
+    let says = [("X-Forwarded-For", "1.1.1.1"), ("Forwarded", "for=1.1.1.1")];
+    assert_eq!(client(&says, &[]), PEER);
+    assert_eq!(client(&says, &["10.0.0.2/32".parse().unwrap()]), PEER);
+}
+
+#[test]
+fn the_client_is_the_nearest_address_that_is_not_trusted() {
+    for (value, wanted) in [
+        ("1.1.1.1", "1.1.1.1"),
+        ("1.1.1.1, 2.2.2.2", "2.2.2.2"),
+        ("1.1.1.1,2.2.2.2 , 10.9.9.9,10.1.1.1", "2.2.2.2"),
+        ("1.1.1.1:4711", "1.1.1.1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("[2001:db8::1]:80", "2001:db8::1"),
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        ("2.2.2.2, fd00::1", "2.2.2.2"),
+        ("10.0.0.7, 10.0.0.8", "10.0.0.7"),
+        ("evil, 2.2.2.2", "2.2.2.2"),
+        ("2.2.2.2, evil", "10.0.0.1"),
+        ("2.2.2.2, evil, 10.0.0.9", "10.0.0.9"),
+        ("2.2.2.2,", "10.0.0.1"),
+        ("", "10.0.0.1"),
+        ("1.2.3", "10.0.0.1"),
+        ("1.2.3.256", "10.0.0.1"),
+        ("unknown", "10.0.0.1"),
+    ] {
+        assert_eq!(client(&[("X-Forwarded-For", value)], &ten()), ip(wanted), "{value:?}");
+    }
+}
+
+#[test]
+fn several_fields_are_one_list() {
+    let list = [
+        ("X-Forwarded-For", "1.1.1.1"),
+        ("A", "9.9.9.9"),
+        ("x-forwarded-for", "2.2.2.2, 10.0.0.3"),
+        ("X-Forwarded-For", "10.0.0.2"),
+    ];
+    assert_eq!(client(&list, &ten()), ip("2.2.2.2"));
+}
+
+#[test]
+fn forwarded_is_read_when_there_is_no_x_forwarded_for() {
+    for (value, wanted) in [
+        ("for=1.1.1.1", "1.1.1.1"),
+        ("for=1.1.1.1, for=2.2.2.2;proto=https", "2.2.2.2"),
+        ("FOR=\"2.2.2.2:80\", proto=http; For=10.0.0.5 ;by=x", "2.2.2.2"),
+        ("for=\"[2001:db8::1]:4711\"", "2001:db8::1"),
+        ("for=\"a,b\", for=2.2.2.2", "2.2.2.2"),
+        ("for=2.2.2.2, host=\"a,for=3.3.3.3\";for=10.0.0.2", "2.2.2.2"),
+        ("for=unknown", "10.0.0.1"),
+        ("for=_hidden", "10.0.0.1"),
+        ("proto=http", "10.0.0.1"),
+        ("for=2.2.2.2, x\\", "10.0.0.1"),
+        ("\"for=2.2.2.2", "10.0.0.1"),
+        ("x\", for=2.2.2.2", "2.2.2.2"),
+        ("", "10.0.0.1"),
+    ] {
+        assert_eq!(client(&[("Forwarded", value)], &ten()), ip(wanted), "{value:?}");
+    }
+    assert_eq!(client(&[("Forwarded", "for=1.1.1.1"), ("X-Forwarded-For", "2.2.2.2")], &ten()), ip("2.2.2.2"));
+}
+
+#[test]
+fn a_chain_is_followed_for_a_bounded_number_of_hops() {
+    let chain = |hops: usize| format!("1.1.1.1{}", ", 10.0.0.9".repeat(hops));
+    assert_eq!(client(&[("X-Forwarded-For", &chain(HOPS_MAX - 1))], &ten()), ip("1.1.1.1"));
+    assert_eq!(client(&[("X-Forwarded-For", &chain(HOPS_MAX))], &ten()), ip("10.0.0.9"));
+}
+
+struct Case {
+    peer: IpAddr,
+    client: IpAddr,
+    x_forwarded: bool,
+    forwarded: bool,
+}
+
+const UNTRUSTED: Case = Case {
+    peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)),
+    client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)),
+    x_forwarded: true,
+    forwarded: true,
+};
+const TRUSTED: Case = Case { peer: PEER, client: PEER, x_forwarded: true, forwarded: true };
+
+fn applied(case: &Case, list: &[(&str, &str)]) -> Vec<String> {
+    let mut head = RequestHead::default();
+    head.fields = fields(list);
+    let name = Name::from("web");
+    let facts = Facts {
+        peer: SocketAddr::new(case.peer, 5000),
+        client: case.client,
+        local: "127.0.0.1:443".parse().unwrap(),
+        scheme: Scheme::Https,
+        tls: None,
+        listener: &name,
+        request_id: "",
+    };
+    let forwarding = Forwarding { trusted: ten(), x_forwarded: case.x_forwarded, forwarded: case.forwarded };
+    apply_forwarding(&mut head, &facts, &forwarding, &mut Vec::new());
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    head.fields.iter().map(|field| format!("{}: {}", text(field.name), text(field.value))).collect()
+}
+
+const SAID: [(&str, &str); 6] = [
+    ("Host", "shop:8443"),
+    ("X-Forwarded-For", "1.1.1.1"),
+    ("x-forwarded-for", "2.2.2.2"),
+    ("X-Forwarded-Proto", "http"),
+    ("X-Forwarded-Host", "other"),
+    ("Forwarded", "for=1.1.1.1"),
+];
+
+#[test]
+fn what_an_untrusted_peer_says_is_replaced() {
+    assert_eq!(
+        applied(&UNTRUSTED, &SAID),
+        [
+            "Host: shop:8443",
+            "X-Forwarded-For: 192.0.2.9",
+            "X-Forwarded-Proto: https",
+            "X-Forwarded-Host: shop:8443",
+            "Forwarded: for=192.0.2.9;host=\"shop:8443\";proto=https",
+        ]
+    );
+}
+
+#[test]
+fn what_an_untrusted_peer_says_is_removed_even_when_nothing_is_sent_and_in_any_spelling() {
+    let off = Case { x_forwarded: false, forwarded: false, ..UNTRUSTED };
+    let mut list = SAID.to_vec();
+    list.extend([
+        ("X_Forwarded_For", "1"),
+        ("x-forwarded_proto", "1"),
+        ("X-Forwarded-Prefix", "1"),
+        ("X-Forwarded-Port", "1"),
+        ("x-real-ip", "1"),
+        ("X_REAL_IP", "1"),
+        ("X-Real-IPs", "kept"),
+        ("X-Forward", "kept"),
+    ]);
+    assert_eq!(applied(&off, &list), ["Host: shop:8443", "X-Real-IPs: kept", "X-Forward: kept"]);
+}
+
+#[test]
+fn what_a_trusted_peer_says_is_extended() {
+    let case = Case { client: ip("2.2.2.2"), ..TRUSTED };
+    assert_eq!(
+        applied(&case, &SAID),
+        [
+            "Host: shop:8443",
+            "X-Forwarded-For: 1.1.1.1, 2.2.2.2, 10.0.0.1",
+            "X-Forwarded-Proto: http",
+            "X-Forwarded-Host: other",
+            "Forwarded: for=1.1.1.1, for=10.0.0.1;host=\"shop:8443\";proto=https",
+        ]
+    );
+    let off = Case { x_forwarded: false, forwarded: false, ..TRUSTED };
+    assert_eq!(applied(&off, &SAID[..2]), ["Host: shop:8443", "X-Forwarded-For: 1.1.1.1"]);
+}
+
+#[test]
+fn a_trusted_peer_that_says_nothing_gets_all_fields() {
+    let said = applied(&TRUSTED, &[("Host", "h")]);
+    assert_eq!(said[1..4], ["X-Forwarded-For: 10.0.0.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: h"]);
+    let told_otherwise = Case { client: ip("3.3.3.3"), ..TRUSTED };
+    let said = applied(&told_otherwise, &[("Host", "h")]);
+    assert_eq!(said[1], "X-Forwarded-For: 3.3.3.3, 10.0.0.1");
+}
+
+#[test]
+fn an_ipv6_address_is_bare_in_one_and_in_brackets_in_the_other() {
+    let case = Case { peer: ip("2001:db8::1"), client: ip("2001:db8::1"), ..UNTRUSTED };
+    assert_eq!(
+        applied(&case, &[]),
+        ["X-Forwarded-For: 2001:db8::1", "X-Forwarded-Proto: https", "Forwarded: for=\"[2001:db8::1]\";proto=https"]
+    );
+    let mapped = Case { peer: ip("::ffff:192.0.2.9"), client: ip("::ffff:192.0.2.9"), ..UNTRUSTED };
+    assert_eq!(applied(&mapped, &[])[0], "X-Forwarded-For: 192.0.2.9");
+}
+
+#[test]
+fn a_host_that_could_break_out_of_its_quotes_is_left_out() {
+    let said = applied(&UNTRUSTED, &[("Host", "a\";for=9.9.9.9;x=\"")]);
+    assert_eq!(said.last().unwrap(), "Forwarded: for=192.0.2.9;proto=https");
+}
+
+proptest! {
+    #[test]
+    fn no_value_makes_the_search_for_the_client_panic(value in "[ -~]{0,60}", kind: bool) {
+        let name = if kind { "X-Forwarded-For" } else { "Forwarded" };
+        client(&[(name, &value)], &ten());
+    }
+
+    #[test]
+    fn what_is_written_for_a_client_is_read_back(bits: u128, v4: bool) {
+        let address = if v4 { IpAddr::V4(Ipv4Addr::from_bits(bits as u32)) } else { IpAddr::V6(std::net::Ipv6Addr::from_bits(bits)) };
+        let address = address.to_canonical();
+        let mut node = Vec::new();
+        push_node(&mut node, address);
+        let element = [b"for=", &node[..], b";proto=http"].concat();
+        prop_assert_eq!(forwarded_for(&element), Some(address));
+    }
+}

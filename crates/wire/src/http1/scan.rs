@@ -85,8 +85,9 @@ impl HeadScan {
             if at == 0 || window[at - 1] != b'\r' {
                 return Err(ScanFault::Broken);
             }
-            if at == self.line_start + 1 {
-                return Ok(Some(at + 1));
+            if window[self.line_start] == b'\r' {
+                // An empty line, or a bare CR at the start of a line: waiting for the end would be in vain.
+                return if at == self.line_start + 1 { Ok(Some(at + 1)) } else { Err(ScanFault::Broken) };
             }
             self.line_start = at + 1;
         }
