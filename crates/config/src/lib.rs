@@ -1,1 +1,31 @@
-//! The file a person writes, turned into a snapshot or into diagnostics
+//! The file a person writes, turned into a [`model::Snapshot`] or into everything that is wrong with it.
+//!
+//! This crate knows no sockets and no running state: it reads files, and asks its caller for environment variables,
+//! host names and the filters there are. It does not know what a filter does, nor how a snapshot is compiled.
+//!
+//! Text goes through these steps, each its own module: `yaml` (a tree in which everything has its place),
+//! `interpolate` (`${NAME}`), `read` (`include`), `validate` (the tree against the schema that is generated from
+//! [`file`](mod@file)), `resolve` (what is meant). Problems of all steps are collected and told together. Start
+//! reading at [`Loader`], then [`file`](mod@file).
+
+mod diagnostic;
+mod effective;
+mod expectation;
+pub mod file;
+mod interpolate;
+mod load;
+mod read;
+mod reference;
+mod resolve;
+mod schema;
+mod source;
+mod tree;
+pub mod units;
+mod validate;
+mod yaml;
+
+pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
+pub use load::{Loaded, Loader, check_text};
+pub use reference::reference;
+pub use schema::schema;
+pub use source::{Document, Documents, FileId, Span};

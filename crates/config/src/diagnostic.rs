@@ -1,0 +1,274 @@
+//! What is wrong with a configuration, shown so that it can be mended: file, line, the line itself and a suggestion.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::source::{Documents, FileId, Span, lines};
+
+/// Problems shown at most; what is beyond is counted.
+pub const DIAGNOSTICS_MAX: usize = 500;
+/// Problems for which a nearest name is looked up: comparing names costs time when there are many of them.
+const SUGGESTIONS_MAX: usize = 100;
+/// Characters of a line that are shown around the place.
+const LINE_SHOWN_MAX: usize = 160;
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// File as it was named.
+    pub file: String,
+    /// From 1; 0 when it concerns the file as a whole.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+    /// Characters that are marked, at least one.
+    pub width: u32,
+    /// The line, cut around the place when it is long, unprintable characters replaced.
+    pub line_text: String,
+    /// Where `column` lies in `line_text`, from 1.
+    pub caret: u32,
+    /// What is wrong, one sentence without a full stop.
+    pub message: String,
+    /// How to mend it, if that is known.
+    pub suggestion: Option<String>,
+}
+
+impl Diagnostic {
+    fn new(problem: &Problem, name: &str, line_text: &str) -> Self {
+        let Span { line, column, end, .. } = problem.span;
+        let (line_text, caret) = excerpt(line_text, column);
+        let shown = u32::try_from(line_text.chars().count()).unwrap_or(u32::MAX);
+        let width = end.saturating_sub(column).clamp(1, shown.saturating_sub(caret.saturating_sub(1)).max(1));
+        let (message, suggestion) = (printable(&problem.message), problem.suggestion.as_deref().map(printable));
+        Self { file: name.to_owned(), line, column, width, line_text, caret, message, suggestion }
+    }
+}
+
+/// The part of a line around a column, and where the column is in it.
+fn excerpt(line: &str, column: u32) -> (String, u32) {
+    let at = (column as usize).saturating_sub(1);
+    let skipped = if at > LINE_SHOWN_MAX / 2 && line.chars().nth(LINE_SHOWN_MAX).is_some() { at - 40 } else { 0 };
+    let mut shown = String::new();
+    if skipped > 0 {
+        shown.push('…');
+    }
+    let mut rest = line.chars().skip(skipped);
+    shown.extend(rest.by_ref().take(LINE_SHOWN_MAX));
+    if rest.next().is_some() {
+        shown.push('…');
+    }
+    let caret = at - skipped + 1 + usize::from(skipped > 0);
+    (printable(&shown), u32::try_from(caret).unwrap_or(1))
+}
+
+/// Replaces what could confuse a terminal.
+fn printable(text: &str) -> String {
+    let cut: String = text.chars().take(2_000).collect();
+    cut.chars()
+        .map(|c| {
+            if c == '\t' || c == '\n' {
+                ' '
+            } else if c.is_control() {
+                '�'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            write!(f, "{}: {}", self.file, self.message)?;
+        } else {
+            let gutter = self.line.to_string().len().max(3);
+            writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
+            writeln!(f, " {:>gutter$} | {}", self.line, self.line_text.trim_end())?;
+            let (indent, marks) = (self.caret.saturating_sub(1) as usize, self.width as usize);
+            write!(f, " {:>gutter$} | {:indent$}{:^<marks$}", "", "", "")?;
+        }
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "\n     help: {suggestion}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All problems of a configuration, in the order of files and lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Diagnostics {
+    /// At most [`DIAGNOSTICS_MAX`].
+    pub list: Vec<Diagnostic>,
+    /// How many more there are.
+    pub left_out: usize,
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for diagnostic in &self.list {
+            writeln!(f, "{diagnostic}\n")?;
+        }
+        let count = self.list.len() + self.left_out;
+        write!(f, "{count} {}", if count == 1 { "problem" } else { "problems" })?;
+        if self.left_out > 0 {
+            write!(f, ", the last {} not shown", self.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(one: Diagnostic) -> Self {
+        Self { list: vec![one], left_out: 0 }
+    }
+}
+
+/// A problem that still needs its line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Problem {
+    pub(crate) span: Span,
+    pub(crate) message: String,
+    pub(crate) suggestion: Option<String>,
+}
+
+/// Collects problems up to the bound.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    problems: Vec<Problem>,
+    seen: HashSet<Problem>,
+    left_out: usize,
+}
+
+impl Sink {
+    pub(crate) fn push(&mut self, span: Span, message: impl Into<String>, suggestion: Option<String>) {
+        if self.problems.len() >= DIAGNOSTICS_MAX {
+            self.left_out += 1;
+            return;
+        }
+        let problem = Problem { span, message: message.into(), suggestion };
+        // An aliased node is checked in every place where it stands, but is wrong only once.
+        if self.seen.insert(problem.clone()) {
+            self.problems.push(problem);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Whether looking for a similar name is still worth its time.
+    pub(crate) fn wants_suggestions(&self) -> bool {
+        self.problems.len() < SUGGESTIONS_MAX
+    }
+
+    pub(crate) fn finish(mut self, documents: &Documents) -> Diagnostics {
+        self.problems.sort_by_key(|problem| problem.span);
+        let mut texts: HashMap<FileId, Vec<&str>> = HashMap::new();
+        let list = self.problems.iter().map(|problem| {
+            let file = problem.span.file;
+            let Some(document) = documents.get(file) else { return Diagnostic::new(problem, "", "") };
+            let split = texts.entry(file).or_insert_with(|| lines(&document.text).collect());
+            let line = (problem.span.line as usize).checked_sub(1).and_then(|at| split.get(at)).copied();
+            Diagnostic::new(problem, &document.name, line.unwrap_or_default())
+        });
+        Diagnostics { list: list.collect(), left_out: self.left_out }
+    }
+}
+
+/// Shows one problem.
+pub(crate) fn show(documents: &Documents, span: Span, message: &str, suggestion: Option<String>) -> Diagnostic {
+    let problem = Problem { span, message: message.to_owned(), suggestion };
+    let Some(document) = documents.get(span.file) else { return Diagnostic::new(&problem, "", "") };
+    let line = (span.line as usize).checked_sub(1).and_then(|at| lines(&document.text).nth(at));
+    Diagnostic::new(&problem, &document.name, line.unwrap_or_default())
+}
+
+/// The candidate most like `word`, if any is near enough to be meant.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const NEAR: f64 = 0.8;
+    // Names are short; comparing long texts would cost their product in time.
+    if word.len() > 64 {
+        return None;
+    }
+    let lower = word.to_lowercase();
+    let scored = candidates.into_iter().filter(|name| name.len() <= 64).map(|name| {
+        let low = name.to_lowercase();
+        let jaro = strsim::jaro_winkler(&lower, &low);
+        let edits = strsim::osa_distance(&lower, &low);
+        let close = edits <= 2 && edits < low.chars().count().max(2) / 2;
+        (if close { jaro.max(NEAR) } else { jaro }, name)
+    });
+    scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+}
+
+/// `did you mean …?`, or what there is to choose from.
+pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
+    if let Some(name) = nearest(word, candidates.clone()) {
+        return Some(format!("did you mean `{name}`?"));
+    }
+    let mut shown = candidates.into_iter().peekable();
+    shown.peek()?;
+    let list = shown.by_ref().take(24).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    Some(format!("there is {list}{}", if shown.next().is_some() { ", …" } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Document;
+
+    fn documents(text: &str) -> (Documents, FileId) {
+        let mut documents = Documents::default();
+        let document = Document { name: "a.yaml".into(), folder: "".into(), text: text.into(), on_disk: false };
+        let id = documents.add(document);
+        (documents, id)
+    }
+
+    #[test]
+    fn a_problem_shows_its_line_a_mark_and_the_mend() {
+        let (documents, file) = documents("version: 1\nadmn: { bind: x }\n");
+        let span = Span { file, line: 2, column: 1, end: 5 };
+        let shown = show(&documents, span, "unknown key `admn`", Some("did you mean `admin`?".into())).to_string();
+        let wanted =
+            "a.yaml:2:1: unknown key `admn`\n   2 | admn: { bind: x }\n     | ^^^^\n     help: did you mean `admin`?";
+        assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_place_and_unprintable_characters_are_replaced() {
+        let text = format!("{}\u{1b}[31mX{}", "a".repeat(500), "b".repeat(500));
+        let (documents, file) = documents(&text);
+        let shown = show(&documents, Span { file, line: 1, column: 506, end: 507 }, "m\u{7}", None);
+        assert_eq!(shown.line_text.chars().nth(shown.caret as usize - 1), Some('X'));
+        assert!(shown.line_text.chars().count() <= LINE_SHOWN_MAX + 2);
+        assert!(!shown.to_string().contains('\u{1b}'));
+        assert_eq!(shown.message, "m�");
+    }
+
+    #[test]
+    fn problems_beyond_the_bound_are_counted() {
+        let (documents, file) = documents("a\n");
+        let mut sink = Sink::default();
+        for n in 0..DIAGNOSTICS_MAX + 7 {
+            sink.push(Span { file, line: 1, column: 1, end: 2 }, format!("problem {n}"), None);
+        }
+        let all = sink.finish(&documents);
+        assert_eq!((all.list.len(), all.left_out), (DIAGNOSTICS_MAX, 7));
+        assert!(all.to_string().ends_with("507 problems, the last 7 not shown"));
+    }
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        let names = ["listeners", "routes", "clusters", "admin", "timeouts"];
+        assert_eq!(nearest("timeot", names), Some("timeouts"));
+        assert_eq!(nearest("route", names), Some("routes"));
+        assert_eq!(nearest("Clusters", names), Some("clusters"));
+        assert_eq!(nearest("zzz", names), None);
+        assert_eq!(did_you_mean("zzz", ["a", "b"]).unwrap(), "there is `a`, `b`");
+    }
+}

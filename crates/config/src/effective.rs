@@ -1,0 +1,97 @@
+//! The configuration as it may be shown: defaults filled in, secrets left out.
+
+use std::collections::HashSet;
+
+use model::filter::FilterSpec;
+use serde_json::{Map, Value, json};
+
+use crate::tree::{Kind, Node};
+
+/// What is shown instead of a secret.
+const HIDDEN: &str = "(hidden)";
+/// Header fields, cookies and settings that carry credentials.
+const SECRET_NAMES: [&str; 8] =
+    ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "password", "secret", "token"];
+/// Keys of a listener that mean nothing for the other protocol.
+const HTTP_KEYS: [&str; 7] = [
+    "http_versions",
+    "head_bytes_max",
+    "fields_max",
+    "timeouts",
+    "requests_per_connection_max",
+    "forwarding",
+    "request_id",
+];
+
+/// Makes the serialized configuration fit to be shown.
+pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[FilterSpec]) -> Value {
+    let mut value = Value::Object(effective);
+    for listener in value["listeners"].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
+        let other: &[&str] = if listener["protocol"] == "tcp" { &HTTP_KEYS } else { &["idle_timeout"] };
+        if let Some(map) = listener.as_object_mut() {
+            map.retain(|key, _| !other.contains(&key.as_str()));
+        }
+    }
+    as_written(&mut value, tree);
+    let mut secret: HashSet<String> = SECRET_NAMES.iter().map(|name| (*name).to_owned()).collect();
+    for filter in filters {
+        write_only(&(filter.schema)(), &mut secret);
+    }
+    hide(&mut value, &secret);
+    value
+}
+
+/// Puts `${NAME}` back where a text came from the environment: the variable may be secret.
+fn as_written(value: &mut Value, node: &Node) {
+    match &node.kind {
+        Kind::Scalar(scalar) => {
+            if let Some(written) = &scalar.written {
+                *value = Value::String(written.clone());
+            }
+        }
+        Kind::Map(entries) => {
+            for (key, child) in entries {
+                if let Some(value) = value.get_mut(&key.text) {
+                    as_written(value, child);
+                }
+            }
+        }
+        Kind::List(items) => {
+            for (index, child) in items.iter().enumerate() {
+                if let Some(value) = value.get_mut(index) {
+                    as_written(value, child);
+                }
+            }
+        }
+        Kind::Invalid => {}
+    }
+}
+
+/// Names of properties that a filter's schema marks `writeOnly`.
+fn write_only(schema: &Value, names: &mut HashSet<String>) {
+    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+        let marked = properties.iter().filter(|(_, property)| property.get("writeOnly") == Some(&Value::Bool(true)));
+        names.extend(marked.map(|(name, _)| name.to_lowercase()));
+    }
+    match schema {
+        Value::Object(map) => map.values().for_each(|value| write_only(value, names)),
+        Value::Array(items) => items.iter().for_each(|value| write_only(value, names)),
+        _ => {}
+    }
+}
+
+fn hide(value: &mut Value, secret: &HashSet<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                if secret.contains(&key.to_lowercase()) {
+                    *value = json!(HIDDEN);
+                } else {
+                    hide(value, secret);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| hide(value, secret)),
+        _ => {}
+    }
+}

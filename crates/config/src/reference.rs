@@ -1,0 +1,281 @@
+//! The reference pages, generated from the schema (and so from the comments in `file`), from the filters' own
+//! documentation, and from the table of faults. The output depends on nothing else, so that it can be compared with
+//! the pages in the tree.
+
+use std::fmt::Write;
+
+use model::Fault;
+use model::filter::FilterSpec;
+use serde_json::{Map, Value};
+
+use crate::expectation::{allowed_values, integer_bounds};
+use crate::schema::schema;
+use crate::units::{DURATION_FORMAT, SIZE_FORMAT};
+
+const GENERATED: &str = "<!-- Generated from the program: change the comments there, not this page. -->\n\n";
+
+/// All pages: name of the file under `docs/reference/`, and Markdown. `balancers` are names (as under `balance:`) with
+/// their documentation in Markdown.
+pub fn reference(filters: &[FilterSpec], balancers: &[(&str, &str)]) -> Vec<(String, String)> {
+    vec![
+        ("configuration.md".to_owned(), configuration()),
+        ("filters.md".to_owned(), filters_page(filters)),
+        ("balancers.md".to_owned(), balancers_page(balancers)),
+        ("faults.md".to_owned(), faults_page()),
+    ]
+}
+
+fn configuration() -> String {
+    let root = schema(&[]);
+    let mut page = format!("# Configuration\n\n{GENERATED}");
+    page.push_str(INTRODUCTION);
+    let mut writer = Writer { root: &root, told: Vec::new(), page };
+    writer.object("", "The file", &root);
+    writer.page
+}
+
+const INTRODUCTION: &str = "\
+A configuration is one file in YAML 1.2 or JSON. `equipoise schema` prints its JSON Schema, from which editors complete; \
+`equipoise check -c FILE` tells everything that is wrong with it.
+
+- Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; longer than nothing, at most a year.
+- Sizes: a number of bytes, or `16KiB`, `1MiB`, `1GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
+- `${NAME}` in a value is replaced by an environment variable, `${NAME:-default}` by the default when the variable is not \
+set or empty; `$${` stands for `${`. Put such values in quotes inside `{ }` and `[ ]`. The result is never looked at \
+again, and cannot add keys.
+- Relative paths start at the file that holds them.
+- YAML 1.2: only `true` and `false` are truth values; `on`, `yes` and the like are text. Aliases work, tags and merge \
+keys (`<<`) do not. A key stands once.
+
+";
+
+/// Writes objects, each once, in the order in which they are met.
+struct Writer<'a> {
+    root: &'a Value,
+    /// Definitions that have a section, with the heading.
+    told: Vec<(String, String)>,
+    page: String,
+}
+
+impl<'a> Writer<'a> {
+    fn object(&mut self, path: &str, heading: &str, schema: &'a Value) {
+        let _ = writeln!(self.page, "## {heading}\n");
+        if let Some(text) = schema.get("description").and_then(Value::as_str) {
+            let _ = writeln!(self.page, "{text}\n");
+        }
+        let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+        if properties.is_empty() {
+            self.page.push_str("It has no settings: `{}`.\n\n");
+            return;
+        }
+        self.page.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
+        for (name, property) in properties {
+            let row = self.row(name, property, schema);
+            self.page.push_str(&row);
+        }
+        self.page.push('\n');
+        for (name, property) in properties {
+            self.inner(&join(path, name), property);
+        }
+    }
+
+    fn row(&self, name: &str, property: &Value, object: &Value) -> String {
+        let required =
+            object.get("required").and_then(Value::as_array).is_some_and(|keys| keys.iter().any(|k| k == name));
+        let default = match property.get("default") {
+            _ if required => "needed".to_owned(),
+            Some(Value::Object(_)) | None => String::new(),
+            Some(Value::Array(items)) if items.is_empty() => String::new(),
+            Some(Value::String(text)) => format!("`{text}`"),
+            Some(other) => format!("`{other}`"),
+        };
+        let meaning = property.get("description").and_then(Value::as_str).unwrap_or_default();
+        let value = self.value(property, 0);
+        format!("| `{name}` | {} | {} | {} |\n", cell(&value), cell(&default), cell(meaning))
+    }
+
+    /// The sections of the objects that a property leads to.
+    fn inner(&mut self, path: &str, property: &'a Value) {
+        for (path, name) in self.definitions(path, property, 0) {
+            if name == crate::file::FILTER_DEFINITION || self.told.iter().any(|(told, _)| *told == name) {
+                continue;
+            }
+            let Some(definition) = self.root.get("$defs").and_then(|defs| defs.get(&name)) else { continue };
+            let heading = format!("`{path}`");
+            self.told.push((name.clone(), heading.clone()));
+            if definition.get("properties").is_some() {
+                self.object(&path, &heading, definition);
+            } else {
+                self.values(&heading, definition);
+            }
+        }
+    }
+
+    /// A section that lists the values to choose from.
+    fn values(&mut self, heading: &str, definition: &Value) {
+        let Some(branches) = definition.get("oneOf").and_then(Value::as_array) else { return };
+        let about = definition.get("description").and_then(Value::as_str).unwrap_or_default();
+        let _ = writeln!(self.page, "## {heading}\n\n{about}\n\n| value | meaning |\n|---|---|");
+        for branch in branches {
+            let value = branch.get("const").map(shown).unwrap_or_default();
+            let meaning = branch.get("description").and_then(Value::as_str).unwrap_or_default();
+            let _ = writeln!(self.page, "| {value} | {} |", cell(meaning));
+        }
+        self.page.push('\n');
+    }
+
+    /// Definitions that a property refers to, with the path that leads there.
+    fn definitions(&self, path: &str, property: &Value, depth: usize) -> Vec<(String, String)> {
+        if depth > 4 {
+            return Vec::new();
+        }
+        if let Some(name) = property.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix("#/$defs/"))
+        {
+            return vec![(path.to_owned(), name.to_owned())];
+        }
+        let mut all = Vec::new();
+        if let Some(items) = property.get("items") {
+            all.extend(self.definitions(&format!("{path}[]"), items, depth + 1));
+        }
+        if let Some(values) = property.get("additionalProperties") {
+            all.extend(self.definitions(&format!("{path}.NAME"), values, depth + 1));
+        }
+        for branch in property.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+            all.extend(self.definitions(path, branch, depth + 1));
+        }
+        all
+    }
+
+    /// What may stand for a property, in few words.
+    fn value(&self, property: &Value, depth: usize) -> String {
+        let Some(map) = property.as_object() else { return "anything".to_owned() };
+        if depth > 4 {
+            return "…".to_owned();
+        }
+        if let Some(name) = map.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix("#/$defs/")) {
+            if name == crate::file::FILTER_DEFINITION {
+                return "[filter](filters.md)".to_owned();
+            }
+            let definition = self.root.get("$defs").and_then(|defs| defs.get(name));
+            return definition.map_or_else(String::new, |definition| self.value(definition, depth + 1));
+        }
+        let values = allowed_values(map);
+        if !values.is_empty() {
+            return values.into_iter().map(shown).collect::<Vec<_>>().join(" or ");
+        }
+        match map.get("format").and_then(Value::as_str) {
+            Some(DURATION_FORMAT) => return "duration".to_owned(),
+            Some(SIZE_FORMAT) => return "size".to_owned(),
+            _ => {}
+        }
+        match map.get("type").and_then(Value::as_str) {
+            Some("object") => match map.get("additionalProperties").filter(|other| other.is_object()) {
+                Some(values) => format!("map of {}", self.value(values, depth + 1)),
+                None => "map".to_owned(),
+            },
+            Some("array") => {
+                format!("list of {}", map.get("items").map_or_else(String::new, |item| self.value(item, depth + 1)))
+            }
+            Some("string") => "text".to_owned(),
+            Some("boolean") => "`true` or `false`".to_owned(),
+            Some("integer") => number(map),
+            Some(other) => other.to_owned(),
+            None => self.branches(map, depth),
+        }
+    }
+
+    fn branches(&self, map: &Map<String, Value>, depth: usize) -> String {
+        let branches = map.get("anyOf").and_then(Value::as_array);
+        let parts: Vec<String> = branches.into_iter().flatten().map(|branch| self.value(branch, depth + 1)).collect();
+        parts.join(", or ")
+    }
+}
+
+fn number(map: &Map<String, Value>) -> String {
+    let (low, high) = integer_bounds(map);
+    // The width of an integer type is not a bound that anybody chose.
+    let chosen = map.contains_key("maximum");
+    match (low.is_finite() && low != f64::from(i32::MIN), high.is_finite() && chosen) {
+        (true, true) => format!("number from {low} to {high}"),
+        (true, false) => format!("number from {low}"),
+        _ => "number".to_owned(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Text inside a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn filters_page(filters: &[FilterSpec]) -> String {
+    let root = schema(filters);
+    let mut page = format!("# Filters\n\n{GENERATED}");
+    page.push_str(
+        "Filters change requests and responses, or refuse them. A route lists them under `filters`, each as its name and \
+         its settings; they work in that order on requests, and in the reverse order on responses.\n\n",
+    );
+    for filter in filters {
+        let _ = writeln!(page, "- [`{0}`](#{0}): {1}", filter.name, filter.doc.lines().next().unwrap_or_default());
+    }
+    for filter in filters {
+        let _ = writeln!(page, "\n## {}\n\n{}", filter.name, filter.doc.trim_end());
+        let settings = &root["$defs"][format!("filter_{}", filter.name)];
+        let writer = Writer { root: &root, told: Vec::new(), page: String::new() };
+        let Some(properties) = settings.get("properties").and_then(Value::as_object) else { continue };
+        page.push_str("\n| setting | value | default | meaning |\n|---|---|---|---|\n");
+        for (name, property) in properties {
+            page.push_str(&writer.row(name, property, settings));
+        }
+    }
+    page
+}
+
+fn balancers_page(balancers: &[(&str, &str)]) -> String {
+    let mut page = format!("# Balancers\n\n{GENERATED}");
+    page.push_str(
+        "How a cluster chooses an endpoint, by `balance`. Endpoints that are down or full are passed over.\n",
+    );
+    for (name, doc) in balancers {
+        let _ = writeln!(page, "\n## {name}\n\n{}", doc.trim_end());
+    }
+    page
+}
+
+fn faults_page() -> String {
+    let mut page = format!("# Faults\n\n{GENERATED}");
+    page.push_str(
+        "Everything that can go wrong with an exchange. The flag stands in access logs (`{flag}`), the label in metrics. \
+         Flags begin with `C` for the client, `U` for the endpoint (upstream), `P` for this proxy. Where there is no \
+         status, no answer can be given any more and the connection is closed.\n\n\
+         | flag | label | status | whose doing | when | retried | counts against health | meaning |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    let yes = |flag: bool| if flag { "yes" } else { "" };
+    for fault in Fault::ALL {
+        let told = fault.consequence();
+        let status = if told.status == 0 { String::new() } else { told.status.to_string() };
+        let _ = writeln!(
+            page,
+            "| `{}` | `{}` | {status} | {} | {} | {} | {} | {} |",
+            told.flag,
+            told.label,
+            told.source.as_str(),
+            told.phase.as_str(),
+            yes(told.retryable),
+            yes(told.against_health),
+            cell(fault.meaning().trim()),
+        );
+    }
+    page
+}

@@ -1,0 +1,279 @@
+//! From what was written to what is meant: references, names, addresses, files. Everything that the schema cannot say
+//! is checked here, and everything that is wrong is told.
+//!
+//! Objects with a problem that was found before are left out, but their names are known, so that nobody is told that
+//! they are missing.
+
+mod address;
+mod cluster;
+mod listener;
+mod pem;
+mod route;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use model::fields::{is_field_value, is_token};
+use model::snapshot::{self, Snapshot};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::diagnostic::{Sink, did_you_mean};
+use crate::file;
+use crate::load::Loader;
+use crate::read::Access;
+use crate::source::{Documents, Span};
+use crate::tree::{Kind, Node};
+use crate::validate::Faulty;
+
+/// What resolving came to.
+pub(crate) struct Resolved {
+    pub(crate) snapshot: Snapshot,
+    /// Every PEM file that is named, in order, each once.
+    pub(crate) files: Vec<PathBuf>,
+    /// The configuration with defaults filled in.
+    pub(crate) effective: Map<String, Value>,
+}
+
+/// Everything that resolving looks at.
+pub(crate) struct Resolver<'a> {
+    pub(crate) loader: &'a Loader<'a>,
+    pub(crate) access: Access,
+    pub(crate) documents: &'a Documents,
+    pub(crate) tree: &'a Node,
+    pub(crate) faulty: &'a Faulty,
+    pub(crate) sink: &'a mut Sink,
+    pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
+    files: Vec<PathBuf>,
+    /// `None`: some are not known, so any reference may be right.
+    clusters: Option<HashSet<&'a str>>,
+    /// Whether each speaks HTTP. `None` as above.
+    listeners: Option<HashMap<&'a str, bool>>,
+    /// Addresses that listeners and the administrator take, and by whom.
+    binds: HashMap<std::net::SocketAddr, String>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(crate) fn new(
+        loader: &'a Loader<'a>,
+        access: Access,
+        (documents, tree): (&'a Documents, &'a Node),
+        faulty: &'a Faulty,
+        sink: &'a mut Sink,
+    ) -> Self {
+        let named = |kind: &str| match tree.get(kind) {
+            None => Some(&[][..]),
+            Some(Node { kind: Kind::Map(entries), .. }) => Some(entries.as_slice()),
+            Some(_) => None,
+        };
+        let clusters = named("clusters").map(|entries| entries.iter().map(|(key, _)| key.text.as_str()).collect());
+        let is_http = |node: &Node| node.get("protocol").and_then(Node::text) != Some("tcp");
+        let listeners = named("listeners")
+            .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
+        let (pems, files, binds) = (HashMap::new(), Vec::new(), HashMap::new());
+        Self { loader, access, documents, tree, faulty, sink, pems, files, clusters, listeners, binds }
+    }
+
+    /// Resolves the whole tree. Whether anything was wrong is in the sink.
+    pub(crate) fn run(mut self) -> Resolved {
+        let mut effective = Map::new();
+        effective.insert("version".to_owned(), Value::from(1));
+        let listeners = self.named("listeners", &mut effective, Self::listener);
+        let routes = self.listed("routes", &mut effective, Self::route);
+        self.unique_route_names(&routes);
+        let clusters = self.named("clusters", &mut effective, Self::cluster);
+        let admin = self.single("admin", &mut effective, Self::admin);
+        let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
+        let shutdown = self.shutdown(&mut effective);
+        let snapshot = Snapshot {
+            listeners: listeners.into_iter().map(Arc::new).collect(),
+            routes: routes.into_iter().map(|(_, route)| Arc::new(route)).collect(),
+            clusters: clusters.into_iter().map(Arc::new).collect(),
+            admin: admin.flatten(),
+            access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
+            drain_timeout: shutdown,
+        };
+        Resolved { snapshot, files: self.files, effective }
+    }
+
+    /// Resolves each object of a map of objects.
+    fn named<T: DeserializeOwned + Serialize, R>(
+        &mut self,
+        kind: &str,
+        effective: &mut Map<String, Value>,
+        resolve: impl Fn(&mut Self, &str, &mut T) -> Option<R>,
+    ) -> Vec<R> {
+        let tree = self.tree;
+        let mut shown = Map::new();
+        let mut all = Vec::new();
+        for (key, node) in tree.get(kind).map_or(&[][..], Node::entries) {
+            let Some(mut object) = self.typed::<T>(&format!("{kind}/{}", key.text), node) else { continue };
+            all.extend(resolve(self, &key.text, &mut object));
+            shown.insert(key.text.clone(), serde_json::to_value(&object).unwrap_or_default());
+        }
+        effective.insert(kind.to_owned(), Value::Object(shown));
+        all
+    }
+
+    /// Resolves each object of a list of objects; the number is its place.
+    fn listed<T: DeserializeOwned + Serialize, R>(
+        &mut self,
+        kind: &str,
+        effective: &mut Map<String, Value>,
+        resolve: impl Fn(&mut Self, usize, &mut T) -> Option<R>,
+    ) -> Vec<(usize, R)> {
+        let tree = self.tree;
+        let mut shown = Vec::new();
+        let mut all = Vec::new();
+        for (index, node) in tree.get(kind).map_or(&[][..], Node::items).iter().enumerate() {
+            let Some(mut object) = self.typed::<T>(&format!("{kind}/{index}"), node) else { continue };
+            all.extend(resolve(self, index, &mut object).map(|resolved| (index, resolved)));
+            shown.push(serde_json::to_value(&object).unwrap_or_default());
+        }
+        effective.insert(kind.to_owned(), Value::Array(shown));
+        all
+    }
+
+    /// Resolves an object that is there once or not at all.
+    fn single<T: DeserializeOwned + Serialize, R>(
+        &mut self,
+        kind: &str,
+        effective: &mut Map<String, Value>,
+        resolve: impl Fn(&mut Self, &T) -> R,
+    ) -> Option<R> {
+        let tree = self.tree;
+        let node = tree.get(kind)?;
+        if self.faulty.iter().any(|path| path == kind || path.strip_prefix(kind).is_some_and(|p| p.starts_with('/'))) {
+            return None;
+        }
+        let object = self.typed::<T>(kind, node)?;
+        effective.insert(kind.to_owned(), serde_json::to_value(&object).unwrap_or_default());
+        Some(resolve(self, &object))
+    }
+
+    fn typed<T: DeserializeOwned>(&mut self, path: &str, node: &Node) -> Option<T> {
+        if self.faulty.contains(path) {
+            return None;
+        }
+        match serde_json::from_value(node.to_value()) {
+            Ok(object) => Some(object),
+            Err(error) => {
+                self.report(path, error.to_string(), None);
+                None
+            }
+        }
+    }
+
+    fn shutdown(&mut self, effective: &mut Map<String, Value>) -> std::time::Duration {
+        let given = self.single("shutdown", effective, |_, shutdown: &file::Shutdown| shutdown.drain_timeout.0);
+        given.unwrap_or_else(|| {
+            let default = file::Shutdown::default();
+            effective.insert("shutdown".to_owned(), serde_json::to_value(&default).unwrap_or_default());
+            default.drain_timeout.0
+        })
+    }
+
+    fn admin(&mut self, admin: &file::Admin) -> Option<snapshot::Admin> {
+        let bind = self.bind("admin/bind", &admin.bind)?;
+        self.take_bind("admin/bind", bind, "the administrator's page".to_owned());
+        if !bind.ip().to_canonical().is_loopback() && !admin.allow_remote {
+            let message = format!(
+                "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
+                 it can read and change the configuration",
+                admin.bind
+            );
+            let mend = format!("bind `127.0.0.1:{}`, or accept this with `allow_remote: true`", bind.port());
+            self.report("admin/bind", message, Some(mend));
+        }
+        Some(snapshot::Admin { bind })
+    }
+
+    fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {
+        let at = format!("access_logs/{index}");
+        if log.format == file::LogFormat::Json && self.tree.locate_key(&at, "line") != self.tree.locate(&at) {
+            let span = self.tree.locate_key(&at, "line");
+            self.sink.push(span, "`line` has no meaning with `format: json`", Some("leave one of them out".to_owned()));
+        }
+        if let Err(message) = model::template::parse(&log.line) {
+            self.report(&format!("{at}/line"), message, None);
+        } else if log.line.contains(['\n', '\r']) {
+            self.report(&format!("{at}/line"), "a line of a log cannot hold a line end", None);
+        }
+        let format = match log.format {
+            file::LogFormat::Json => snapshot::LogFormat::Json,
+            file::LogFormat::Line => snapshot::LogFormat::Line(log.line.clone()),
+        };
+        let target = match &log.path {
+            Some(path) if path.is_empty() => {
+                self.report(&format!("{at}/path"), "the path is empty", None);
+                return None;
+            }
+            Some(path) => snapshot::LogTarget::File(self.beside(&format!("{at}/path"), path)),
+            None => snapshot::LogTarget::Stdout,
+        };
+        Some(snapshot::AccessLog { target, format })
+    }
+
+    /// A path as it is meant: relative to the file that names it.
+    fn beside(&self, at: &str, path: &str) -> PathBuf {
+        let span = self.tree.locate(at);
+        self.documents.get(span.file).map_or_else(|| PathBuf::from(path), |document| document.folder.join(path))
+    }
+
+    fn report(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
+        let span = self.tree.locate(path);
+        self.sink.push(span, message, suggestion);
+    }
+
+    /// Checks that a cluster exists.
+    fn cluster_exists(&mut self, path: &str, name: &str) {
+        let Some(clusters) = &self.clusters else { return };
+        if clusters.contains(name) {
+            return;
+        }
+        let mut names: Vec<&str> = clusters.iter().copied().collect();
+        names.sort_unstable();
+        let none = names.is_empty().then(|| "define it under `clusters`".to_owned());
+        let suggestion = if self.sink.wants_suggestions() { none.or_else(|| did_you_mean(name, names)) } else { None };
+        self.report(path, format!("there is no cluster `{name}`"), suggestion);
+    }
+
+    /// Checks the name of a header field that we write; gives it in lower case.
+    fn field_name(&mut self, path: &str, name: &str) -> Option<String> {
+        const OURS: [&str; 9] = [
+            "host",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "te",
+            "trailer",
+            "upgrade",
+            "date",
+            "keep-alive",
+        ];
+        if !is_token(name.as_bytes()) {
+            self.report(path, format!("`{name}` is not the name of a header field"), None);
+            return None;
+        }
+        let lower = name.to_ascii_lowercase();
+        if OURS.contains(&lower.as_str()) {
+            self.report(path, format!("`{name}` is written by the protocol itself and cannot be chosen"), None);
+            return None;
+        }
+        Some(lower)
+    }
+
+    /// Checks the value of a header field that we write.
+    fn field_value(&mut self, path: &str, value: &str) {
+        if !is_field_value(value.as_bytes()) {
+            self.report(path, "the value of a header field cannot hold control characters", None);
+        }
+    }
+
+    /// The place of a key, for keys that should not be there.
+    fn key_span(&self, path: &str, key: &str) -> Span {
+        self.tree.locate_key(path, key)
+    }
+}

@@ -1,0 +1,151 @@
+//! Clusters and their endpoints.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use model::snapshot::{
+    Balance, Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Queue, UpstreamTimeouts, UpstreamTls,
+};
+
+use super::Resolver;
+use crate::file;
+
+impl Resolver<'_> {
+    pub(super) fn cluster(&mut self, name: &str, written: &mut file::Cluster) -> Option<Cluster> {
+        let at = format!("clusters/{name}");
+        let endpoints = self.endpoints(&format!("{at}/endpoints"), &written.endpoints);
+        let health_check =
+            written.health_check.as_ref().map(|check| self.health_check(&format!("{at}/health_check"), check));
+        let tls = match &written.tls {
+            None | Some(file::ClusterTls::Switch(false)) => None,
+            Some(file::ClusterTls::Switch(true)) => Some(self.upstream_tls(&at, &file::ClusterTlsSettings::default())),
+            Some(file::ClusterTls::Settings(tls)) => Some(self.upstream_tls(&format!("{at}/tls"), tls)),
+        };
+        Some(Cluster {
+            name: name.into(),
+            endpoints,
+            balance: match written.balance {
+                file::Balance::RoundRobin => Balance::RoundRobin,
+                file::Balance::Random => Balance::Random,
+                file::Balance::LeastRequest => Balance::LeastRequest,
+            },
+            health_check: health_check.flatten(),
+            queue: written
+                .queue
+                .as_ref()
+                .map(|queue| Queue { requests_max: queue.requests_max, timeout: queue.timeout.0 }),
+            tls,
+            pool: Pool {
+                idle_max: written.pool.idle_max,
+                idle_timeout: written.pool.idle_timeout.0,
+                requests_per_connection_max: written.pool.requests_per_connection_max,
+            },
+            timeouts: UpstreamTimeouts {
+                connect: written.timeouts.connect.0,
+                response_head: written.timeouts.response_head.0,
+                idle: written.timeouts.idle.0,
+            },
+        })
+    }
+
+    fn endpoints(&mut self, at: &str, written: &[file::Endpoint]) -> Vec<Endpoint> {
+        let mut all = Vec::new();
+        let mut seen: HashMap<SocketAddr, &str> = HashMap::new();
+        for (index, endpoint) in written.iter().enumerate() {
+            let (path, name, weight, connections_max) = match endpoint {
+                file::Endpoint::Address(address) => (format!("{at}/{index}"), address, 1, None),
+                file::Endpoint::Settings(settings) => {
+                    let path = format!("{at}/{index}/address");
+                    (path, &settings.address, settings.weight, settings.connections_max)
+                }
+            };
+            let Some(address) = self.endpoint_address(&path, name) else { continue };
+            if let Some(first) = seen.insert(address, name) {
+                let message = if first == name {
+                    format!("the endpoint `{name}` stands here twice")
+                } else {
+                    format!("`{name}` and `{first}` are the same endpoint, {address}")
+                };
+                self.report(&path, message, Some("use `weight` to give an endpoint more work".to_owned()));
+                continue;
+            }
+            all.push(Endpoint { name: name.as_str().into(), address, weight, connections_max });
+        }
+        if !all.is_empty() && all.iter().all(|endpoint| endpoint.weight == 0) {
+            self.report(at, "all weights are 0", Some("give at least one endpoint a weight".to_owned()));
+        }
+        all
+    }
+
+    fn health_check(&mut self, at: &str, written: &file::HealthCheck) -> Option<HealthCheck> {
+        let kind = match &written.http {
+            None => HealthCheckKind::Tcp,
+            Some(http) => self.http_check(&format!("{at}/http"), http),
+        };
+        Some(HealthCheck {
+            kind,
+            interval: written.interval.0,
+            timeout: written.timeout.0,
+            rise: written.rise,
+            fall: written.fall,
+        })
+    }
+
+    fn http_check(&mut self, at: &str, written: &file::HttpCheck) -> HealthCheckKind {
+        let path = &written.path;
+        if !path.starts_with('/') {
+            let mend = Some(format!("write `/{path}`"));
+            self.report(&format!("{at}/path"), format!("the path `{path}` does not begin with `/`"), mend);
+        } else if path.bytes().any(|b| b <= b' ' || b >= 0x7f || b == b'#') {
+            self.report(
+                &format!("{at}/path"),
+                format!("the path `{path}` holds a character that no request has"),
+                None,
+            );
+        }
+        if let Some(host) = &written.host {
+            let authority = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+            self.host(&format!("{at}/host"), authority.map_or(host, |(host, _)| host));
+        }
+        let mut statuses = Vec::new();
+        for (index, status) in written.statuses.iter().enumerate() {
+            match status_range(status) {
+                Some(range) => statuses.push(range),
+                None => {
+                    let mend = "write a status such as 200, or a range such as \"200-299\", from 100 to 599".to_owned();
+                    self.report(&format!("{at}/statuses/{index}"), "not a status, nor a range of them", Some(mend));
+                }
+            }
+        }
+        HealthCheckKind::Http { path: path.clone(), host: written.host.clone(), statuses }
+    }
+
+    fn upstream_tls(&mut self, at: &str, written: &file::ClusterTlsSettings) -> UpstreamTls {
+        if let Some(name) = &written.server_name {
+            self.host(&format!("{at}/server_name"), name);
+        }
+        let authorities = written.authorities.as_ref();
+        let certificate = written.certificate.as_ref();
+        UpstreamTls {
+            server_name: written.server_name.clone(),
+            verify: written.verify,
+            authorities: authorities.and_then(|path| self.authorities(&format!("{at}/authorities"), path)),
+            certificate: certificate
+                .and_then(|certificate| self.certificate(&format!("{at}/certificate"), certificate)),
+        }
+    }
+}
+
+fn status_range(written: &file::Statuses) -> Option<(u16, u16)> {
+    let (first, last) = match written {
+        file::Statuses::One(status) => (*status, *status),
+        file::Statuses::Range(text) => match text.split_once('-') {
+            Some((first, last)) => (first.trim().parse().ok()?, last.trim().parse().ok()?),
+            None => {
+                let status = text.parse().ok()?;
+                (status, status)
+            }
+        },
+    };
+    (first <= last && first >= 100 && last <= 599).then_some((first, last))
+}

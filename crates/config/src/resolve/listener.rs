@@ -1,0 +1,225 @@
+//! Listeners.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use model::Name;
+use model::address::HostPattern;
+use model::limits;
+use model::snapshot::{
+    ClientAuth, ClientTrust, Forwarding, HttpListener, Listener, Protocol, TcpListener, TcpTarget, TlsTermination,
+    TlsVersion,
+};
+
+use super::Resolver;
+use crate::file;
+
+/// Smallest bound on a request head.
+const HEAD_BYTES_MIN: u64 = 1_024;
+
+/// Keys that mean something for one protocol only, with what to do instead.
+const HTTP_ONLY: [(&str, &str); 7] = [
+    ("http_versions", "leave it out"),
+    ("head_bytes_max", "leave it out"),
+    ("fields_max", "leave it out"),
+    ("timeouts", "write `idle_timeout`"),
+    ("requests_per_connection_max", "leave it out"),
+    ("forwarding", "leave it out"),
+    ("request_id", "leave it out"),
+];
+const TCP_ONLY: [(&str, &str); 3] = [
+    ("cluster", "name the cluster in a route, or say `protocol: tcp`"),
+    ("sni", "match `host` in a route, or say `protocol: tcp`"),
+    ("idle_timeout", "write `timeouts: { idle: … }`"),
+];
+
+impl Resolver<'_> {
+    pub(super) fn listener(&mut self, name: &str, written: &mut file::Listener) -> Option<Listener> {
+        let at = format!("listeners/{name}");
+        let bind = self.bind(&format!("{at}/bind"), &written.bind);
+        if let Some(bind) = bind {
+            self.take_bind(&format!("{at}/bind"), bind, format!("listener `{name}`"));
+        }
+        let tls = written.tls.as_ref().map(|tls| self.termination(&format!("{at}/tls"), tls));
+        let protocol = match written.protocol {
+            file::Protocol::Http => {
+                self.refuse_keys(&at, name, &TCP_ONLY, "http");
+                self.http_versions(&at, written);
+                Some(Protocol::Http(self.http_listener(&at, written)))
+            }
+            file::Protocol::Tcp => {
+                self.refuse_keys(&at, name, &HTTP_ONLY, "tcp");
+                self.tcp_listener(&at, name, written).map(Protocol::Tcp)
+            }
+        };
+        let tls = match tls {
+            Some(tls) => Some(tls?),
+            None => None,
+        };
+        let connections_max = written.connections_max;
+        Some(Listener { name: name.into(), bind: bind?, tls, connections_max, protocol: protocol? })
+    }
+
+    fn refuse_keys(&mut self, at: &str, name: &str, keys: &[(&str, &str)], speaks: &str) {
+        let other = if speaks == "http" { "tcp" } else { "http" };
+        for (key, mend) in keys {
+            let span = self.key_span(at, key);
+            if span != self.tree.locate(at) {
+                let message = format!("`{key}` is for `protocol: {other}`, but listener `{name}` speaks {speaks}");
+                self.sink.push(span, message, Some((*mend).to_owned()));
+            }
+        }
+    }
+
+    fn http_versions(&mut self, at: &str, written: &file::Listener) {
+        let mut seen = Vec::new();
+        for (index, version) in written.http_versions.iter().enumerate() {
+            let path = format!("{at}/http_versions/{index}");
+            if *version != file::HttpVersion::H1 {
+                let message = format!("`{version}` is not available in this version");
+                self.report(&path, message, Some("write `http_versions: [h1]`, which is the default".to_owned()));
+            } else if seen.contains(version) {
+                self.report(&path, "this version stands here twice", None);
+            }
+            seen.push(*version);
+        }
+    }
+
+    fn http_listener(&mut self, at: &str, written: &file::Listener) -> HttpListener {
+        let most = (limits::BUFFER_BYTES / 2) as u64;
+        let head_bytes = written.head_bytes_max.0;
+        if !(HEAD_BYTES_MIN..=most).contains(&head_bytes) {
+            let message = format!("`head_bytes_max` must be from {HEAD_BYTES_MIN} to {most} bytes, not {head_bytes}");
+            self.report(&format!("{at}/head_bytes_max"), message, None);
+        }
+        let request_id = match &written.request_id {
+            file::RequestId::Off(_) => None,
+            file::RequestId::Field(name) => self.field_name(&format!("{at}/request_id"), name),
+        };
+        let forwarding = &written.forwarding;
+        HttpListener {
+            head_bytes_max: head_bytes.min(most) as usize,
+            fields_max: written.fields_max,
+            head_timeout: written.timeouts.head.0,
+            idle_timeout: written.timeouts.idle.0,
+            stream_timeout: written.timeouts.stream.0,
+            requests_per_connection_max: written.requests_per_connection_max,
+            forwarding: Forwarding {
+                trusted: self.parsed(&format!("{at}/forwarding/trusted"), &forwarding.trusted, false),
+                x_forwarded: forwarding.x_forwarded,
+                forwarded: forwarding.forwarded,
+            },
+            request_id,
+        }
+    }
+
+    fn tcp_listener(&mut self, at: &str, name: &str, written: &file::Listener) -> Option<TcpListener> {
+        let target = match (&written.cluster, &written.sni) {
+            (Some(cluster), None) => {
+                self.cluster_exists(&format!("{at}/cluster"), cluster);
+                TcpTarget::Cluster(cluster.as_str().into())
+            }
+            (None, Some(sni)) => self.sni(&format!("{at}/sni"), sni),
+            (Some(_), Some(_)) => {
+                let message = format!("`cluster` and `sni` exclude each other in listener `{name}`");
+                let span = self.key_span(at, "sni");
+                self.sink.push(span, message, Some("write the cluster as `otherwise` of `sni`".to_owned()));
+                return None;
+            }
+            (None, None) => {
+                let message = format!("listener `{name}` needs one of `cluster` or `sni`");
+                self.report(at, message, Some("add `cluster: NAME`, where its connections go".to_owned()));
+                return None;
+            }
+        };
+        if written.tls.is_some() && written.sni.is_some() {
+            let message =
+                format!("`tls` and `sni` exclude each other in listener `{name}`: `sni` passes TLS on untouched");
+            let span = self.key_span(at, "tls");
+            self.sink.push(span, message, Some("keep one of them".to_owned()));
+        }
+        Some(TcpListener { target, idle_timeout: written.idle_timeout.0 })
+    }
+
+    fn sni(&mut self, at: &str, written: &file::Sni) -> TcpTarget {
+        let mut names: Vec<(HostPattern, Name)> = Vec::new();
+        let mut seen = HashMap::new();
+        for (host, cluster) in &written.names {
+            let path = format!("{at}/names/{host}");
+            self.cluster_exists(&path, cluster);
+            match host.parse::<HostPattern>() {
+                Ok(pattern) if seen.contains_key(&pattern) => {
+                    self.report(&path, format!("`{host}` stands here twice"), None);
+                }
+                Ok(pattern) => {
+                    seen.insert(pattern.clone(), ());
+                    names.push((pattern, cluster.as_str().into()));
+                }
+                Err(message) => {
+                    let span = self.key_span(&format!("{at}/names"), host);
+                    self.sink.push(span, message, None);
+                }
+            }
+        }
+        if let Some(cluster) = &written.otherwise {
+            self.cluster_exists(&format!("{at}/otherwise"), cluster);
+        } else if written.names.is_empty() {
+            self.report(at, "`sni` names no cluster", Some("add `names` or `otherwise`".to_owned()));
+        }
+        let otherwise = written.otherwise.as_deref().map(Name::from);
+        TcpTarget::Sni { names, otherwise, hello_timeout: written.hello_timeout.0 }
+    }
+
+    fn termination(&mut self, at: &str, written: &file::Tls) -> Option<TlsTermination> {
+        let mut certificates = Vec::new();
+        for (index, certificate) in written.certificates.iter().enumerate() {
+            certificates.push(self.certificate(&format!("{at}/certificates/{index}"), certificate));
+        }
+        let client = self.client_auth(&format!("{at}/client"), &written.client);
+        Some(TlsTermination {
+            certificates: certificates.into_iter().collect::<Option<_>>()?,
+            version_min: match written.version_min {
+                file::TlsVersion::Tls12 => TlsVersion::Tls12,
+                file::TlsVersion::Tls13 => TlsVersion::Tls13,
+            },
+            client: client?,
+            handshake_timeout: written.handshake_timeout.0,
+        })
+    }
+
+    fn client_auth(&mut self, at: &str, written: &file::ClientAuth) -> Option<ClientAuth> {
+        if written.mode == file::ClientAuthMode::Off {
+            for key in ["authorities", "identity_header"] {
+                let span = self.key_span(at, key);
+                if span != self.tree.locate(at) {
+                    let mend = "add `mode: required` or `mode: optional`".to_owned();
+                    self.sink.push(span, format!("`{key}` has no meaning while clients are not asked"), Some(mend));
+                }
+            }
+            return Some(ClientAuth::Off);
+        }
+        let header = written.identity_header.as_ref();
+        let header = header.map(|name| self.field_name(&format!("{at}/identity_header"), name));
+        let Some(path) = &written.authorities else {
+            let mend = "add the file with the certificates of those who vouch for clients".to_owned();
+            self.report(at, "`authorities` is missing in `client`", Some(mend));
+            return None;
+        };
+        let authorities = self.authorities(&format!("{at}/authorities"), path)?;
+        let trust = ClientTrust { authorities, identity_header: header.flatten() };
+        Some(match written.mode {
+            file::ClientAuthMode::Required => ClientAuth::Required(trust),
+            _ => ClientAuth::Optional(trust),
+        })
+    }
+}
+
+impl fmt::Display for file::HttpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::H1 => "h1",
+            Self::H2 => "h2",
+            Self::H3 => "h3",
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Routes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use model::fields::is_token;
+use model::filter::FilterUse;
+use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::snapshot::{Action, Redirect, Route};
+use model::{Issue, LocalResponse, Name};
+
+use super::Resolver;
+use crate::diagnostic::did_you_mean;
+use crate::file;
+
+/// How names of conditions are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Fields,
+    Parameters,
+    Cookies,
+}
+
+impl Resolver<'_> {
+    pub(super) fn route(&mut self, index: usize, written: &mut file::Route) -> Option<Route> {
+        let at = format!("routes/{index}");
+        let name = written.name.get_or_insert_with(|| format!("route-{}", index + 1)).clone();
+        self.route_listeners(&at, &written.listeners);
+        let matches = self.matches(&format!("{at}/match"), &written.matches);
+        let filters = self.filters(&format!("{at}/filters"), &written.filters);
+        let action = self.action(&at, written);
+        Some(Route {
+            name: name.into(),
+            listeners: written.listeners.iter().map(|name| Name::from(name.as_str())).collect(),
+            matches,
+            priority: written.priority,
+            filters,
+            action: action?,
+            timeout: written.timeout.map(|time| time.0),
+        })
+    }
+
+    /// Names of routes are ids; a given one may also meet a counted one.
+    pub(super) fn unique_route_names(&mut self, routes: &[(usize, Route)]) {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for (index, route) in routes {
+            if let Some(first) = seen.insert(route.name.as_str(), *index) {
+                let line = self.tree.locate(&format!("routes/{first}")).line;
+                let message = format!("the name `{}` is taken by the route in line {line}", route.name);
+                self.report(&format!("routes/{index}/name"), message, Some("give one of them another name".to_owned()));
+            }
+        }
+    }
+
+    fn route_listeners(&mut self, at: &str, names: &[String]) {
+        for (index, name) in names.iter().enumerate() {
+            let path = format!("{at}/listeners/{index}");
+            let Some(listeners) = &self.listeners else { return };
+            match listeners.get(name.as_str()) {
+                Some(true) => {}
+                Some(false) => {
+                    let message = format!("listener `{name}` speaks tcp and has no routes");
+                    self.report(&path, message, Some("name its cluster in the listener".to_owned()));
+                }
+                None => {
+                    let mut known: Vec<&str> = listeners.keys().copied().collect();
+                    known.sort_unstable();
+                    let suggestion = self.sink.wants_suggestions().then(|| did_you_mean(name, known)).flatten();
+                    self.report(&path, format!("there is no listener `{name}`"), suggestion);
+                }
+            }
+        }
+    }
+
+    fn matches(&mut self, at: &str, written: &file::Match) -> Match {
+        let is_one = |value: &file::OneOrMany| matches!(value, file::OneOrMany::One(_));
+        Match {
+            hosts: self.parsed(&format!("{at}/host"), written.host.as_slice(), is_one(&written.host)),
+            path: written.path.as_ref().and_then(|path| self.path_match(&format!("{at}/path"), path)),
+            methods: self.methods(&format!("{at}/method"), &written.method),
+            headers: self.values(&format!("{at}/headers"), &written.headers, Names::Fields),
+            query: self.values(&format!("{at}/query"), &written.query, Names::Parameters),
+            cookies: self.values(&format!("{at}/cookies"), &written.cookies, Names::Cookies),
+            sources: self.parsed(&format!("{at}/source"), written.source.as_slice(), is_one(&written.source)),
+        }
+    }
+
+    fn path_match(&mut self, at: &str, written: &file::PathMatch) -> Option<PathMatch> {
+        match written {
+            file::PathMatch { exact: Some(path), .. } => {
+                self.plain_path(&format!("{at}/exact"), path);
+                Some(PathMatch::Exact(path.clone()))
+            }
+            file::PathMatch { prefix: Some(path), .. } => {
+                self.plain_path(&format!("{at}/prefix"), path);
+                Some(PathMatch::Prefix(path.clone()))
+            }
+            file::PathMatch { regex: Some(regex), .. } => Some(PathMatch::Regex(regex.clone())),
+            _ => None,
+        }
+    }
+
+    fn plain_path(&mut self, at: &str, path: &str) {
+        if !path.starts_with('/') {
+            self.report(at, format!("the path `{path}` does not begin with `/`"), Some(format!("write `/{path}`")));
+        } else if path.contains(['?', '#']) {
+            let mend = "match the query with `query`".to_owned();
+            self.report(at, format!("the path `{path}` holds a query or fragment"), Some(mend));
+        } else if path.contains('*') {
+            let mend = format!("write `prefix: {}`, or `regex`", path.trim_end_matches(['*', '/']));
+            self.report(at, format!("`*` stands for itself in the path `{path}`"), Some(mend));
+        } else if path.bytes().any(|b| b <= b' ' || b >= 0x7f) {
+            let mend = "write such characters percent-encoded, as clients send them".to_owned();
+            self.report(at, format!("the path `{path}` holds a character that no request has"), Some(mend));
+        }
+    }
+
+    fn methods(&mut self, at: &str, written: &file::OneOrMany) -> Vec<String> {
+        let one = matches!(written, file::OneOrMany::One(_));
+        for (index, method) in written.as_slice().iter().enumerate() {
+            let path = if one { at.to_owned() } else { format!("{at}/{index}") };
+            if !is_token(method.as_bytes()) {
+                self.report(&path, format!("`{method}` is not a method"), None);
+            } else if method.bytes().any(|b| b.is_ascii_lowercase()) {
+                let mend = format!("write `{}`: upper and lower case differ in methods", method.to_ascii_uppercase());
+                self.report(&path, format!("`{method}` is not a method that clients send"), Some(mend));
+            }
+        }
+        written.as_slice().to_vec()
+    }
+
+    fn values(&mut self, at: &str, written: &BTreeMap<String, file::ValueTest>, names: Names) -> Vec<ValueMatch> {
+        let mut all: Vec<ValueMatch> = Vec::new();
+        for (name, test) in written {
+            let same = |other: &ValueMatch| names == Names::Fields && other.name.eq_ignore_ascii_case(name);
+            let problem = if names != Names::Parameters && !is_token(name.as_bytes()) {
+                let what = if names == Names::Fields { "header field" } else { "cookie" };
+                Some(format!("`{name}` is not the name of a {what}"))
+            } else if names == Names::Fields && name.eq_ignore_ascii_case("host") {
+                Some("the host is matched by `host`".to_owned())
+            } else {
+                all.iter().any(same).then(|| format!("`{name}` stands here twice"))
+            };
+            if let Some(message) = problem {
+                let span = self.key_span(at, name);
+                self.sink.push(span, message, None);
+                continue;
+            }
+            if let Some(test) = value_test(test) {
+                all.push(ValueMatch { name: name.clone(), test });
+            }
+        }
+        all
+    }
+
+    fn filters(&mut self, at: &str, written: &[file::FilterUse]) -> Vec<FilterUse> {
+        let mut all = Vec::new();
+        for (index, filter) in written.iter().enumerate() {
+            for (name, settings) in &filter.0 {
+                let path = format!("{at}/{index}/{name}");
+                // The schema knows the very same filters.
+                let Some(spec) = self.loader.filters.iter().find(|spec| spec.name == name) else { continue };
+                match (spec.check)(settings) {
+                    Ok(()) => all.push(FilterUse { name: name.clone(), settings: settings.clone() }),
+                    Err(issue) => self.issue(issue.below(&path)),
+                }
+            }
+        }
+        all
+    }
+
+    fn issue(&mut self, issue: Issue) {
+        self.report(&issue.path, issue.message, issue.suggestion);
+    }
+
+    fn action(&mut self, at: &str, written: &file::Route) -> Option<Action> {
+        if let Some(name) = &written.cluster {
+            self.cluster_exists(&format!("{at}/cluster"), name);
+            return Some(Action::Cluster(name.as_str().into()));
+        }
+        if let Some(clusters) = &written.clusters {
+            return Some(self.weighted(&format!("{at}/clusters"), clusters));
+        }
+        if let Some(redirect) = &written.redirect {
+            return Some(Action::Redirect(self.redirect(&format!("{at}/redirect"), redirect)));
+        }
+        let respond = written.respond.as_ref()?;
+        Some(Action::Respond(self.respond(&format!("{at}/respond"), respond)))
+    }
+
+    fn weighted(&mut self, at: &str, written: &[file::WeightedCluster]) -> Action {
+        let mut all: Vec<(Name, u32)> = Vec::new();
+        for (index, part) in written.iter().enumerate() {
+            let path = format!("{at}/{index}/cluster");
+            self.cluster_exists(&path, &part.cluster);
+            if all.iter().any(|(name, _)| name.as_str() == part.cluster) {
+                self.report(&path, format!("cluster `{}` stands here twice", part.cluster), None);
+            }
+            all.push((part.cluster.as_str().into(), part.weight));
+        }
+        if all.iter().all(|(_, weight)| *weight == 0) {
+            self.report(at, "all weights are 0", Some("give at least one cluster a weight".to_owned()));
+        }
+        Action::Weighted(all)
+    }
+
+    fn redirect(&mut self, at: &str, written: &file::Redirect) -> Redirect {
+        let file::Redirect { status, scheme, host, port, path } = written.clone();
+        if let Some(host) = &host {
+            self.host(&format!("{at}/host"), host);
+        }
+        if let Some(path) = &path {
+            let place = format!("{at}/path");
+            match model::template::parse(path) {
+                Err(message) => self.report(&place, message, None),
+                Ok(_) if !path.starts_with('/') && !path.starts_with('{') => {
+                    self.report(
+                        &place,
+                        format!("the path `{path}` does not begin with `/`"),
+                        Some(format!("write `/{path}`")),
+                    );
+                }
+                Ok(_) => self.field_value(&place, path),
+            }
+        }
+        if scheme.is_none() && host.is_none() && port.is_none() && path.is_none() {
+            let mend = "add `scheme`, `host`, `port` or `path`".to_owned();
+            self.report(at, "the redirect leads to where the request came from", Some(mend));
+        }
+        Redirect { status, scheme, host, port, path }
+    }
+
+    fn respond(&mut self, at: &str, written: &file::Respond) -> LocalResponse {
+        let mut fields = Vec::new();
+        for (name, value) in &written.headers {
+            let path = format!("{at}/headers/{name}");
+            self.field_value(&path, value);
+            if self.field_name(&path, name).is_some() {
+                fields.push((name.clone(), value.clone()));
+            }
+        }
+        if !written.body.is_empty() && matches!(written.status, 204 | 205 | 304) {
+            self.report(&format!("{at}/body"), format!("an answer with status {} has no body", written.status), None);
+        }
+        LocalResponse { status: written.status, fields, body: written.body.clone().into_bytes() }
+    }
+}
+
+fn value_test(written: &file::ValueTest) -> Option<ValueTest> {
+    let test = match written {
+        file::ValueTest::Exact(text) => return Some(ValueTest::Exact(text.clone())),
+        file::ValueTest::Test(test) => test,
+    };
+    match (&test.exact, &test.regex, test.present, test.absent) {
+        (Some(text), ..) => Some(ValueTest::Exact(text.clone())),
+        (_, Some(regex), ..) => Some(ValueTest::Regex(regex.clone())),
+        (_, _, Some(_), _) => Some(ValueTest::Present),
+        (_, _, _, Some(_)) => Some(ValueTest::Absent),
+        _ => None,
+    }
+}

@@ -1,0 +1,206 @@
+//! The spanned tree: what YAML said, with the place of every key and value.
+
+use serde_json::{Map, Number, Value};
+
+use crate::source::Span;
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) span: Span,
+    pub(crate) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// In the order of the file; keys are unique.
+    Map(Vec<(Key, Node)>),
+    List(Vec<Node>),
+    Scalar(Scalar),
+    /// Something that was reported already; whatever holds it is not looked at further.
+    Invalid,
+}
+
+/// A key with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) text: String,
+    pub(crate) span: Span,
+}
+
+/// Text that may stand for a number or a truth value.
+#[derive(Clone, Debug)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    /// Without quotes: then `true`, `5` and the like are not text.
+    pub(crate) plain: bool,
+    /// What was written, when the text comes from the environment in part: this may be shown, the text may be secret.
+    pub(crate) written: Option<String>,
+}
+
+impl Scalar {
+    /// The value by the core schema of YAML 1.2 (section 10.3): `on` and `yes` are text.
+    pub(crate) fn value(&self) -> Value {
+        if !self.plain {
+            return Value::String(self.text.clone());
+        }
+        match self.text.as_str() {
+            "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+            "true" | "True" | "TRUE" => Value::Bool(true),
+            "false" | "False" | "FALSE" => Value::Bool(false),
+            text => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
+        }
+    }
+}
+
+/// A number of the core schema. What does not fit 64 bits becomes a float; infinities stay text, JSON has none.
+fn number(text: &str) -> Option<Number> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        return plain_digits(digits, 16).then(|| u64::from_str_radix(digits, 16).ok().map(Number::from))?;
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return plain_digits(digits, 8).then(|| u64::from_str_radix(digits, 8).ok().map(Number::from))?;
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if plain_digits(unsigned, 10) {
+        let bare = text.strip_prefix('+').unwrap_or(text);
+        let whole = bare.parse::<u64>().map(Number::from).or_else(|_| bare.parse::<i64>().map(Number::from));
+        return whole.ok().or_else(|| Number::from_f64(bare.parse().ok()?));
+    }
+    let shaped = unsigned.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    let digit = unsigned.bytes().next().is_some_and(|b| b.is_ascii_digit() || b == b'.');
+    if !shaped || !digit || !unsigned.bytes().any(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Number::from_f64(text.parse().ok()?)
+}
+
+fn plain_digits(text: &str, radix: u32) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_digit(radix))
+}
+
+impl Node {
+    /// The value under a key, for a map that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|(_, node)| node)
+    }
+
+    /// Key and value, for a map that has the key.
+    pub(crate) fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
+        self.entries().iter().find(|(known, _)| known.text == key).map(|(key, node)| (key, node))
+    }
+
+    /// The entries of a map; none for anything else.
+    pub(crate) fn entries(&self) -> &[(Key, Node)] {
+        match &self.kind {
+            Kind::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The items of a list; none for anything else.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text of a scalar.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
+        }
+    }
+
+    /// The same as JSON. Recursion is bounded by the depth that the parser allows.
+    pub(crate) fn to_value(&self) -> Value {
+        match &self.kind {
+            Kind::Map(entries) => {
+                let pairs = entries.iter().map(|(key, node)| (key.text.clone(), node.to_value()));
+                Value::Object(pairs.collect::<Map<_, _>>())
+            }
+            Kind::List(items) => Value::Array(items.iter().map(Node::to_value).collect()),
+            Kind::Scalar(scalar) => scalar.value(),
+            Kind::Invalid => Value::Null,
+        }
+    }
+
+    /// The place of what `path` names: parts are joined by `/`, list places count from 0. Where the path leads out of
+    /// the tree, the place of its longest known beginning.
+    pub(crate) fn locate(&self, path: &str) -> Span {
+        let mut node = self;
+        let mut rest = path;
+        let mut best = self.span;
+        while !rest.is_empty() {
+            let Some((span, child, left)) = node.step(rest) else { break };
+            best = span;
+            node = child;
+            rest = left;
+        }
+        best
+    }
+
+    /// One step along a path: the place to show for the child, the child, and the path that is left.
+    fn step<'a, 'p>(&'a self, path: &'p str) -> Option<(Span, &'a Node, &'p str)> {
+        match &self.kind {
+            Kind::Map(entries) => {
+                // A key may hold `/` itself; the longest key that fits is meant.
+                let fits =
+                    |key: &str| path.strip_prefix(key).is_some_and(|left| left.is_empty() || left.starts_with('/'));
+                let (key, child) =
+                    entries.iter().filter(|(key, _)| fits(&key.text)).max_by_key(|(key, _)| key.text.len())?;
+                let left = path[key.text.len()..].trim_start_matches('/');
+                let value_shows = matches!(child.kind, Kind::Scalar(_)) && child.span.end > child.span.column;
+                Some((if value_shows { child.span } else { key.span }, child, left))
+            }
+            Kind::List(items) => {
+                let (place, left) = path.split_once('/').unwrap_or((path, ""));
+                let child = items.get(place.parse::<usize>().ok()?)?;
+                Some((child.span, child, left))
+            }
+            Kind::Scalar(_) | Kind::Invalid => None,
+        }
+    }
+
+    /// The place of the key that a path ends in, where it ends in one.
+    pub(crate) fn locate_key(&self, path: &str, key: &str) -> Span {
+        let mut node = self;
+        let mut rest = path;
+        while !rest.is_empty() {
+            let Some((_, child, left)) = node.step(rest) else { return self.locate(path) };
+            node = child;
+            rest = left;
+        }
+        node.entry(key).map_or_else(|| self.locate(path), |(key, _)| key.span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plain_scalars_follow_the_core_schema() {
+        let plain = |text: &str| Scalar { text: text.into(), plain: true, written: None }.value();
+        assert_eq!(plain("true"), json!(true));
+        assert_eq!(plain("12"), json!(12));
+        assert_eq!(plain("-3"), json!(-3));
+        assert_eq!(plain("+3"), json!(3));
+        assert_eq!(plain("0x1F"), json!(31));
+        assert_eq!(plain("0o17"), json!(15));
+        assert_eq!(plain("1.5"), json!(1.5));
+        assert_eq!(plain("1e3"), json!(1000.0));
+        assert_eq!(plain("~"), Value::Null);
+        for text in
+            ["on", "yes", "1.2.3.4", "12:30", "5s", ".", "-", "+", "e", "1e", ".inf", "1_000", "0x", "nan", "inf"]
+        {
+            assert_eq!(plain(text), json!(text), "{text}");
+        }
+        assert_eq!(Scalar { text: "12".into(), plain: false, written: None }.value(), json!("12"));
+    }
+}

@@ -1,0 +1,513 @@
+//! Walks the spanned tree along the JSON Schema and reports every problem where it stands.
+//!
+//! It knows the constructs that `schemars` emits for our types and for filters. Branches (`anyOf`, `oneOf`) are read as
+//! a person would: the branch that fits best is the one that was meant, and its problems are told.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::diagnostic::{Sink, did_you_mean, nearest};
+use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_of, shape};
+use crate::file::NAME_FORMAT;
+use crate::source::Span;
+use crate::tree::{Key, Kind, Node, Scalar};
+use crate::units::{DURATION_FORMAT, SIZE_FORMAT, parse_duration, parse_size};
+
+/// `$ref`s followed in a row: a schema that refers to itself ends here.
+const REFERENCES_MAX: usize = 32;
+
+/// Objects (such as `routes/3` or `clusters/api`) with something wrong inside; they are not looked at further.
+pub(crate) type Faulty = BTreeSet<String>;
+
+/// Checks a whole tree.
+pub(crate) fn validate(schema: &Value, tree: &Node, sink: &mut Sink) -> Faulty {
+    let mut validator =
+        Validator { root: schema, tree, path: Vec::new(), faulty: Faulty::new(), found: Vec::new(), advise: true };
+    validator.check(schema, tree);
+    let Validator { faulty, found, .. } = validator;
+    for Found { span, message, suggestion } in found {
+        sink.push(span, message, suggestion);
+    }
+    faulty
+}
+
+struct Found {
+    span: Span,
+    message: String,
+    suggestion: Option<String>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Step<'a> {
+    Key(&'a Key),
+    Index(usize),
+}
+
+struct Validator<'a> {
+    root: &'a Value,
+    tree: &'a Node,
+    path: Vec<Step<'a>>,
+    faulty: Faulty,
+    found: Vec<Found>,
+    /// Whether suggestions are still looked for; with very many problems they cost too much.
+    advise: bool,
+}
+
+impl<'a> Validator<'a> {
+    fn check(&mut self, schema: &'a Value, node: &'a Node) {
+        if matches!(node.kind, Kind::Invalid) {
+            self.mark_faulty();
+            return;
+        }
+        let schema = self.follow(schema);
+        let Some(map) = schema.as_object() else { return };
+        for part in map.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            self.check(part, node);
+        }
+        let values = allowed_values(map);
+        if !values.is_empty() {
+            self.check_value(&values, node);
+            return;
+        }
+        for name in ["anyOf", "oneOf"] {
+            if let Some(branches) = map.get(name).and_then(Value::as_array) {
+                match required_keys(branches) {
+                    Some(keys) => self.check_one_of_keys(&keys, node),
+                    None => self.check_branches(map, branches, node),
+                }
+            }
+        }
+        if !self.check_type(map, node) {
+            return;
+        }
+        match &node.kind {
+            Kind::Map(entries) => self.check_map(map, node, entries),
+            Kind::List(items) => self.check_list(map, node, items),
+            Kind::Scalar(scalar) => self.check_scalar(map, node, scalar),
+            Kind::Invalid => {}
+        }
+    }
+
+    fn follow(&self, mut schema: &'a Value) -> &'a Value {
+        for _ in 0..REFERENCES_MAX {
+            let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return schema };
+            let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+            let Some(target) = target else { return &Value::Null };
+            schema = target;
+        }
+        &Value::Null
+    }
+
+    fn report(&mut self, span: Span, message: String, suggestion: Option<String>) {
+        self.mark_faulty();
+        self.advise = self.advise && self.found.len() < 100;
+        self.found.push(Found { span, message, suggestion });
+    }
+
+    fn mark_faulty(&mut self) {
+        let owner = self.owner();
+        self.faulty.insert(owner);
+    }
+
+    /// The named object that the current node is in.
+    fn owner(&self) -> String {
+        let parts = self.path.iter().take(2).map(|step| match step {
+            Step::Key(key) => key.text.clone(),
+            Step::Index(index) => index.to_string(),
+        });
+        parts.collect::<Vec<_>>().join("/")
+    }
+
+    /// Where a problem with the current node is shown: at its key when the value itself spans several lines.
+    fn focus(&self, node: &Node) -> Span {
+        match (&node.kind, self.path.last()) {
+            (Kind::Scalar(_), _) if node.span.end > node.span.column => node.span,
+            (_, Some(Step::Key(key))) => key.span,
+            _ => node.span,
+        }
+    }
+
+    /// The name of the current node in a message.
+    fn subject(&self) -> String {
+        match self.path.last() {
+            None => "the file".to_owned(),
+            Some(Step::Key(key)) => format!("`{}`", key.text),
+            Some(Step::Index(_)) => {
+                let list = self.path.iter().rev().find_map(|step| match step {
+                    Step::Key(key) => Some(key.text.as_str()),
+                    Step::Index(_) => None,
+                });
+                format!("an item of `{}`", list.unwrap_or_default())
+            }
+        }
+    }
+
+    fn check_value(&mut self, values: &[&Value], node: &'a Node) {
+        let actual = match &node.kind {
+            Kind::Scalar(scalar) => scalar.value(),
+            _ => Value::Null,
+        };
+        if values.contains(&&actual) {
+            return;
+        }
+        let message = mismatch(&self.subject(), &names_of(values), node);
+        let text = node.text().unwrap_or_default();
+        let suggestion = if values.iter().any(|value| value.as_str() == Some(text)) {
+            Some(format!("put it in quotes: \"{text}\""))
+        } else if self.advise {
+            nearest(text, values.iter().filter_map(|value| value.as_str()))
+                .map(|name| format!("did you mean `{name}`?"))
+        } else {
+            None
+        };
+        self.report(self.focus(node), message, suggestion);
+    }
+
+    /// Of several branches, the one whose kind of value fits; if several fit, the one with the fewest problems.
+    fn check_branches(&mut self, whole: &'a Map<String, Value>, branches: &'a [Value], node: &'a Node) {
+        let fitting: Vec<_> = branches
+            .iter()
+            .filter(|branch| self.follow(branch).as_object().is_none_or(|map| is_a(map, self.root, node)))
+            .collect();
+        if fitting.is_empty() {
+            let wanted = expectation(whole, self.root);
+            self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), None);
+            return;
+        }
+        if let [only] = fitting.as_slice() {
+            self.check(only, node);
+            return;
+        }
+        let owner = self.owner();
+        let was_faulty = self.faulty.contains(&owner);
+        let mut best: Option<Vec<Found>> = None;
+        for branch in fitting {
+            // A branch that was not meant must leave no trace.
+            if !was_faulty {
+                self.faulty.remove(&owner);
+            }
+            let start = self.found.len();
+            self.check(branch, node);
+            let found = self.found.split_off(start);
+            if found.is_empty() {
+                return;
+            }
+            if best.as_ref().is_none_or(|best| found.len() < best.len()) {
+                best = Some(found);
+            }
+        }
+        self.found.extend(best.unwrap_or_default());
+    }
+
+    /// Exactly one of some keys is needed.
+    fn check_one_of_keys(&mut self, keys: &[&str], node: &'a Node) {
+        if !matches!(node.kind, Kind::Map(_)) {
+            return;
+        }
+        let present: Vec<&Key> =
+            node.entries().iter().map(|(key, _)| key).filter(|key| keys.contains(&key.text.as_str())).collect();
+        match present.as_slice() {
+            [_] => {}
+            [] => {
+                // A misspelt key is reported as such; saying that it is missing too would tell the same thing twice.
+                let misspelt = node.entries().iter().any(|(key, _)| nearest(&key.text, keys.iter().copied()).is_some());
+                self.mark_faulty();
+                if !misspelt {
+                    let message = format!("{} needs one of {}", self.place(self.path.len()), quoted(keys));
+                    self.report(self.focus(node), message, None);
+                }
+            }
+            [first, others @ ..] => {
+                for other in others {
+                    let place = self.place(self.path.len());
+                    let message = format!("`{}` and `{}` exclude each other in {place}", first.text, other.text);
+                    self.report(other.span, message, Some("keep one of them".to_owned()));
+                }
+            }
+        }
+    }
+
+    fn check_type(&mut self, map: &Map<String, Value>, node: &Node) -> bool {
+        if is_a(map, self.root, node) {
+            return true;
+        }
+        let wanted = expectation(map, self.root);
+        let suggestion = mend_type(map, node);
+        self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
+        false
+    }
+
+    fn check_map(&mut self, schema: &'a Map<String, Value>, node: &'a Node, entries: &'a [(Key, Node)]) {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (key, value) in entries {
+            let known = properties.and_then(|properties| properties.get(&key.text));
+            match known.or_else(|| schema.get("additionalProperties").filter(|other| !other.is_boolean())) {
+                Some(child) => {
+                    self.path.push(Step::Key(key));
+                    self.check_name(schema, key);
+                    self.check(child, value);
+                    self.path.pop();
+                }
+                None if schema.get("additionalProperties") == Some(&Value::Bool(false)) => {
+                    self.unknown_key(properties, key, entries);
+                }
+                None => {}
+            }
+        }
+        self.check_required(schema, node);
+        let (fewest, most) = (count(schema, "minProperties"), count(schema, "maxProperties"));
+        let span = self.focus(node);
+        if fewest.is_some_and(|fewest| (entries.len() as u64) < fewest) {
+            let message = format!("{} is empty", self.subject());
+            self.report(span, message, properties.and_then(|known| did_you_mean("", known.keys().map(String::as_str))));
+        } else if most.is_some_and(|most| entries.len() as u64 > most) {
+            let message = format!("{} holds {} keys where one is allowed", self.subject(), entries.len());
+            self.report(span, message, Some("begin each with its own `- `".to_owned()));
+        }
+    }
+
+    fn check_name(&mut self, schema: &Map<String, Value>, key: &Key) {
+        let named = schema.get("propertyNames").and_then(|names| names.get("format")).and_then(Value::as_str);
+        if named == Some(NAME_FORMAT)
+            && let Err(message) = check_name(&key.text)
+        {
+            self.report(key.span, message, Some(NAME_RULE.to_owned()));
+        }
+    }
+
+    fn unknown_key(&mut self, properties: Option<&'a Map<String, Value>>, key: &'a Key, entries: &[(Key, Node)]) {
+        let place = self.place(self.path.len());
+        let suggestion = if key.text == "<<" {
+            Some("merge keys are not part of YAML 1.2; name the anchor where its value is needed".to_owned())
+        } else if self.advise {
+            // Keys that are there already cannot have been meant.
+            let there = |name: &str| entries.iter().any(|(other, _)| other.text == name);
+            let names = properties.into_iter().flat_map(Map::keys).map(String::as_str).filter(|name| !there(name));
+            did_you_mean(&key.text, names)
+        } else {
+            None
+        };
+        let what = if self.inside_filter() { "filter" } else { "key" };
+        self.path.push(Step::Key(key));
+        self.report(key.span, format!("unknown {what} `{}` in {place}", key.text), suggestion);
+        self.path.pop();
+    }
+
+    /// Whether the current node is an item of a route's `filters`, whose only key is a filter's name.
+    fn inside_filter(&self) -> bool {
+        matches!(self.path.as_slice(), [Step::Key(routes), Step::Index(_), Step::Key(filters), Step::Index(_)]
+            if routes.text == "routes" && filters.text == "filters")
+    }
+
+    fn check_required(&mut self, schema: &'a Map<String, Value>, node: &'a Node) {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            if node.get(name).is_some() {
+                continue;
+            }
+            let property = properties.and_then(|properties| properties.get(name));
+            let about = property.and_then(|property| property.get("description")).and_then(Value::as_str);
+            let first = about.and_then(|text| text.split(['.', ':']).next()).map(str::trim);
+            let suggestion = first.map(|text| format!("add `{name}`: {}", lower_first(text)));
+            let message = format!("`{name}` is missing in {}", self.place(self.path.len()));
+            self.report(self.focus(node), message, suggestion);
+        }
+    }
+
+    fn check_list(&mut self, schema: &'a Map<String, Value>, node: &'a Node, items: &'a [Node]) {
+        if let Some(item) = schema.get("items") {
+            for (index, node) in items.iter().enumerate() {
+                self.path.push(Step::Index(index));
+                self.check(item, node);
+                self.path.pop();
+            }
+        }
+        let length = items.len() as u64;
+        if count(schema, "minItems").is_some_and(|fewest| length < fewest) {
+            let message = format!("{} is empty", self.subject());
+            self.report(self.focus(node), message, Some("it needs at least one item".to_owned()));
+        }
+        if let Some(most) = count(schema, "maxItems").filter(|most| length > *most) {
+            let message = format!("{} holds {length} items, more than {most}", self.subject());
+            self.report(self.focus(node), message, None);
+        }
+    }
+
+    fn check_scalar(&mut self, schema: &Map<String, Value>, node: &Node, scalar: &Scalar) {
+        let value = scalar.value();
+        if let Value::Number(number) = &value {
+            let (low, high) = integer_bounds(schema);
+            let number = number.as_f64().unwrap_or(f64::NAN);
+            if !(number >= low && number <= high) {
+                let message =
+                    format!("{} must be {}, not {}", self.subject(), expectation(schema, self.root), scalar.text);
+                self.report(self.focus(node), message, None);
+            }
+            return;
+        }
+        if let Value::String(text) = &value {
+            self.check_text(schema, node, text);
+        }
+    }
+
+    fn check_text(&mut self, schema: &Map<String, Value>, node: &Node, text: &str) {
+        let checked = match schema.get("format").and_then(Value::as_str) {
+            Some(DURATION_FORMAT) => parse_duration(text).map(|_| ()),
+            Some(SIZE_FORMAT) => parse_size(text).map(|_| ()),
+            Some(NAME_FORMAT) => check_name(text).map_err(|message| (message, Some(NAME_RULE.to_owned()))),
+            _ => check_length(schema, text),
+        };
+        if let Err((message, suggestion)) = checked {
+            let message = format!("{}: {message}", self.subject());
+            self.report(self.focus(node), message, suggestion);
+        }
+    }
+
+    /// Names the object that the first `depth` steps lead to, as a person would.
+    fn place(&self, depth: usize) -> String {
+        place(&self.path[..depth], self.tree)
+    }
+}
+
+/// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
+fn place(path: &[Step<'_>], tree: &Node) -> String {
+    let (owner, rest) = match path {
+        [] => return "the file".to_owned(),
+        [Step::Key(kind), Step::Key(name), rest @ ..] if kind.text == "listeners" || kind.text == "clusters" => {
+            (format!("{} `{}`", kind.text.trim_end_matches('s'), name.text), rest)
+        }
+        [Step::Key(kind), Step::Index(index), rest @ ..] if kind.text == "routes" => {
+            let name =
+                tree.get("routes").and_then(|routes| routes.items().get(*index)).and_then(|route| route.get("name"));
+            let name = name.and_then(Node::text);
+            (name.map_or_else(|| format!("route {}", index + 1), |name| format!("route `{name}`")), rest)
+        }
+        [Step::Key(kind), Step::Index(index), rest @ ..] if kind.text == "access_logs" => {
+            (format!("access log {}", index + 1), rest)
+        }
+        [Step::Key(first), rest @ ..] => (format!("`{}`", first.text), rest),
+        [Step::Index(_), ..] => return "the file".to_owned(),
+    };
+    let inner: Vec<&str> = rest
+        .iter()
+        .filter_map(|step| match step {
+            Step::Key(key) => Some(key.text.as_str()),
+            Step::Index(_) => None,
+        })
+        .collect();
+    if inner.is_empty() { owner } else { format!("`{}` of {owner}", inner.join(".")) }
+}
+
+/// The keys of which exactly one is needed, if that is all these branches say.
+fn required_keys(branches: &[Value]) -> Option<Vec<&str>> {
+    branches
+        .iter()
+        .map(|branch| match branch.as_object()?.get("required")?.as_array()?.as_slice() {
+            [Value::String(key)] if branch.as_object()?.len() == 1 => Some(key.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+const NAME_RULE: &str = "names begin with a letter, a digit or `_`, go on with these, `-` and `.`, and have at most 64";
+
+/// Checks the name of an object.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let rest = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if first && rest && name.len() <= 64 { Ok(()) } else { Err(format!("`{name}` cannot be a name")) }
+}
+
+fn check_length(schema: &Map<String, Value>, text: &str) -> Result<(), (String, Option<String>)> {
+    let length = text.chars().count() as u64;
+    if let Some(fewest) = count(schema, "minLength").filter(|fewest| length < *fewest) {
+        let message = if length == 0 { "it is empty".to_owned() } else { format!("shorter than {fewest} characters") };
+        return Err((message, None));
+    }
+    match count(schema, "maxLength").filter(|most| length > *most) {
+        Some(most) => Err((format!("longer than {most} characters"), None)),
+        None => Ok(()),
+    }
+}
+
+fn count(schema: &Map<String, Value>, name: &str) -> Option<u64> {
+    schema.get(name).and_then(Value::as_u64)
+}
+
+/// Says that a value is not what is wanted.
+fn mismatch(subject: &str, wanted: &str, node: &Node) -> String {
+    match &node.kind {
+        Kind::Scalar(scalar) if scalar.value().is_null() => format!("{subject} is empty, but must be {wanted}"),
+        _ => format!("{subject} must be {wanted}, not {}", describe(node)),
+    }
+}
+
+/// What a value is, for a message.
+fn describe(node: &Node) -> String {
+    match &node.kind {
+        Kind::Map(entries) if entries.is_empty() => "an empty map".to_owned(),
+        Kind::Map(_) => "a map".to_owned(),
+        Kind::List(_) => "a list".to_owned(),
+        Kind::Invalid => "something else".to_owned(),
+        Kind::Scalar(scalar) => {
+            // What comes from the environment may be secret.
+            let text = scalar.written.as_ref().unwrap_or(&scalar.text);
+            let text =
+                if text.chars().count() > 40 { text.chars().take(40).chain(['…']).collect() } else { text.clone() };
+            match scalar.value() {
+                Value::Null | Value::Bool(_) => format!("`{text}`"),
+                Value::Number(_) => format!("the number {text}"),
+                _ => format!("the text `{text}`"),
+            }
+        }
+    }
+}
+
+/// A guess at what was meant by a value of the wrong type.
+fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<String> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        let one = node.items().first().and_then(Node::text).filter(|_| node.items().len() == 1);
+        return one.filter(|_| shape(schema) == Shape::Text).map(|text| format!("write `{text}`, without the list"));
+    };
+    if scalar.written.is_some() {
+        return None;
+    }
+    let text = scalar.text.as_str();
+    match (shape(schema), scalar.value()) {
+        (Shape::Text, Value::Number(_)) if schema.get("format").and_then(Value::as_str) == Some(DURATION_FORMAT) => {
+            Some(format!("did you mean `{text}s`?"))
+        }
+        (Shape::Text, Value::Number(_) | Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),
+        (Shape::List, Value::String(_) | Value::Number(_)) => Some(format!("write it as a list: `[{text}]`")),
+        (Shape::Map, Value::Null) => Some("write `{}` for the defaults, or leave the key out".to_owned()),
+        (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
+        (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
+            Some(format!("write it without quotes: {text}"))
+        }
+        (Shape::Boolean, Value::String(_)) if matches!(text, "yes" | "on" | "true") => Some("write `true`".to_owned()),
+        (Shape::Boolean, Value::String(_)) if matches!(text, "no" | "off" | "false") => {
+            Some("write `false`".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn quoted(keys: &[&str]) -> String {
+    let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+    match keys.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => keys.concat(),
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        // `HTTP: …` and `TLS …` stay as they are.
+        Some(first) if !letters.clone().next().is_some_and(char::is_uppercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
