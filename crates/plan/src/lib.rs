@@ -28,6 +28,8 @@ pub mod router;
 mod slot;
 pub mod sni;
 pub mod state;
+#[cfg(test)]
+mod testing;
 pub mod weighted;
 
 pub use balance::PickCache;

@@ -212,3 +212,6 @@ fn wake(served: Vec<Waiter>) {
         waiter.waker.wake();
     }
 }
+
+#[cfg(test)]
+mod tests;

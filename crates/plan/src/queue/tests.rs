@@ -1,0 +1,338 @@
+//! The queue under simulation from seeds, and under threads.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::task::Wake;
+
+use model::snapshot::Balance::{LeastRequest, Random as ByChance, RoundRobin};
+use model::snapshot::Cluster;
+
+use super::*;
+use crate::testing::{Bell, Worker, bounded, cluster, endpoint, health_check, plan_of, queue};
+use crate::{Outcome, Pick, Random};
+
+fn queued(bounds: &[u32], requests_max: u32) -> Cluster {
+    Cluster { queue: queue(requests_max), ..cluster("c", RoundRobin, bounded(bounds)) }
+}
+
+#[test]
+fn a_full_cluster_queues_in_arrival_order() {
+    let plan = plan_of(queued(&[1], 10));
+    let mut worker = Worker::new(1);
+    let lease = worker.lease(&plan);
+    let (bell_a, waker_a) = Bell::new();
+    let (bell_b, waker_b) = Bell::new();
+    let first = plan.enqueue(&waker_a).unwrap();
+    let second = plan.enqueue(&waker_b).unwrap();
+    assert_eq!((plan.state.waiting(), first.ahead(), second.ahead()), (2, 0, 1));
+    assert!(first.poll(&waker_a).is_none());
+    drop(lease);
+    assert_eq!((bell_a.rung(), bell_b.rung()), (1, 0));
+    assert!(matches!(worker.pick(&plan), Pick::Full), "nobody overtakes the second");
+    assert!(second.poll(&waker_b).is_none());
+    let lease = first.poll(&waker_a).unwrap();
+    assert!(first.poll(&waker_a).is_none(), "a ticket gives one lease");
+    drop(lease);
+    assert_eq!(bell_b.rung(), 1);
+    assert_eq!(second.poll(&waker_b).unwrap().endpoint_index(), 0);
+    drop((first, second));
+    assert_eq!((plan.state.waiting(), plan.endpoints[0].state.in_flight()), (0, 0));
+    drop(worker.lease(&plan));
+}
+
+#[test]
+fn a_queue_is_bounded_and_a_cluster_without_one_has_none() {
+    let plan = plan_of(queued(&[1], 2));
+    let _held = Worker::new(1).lease(&plan);
+    let (_, waker) = Bell::new();
+    let first = plan.enqueue(&waker).unwrap();
+    let _second = plan.enqueue(&waker).unwrap();
+    assert_eq!(plan.enqueue(&waker).unwrap_err(), QueueFull);
+    drop(first);
+    let _third = plan.enqueue(&waker).unwrap();
+    let none = plan_of(cluster("c", RoundRobin, bounded(&[0])));
+    assert_eq!(none.enqueue(&waker).unwrap_err(), QueueFull);
+}
+
+#[test]
+fn who_enqueues_just_after_a_place_came_free_gets_it_at_once() {
+    let plan = plan_of(queued(&[1], 2));
+    let (bell, waker) = Bell::new();
+    drop(Worker::new(1).lease(&plan));
+    let ticket = plan.enqueue(&waker).unwrap();
+    assert_eq!(bell.rung(), 1);
+    assert!(ticket.poll(&waker).is_some());
+}
+
+#[test]
+fn a_place_handed_to_someone_who_leaves_goes_to_the_next() {
+    let plan = plan_of(queued(&[1], 10));
+    let lease = Worker::new(1).lease(&plan);
+    let (bells, wakers): (Vec<_>, Vec<_>) = (0..4).map(|_| Bell::new()).unzip();
+    let mut tickets: VecDeque<_> = wakers.iter().map(|waker| plan.enqueue(waker).unwrap()).collect();
+    drop(tickets.remove(1));
+    drop(lease);
+    assert_eq!(bells[0].rung(), 1);
+    drop(tickets.pop_front());
+    assert_eq!((bells[1].rung(), bells[2].rung(), bells[3].rung()), (0, 1, 0));
+    drop(tickets);
+    assert_eq!(plan.endpoints[0].state.in_flight(), 0);
+    assert_eq!(plan.state.waiting(), 0);
+}
+
+#[test]
+fn an_endpoint_that_comes_up_serves_those_who_wait() {
+    let checked = Cluster { health_check: health_check(1, 1), ..queued(&[1, 2], 10) };
+    let plan = plan_of(checked);
+    plan.observe(1, Outcome::Failure);
+    let _held = Worker::new(1).lease(&plan);
+    let (bells, wakers): (Vec<_>, Vec<_>) = (0..3).map(|_| Bell::new()).unzip();
+    let tickets: Vec<_> = wakers.iter().map(|waker| plan.enqueue(waker).unwrap()).collect();
+    plan.observe(1, Outcome::Success);
+    assert_eq!(bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>(), [1, 1, 0]);
+    let leases: Vec<_> = tickets.iter().filter_map(|ticket| ticket.poll(Waker::noop())).collect();
+    assert!(leases.len() == 2 && leases.iter().all(|lease| lease.endpoint_index() == 1));
+}
+
+#[test]
+fn who_waits_by_an_old_plan_keeps_the_order_and_does_not_block_what_only_the_new_plan_has() {
+    let config = queued(&[1], 10);
+    let old = plan_of(config.clone());
+    let mut wider = config;
+    wider.endpoints.push(endpoint(7, 1, Some(1)));
+    let held = Worker::new(1).lease(&old);
+    let (old_bell, old_waker) = Bell::new();
+    let waits = old.enqueue(&old_waker).unwrap();
+    let new = Arc::new(ClusterPlan::compile(Arc::new(wider), Some(&old)));
+    let (new_bell, new_waker) = Bell::new();
+    assert!(matches!(Worker::new(1).pick(&new), Pick::Full));
+    let got = new.enqueue(&new_waker).unwrap();
+    assert_eq!(new_bell.rung(), 1);
+    let lease = got.poll(&new_waker).unwrap();
+    assert_eq!((lease.endpoint_index(), old_bell.rung()), (1, 0));
+    let (late_bell, late_waker) = Bell::new();
+    let _late = new.enqueue(&late_waker).unwrap();
+    drop(held);
+    assert_eq!((old_bell.rung(), late_bell.rung()), (1, 0));
+    assert_eq!(waits.poll(&old_waker).unwrap().endpoint_index(), 0);
+    assert_eq!(late_bell.rung(), 1);
+}
+
+#[test]
+fn a_changed_waker_is_the_one_that_is_woken() {
+    let plan = plan_of(queued(&[1], 1));
+    let held = Worker::new(1).lease(&plan);
+    let ((before, waker_before), (after, waker_after)) = (Bell::new(), Bell::new());
+    let ticket = plan.enqueue(&waker_before).unwrap();
+    assert!(ticket.poll(&waker_after).is_none());
+    drop(held);
+    assert_eq!((before.rung(), after.rung()), (0, 1));
+}
+
+/// The queue as anybody would write it for one thread.
+struct Model {
+    bounds: Vec<u32>,
+    up: Vec<bool>,
+    in_flight: Vec<u32>,
+    waiting: VecDeque<u64>,
+}
+
+impl Model {
+    fn has_room(&self) -> bool {
+        (0..self.bounds.len()).any(|place| self.up[place] && self.in_flight[place] < self.bounds[place])
+    }
+
+    /// Whose turn it is when something comes free.
+    fn serve(&mut self) -> Vec<u64> {
+        let mut served = Vec::new();
+        while !self.waiting.is_empty() {
+            let Some(place) = (0..self.bounds.len()).find(|&p| self.up[p] && self.in_flight[p] < self.bounds[p]) else {
+                break;
+            };
+            self.in_flight[place] += 1;
+            served.extend(self.waiting.pop_front());
+        }
+        served
+    }
+}
+
+/// One seed: arrivals, departures, people who give up and endpoints that go down and up, thousands of steps; at every step
+/// the model and the queue agree on who is served.
+fn simulate(seed: u64) {
+    let mut random = Random::new(seed);
+    let bounds: Vec<u32> = (0..1 + random.below(3)).map(|_| random.below(4) as u32).collect();
+    let requests_max = 1 + random.below(20) as u32;
+    let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize];
+    let config = Cluster { health_check: health_check(1, 1), balance, ..queued(&bounds, requests_max) };
+    let plan = plan_of(config);
+    let mut worker = Worker::new(seed);
+    let count = bounds.len();
+    let mut model = Model { in_flight: vec![0; count], up: vec![true; count], waiting: VecDeque::new(), bounds };
+    let mut tickets: Vec<(u64, Ticket)> = Vec::new();
+    let mut leases: Vec<Lease> = Vec::new();
+    for arrival in 0..3_000 {
+        let mut served = Vec::new();
+        match random.below(10) {
+            0..5 => match worker.pick(&plan) {
+                Pick::Endpoint(lease) => {
+                    assert!(model.has_room() && model.waiting.is_empty(), "seed {seed}");
+                    leases.push(lease);
+                }
+                Pick::None => assert!(!model.up.contains(&true)),
+                Pick::Full => {
+                    assert!(!model.has_room() || !model.waiting.is_empty());
+                    match plan.enqueue(Waker::noop()) {
+                        Ok(ticket) => {
+                            tickets.push((arrival, ticket));
+                            model.waiting.push_back(arrival);
+                        }
+                        Err(QueueFull) => assert_eq!(model.waiting.len(), requests_max as usize),
+                    }
+                }
+            },
+            5..8 if !leases.is_empty() => {
+                drop(leases.swap_remove(random.below(leases.len() as u64) as usize));
+            }
+            8 if !tickets.is_empty() => {
+                let (id, ticket) = tickets.remove(random.below(tickets.len() as u64) as usize);
+                model.waiting.retain(|&waiting| waiting != id);
+                drop(ticket);
+            }
+            9 => {
+                let place = random.below(count as u64) as usize;
+                let up = random.below(2) == 0;
+                plan.observe(place, if up { Outcome::Success } else { Outcome::Failure });
+                model.up[place] = up;
+            }
+            _ => {}
+        }
+        tickets.retain(|(id, ticket)| match ticket.poll(Waker::noop()) {
+            Some(lease) => {
+                leases.push(lease);
+                served.push(*id);
+                false
+            }
+            None => true,
+        });
+        // The model is told which endpoints hold what is not being handed over, and must hand over to the same people.
+        model.in_flight = in_flight(&plan, &leases[..leases.len() - served.len()]);
+        assert_eq!(model.serve(), served, "seed {seed}");
+        assert_eq!(plan.state.waiting() as usize, model.waiting.len(), "seed {seed}");
+        let held = in_flight(&plan, &leases);
+        let counted: Vec<u32> = plan.endpoints.iter().map(|endpoint| endpoint.state.in_flight()).collect();
+        assert_eq!(held, counted, "seed {seed}");
+        assert!(held.iter().zip(&model.bounds).all(|(held, max)| held <= max));
+    }
+    drop((leases, tickets));
+    assert!(plan.endpoints.iter().all(|endpoint| endpoint.state.in_flight() == 0));
+    assert_eq!(Arc::strong_count(&plan), 1, "a queue that is empty holds no plan");
+}
+
+fn in_flight(plan: &ClusterPlan, leases: &[Lease]) -> Vec<u32> {
+    let mut counts = vec![0; plan.endpoints.len()];
+    for lease in leases {
+        counts[lease.endpoint_index()] += 1;
+    }
+    counts
+}
+
+#[test]
+fn in_simulation_from_seeds_the_queue_does_what_its_model_does() {
+    for seed in 0..200 {
+        simulate(seed);
+    }
+}
+
+/// Wakes a thread that sleeps.
+#[derive(Default)]
+struct Parked {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Parked {
+    fn wait(&self) {
+        let mut woken = self.woken.lock().unwrap();
+        while !*woken {
+            woken = self.changed.wait(woken).unwrap();
+        }
+        *woken = false;
+    }
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+fn lease_or_wait(plan: &Arc<ClusterPlan>, worker: &mut Worker) -> Lease {
+    let parked = Arc::new(Parked::default());
+    let waker = Waker::from(parked.clone());
+    match worker.pick(plan) {
+        Pick::Endpoint(lease) => lease,
+        Pick::None => unreachable!("no check is configured"),
+        Pick::Full => {
+            let ticket = plan.enqueue(&waker).unwrap();
+            loop {
+                if let Some(lease) = ticket.poll(&waker) {
+                    return lease;
+                }
+                parked.wait();
+            }
+        }
+    }
+}
+
+/// If the two counts could miss each other, a thread would sleep for ever beside a free place.
+#[test]
+fn no_place_stays_free_while_a_thread_waits_for_it() {
+    let plan = plan_of(queued(&[1, 1], 1_000));
+    let (holding, done) = (AtomicU32::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let (plan, holding, done) = (&plan, &holding, &done);
+            scope.spawn(move || {
+                let mut worker = Worker::new(seed);
+                for _ in 0..3_000 {
+                    let lease = lease_or_wait(plan, &mut worker);
+                    assert!(holding.fetch_add(1, Ordering::SeqCst) < 2);
+                    holding.fetch_sub(1, Ordering::SeqCst);
+                    drop(lease);
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(done.into_inner(), 18_000);
+    assert_eq!((plan.state.waiting(), Arc::strong_count(&plan)), (0, 1));
+}
+
+/// People who give up race with those who hand over.
+#[test]
+fn no_place_is_lost_to_threads_that_give_up() {
+    let plan = plan_of(queued(&[1], 1_000));
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let plan = &plan;
+            scope.spawn(move || {
+                let (mut worker, mut random) = (Worker::new(seed), Random::new(seed));
+                for _ in 0..3_000 {
+                    match worker.pick(plan) {
+                        Pick::Endpoint(lease) => drop(lease),
+                        _ => {
+                            let ticket = plan.enqueue(Waker::noop()).unwrap();
+                            for _ in 0..random.below(3) {
+                                drop(ticket.poll(Waker::noop()));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((plan.state.waiting(), plan.endpoints[0].state.in_flight()), (0, 0));
+    drop(Worker::new(1).lease(&plan));
+}

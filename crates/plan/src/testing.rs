@@ -1,0 +1,155 @@
+//! Small makers of configuration and requests for the tests of this crate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use model::fields::Span;
+use model::matching::Match;
+use model::snapshot::{
+    Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, Listener, Pool,
+    Protocol, Queue, Route, Snapshot, UpstreamTimeouts,
+};
+use model::{FieldName, RequestHead, Version};
+
+use crate::{ClusterPlan, Lease, Pick, PickCache, Plan, Random};
+
+/// An endpoint whose name is its address; `place` makes it unlike others.
+pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
+    let name = format!("127.0.0.1:{}", 9000 + place);
+    Endpoint { address: name.parse().unwrap(), name: name.into(), weight, connections_max }
+}
+
+/// Endpoints of these weights without bounds.
+pub(crate) fn weighted(weights: &[u32]) -> Vec<Endpoint> {
+    (0..).zip(weights).map(|(place, &weight)| endpoint(place, weight, None)).collect()
+}
+
+/// Endpoints of weight 1 with these bounds.
+pub(crate) fn bounded(bounds: &[u32]) -> Vec<Endpoint> {
+    (0..).zip(bounds).map(|(place, &max)| endpoint(place, 1, Some(max))).collect()
+}
+
+pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) -> Cluster {
+    let second = Duration::from_secs(1);
+    Cluster {
+        name: name.into(),
+        endpoints,
+        balance,
+        health_check: None,
+        queue: None,
+        tls: None,
+        pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },
+        timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+    }
+}
+
+pub(crate) fn queue(requests_max: u32) -> Option<Queue> {
+    Some(Queue { requests_max, timeout: Duration::from_secs(1) })
+}
+
+pub(crate) fn health_check(rise: u32, fall: u32) -> Option<HealthCheck> {
+    let second = Duration::from_secs(1);
+    Some(HealthCheck { kind: HealthCheckKind::Tcp, interval: second, timeout: second, rise, fall })
+}
+
+pub(crate) fn plan_of(cluster: Cluster) -> Arc<ClusterPlan> {
+    Arc::new(ClusterPlan::compile(Arc::new(cluster), None))
+}
+
+pub(crate) fn http_listener(name: &str) -> Listener {
+    let second = Duration::from_secs(1);
+    let http = HttpListener {
+        head_bytes_max: 8192,
+        fields_max: 100,
+        head_timeout: second,
+        idle_timeout: second,
+        stream_timeout: second,
+        requests_per_connection_max: None,
+        forwarding: Forwarding { trusted: Vec::new(), x_forwarded: false, forwarded: false },
+        request_id: None,
+    };
+    let bind = "127.0.0.1:0".parse().unwrap();
+    Listener { name: name.into(), bind, tls: None, connections_max: 10, protocol: Protocol::Http(http) }
+}
+
+pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
+    let action = Action::Cluster(cluster.into());
+    Route { name: name.into(), listeners: vec![], matches, priority: 0, filters: vec![], action, timeout: None }
+}
+
+pub(crate) fn snapshot(listeners: Vec<Listener>, routes: Vec<Route>, clusters: Vec<Cluster>) -> Arc<Snapshot> {
+    Arc::new(Snapshot {
+        listeners: listeners.into_iter().map(Arc::new).collect(),
+        routes: routes.into_iter().map(Arc::new).collect(),
+        clusters: clusters.into_iter().map(Arc::new).collect(),
+        ..Snapshot::default()
+    })
+}
+
+/// The plan of a snapshot, after `previous`.
+pub(crate) fn compiled(snapshot: Arc<Snapshot>, previous: Option<&Plan>) -> Plan {
+    let generation = previous.map_or(1, |plan| plan.generation + 1);
+    crate::compile(snapshot, previous, generation).unwrap()
+}
+
+pub(crate) fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
+    let mut head = RequestHead::default();
+    let at = head.fields.load(method.as_bytes());
+    let start = head.fields.load(target.as_bytes());
+    head.set_line(Span::new(at, start), Span::new(start, start + target.len()), Version::Http11);
+    for (name, value) in fields {
+        head.fields.append(&FieldName::new(name).unwrap(), value.as_bytes());
+    }
+    head
+}
+
+/// One worker: its cache and its chance.
+pub(crate) struct Worker {
+    cache: PickCache,
+    random: Random,
+}
+
+impl Worker {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { cache: PickCache::default(), random: Random::new(seed) }
+    }
+
+    pub(crate) fn pick(&mut self, plan: &ClusterPlan) -> Pick {
+        self.pick_but(plan, &[])
+    }
+
+    pub(crate) fn pick_but(&mut self, plan: &ClusterPlan, tried: &[u32]) -> Pick {
+        plan.pick(&mut self.cache, &mut || self.random.next_u64(), tried)
+    }
+
+    /// A place that must be there.
+    pub(crate) fn lease(&mut self, plan: &ClusterPlan) -> Lease {
+        match self.pick(plan) {
+            Pick::Endpoint(lease) => lease,
+            other => panic!("no endpoint but {other:?}"),
+        }
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+pub(crate) struct Bell(AtomicUsize);
+
+impl Bell {
+    pub(crate) fn new() -> (Arc<Self>, Waker) {
+        let bell = Arc::new(Self::default());
+        (bell.clone(), bell.into())
+    }
+
+    pub(crate) fn rung(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
