@@ -20,6 +20,10 @@ mod reference;
 pub mod registry;
 pub mod series;
 pub mod summary;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use access_log::{AccessLogs, LogWriter, check_line};

@@ -174,6 +174,7 @@ mod tests {
             assert_eq!(told.name.ends_with("_total"), told.kind == MetricKind::Counter, "{}", told.name);
             assert!(told.kind != MetricKind::Histogram || told.name.ends_with("_seconds"));
             assert!(told.help.starts_with(' ') && told.help.ends_with('.') && !told.help.contains("  "));
+            assert!(!told.help.contains(['|', '\n']), "the help stands in a table");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! to files and standard output. A worker never waits: when a ring is full, the record is dropped and counted.
 //! Start reading at [`AccessLogs`]; [`format`] says what can be in a line.
 
-mod drain;
+mod carrier;
 pub mod format;
 mod ring;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use model::snapshot::AccessLog;
 
 use crate::record::Record;
 use crate::text::Clock;
-use drain::{Drain, Shared};
+use carrier::{Carrier, Shared};
 use format::Compiled;
 pub use format::{COMBINED, check_line};
 
@@ -50,7 +50,7 @@ impl AccessLogs {
     pub(crate) fn open_with(logs: &[AccessLog], workers: usize, ring_bytes_max: usize) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared::new(logs, workers.max(1), ring_bytes_max)?);
         if !logs.is_empty() {
-            Drain::start(Arc::clone(&shared))?;
+            Carrier::start(Arc::clone(&shared))?;
         }
         Ok(Arc::new(Self { shared }))
     }

@@ -32,6 +32,8 @@ struct State {
     /// Number of the last flush that was asked for, and of the last that is done.
     asked: u64,
     done: u64,
+    /// Files wait to be gone on with.
+    reopened: bool,
     /// The owner is gone: the thread ends with the last writer.
     closed: bool,
     writers: usize,
@@ -121,6 +123,11 @@ impl Shared {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.load(Relaxed)
+    }
+
     fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -156,6 +163,7 @@ impl Shared {
         for (target, file) in self.targets.iter().zip(files) {
             *held(&target.next) = file;
         }
+        held(&self.state).reopened = true;
         Ok(())
     }
 
@@ -202,7 +210,7 @@ impl Output {
 }
 
 /// The thread's own state.
-pub(super) struct Drain {
+pub(super) struct Carrier {
     shared: Arc<Shared>,
     outputs: Vec<Output>,
     /// By log: the last write failed, perhaps within a line.
@@ -211,31 +219,33 @@ pub(super) struct Drain {
     quiet: u32,
 }
 
-impl Drain {
+impl Carrier {
     /// Starts the thread.
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<()> {
-        let mut drain = Self {
+        let mut carrier = Self {
             outputs: shared.targets.iter().map(|_| Output::Stdout).collect(),
             torn: vec![false; shared.targets.len()],
             spare: Vec::new(),
             quiet: 0,
             shared: Arc::clone(&shared),
         };
-        drain.exchange_files();
-        let thread = thread::Builder::new().name("access-log".to_owned()).spawn(move || drain.run())?;
+        carrier.exchange_files();
+        let thread = thread::Builder::new().name("access-log".to_owned()).spawn(move || carrier.run())?;
         let _ = shared.thread.set(thread.thread().clone());
         Ok(())
     }
 
     fn run(mut self) {
         loop {
-            let (asked, last) = {
-                let state = held(&self.shared.state);
-                (state.asked, state.closed && state.writers == 0)
+            let (asked, reopened, last) = {
+                let mut state = held(&self.shared.state);
+                (state.asked, std::mem::take(&mut state.reopened), state.closed && state.writers == 0)
             };
-            // Files that wait now are exchanged behind this pass: what was recorded before belongs to the old ones.
             let wrote = self.pass();
-            self.exchange_files();
+            // Only behind a whole pass that began after the reopening: what was recorded before belongs to the old files.
+            if reopened {
+                self.exchange_files();
+            }
             {
                 let mut state = held(&self.shared.state);
                 state.done = asked;
