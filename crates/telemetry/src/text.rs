@@ -232,7 +232,7 @@ impl Clock {
         out.push(b'Z');
     }
 
-    /// Appends a time as the Common Log Format writes it, in UTC, without brackets.
+    /// Appends a time as CLF, the log format of Apache, writes it: in UTC, without brackets.
     pub(crate) fn push_clf(&mut self, out: &mut Vec<u8>, at: SystemTime) {
         self.set(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
         out.extend_from_slice(&self.clf);

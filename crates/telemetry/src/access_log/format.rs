@@ -15,7 +15,11 @@ pub const COMBINED: &str = "{client_ip} - - [{time_local}] \"{method} {uri} {ver
 /// Every variable of a template: name, meaning, explanation.
 pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("time", Variable::Time, "When it was over: RFC 3339, UTC, with milliseconds"),
-    ("time_local", Variable::TimeLocal, "The same in the Common Log Format, without brackets; always UTC"),
+    (
+        "time_local",
+        Variable::TimeLocal,
+        "The same as CLF, the log format of Apache, writes it, without brackets; always UTC",
+    ),
     ("kind", Variable::Kind, "`exchange` (HTTP) or `stream` (TCP)"),
     ("listener", Variable::Listener, "Name of the listener"),
     ("client_ip", Variable::ClientIp, "The client: the peer, or what a trusted proxy said of it"),

@@ -2,7 +2,7 @@
 //!
 //! A worker formats a record into a buffer of its own and copies it, whole, into its ring; one thread carries the rings
 //! to files and standard output. A worker never waits: when a ring is full, the record is dropped and counted.
-//! Start reading at [`AccessLogs`]; [`format`] says what can be in a line.
+//! Start reading at [`AccessLogs`]; [`mod@format`] says what can be in a line.
 
 mod carrier;
 pub mod format;
