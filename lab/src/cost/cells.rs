@@ -1,0 +1,153 @@
+//! The cells: what is asked of every product, one line each.
+
+use crate::failure::Failure;
+use crate::measure::loads::Requests;
+use crate::products::Features;
+
+/// One row of the study.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    /// Its name on the command line and in the results.
+    pub name: &'static str,
+    /// What it is, for a person.
+    pub title: &'static str,
+    /// The load.
+    pub kind: Kind,
+    /// What the configuration has to do.
+    pub features: Features,
+    /// Workers of the product.
+    pub workers: usize,
+}
+
+/// The kinds of load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// As many requests as the product answers.
+    Closed(Requests),
+    /// A new connection with a full TLS handshake for each request.
+    Handshakes(Requests),
+    /// HTTP/2 over TLS with that many requests at a time on each connection.
+    Multiplexed(Requests, usize),
+    /// Connections that do nothing.
+    Idle {
+        /// How many.
+        connections: usize,
+    },
+    /// A constant share of what the best peer can do.
+    Share(Requests, f64),
+}
+
+const PLAIN: Features = Features { tls: false, access_log: false, header_steps: false, routes: 0 };
+const TLS: Features = Features { tls: true, ..PLAIN };
+const SMALL: Requests = Requests { path: "/12", host: None, connections: 50, keep_alive: true, tls: false };
+
+/// Routes in the cell with many, and the one in the middle that the requests match.
+const ROUTES: usize = 10_000;
+const ROUTED: Requests = Requests { path: "/p5000/12", host: Some("h5000.example.com"), ..SMALL };
+
+const fn cell(name: &'static str, title: &'static str, kind: Kind, features: Features) -> Cell {
+    Cell { name, title, kind, features, workers: 1 }
+}
+
+/// The cell whose figures give the rate of the latency cell.
+pub(crate) const REFERENCE: &Cell = &ALL[0];
+
+/// All cells, in the order of the table.
+pub(crate) const ALL: &[Cell] = &[
+    cell("12b-c50", "12 B, 50 connections, keep-alive", Kind::Closed(SMALL), PLAIN),
+    cell("12b-c500", "12 B, 500 connections, keep-alive", Kind::Closed(Requests { connections: 500, ..SMALL }), PLAIN),
+    cell("10k-c50", "10 kB, 50 connections, keep-alive", Kind::Closed(Requests { path: "/10k", ..SMALL }), PLAIN),
+    cell("100k-c50", "100 kB, 50 connections, keep-alive", Kind::Closed(Requests { path: "/100k", ..SMALL }), PLAIN),
+    cell(
+        "no-keepalive",
+        "12 B, a new connection for each request, 50 at a time",
+        Kind::Closed(Requests { keep_alive: false, ..SMALL }),
+        PLAIN,
+    ),
+    cell("https", "HTTPS, 12 B, 50 connections, keep-alive", Kind::Closed(Requests { tls: true, ..SMALL }), TLS),
+    cell(
+        "https-100k",
+        "HTTPS, 100 kB, 50 connections, keep-alive",
+        Kind::Closed(Requests { tls: true, path: "/100k", ..SMALL }),
+        TLS,
+    ),
+    cell(
+        "https-handshake",
+        "HTTPS, a full handshake for each request, 50 at a time",
+        Kind::Handshakes(Requests { tls: true, keep_alive: false, ..SMALL }),
+        TLS,
+    ),
+    cell(
+        "h2",
+        "HTTP/2 over TLS, 12 B, 16 connections with 32 streams each",
+        Kind::Multiplexed(Requests { tls: true, connections: 16, ..SMALL }, 32),
+        TLS,
+    ),
+    cell(
+        "access-log",
+        "12 B, 50 connections, access log on",
+        Kind::Closed(SMALL),
+        Features { access_log: true, ..PLAIN },
+    ),
+    cell(
+        "headers-5",
+        "12 B, 50 connections, 3 request and 2 response headers set",
+        Kind::Closed(SMALL),
+        Features { header_steps: true, ..PLAIN },
+    ),
+    cell(
+        "routes-1",
+        "12 B, 50 connections, by host and path of 1 route",
+        Kind::Closed(SMALL),
+        Features { routes: 1, ..PLAIN },
+    ),
+    cell(
+        "routes-10k",
+        "12 B, 50 connections, by host and path of 10,000 routes",
+        Kind::Closed(ROUTED),
+        Features { routes: ROUTES, ..PLAIN },
+    ),
+    cell("latency-70", "12 B, 70 % of what the best peer can do, constant rate", Kind::Share(SMALL, 0.7), PLAIN),
+    Cell { workers: 2, ..cell("12b-c50-2w", "12 B, 50 connections, 2 workers", Kind::Closed(SMALL), PLAIN) },
+    Cell {
+        workers: 2,
+        ..cell("https-2w", "HTTPS, 12 B, 50 connections, 2 workers", Kind::Closed(Requests { tls: true, ..SMALL }), TLS)
+    },
+    cell("idle-1k", "1,000 idle connections", Kind::Idle { connections: 1000 }, PLAIN),
+    cell("idle-5k", "5,000 idle connections", Kind::Idle { connections: 5000 }, PLAIN),
+    cell("idle-1k-tls", "1,000 idle TLS connections", Kind::Idle { connections: 1000 }, TLS),
+    cell("idle-5k-tls", "5,000 idle TLS connections", Kind::Idle { connections: 5000 }, TLS),
+];
+
+/// The cells of the given names, all without any.
+pub(crate) fn choose(names: &[String]) -> Result<Vec<&'static Cell>, Failure> {
+    for name in names {
+        if !ALL.iter().any(|cell| cell.name == name) {
+            let known: Vec<&str> = ALL.iter().map(|cell| cell.name).collect();
+            return Err(Failure::new(format!("no cell is called {name:?}; there are {}", known.join(", "))));
+        }
+    }
+    Ok(ALL.iter().filter(|cell| names.is_empty() || names.iter().any(|name| name == cell.name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_chosen_in_the_order_of_the_table() {
+        let mut names: Vec<&str> = ALL.iter().map(|cell| cell.name).collect();
+        let chosen = choose(&["https".to_owned(), "12b-c50".to_owned()]).unwrap();
+        assert_eq!(chosen.iter().map(|cell| cell.name).collect::<Vec<_>>(), ["12b-c50", "https"]);
+        assert!(choose(&["nonsense".to_owned()]).is_err());
+        assert_eq!(choose(&[]).unwrap().len(), ALL.len());
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn the_reference_is_the_plain_small_cell() {
+        assert_eq!(REFERENCE.name, "12b-c50");
+    }
+}

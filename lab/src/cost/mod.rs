@@ -1,0 +1,125 @@
+//! `lab cost`: CPU time per request of every product, in many cells, in turn.
+
+mod cells;
+mod results;
+mod run;
+mod table;
+
+use crate::failure::Failure;
+use crate::measure::bench::{Bench, BenchOptions};
+use crate::paths::Paths;
+use crate::peers;
+use crate::products::{self, Product};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// What to measure and how long.
+#[derive(Args, Debug)]
+pub(crate) struct CostArgs {
+    /// Rounds; every product is measured once in each
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds of a measurement
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// A small run: one round, one second
+    #[arg(long)]
+    quick: bool,
+    /// Only these products
+    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    only: Vec<String>,
+    /// Only these cells
+    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    cells: Vec<String>,
+    /// Show the cells and end
+    #[arg(long)]
+    list: bool,
+    /// Equipoise's executable; without it, it is built first
+    #[arg(long)]
+    equipoise: Option<PathBuf>,
+    /// A second executable of Equipoise, measured beside it as equipoise-base
+    #[arg(long)]
+    baseline: Option<PathBuf>,
+    /// The lowest of the ports used
+    #[arg(long, default_value_t = 18000)]
+    port_base: u16,
+    /// Where the results go
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Runs the study.
+pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
+    let cells = cells::choose(&args.cells)?;
+    if args.list {
+        for cell in cells {
+            println!("{:<18} {}", cell.name, cell.title);
+        }
+        return Ok(());
+    }
+    let chosen = contestants(args)?;
+    if chosen.iter().any(|product| product.is_peer) || chosen.len() > 1 {
+        peers::install(paths, false)?;
+    }
+    let equipoise = match &args.equipoise {
+        Some(path) => absolute(path)?,
+        None => workspace_target(paths).join("release/equipoise"),
+    };
+    if args.equipoise.is_none() && chosen.iter().any(|product| product.name == "equipoise") {
+        build(paths)?;
+    }
+    let rounds = if args.quick { 1 } else { args.rounds.max(1) };
+    let seconds = if args.quick { 1 } else { args.seconds.max(1) };
+    let options = BenchOptions {
+        equipoise,
+        baseline: args.baseline.as_deref().map(absolute).transpose()?,
+        port_base: args.port_base,
+        measured: Duration::from_secs(seconds),
+        warm_up: Duration::from_secs(1),
+    };
+    let bench = Bench::new(paths, options)?;
+    let json = args.json.clone().unwrap_or_else(|| paths.out.join("cost.json"));
+    let mut report = results::Report::new(&bench, &chosen, rounds, seconds, args.quick);
+    let outcome = run::all(&bench, &cells, &chosen, rounds, &mut report, &json);
+    report.interrupted = matches!(&outcome, Err(failure) if failure.is_interruption());
+    report.write(&json)?;
+    println!("{}", table::summary(&report));
+    println!("written to {}", json.display());
+    outcome
+}
+
+fn contestants(args: &CostArgs) -> Result<Vec<&'static Product>, Failure> {
+    if args.only.is_empty() {
+        let with_baseline = args.baseline.is_some();
+        let all = products::ALL.iter().copied();
+        return Ok(all.filter(|product| with_baseline || product.name != "equipoise-base").collect());
+    }
+    let asked = args.only.iter().map(|name| products::find(name)).collect::<Result<Vec<_>, _>>()?;
+    Ok(products::ALL.iter().copied().filter(|product| asked.iter().any(|one| one.name == product.name)).collect())
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    path.canonicalize().map_err(|error| Failure::io(path, &error))
+}
+
+/// The folder that cargo builds into.
+fn workspace_target(paths: &Paths) -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    named.unwrap_or_else(|| paths.lab.parent().unwrap_or(&paths.lab).join("target"))
+}
+
+/// Builds Equipoise; cargo knows whether there is anything to do. When that fails its cells will say that it is missing.
+fn build(paths: &Paths) -> Result<(), Failure> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "-p", "equipoise"])
+        .current_dir(&paths.lab)
+        .status()
+        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+    if !status.success() {
+        eprintln!("equipoise could not be built; what was built before is measured, if there is any");
+    }
+    crate::measure::child::interruption()
+}

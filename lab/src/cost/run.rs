@@ -1,0 +1,143 @@
+//! The order of a run: cell by cell, round by round, product by product.
+
+use super::cells::{Cell, Kind, REFERENCE};
+use super::results::{CellResult, ProductResult, Report};
+use super::table;
+use crate::failure::Failure;
+use crate::measure::Sample;
+use crate::measure::bench::Bench;
+use crate::products::Product;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Measures all cells; what is finished is in the report (and in the file) even when a later one fails.
+pub(crate) fn all(
+    bench: &Bench,
+    cells: &[&Cell],
+    products: &[&'static Product],
+    rounds: usize,
+    report: &mut Report,
+    json: &Path,
+) -> Result<(), Failure> {
+    let bar = progress(cells.len() * rounds * products.len());
+    for cell in cells {
+        let mut result = CellResult::new(cell.name, cell.title, products);
+        let outcome = measure_cell(bench, cell, products, rounds, report, &mut result, &bar);
+        result.conclude();
+        say(&bar, &table::cell(&result));
+        report.cells.push(result);
+        report.write(json)?;
+        outcome?;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn progress(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// Prints above the bar, also when the output is no terminal.
+fn say(bar: &ProgressBar, text: &str) {
+    bar.suspend(|| println!("{text}"));
+}
+
+fn measure_cell(
+    bench: &Bench,
+    cell: &Cell,
+    products: &[&'static Product],
+    rounds: usize,
+    report: &Report,
+    result: &mut CellResult,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let rate = match cell.kind {
+        Kind::Share(_, share) => share * reference_rps(bench, products, report, bar)?,
+        _ => 0.0,
+    };
+    for round in 1..=rounds {
+        for (product, row) in products.iter().zip(&mut result.products) {
+            bar.set_message(format!("{}, round {round}, {}", cell.name, product.name));
+            if let Some(reason) = (product.refuses)(&cell.features, cell.workers) {
+                row.left_out = Some(reason.to_owned());
+            } else if row.failure.is_none() || !row.samples.is_empty() {
+                measure_undisturbed(bench, cell, product, rate, row)?;
+            }
+            bar.inc(1);
+        }
+    }
+    Ok(())
+}
+
+/// Measures once, and once more when others used the machine meanwhile.
+fn measure_undisturbed(
+    bench: &Bench,
+    cell: &Cell,
+    product: &'static Product,
+    rate: f64,
+    row: &mut ProductResult,
+) -> Result<(), Failure> {
+    let mut best: Option<Sample> = None;
+    for _ in 0..2 {
+        match measure(bench, cell, product, rate) {
+            Ok(sample) => {
+                let calm = |sample: &Sample| sample.others_share + sample.stolen_share;
+                if best.as_ref().is_none_or(|best| calm(&sample) < calm(best)) {
+                    best = Some(sample);
+                }
+            }
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            Err(failure) => row.failure = Some(failure.to_string()),
+        }
+        if best.as_ref().is_none_or(|best| !best.is_disturbed()) {
+            break;
+        }
+    }
+    row.samples.extend(best);
+    Ok(())
+}
+
+fn measure(bench: &Bench, cell: &Cell, product: &'static Product, rate: f64) -> Result<Sample, Failure> {
+    let started = Instant::now();
+    let mut running = bench.start(product, cell.features, cell.workers)?;
+    let start_ms = started.elapsed().as_secs_f64() * 1000.0;
+    let sample = match &cell.kind {
+        Kind::Closed(asked) => bench.closed_loop(&mut running, cell.workers, asked),
+        Kind::Handshakes(asked) => bench.handshakes(&mut running, cell.workers, asked),
+        Kind::Multiplexed(asked, streams) => bench.multiplexed(&mut running, cell.workers, asked, *streams),
+        Kind::Idle { connections } => bench.idle(&mut running, *connections, cell.features.tls),
+        Kind::Share(asked, _) => bench.constant_rate(&mut running, rate, asked),
+    }?;
+    Ok(Sample { start_ms, ..sample })
+}
+
+/// The throughput of the best peer (of the best product, when no peer is there): of this run, or measured now.
+fn reference_rps(
+    bench: &Bench,
+    products: &[&'static Product],
+    report: &Report,
+    bar: &ProgressBar,
+) -> Result<f64, Failure> {
+    let any_peer = products.iter().any(|product| product.is_peer);
+    let known = report.cells.iter().find(|cell| cell.name == REFERENCE.name);
+    let mut best: f64 = 0.0;
+    for product in products.iter().filter(|product| product.is_peer || !any_peer) {
+        bar.set_message(format!("finding the rate: {}", product.name));
+        let row = known.and_then(|cell| cell.products.iter().find(|row| row.name == product.name));
+        let rps = match row.and_then(|row| row.median.as_ref()?.rps) {
+            Some(rps) => Some(rps),
+            None => match measure(bench, REFERENCE, product, 0.0) {
+                Err(failure) if failure.is_interruption() => return Err(failure),
+                other => other.ok().and_then(|sample| sample.rps),
+            },
+        };
+        best = best.max(rps.unwrap_or(0.0));
+    }
+    if best > 0.0 { Ok(best) } else { Err(Failure::new("no product gave a rate to compare with")) }
+}

@@ -1,0 +1,140 @@
+//! Tables for a terminal.
+
+use super::results::{CellResult, ProductResult, Report};
+use std::fmt::Write;
+
+/// A cell, one line for each product.
+pub(crate) fn cell(result: &CellResult) -> String {
+    let mut out = format!("\n{}: {}\n", result.name, result.title);
+    let memory = result.products.iter().any(|row| row.median.as_ref().is_some_and(|m| m.connection_bytes.is_some()));
+    let figure = if memory { "kB/conn" } else { "CPU us/req" };
+    let _ = writeln!(
+        out,
+        "  {:<15}{figure:>11}{:>8}{:>13}{:>10}{:>10}{:>10}{:>10}{:>9}",
+        "product", "spread", "x equipoise", "x floor", "req/s", "p50 us", "p99 us", "errors"
+    );
+    for row in &result.products {
+        let _ = writeln!(out, "  {:<15}{}", row.name, line(result, row));
+    }
+    out.trim_end().to_owned()
+}
+
+fn line(result: &CellResult, row: &ProductResult) -> String {
+    let Some(median) = &row.median else {
+        return match (&row.left_out, &row.failure) {
+            (Some(reason), _) => format!("     –  ({reason})"),
+            (None, Some(reason)) => format!("     FAILED: {reason}"),
+            (None, None) => "     not measured".to_owned(),
+        };
+    };
+    let own = result.figure(row.name);
+    let ratio = |to: &str| match (own, result.figure(to)) {
+        (Some(own), Some(other)) if other > 0.0 => format!("{:.2}", own / other),
+        _ => "–".to_owned(),
+    };
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"));
+    let shown = match (median.cpu_us, median.connection_bytes) {
+        (Some(us), _) => format!("{us:.1}"),
+        (None, Some(bytes)) => format!("{:.1}", bytes / 1000.0),
+        (None, None) => "–".to_owned(),
+    };
+    let spread = row
+        .spread
+        .filter(|_| row.samples.len() > 1)
+        .map_or_else(|| "–".to_owned(), |spread| format!("{:.0} %", spread * 100.0));
+    let mut text = format!(
+        "{shown:>11}{spread:>8}{:>13}{:>10}{:>10}{:>10}{:>10}{:>9}",
+        ratio("equipoise"),
+        ratio("floor"),
+        number(median.rps),
+        number(median.p50_us),
+        number(median.p99_us),
+        median.errors,
+    );
+    if let (Some(rps), Some(offered)) = (median.rps, median.offered_rps)
+        && rps < offered * 0.98
+    {
+        let _ = write!(text, "  OVERLOADED: {offered:.0}/s were offered");
+    }
+    if let (Some(late), Some(p99)) = (median.generator_late_us, median.p99_us)
+        && late > p99 / 2.0
+    {
+        let _ = write!(text, "  the generator itself was {late:.0} us late");
+    }
+    if row.disturbed {
+        let share = (median.others_share + median.stolen_share) * 100.0;
+        let _ = write!(text, "  disturbed: others used {share:.0} % of the machine");
+    }
+    if let Some(reason) = &row.failure {
+        let _ = write!(text, "  one round FAILED: {reason}");
+    }
+    text
+}
+
+/// All cells: the figure of every product, with its ratio to Equipoise (or to the floor without it).
+pub(crate) fn summary(report: &Report) -> String {
+    let names: Vec<&str> = report.cells.first().map_or(Vec::new(), |c| c.products.iter().map(|row| row.name).collect());
+    let to = if names.contains(&"equipoise") { "equipoise" } else { "floor" };
+    let mut out =
+        format!("\nCPU us for a request (idle cells: kB for a connection), and how many times that of {to}\n");
+    let _ = write!(out, "  {:<16}", "");
+    for name in &names {
+        let _ = write!(out, "{name:>17}");
+    }
+    for cell in &report.cells {
+        let _ = write!(out, "\n  {:<16}", cell.name);
+        for row in &cell.products {
+            let _ = write!(out, "{:>17}", short(cell, row, to));
+        }
+    }
+    out.push('\n');
+    for (name, version) in &report.versions {
+        let _ = write!(out, "\n  {name:<15} {} ({})", version.version, version.tls);
+    }
+    if report.cells.iter().flat_map(|cell| &cell.products).any(|row| row.disturbed) {
+        out.push_str("\n\n~ others used the machine meanwhile: compare only within a cell, or measure again");
+    }
+    if report.quick {
+        out.push_str("\n\nA quick run: it shows that things work, not what they cost.");
+    }
+    out
+}
+
+fn short(cell: &CellResult, row: &ProductResult, to: &str) -> String {
+    let Some(own) = cell.figure(row.name) else {
+        return if row.left_out.is_some() { "–" } else { "failed" }.to_owned();
+    };
+    let memory = row.median.as_ref().is_some_and(|median| median.connection_bytes.is_some());
+    let mark = if row.disturbed { "~" } else { "" };
+    let errors = if row.median.as_ref().is_some_and(|median| median.errors > 0) { "!" } else { "" };
+    let shown = if memory { own / 1000.0 } else { own };
+    match cell.figure(to) {
+        Some(other) if other > 0.0 => format!("{mark}{shown:.1}{errors} {:.2}x", own / other),
+        _ => format!("{mark}{shown:.1}{errors}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Sample;
+
+    fn row(name: &'static str, cpu: f64) -> ProductResult {
+        let samples = vec![Sample { cpu_us: Some(cpu), rps: Some(1e6 / cpu), requests: 1, ..Sample::default() }];
+        ProductResult { name, samples, ..ProductResult::default() }
+    }
+
+    #[test]
+    fn a_cell_shows_ratios_failures_and_what_was_left_out() {
+        let failed = ProductResult { name: "envoy", failure: Some("no such file".to_owned()), ..Default::default() };
+        let left = ProductResult { name: "traefik", left_out: Some("not asked".to_owned()), ..Default::default() };
+        let products = vec![row("floor", 15.0), row("equipoise", 16.5), row("nginx", 33.0), failed, left];
+        let mut result = CellResult { name: "12b-c50", title: "small", products };
+        result.conclude();
+        let text = cell(&result);
+        let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
+        assert!(line("nginx").contains("2.00") && line("nginx").contains("2.20"), "{text}");
+        assert!(line("envoy").contains("FAILED: no such file"), "{text}");
+        assert!(line("traefik").contains("(not asked)"), "{text}");
+    }
+}

@@ -1,0 +1,163 @@
+//! The bench: cores, ports, certificate and origin that all measurements of a run share, and the starting of products.
+
+use super::child::{self, Launch, Running};
+use crate::certificate;
+use crate::failure::Failure;
+use crate::net::hold;
+use crate::paths::Paths;
+use crate::products::{Features, Ports, Product, Setup, Version};
+use crate::sys;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Where Equipoise's executables are and how long to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct BenchOptions {
+    /// Equipoise.
+    pub equipoise: PathBuf,
+    /// Another Equipoise.
+    pub baseline: Option<PathBuf>,
+    /// The lowest of the ports used.
+    pub port_base: u16,
+    /// How long a measurement takes.
+    pub measured: Duration,
+    /// How long the same load runs before it.
+    pub warm_up: Duration,
+}
+
+/// The bench. Dropping it ends the origin.
+pub(crate) struct Bench {
+    pub(super) paths: Paths,
+    pub(super) ports: Ports,
+    pub(super) options: BenchOptions,
+    files: u64,
+    cores: Vec<usize>,
+    _origin: Running,
+}
+
+impl Bench {
+    /// Checks the ports, makes the certificate, starts the origin, and moves the lab itself off the product's core.
+    pub(crate) fn new(paths: &Paths, options: BenchOptions) -> Result<Self, Failure> {
+        let files = sys::raise_open_files()?;
+        let cores = sys::cores_allowed()?;
+        if cores.len() < 2 {
+            return Err(Failure::new("the lab needs two cores: one for the product, one for load and origin"));
+        }
+        let ports = Ports::from_base(options.port_base);
+        for port in ports.origin.into_iter().chain([ports.web, ports.secure, ports.admin]) {
+            TcpListener::bind(loopback(port))
+                .map_err(|error| Failure::new(format!("port {port} is not free ({error}); choose --port-base")))?;
+        }
+        certificate::ensure(&paths.out.join("tls"))?;
+        let load_cores = load_cores(&cores, 1);
+        sys::pin_self(&load_cores)?;
+        let mut launch = Launch::new(std::env::current_exe()?).arg("origin");
+        for port in ports.origin {
+            launch = launch.arg("--listen").arg(loopback(port).to_string());
+        }
+        let mut origin = Running::start("origin", &launch, &load_cores, &paths.out.join("origin.log"))?;
+        for port in ports.origin {
+            origin.wait_listening(loopback(port), START_TIMEOUT)?;
+        }
+        Ok(Self { paths: paths.clone(), ports, options, files, cores, _origin: origin })
+    }
+
+    /// How many cores the lab can use.
+    pub(crate) fn core_count(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// The cores of generators.
+    pub(crate) fn load_cores(&self, workers: usize) -> Vec<usize> {
+        load_cores(&self.cores, workers)
+    }
+
+    /// The address of the product's plain or TLS listener.
+    pub(crate) fn target(&self, tls: bool) -> SocketAddr {
+        loopback(if tls { self.ports.secure } else { self.ports.web })
+    }
+
+    /// A file for the output of something that the lab starts.
+    pub(crate) fn log(&self, name: &str) -> PathBuf {
+        self.paths.out.join(format!("{name}.log"))
+    }
+
+    /// What a product is told.
+    fn setup<'a>(&'a self, dir: &'a std::path::Path, features: Features, workers: usize) -> Setup<'a> {
+        Setup {
+            paths: &self.paths,
+            dir,
+            ports: self.ports,
+            features,
+            workers,
+            files: self.files,
+            equipoise: &self.options.equipoise,
+            baseline: self.options.baseline.as_deref(),
+        }
+    }
+
+    /// A product's version and TLS library.
+    pub(crate) fn version(&self, product: &Product) -> Result<Version, Failure> {
+        let dir = self.paths.out.join(product.name);
+        (product.version)(&self.setup(&dir, Features::default(), 1))
+    }
+
+    /// Starts a product on its own cores and waits until it proxies.
+    pub(crate) fn start(&self, product: &Product, features: Features, workers: usize) -> Result<Running, Failure> {
+        let dir = self.paths.out.join(product.name);
+        std::fs::create_dir_all(&dir).map_err(|error| Failure::io(&dir, &error))?;
+        let launch = (product.launch)(&self.setup(&dir, features, workers))?;
+        let cores = product_cores(&self.cores, workers);
+        let mut running = Running::start(product.name, &launch, &cores, &self.log(product.name))?;
+        running.wait_listening(self.target(features.tls), START_TIMEOUT)?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let problem = match self.ask_once() {
+                Ok(200) => return Ok(running),
+                Ok(status) => format!("it answers {status}"),
+                Err(error) => error.to_string(),
+            };
+            running.check_alive()?;
+            if Instant::now() > deadline {
+                return Err(Failure::new(format!("{} does not proxy: {problem}; {}", product.name, running.log_end())));
+            }
+            child::pause(Duration::from_millis(50))?;
+        }
+    }
+
+    fn ask_once(&self) -> std::io::Result<u16> {
+        let address = self.target(false);
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        hold::exchange(&mut stream, address)
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// The product gets the first cores, as many as it has workers.
+fn product_cores(cores: &[usize], workers: usize) -> Vec<usize> {
+    cores[..workers.clamp(1, cores.len())].to_vec()
+}
+
+/// Load and origin get the rest, and at least the last core (which they then share with the product).
+fn load_cores(cores: &[usize], workers: usize) -> Vec<usize> {
+    cores[workers.clamp(1, cores.len() - 1)..].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_product_has_its_cores_to_itself_while_there_are_enough() {
+        assert_eq!((product_cores(&[0, 1], 1), load_cores(&[0, 1], 1)), (vec![0], vec![1]));
+        assert_eq!((product_cores(&[0, 1], 2), load_cores(&[0, 1], 2)), (vec![0, 1], vec![1]));
+        assert_eq!((product_cores(&[2, 3, 5, 7], 2), load_cores(&[2, 3, 5, 7], 2)), (vec![2, 3], vec![5, 7]));
+    }
+}

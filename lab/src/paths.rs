@@ -1,0 +1,67 @@
+//! Where things are: the lab's folder, its peers, its output, and the programs in them.
+
+use crate::failure::Failure;
+use crate::measure::child::Launch;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders of the lab.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// The lab's own folder.
+    pub lab: PathBuf,
+    /// What was installed.
+    pub peers: PathBuf,
+    /// Results, rendered configurations, logs.
+    pub out: PathBuf,
+}
+
+impl Paths {
+    /// The folders of the source tree that the lab was built from.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let lab = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let paths = Self { peers: lab.join(".peers"), out: lab.join("out"), lab };
+        for folder in [&paths.peers, &paths.out] {
+            fs::create_dir_all(folder).map_err(|error| Failure::io(folder, &error))?;
+        }
+        Ok(paths)
+    }
+
+    /// A template of a product's configuration.
+    pub(crate) fn template(&self, name: &str) -> Result<String, Failure> {
+        let path = self.lab.join("configs").join(name);
+        fs::read_to_string(&path).map_err(|error| Failure::io(&path, &error))
+    }
+
+    /// A program out of an unpacked tree of packages, run by the tree's own loader and libraries.
+    pub(crate) fn unpacked(&self, tree: &str, program: &str) -> Result<Launch, Failure> {
+        let root = self.peers.join(tree);
+        let program = installed(root.join(program))?;
+        let loader = installed(root.join("usr/lib64/ld-linux-x86-64.so.2"))?;
+        Ok(Launch::new(loader).arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu")).arg(program))
+    }
+
+    /// A generator: from the unpacked packages, reading the lab's OpenSSL settings.
+    pub(crate) fn generator(&self, name: &str) -> Result<Launch, Failure> {
+        let launch = self.unpacked("debian-root", &format!("usr/bin/{name}"))?;
+        Ok(launch.env("OPENSSL_CONF", self.lab.join("configs/openssl.cnf")))
+    }
+
+    /// The folder of an unpacked or installed peer's file, when it is there.
+    pub(crate) fn peer_file(&self, name: &str) -> Result<PathBuf, Failure> {
+        installed(self.peers.join(name))
+    }
+}
+
+fn installed(path: PathBuf) -> Result<PathBuf, Failure> {
+    if path.exists() {
+        return Ok(path);
+    }
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Err(Failure::new(format!("{name} is not installed (lab peers install)")))
+}
+
+/// A path as text for a configuration.
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
+}

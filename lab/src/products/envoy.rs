@@ -1,0 +1,29 @@
+//! Envoy, from the Python package that carries its executable.
+
+use super::{Product, Setup, Version, one_route_only};
+use crate::failure::Failure;
+use crate::measure::child::{Launch, output_of};
+
+/// How Envoy is run.
+pub(crate) const PRODUCT: Product = Product { name: "envoy", is_peer: true, refuses: one_route_only, launch, version };
+
+fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    Ok(Launch::new(setup.paths.peer_file("python-envoy/envoy/_bin/envoy")?))
+}
+
+fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    let file = setup.render("envoy/envoy.yaml", &[])?;
+    Ok(program(setup)?.arg("-c").arg(file).args(["--concurrency", &setup.workers.to_string()]).args([
+        "--disable-hot-restart",
+        "--log-level",
+        "error",
+    ]))
+}
+
+fn version(setup: &Setup<'_>) -> Result<Version, Failure> {
+    let text = output_of(&program(setup)?.arg("--version"))?;
+    // A hash, the version, the state of its source, the kind of build, the TLS library.
+    let parts: Vec<&str> = text.trim().rsplit(' ').next().unwrap_or("").split('/').collect();
+    let part = |number: usize| parts.get(number).copied().unwrap_or("unknown").to_owned();
+    Ok(Version { version: part(1), tls: part(4) })
+}

@@ -1,0 +1,30 @@
+//! The lab's own bare relay.
+
+use super::{Features, Product, Setup, Version};
+use crate::failure::Failure;
+use crate::measure::child::Launch;
+
+/// How the floor is run.
+pub(crate) const PRODUCT: Product = Product { name: "floor", is_peer: false, refuses, launch, version };
+
+fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
+    match () {
+        () if workers > 1 => Some("the floor has one thread"),
+        () if features.tls => Some("the floor has no TLS"),
+        () if features.access_log || features.header_steps || features.routes > 0 => Some("the floor has no features"),
+        () => None,
+    }
+}
+
+fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    let me = std::env::current_exe()?;
+    let mut launch = Launch::new(me).args(["floor", "--listen"]).arg(format!("127.0.0.1:{}", setup.ports.web));
+    for port in setup.ports.origin {
+        launch = launch.arg("--to").arg(format!("127.0.0.1:{port}"));
+    }
+    Ok(launch)
+}
+
+fn version(_setup: &Setup<'_>) -> Result<Version, Failure> {
+    Ok(Version { version: env!("CARGO_PKG_VERSION").to_owned(), tls: "none".to_owned() })
+}

@@ -1,0 +1,30 @@
+//! HAProxy, from the newest Debian packages.
+
+use super::{Product, Setup, Version, one_route_only, word_after};
+use crate::failure::Failure;
+use crate::measure::child::{Launch, output_of};
+
+/// How HAProxy is run.
+pub(crate) const PRODUCT: Product =
+    Product { name: "haproxy", is_peer: true, refuses: one_route_only, launch, version };
+
+fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    setup.paths.unpacked("haproxy-root", "usr/sbin/haproxy")
+}
+
+fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    let file = setup.render("haproxy/haproxy.cfg", &[])?;
+    let mut launch = program(setup)?.arg("-db").arg("-f").arg(file);
+    // Its access log goes to the standard output, which stands for /dev/null here.
+    launch.discard_output = true;
+    Ok(launch)
+}
+
+fn version(setup: &Setup<'_>) -> Result<Version, Failure> {
+    let text = output_of(&program(setup)?.arg("-vv"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Running on SSL library version :"));
+    Ok(Version {
+        version: word_after(&text, "HAProxy version ").unwrap_or("unknown").to_owned(),
+        tls: line.map_or("unknown", str::trim).to_owned(),
+    })
+}

@@ -1,0 +1,26 @@
+//! nginx, from the newest Debian packages.
+
+use super::{Product, Setup, Version, one_route_only, word_after};
+use crate::failure::Failure;
+use crate::measure::child::{Launch, output_of};
+
+/// How nginx is run.
+pub(crate) const PRODUCT: Product = Product { name: "nginx", is_peer: true, refuses: one_route_only, launch, version };
+
+fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    setup.paths.unpacked("debian-root", "usr/sbin/nginx")
+}
+
+fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    let file = setup.render("nginx/nginx.conf", &[])?;
+    Ok(program(setup)?.arg("-p").arg(setup.dir).arg("-c").arg(file).args(["-e", "stderr"]))
+}
+
+fn version(setup: &Setup<'_>) -> Result<Version, Failure> {
+    let text = output_of(&program(setup)?.arg("-V"))?;
+    let tls = word_after(&text, "OpenSSL ").map(|version| format!("OpenSSL {version}"));
+    Ok(Version {
+        version: word_after(&text, "nginx/").unwrap_or("unknown").to_owned(),
+        tls: tls.unwrap_or_else(|| "unknown".to_owned()),
+    })
+}

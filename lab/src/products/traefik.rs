@@ -1,0 +1,31 @@
+//! Traefik, from the Python package that carries its executable.
+
+use super::{Product, Setup, Version, one_route_only, word_after};
+use crate::failure::Failure;
+use crate::measure::child::{Launch, output_of};
+
+/// How Traefik is run.
+pub(crate) const PRODUCT: Product =
+    Product { name: "traefik", is_peer: true, refuses: one_route_only, launch, version };
+
+fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    Ok(Launch::new(setup.paths.peer_file("python-traefik/bin/traefik")?))
+}
+
+fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    setup.render("traefik/dynamic.yaml", &[])?;
+    let file = setup.render("traefik/traefik.yaml", &[])?;
+    let launch = program(setup)?.env("GOMAXPROCS", setup.workers.to_string());
+    Ok(launch.arg(format!("--configFile={}", file.display())))
+}
+
+fn version(setup: &Setup<'_>) -> Result<Version, Failure> {
+    let text = output_of(&program(setup)?.arg("version"))?;
+    Ok(Version {
+        version: word_after(&text, "Version:").unwrap_or("unknown").to_owned(),
+        tls: format!(
+            "Go {} crypto/tls",
+            word_after(&text, "Go version:").unwrap_or("unknown").trim_start_matches("go")
+        ),
+    })
+}

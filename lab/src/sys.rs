@@ -1,0 +1,195 @@
+//! The few system calls that the standard library does not offer. This is the only module of the lab with `unsafe`.
+#![allow(unsafe_code, reason = "raw system calls: epoll, affinity, limits, signals")]
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// What an epoll instance reported about one descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    /// The token that the descriptor was added with.
+    pub token: u64,
+    /// There is something to read, or the peer has closed.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+}
+
+/// An edge-triggered epoll instance.
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+    raw: Vec<libc::epoll_event>,
+}
+
+impl Epoll {
+    /// Opens an instance that reports up to `events_max` descriptors at a time.
+    pub(crate) fn new(events_max: usize) -> io::Result<Self> {
+        // SAFETY: takes no pointers; the result is checked.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor was just opened and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, raw: vec![libc::epoll_event { events: 0, u64: 0 }; events_max] })
+    }
+
+    /// Watches a descriptor for reading, writing and the end, edge-triggered. It is forgotten when it is closed.
+    pub(crate) fn add(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        let flags = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.control(fd, token, flags as u32)
+    }
+
+    /// Watches a listening socket, level-triggered.
+    pub(crate) fn add_listener(&self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.control(fd, token, libc::EPOLLIN as u32)
+    }
+
+    fn control(&self, fd: RawFd, token: u64, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
+        // SAFETY: `event` lives through the call, which copies it.
+        let result = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        check(result).map(drop)
+    }
+
+    /// Waits until something is ready or the time is over, and fills `ready`. `None` waits without end.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        ready.clear();
+        let time = timeout.map(|t| libc::timespec {
+            tv_sec: t.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(t.subsec_nanos()),
+        });
+        let time_ptr = time.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
+        // SAFETY: `raw` has room for `raw.len()` events, `time_ptr` is null or points to `time`, the signal mask is null.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.fd.as_raw_fd(),
+                self.raw.as_mut_ptr(),
+                self.raw.len() as libc::c_int,
+                time_ptr,
+                std::ptr::null::<libc::sigset_t>(),
+                std::mem::size_of::<libc::sigset_t>(),
+            )
+        };
+        if count < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        }
+        let input = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+        for event in &self.raw[..count as usize] {
+            let flags = event.events;
+            ready.push(Ready {
+                token: event.u64,
+                readable: flags & input != 0,
+                writable: flags & libc::EPOLLOUT as u32 != 0,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Gives a listener a long queue of connections that wait to be accepted; `std` asks for a short one.
+pub(crate) fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
+    // SAFETY: takes no pointers; listening again only changes the length of the queue.
+    check(unsafe { libc::listen(listener.as_raw_fd(), 4096) }).map(drop)
+}
+
+/// Prepares a command: the child runs only on `cores`, heads its own process group, and is told to end when we die.
+pub(crate) fn pin(command: &mut Command, cores: &[usize]) {
+    let set = core_set(cores);
+    command.process_group(0);
+    // SAFETY: between fork and exec only async-signal-safe system calls are made, on values that were copied in.
+    unsafe {
+        command.pre_exec(move || {
+            check(libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set))?;
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM)).map(drop)
+        });
+    }
+}
+
+/// Restricts this thread (and what it starts later) to the given cores.
+pub(crate) fn pin_self(cores: &[usize]) -> io::Result<()> {
+    let set = core_set(cores);
+    // SAFETY: `set` lives through the call, and its size is passed with it.
+    check(unsafe { libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set) }).map(drop)
+}
+
+fn core_set(cores: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: a cpu_set_t is a plain array of bits, for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &core in cores.iter().filter(|&&core| core < libc::CPU_SETSIZE as usize) {
+        // SAFETY: `core` is below the number of bits in the set.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    set
+}
+
+/// The cores that this process may run on.
+pub(crate) fn cores_allowed() -> io::Result<Vec<usize>> {
+    let mut set = core_set(&[]);
+    // SAFETY: `set` has the size that is passed, and is only written.
+    check(unsafe { libc::sched_getaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &mut set) })?;
+    // SAFETY: every `core` is below the number of bits in the set.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect())
+}
+
+/// Wakes this thread from a timed wait at the time asked, not up to 50 us later.
+pub(crate) fn wake_exactly() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) }).map(drop)
+}
+
+/// Raises the number of open files to the hard limit and returns it.
+pub(crate) fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing through the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` is valid for reading through the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
+    Ok(limit.rlim_cur)
+}
+
+/// Clock ticks a second, the unit of the CPU times in `/proc/PID/stat`.
+pub(crate) fn ticks_per_second() -> u64 {
+    // SAFETY: takes no pointers.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(100)
+}
+
+/// Sends a signal to the process group that `pid` heads. A group that has gone is no error.
+pub(crate) fn signal_group(pid: u32, signal: i32) {
+    if let Ok(pid) = libc::pid_t::try_from(pid)
+        && pid > 1
+    {
+        // SAFETY: takes no pointers; `pid` is a group that the lab created, never 0 or 1.
+        unsafe { libc::kill(-pid, signal) };
+    }
+}
+
+extern "C" fn on_interrupt(_signal: libc::c_int) {
+    // A second Ctrl-C finds the flag set already; the way out takes below a second.
+    INTERRUPTED.store(true, Ordering::SeqCst);
+}
+
+/// From now on Ctrl-C and SIGTERM only set a flag, so that the children can be ended in order.
+pub(crate) fn catch_interrupts() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the function given only stores to an atomic, which is async-signal-safe.
+        unsafe { libc::signal(signal, on_interrupt as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Whether Ctrl-C was pressed.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
