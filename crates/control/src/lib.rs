@@ -1,1 +1,19 @@
-//! Providers, publishing and probes
+//! The control plane: reads the configuration, makes a plan of it, publishes it, and probes the endpoints.
+//!
+//! It refuses to know how traffic is carried: workers are behind a [`plan::Publisher`], and what only they can check
+//! behind an [`Inspect`]. It is one owner, [`Reconciler`], that changes things, and a [`View`] that others read.
+//!
+//! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
+
+pub mod history;
+pub mod load;
+pub mod probes;
+mod reconciler;
+pub mod status;
+mod view;
+pub mod watch;
+
+pub use load::{Candidate, Inspect, Source, prepare};
+pub use reconciler::{Reconciler, Refusal};
+pub use status::{State, Status};
+pub use view::View;

@@ -1,0 +1,91 @@
+//! Active health checks: one owner asks each endpoint that has a check, whatever the number of workers.
+//!
+//! All probes live on one thread. A new plan is compared with what runs: an endpoint whose address, check and TLS stayed
+//! the same keeps its schedule and what is known of it; what is gone stops, what is new starts soon.
+
+mod attempt;
+mod http;
+mod owner;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use model::Name;
+use plan::Plan;
+use tokio::sync::watch;
+
+/// Probes on their way at once; others wait for their turn.
+const PROBES_AT_ONCE_MAX: usize = 256;
+/// Characters of a reason that are kept.
+const REASON_CHARS_MAX: usize = 200;
+
+/// The thread that probes. Dropping it ends all probes.
+#[derive(Debug)]
+pub struct Probes {
+    /// Only the latest plan matters.
+    plans: Option<watch::Sender<Arc<Plan>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Probes {
+    /// Starts the thread, which has nothing to do until [`Self::follow`].
+    ///
+    /// # Errors
+    /// The system has no thread or no poll instance left.
+    pub fn start(reasons: Arc<Reasons>) -> io::Result<Self> {
+        let (plans, latest) = watch::channel(Arc::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name("probes".into()).spawn(move || {
+            let tasks = tokio::task::LocalSet::new();
+            tasks.block_on(&runtime, owner::run(latest, reasons));
+        })?;
+        Ok(Self { plans: Some(plans), thread: Some(thread) })
+    }
+
+    /// Probes what this plan says from now on.
+    pub fn follow(&self, plan: Arc<Plan>) {
+        if let Some(plans) = &self.plans {
+            plans.send_replace(plan);
+        }
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        // Without a sender the owner returns, and its tasks end where they wait.
+        self.plans = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the last failed probe of each endpoint said; nothing for those that are well. As many as there are endpoints.
+#[derive(Debug, Default)]
+pub struct Reasons(Mutex<BTreeMap<(Name, Name), String>>);
+
+impl Reasons {
+    /// Why the endpoint of that cluster is not well, if its last probe failed.
+    pub fn get(&self, cluster: &Name, endpoint: &Name) -> Option<String> {
+        self.lock().get(&(cluster.clone(), endpoint.clone())).cloned()
+    }
+
+    fn set(&self, key: &(Name, Name), reason: Option<&str>) {
+        let mut reasons = self.lock();
+        match reason {
+            Some(reason) => _ = reasons.insert(key.clone(), reason.chars().take(REASON_CHARS_MAX).collect()),
+            None => _ = reasons.remove(key),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Name, Name), String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,185 @@
+//! The owner of all probes: starts, keeps and stops them as plans come.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Name;
+use model::snapshot::{HealthCheck, UpstreamTls};
+use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
+use rustls::ClientConfig;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::attempt::Target;
+use super::{PROBES_AT_ONCE_MAX, Reasons, schedule, tls};
+
+/// Cluster and endpoint.
+type Key = (Name, Name);
+
+/// Follows the plans until their sender is gone.
+pub(super) async fn run(mut plans: watch::Receiver<Arc<Plan>>, reasons: Arc<Reasons>) {
+    let mut owner = Owner { reasons, turns: Rc::new(Semaphore::new(PROBES_AT_ONCE_MAX)), probes: HashMap::new() };
+    while plans.changed().await.is_ok() {
+        let plan = Arc::clone(&plans.borrow_and_update());
+        owner.reconcile(&plan);
+    }
+}
+
+struct Owner {
+    reasons: Arc<Reasons>,
+    turns: Rc<Semaphore>,
+    probes: HashMap<Key, Probe>,
+}
+
+/// The probe of one endpoint.
+struct Probe {
+    what: What,
+    state: Arc<EndpointState>,
+    seat: Rc<RefCell<Seat>>,
+    task: JoinHandle<()>,
+}
+
+/// A probe goes on as it is as long as this is the same.
+#[derive(PartialEq)]
+struct What {
+    address: SocketAddr,
+    check: HealthCheck,
+    tls: Option<UpstreamTls>,
+}
+
+/// Where the outcome of a probe goes; changes from plan to plan while the probe runs on.
+struct Seat {
+    cluster: Arc<ClusterPlan>,
+    index: usize,
+}
+
+impl Owner {
+    fn reconcile(&mut self, plan: &Plan) {
+        let mut before = std::mem::take(&mut self.probes);
+        for cluster in &plan.clusters {
+            let Some(check) = &cluster.cluster.health_check else { continue };
+            let mut client = None;
+            for (index, endpoint) in cluster.endpoints.iter().enumerate() {
+                let key = (cluster.cluster.name.clone(), endpoint.endpoint.name.clone());
+                let what =
+                    What { address: endpoint.endpoint.address, check: check.clone(), tls: cluster.cluster.tls.clone() };
+                let seat = Seat { cluster: Arc::clone(cluster), index };
+                let probe = match before.remove(&key) {
+                    Some(kept) if kept.what == what && Arc::ptr_eq(&kept.state, &endpoint.state) => {
+                        kept.seat.replace(seat);
+                        kept
+                    }
+                    old => {
+                        stop(old);
+                        let client = client.get_or_insert_with(|| what.tls.as_ref().map(tls::client).transpose());
+                        self.start(&key, what, seat, endpoint, client)
+                    }
+                };
+                self.probes.insert(key, probe);
+            }
+        }
+        for (key, probe) in before {
+            stop(Some(probe));
+            self.reasons.set(&key, None);
+        }
+    }
+
+    fn start(
+        &self,
+        key: &Key,
+        what: What,
+        seat: Seat,
+        endpoint: &EndpointPlan,
+        client: &Result<Option<Arc<ClientConfig>>, String>,
+    ) -> Probe {
+        let seat = Rc::new(RefCell::new(seat));
+        let rounds = Rounds {
+            target: target(&what, &key.1, client),
+            key: key.clone(),
+            interval: what.check.interval,
+            seat: Rc::clone(&seat),
+            turns: Rc::clone(&self.turns),
+            reasons: Arc::clone(&self.reasons),
+        };
+        let task = tokio::task::spawn_local(rounds.run());
+        Probe { what, state: Arc::clone(&endpoint.state), seat, task }
+    }
+}
+
+fn stop(probe: Option<Probe>) {
+    if let Some(probe) = probe {
+        probe.task.abort();
+    }
+}
+
+fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>, String>) -> Result<Target, String> {
+    let tls = match (client.clone()?, &what.tls) {
+        (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
+        _ => None,
+    };
+    Target::new(what.address, &what.check, tls)
+}
+
+/// Asks one endpoint again and again.
+struct Rounds {
+    key: Key,
+    /// What cannot be asked fails each time, and says why.
+    target: Result<Target, String>,
+    interval: Duration,
+    seat: Rc<RefCell<Seat>>,
+    turns: Rc<Semaphore>,
+    reasons: Arc<Reasons>,
+}
+
+impl Rounds {
+    async fn run(self) {
+        let (cluster, endpoint) = (&self.key.0, &self.key.1);
+        tokio::time::sleep(schedule::first_delay(cluster, endpoint, self.interval)).await;
+        let mut delay = schedule::second_delay(cluster, endpoint, self.interval);
+        loop {
+            let begun = Instant::now();
+            let found = self.ask().await;
+            self.take_in(found);
+            // From start to start; a probe that took longer than the interval is followed by the next at once.
+            tokio::time::sleep_until(begun + delay).await;
+            delay = self.interval;
+        }
+    }
+
+    async fn ask(&self) -> Result<(), String> {
+        // The time spent waiting for a turn is not held against the endpoint. The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
+        match &self.target {
+            Ok(target) => target.attempt().await,
+            Err(reason) => Err(reason.clone()),
+        }
+    }
+
+    fn take_in(&self, found: Result<(), String>) {
+        let outcome = if found.is_ok() { Outcome::Success } else { Outcome::Failure };
+        let reason = found.err();
+        self.reasons.set(&self.key, reason.as_deref());
+        let seat = self.seat.borrow();
+        if let Some(change) = seat.cluster.observe(seat.index, outcome) {
+            self.tell(change.to, reason.as_deref());
+        }
+    }
+
+    fn tell(&self, now: HealthState, reason: Option<&str>) {
+        let (cluster, endpoint) = (&self.key.0, &self.key.1);
+        match reason {
+            None => telemetry::log::info("endpoint is up", &[("cluster", cluster), ("endpoint", endpoint)]),
+            Some(reason) => {
+                debug_assert_eq!(now, HealthState::Down, "a failure only ever leads there");
+                let pairs: telemetry::log::Pairs<'_> =
+                    &[("cluster", cluster), ("endpoint", endpoint), ("reason", &reason)];
+                telemetry::log::warn("endpoint is down", pairs);
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Probes against endpoints that answer well, badly, too much, too slowly or not at all.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::Name;
+use model::snapshot::{
+    Balance, Cluster, Endpoint, HealthCheck, HealthCheckKind, Pem, Pool, Snapshot, UpstreamTimeouts, UpstreamTls,
+};
+use plan::{HealthState, Plan};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::attempt::Target;
+use super::{Probes, Reasons, tls};
+
+/// Long enough for anything on this machine, so that a test fails rather than hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn http_check(timeout: Duration) -> HealthCheck {
+    let kind = HealthCheckKind::Http { path: "/healthz".into(), host: None, statuses: vec![(200, 299)] };
+    HealthCheck { kind, interval: Duration::from_millis(20), timeout, rise: 2, fall: 2 }
+}
+
+fn tcp_check() -> HealthCheck {
+    HealthCheck { kind: HealthCheckKind::Tcp, ..http_check(PATIENCE) }
+}
+
+/// An endpoint that answers each connection with `answer`, `times` times, `pause` apart, and closes.
+async fn endpoint(answer: &'static [u8], times: usize, pause: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut request = [0; 1024];
+                // How much of it came does not matter here.
+                let Ok(_) = stream.read(&mut request).await else { return };
+                for _ in 0..times {
+                    // The probe may have seen enough and closed.
+                    if stream.write_all(answer).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+async fn attempt(address: SocketAddr, check: &HealthCheck) -> Result<(), String> {
+    Target::new(address, check, None).unwrap().attempt().await
+}
+
+#[tokio::test]
+async fn a_good_status_is_a_success_and_a_bad_one_is_named() {
+    let check = http_check(PATIENCE);
+    let good = endpoint(b"HTTP/1.1 204 No Content\r\n\r\n", 1, Duration::ZERO).await;
+    assert_eq!(attempt(good, &check).await, Ok(()));
+    let bad = endpoint(b"HTTP/1.1 503 Service Unavailable\r\n\r\n", 1, Duration::ZERO).await;
+    assert_eq!(attempt(bad, &check).await, Err("answered 503".into()));
+}
+
+#[tokio::test]
+async fn headers_without_end_are_cut_off_at_the_bound() {
+    let address = endpoint(b"HTTP/1.1 200 OK\r\n", 1, Duration::ZERO).await;
+    let refused = attempt(address, &http_check(PATIENCE)).await.unwrap_err();
+    assert!(refused.contains("closed within"), "{refused}");
+    let endless = endpoint(b"x-filler: 0123456789abcdef\r\n", usize::MAX, Duration::ZERO).await;
+    let refused = attempt(endless, &http_check(PATIENCE)).await.unwrap_err();
+    assert!(refused.contains("longer than"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_runs_into_the_timeout() {
+    let drip = endpoint(b"H", usize::MAX, Duration::from_millis(5)).await;
+    let begun = Instant::now();
+    let refused = attempt(drip, &http_check(Duration::from_millis(150))).await.unwrap_err();
+    assert_eq!(refused, "no answer within 150ms");
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_closes_or_is_not_there_is_a_failure() {
+    let silent = endpoint(b"", 0, Duration::ZERO).await;
+    assert_eq!(attempt(silent, &http_check(PATIENCE)).await, Err("closed without an answer".into()));
+    let bound = TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = bound.local_addr().unwrap();
+    for check in [http_check(PATIENCE), tcp_check()] {
+        let refused = attempt(gone, &check).await.unwrap_err();
+        assert!(refused.starts_with("cannot connect"), "{refused}");
+    }
+    assert_eq!(attempt(silent, &tcp_check()).await, Ok(()), "it accepts, which is all that is asked");
+}
+
+/// An endpoint that speaks TLS with a certificate for `localhost`, and the authority that vouches for it.
+async fn tls_endpoint() -> (SocketAddr, Pem) {
+    let signed = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    let authority = Pem { path: "ca.pem".into(), bytes: signed.cert.pem().into_bytes().into() };
+    let key = rustls_pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![signed.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // A client that does not trust us ends the handshake.
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = [0; 1024];
+            if stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+            }
+        }
+    });
+    (address, authority)
+}
+
+#[tokio::test]
+async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
+    let (address, authority) = tls_endpoint().await;
+    let trusting = UpstreamTls {
+        server_name: Some("localhost".into()),
+        verify: true,
+        authorities: Some(authority),
+        certificate: None,
+    };
+    let other_name = UpstreamTls { server_name: Some("other.example".into()), ..trusting.clone() };
+    let unverified = UpstreamTls { server_name: None, verify: false, authorities: None, certificate: None };
+    for check in [http_check(PATIENCE), tcp_check()] {
+        let attempt = async |settings: &UpstreamTls| {
+            let name = tls::name_of(settings, "127.0.0.1:443").unwrap();
+            let client = tls::client(settings).unwrap();
+            Target::new(address, &check, Some((client, name))).unwrap().attempt().await
+        };
+        assert_eq!(attempt(&trusting).await, Ok(()));
+        assert_eq!(attempt(&unverified).await, Ok(()));
+        let refused = attempt(&other_name).await.unwrap_err();
+        assert!(refused.starts_with("the TLS handshake failed"), "{refused}");
+    }
+    let plain = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
+    let name = tls::name_of(&unverified, "127.0.0.1:443").unwrap();
+    let target = Target::new(plain, &tcp_check(), Some((tls::client(&unverified).unwrap(), name))).unwrap();
+    assert!(target.attempt().await.unwrap_err().starts_with("the TLS handshake failed"));
+}
+
+fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&Plan>) -> Arc<Plan> {
+    let endpoints = addresses.iter().map(|address| Endpoint {
+        name: Name::from(address.to_string()),
+        address: *address,
+        weight: 1,
+        connections_max: None,
+    });
+    let second = Duration::from_secs(1);
+    let cluster = Cluster {
+        name: "site".into(),
+        endpoints: endpoints.collect(),
+        balance: Balance::RoundRobin,
+        health_check: check,
+        queue: None,
+        tls: None,
+        pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },
+        timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+    };
+    let snapshot = Snapshot { clusters: vec![Arc::new(cluster)], ..Snapshot::default() };
+    Arc::new(plan::compile(Arc::new(snapshot), previous, 1).unwrap())
+}
+
+/// Looks until the endpoints have these states.
+async fn wait_for(plan: &Plan, wanted: &[HealthState]) {
+    let states = || plan.clusters[0].endpoints.iter().map(|e| e.state.health_state()).collect::<Vec<_>>();
+    let reached = async {
+        while states() != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{:?}, not {wanted:?}", states()));
+}
+
+#[tokio::test]
+async fn probes_find_out_who_is_well_and_keep_what_they_know_through_a_change_of_plan() {
+    use HealthState::{Down, Up};
+    let well = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
+    let ill = endpoint(b"HTTP/1.1 500 Oops\r\n\r\n", 1, Duration::ZERO).await;
+    let reasons = Arc::new(Reasons::default());
+    let probes = Probes::start(Arc::clone(&reasons)).unwrap();
+    let check = http_check(PATIENCE);
+
+    let first = plan(&[well, ill], Some(check.clone()), None);
+    probes.follow(Arc::clone(&first));
+    wait_for(&first, &[Up, Down]).await;
+    let name = |address: SocketAddr| Name::from(address.to_string());
+    assert_eq!(reasons.get(&"site".into(), &name(ill)).as_deref(), Some("answered 500"));
+    assert_eq!(reasons.get(&"site".into(), &name(well)), None);
+    assert!(first.clusters[0].is_up(0) && !first.clusters[0].is_up(1));
+
+    let third = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
+    let second = plan(&[ill, third], Some(check), Some(&first));
+    assert_eq!(second.clusters[0].endpoints[0].state.health_state(), Down, "not forgotten");
+    probes.follow(Arc::clone(&second));
+    wait_for(&second, &[Down, Up]).await;
+
+    let unchecked = plan(&[ill, third], None, Some(&second));
+    probes.follow(Arc::clone(&unchecked));
+    let forgotten = async {
+        while reasons.get(&"site".into(), &name(ill)).is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, forgotten).await.expect("a probe that ended leaves no reason behind");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_recovers_comes_up_again() {
+    // Bound but not listening: connections are refused, and nobody else gets the port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let probes = Probes::start(Arc::default()).unwrap();
+    let plan = plan(&[address], Some(tcp_check()), None);
+    probes.follow(Arc::clone(&plan));
+    wait_for(&plan, &[HealthState::Down]).await;
+    let _listener = socket.listen(16).unwrap();
+    wait_for(&plan, &[HealthState::Up]).await;
+}

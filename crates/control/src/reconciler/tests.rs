@@ -1,0 +1,231 @@
+//! From files to published plans, with a data plane that only takes notes.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use model::Issue;
+use telemetry::Telemetry;
+use tempfile::TempDir;
+
+use super::*;
+use crate::status::State;
+
+const GOOD: &str = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes: [{ cluster: site }]
+clusters: { site: { endpoints: ["127.0.0.1:9001"] } }
+"#;
+
+const SECURE: &str = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0", tls: { certificates: [{ chain: site.pem, key: site.key }] } } }
+routes: [{ cluster: site }]
+clusters: { site: { endpoints: ["127.0.0.1:9001"] } }
+"#;
+
+#[derive(Default)]
+struct DataPlane {
+    published: Mutex<Vec<Arc<Plan>>>,
+    refuses: AtomicBool,
+}
+
+struct Fixture {
+    folder: TempDir,
+    data: Arc<DataPlane>,
+    reconciler: Reconciler,
+}
+
+/// Stands for the check that a key belongs to its certificate.
+fn inspect(plan: &Plan) -> Result<(), Vec<Issue>> {
+    let tls = plan.snapshot.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let bad = tls.flat_map(|tls| &tls.certificates).any(|certificate| &*certificate.key.bytes == key(0).as_bytes());
+    let place = "listeners/web/tls/certificates/0/key";
+    if bad { Err(vec![Issue::at(place, "the key is not that of the certificate")]) } else { Ok(()) }
+}
+
+/// Real pairs, made once: chain and key by number. Number 0 stands for a key of another certificate.
+fn pair(number: usize) -> &'static (String, String) {
+    static PAIRS: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    let make = |_| {
+        let made = rcgen::generate_simple_self_signed(vec!["site.example".into()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    };
+    &PAIRS.get_or_init(|| (0..4).map(make).collect())[number]
+}
+
+fn key(number: usize) -> &'static str {
+    &pair(number).1
+}
+
+impl Fixture {
+    fn new(text: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let data = Arc::new(DataPlane::default());
+        let publisher = Publisher::new({
+            let data = Arc::clone(&data);
+            move |plan| {
+                if data.refuses.load(Ordering::Relaxed) {
+                    return Err("listener web: address in use".into());
+                }
+                data.published.lock().unwrap().push(plan);
+                Ok(())
+            }
+        });
+        let source = Source::File(folder.path().join("site.yaml"));
+        let view = View::new(Telemetry::new(1), 1);
+        let reconciler = Reconciler::new(source, inspect, publisher, view).unwrap();
+        let fixture = Self { folder, data, reconciler };
+        fixture.write("site.yaml", text);
+        fixture
+    }
+
+    fn started(text: &str) -> Self {
+        let mut fixture = Self::new(text);
+        fixture.start();
+        fixture
+    }
+
+    fn start(&mut self) {
+        let candidate = self.reconciler.prepare().unwrap_or_else(|error| panic!("{error}"));
+        self.reconciler.commit(candidate, Origin::Start).unwrap();
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        Path::join(self.folder.path(), name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Puts another file in the place of one, as tools that renew certificates do.
+    fn replace(&self, name: &str, text: &str) {
+        self.write("next", text);
+        std::fs::rename(self.path("next"), self.path(name)).unwrap();
+    }
+
+    fn published(&self) -> usize {
+        self.data.published.lock().unwrap().len()
+    }
+
+    fn key_in_force(&self) -> String {
+        let plan = self.reconciler.view().plan().unwrap();
+        let key = &plan.snapshot.listeners[0].tls.as_ref().unwrap().certificates[0].key;
+        String::from_utf8(key.bytes.to_vec()).unwrap()
+    }
+}
+
+#[test]
+fn a_program_is_ready_with_its_first_generation() {
+    let mut fixture = Fixture::new(GOOD);
+    let view = fixture.reconciler.view().clone();
+    assert_eq!((view.state(), view.generation()), (State::Starting, 0));
+    fixture.start();
+    assert_eq!((view.state(), view.generation(), fixture.published()), (State::Ready, 1, 1));
+    assert_eq!(view.effective()["clusters"]["site"]["balance"], "round_robin");
+}
+
+#[test]
+fn a_reload_publishes_what_the_file_says_now_and_keeps_the_state_of_what_stayed() {
+    let mut fixture = Fixture::started(GOOD);
+    let state = |fixture: &Fixture| {
+        let plan = fixture.reconciler.view().plan().unwrap();
+        Arc::clone(&plan.clusters[0].endpoints[0].state)
+    };
+    let before = state(&fixture);
+    fixture.write("site.yaml", &GOOD.replace(r#""127.0.0.1:9001""#, r#""127.0.0.1:9001", "127.0.0.1:9002""#));
+    assert_eq!(fixture.reconciler.reload().unwrap(), 2);
+    assert!(Arc::ptr_eq(&before, &state(&fixture)));
+    let status = fixture.reconciler.view().status();
+    assert_eq!(status.clusters[0].endpoints.len(), 2);
+    let origins: Vec<_> = status.generations.iter().map(|entry| (entry.generation, entry.origin)).collect();
+    assert_eq!(origins, [(2, Origin::Reload), (1, Origin::Start)]);
+}
+
+#[test]
+fn a_bad_file_tells_all_its_problems_and_leaves_the_running_one() {
+    let mut fixture = Fixture::started(GOOD);
+    fixture.write("site.yaml", &GOOD.replace("routes", "ruotes").replace("endpoints", "endpints"));
+    match fixture.reconciler.reload().unwrap_err() {
+        Refusal::Bad(diagnostics) => {
+            assert!(diagnostics.list.len() >= 2, "{diagnostics}");
+            assert!(diagnostics.list.iter().all(|diagnostic| diagnostic.line > 0), "{diagnostics}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let status = fixture.reconciler.view().status();
+    assert_eq!((status.generation, status.refused, status.state), (1, 1, State::Ready));
+    fixture.write("site.yaml", GOOD);
+    assert_eq!(fixture.reconciler.reload().unwrap(), 2);
+}
+
+#[test]
+fn a_plan_that_the_data_plane_does_not_take_leaves_the_running_one() {
+    let mut fixture = Fixture::started(GOOD);
+    fixture.data.refuses.store(true, Ordering::Relaxed);
+    assert_eq!(fixture.reconciler.reload().unwrap_err().to_string(), "listener web: address in use");
+    assert_eq!(fixture.reconciler.view().generation(), 1);
+    fixture.data.refuses.store(false, Ordering::Relaxed);
+    assert_eq!(fixture.reconciler.reload().unwrap(), 2, "no number is lost");
+}
+
+#[test]
+fn a_wrong_line_of_an_access_log_is_found_before_it_is_opened() {
+    let text = format!("{GOOD}access_logs: [{{ stdout: true, line: '{{no_such_variable}}' }}]\n");
+    let fixture = Fixture::new(&text);
+    let diagnostics = fixture.reconciler.prepare().err().unwrap();
+    assert_eq!((diagnostics.list.len(), diagnostics.list[0].line), (1, 6), "{diagnostics}");
+}
+
+#[test]
+fn a_renewed_certificate_is_published_once_it_is_stable() {
+    let mut fixture = Fixture::new(SECURE);
+    fixture.write("site.pem", &pair(1).0);
+    fixture.write("site.key", key(1));
+    fixture.start();
+    // Files written this moment are read once more, to no effect.
+    for _ in 0..4 {
+        assert_eq!(fixture.reconciler.look_at_files().unwrap(), None);
+    }
+    fixture.replace("site.key", key(2));
+    assert_eq!(fixture.reconciler.look_at_files().unwrap(), None, "not stable yet");
+    assert_eq!(fixture.reconciler.look_at_files().unwrap(), Some(2));
+    assert_eq!(fixture.key_in_force(), key(2));
+    for _ in 0..4 {
+        assert_eq!(fixture.reconciler.look_at_files().unwrap(), None);
+    }
+    assert_eq!(fixture.published(), 2);
+    assert_eq!(fixture.reconciler.view().status().generations[0].origin, Origin::Certificates);
+}
+
+#[test]
+fn a_bad_pair_is_refused_once_and_the_old_one_stays_until_it_is_mended() {
+    let mut fixture = Fixture::new(SECURE);
+    fixture.write("site.pem", &pair(1).0);
+    fixture.write("site.key", key(1));
+    fixture.start();
+    fixture.replace("site.key", key(0));
+    let complaints: Vec<String> =
+        (0..6).filter_map(|_| fixture.reconciler.look_at_files().err()).map(|refusal| refusal.to_string()).collect();
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    assert!(complaints[0].contains("not that of the certificate") && complaints[0].contains("site.yaml:3"));
+    assert_eq!((fixture.key_in_force().as_str(), fixture.published()), (key(1), 1));
+    fixture.replace("site.key", key(3));
+    let generations: Vec<u64> = (0..4).filter_map(|_| fixture.reconciler.look_at_files().unwrap()).collect();
+    assert_eq!((generations, fixture.key_in_force().as_str()), (vec![2], key(3)));
+}
+
+#[test]
+fn renewed_certificates_do_not_bring_an_edited_file_into_force() {
+    let mut fixture = Fixture::new(SECURE);
+    fixture.write("site.pem", &pair(1).0);
+    fixture.write("site.key", key(1));
+    fixture.start();
+    fixture.write("site.yaml", "this is being edited: [");
+    fixture.replace("site.key", key(2));
+    let generations: Vec<u64> = (0..4).filter_map(|_| fixture.reconciler.look_at_files().unwrap()).collect();
+    assert_eq!(generations, [2]);
+    assert_eq!(fixture.reconciler.view().plan().unwrap().clusters.len(), 1);
+}

@@ -1,0 +1,212 @@
+//! What an administrator may know of the running program, as plain numbers.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use model::Name;
+use model::snapshot::{Cluster, Listener, Protocol};
+use plan::{ClusterPlan, Plan};
+use telemetry::summary::{Summary, Totals};
+
+use crate::history::Entry;
+use crate::probes::Reasons;
+
+/// The program at a moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Whether it takes work.
+    pub state: State,
+    /// Since the program started.
+    pub uptime: Duration,
+    /// Threads that carry traffic.
+    pub workers: usize,
+    /// The generation in force; 0 before the first.
+    pub generation: u64,
+    /// Configurations that were refused since the start.
+    pub refused: u64,
+    /// The last generations, newest first.
+    pub generations: Vec<Entry>,
+    /// Counts over everything.
+    pub total: Totals,
+    /// Latency of late.
+    pub latency: Latency,
+    /// In the order of the configuration.
+    pub listeners: Vec<ListenerStatus>,
+    /// In the order of the configuration.
+    pub clusters: Vec<ClusterStatus>,
+}
+
+/// Whether the program takes work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No plan is live yet.
+    Starting,
+    /// A plan is live.
+    Ready,
+    /// It is ending: nothing new is accepted.
+    Draining,
+}
+
+impl State {
+    /// As the API says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// Times of whole requests over a period. `None`: there was no request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// The period.
+    pub window: Duration,
+    /// Median, 90th and 99th percentile.
+    pub quantiles: Option<[Duration; 3]>,
+}
+
+impl Latency {
+    pub(crate) fn of(totals: &Totals, window: Duration) -> Self {
+        let taken = &totals.latency;
+        let quantiles = (taken.count() > 0).then(|| [0.5, 0.9, 0.99].map(|share| taken.quantile(share)));
+        Self { window, quantiles }
+    }
+}
+
+/// A listener.
+#[derive(Clone, Debug)]
+pub struct ListenerStatus {
+    /// Its name.
+    pub name: Name,
+    /// Where it really listens: the port is never 0 once it does.
+    pub address: SocketAddr,
+    /// `http` or `tcp`.
+    pub protocol: &'static str,
+    /// Whether it terminates TLS.
+    pub tls: bool,
+    /// Counts since the start.
+    pub totals: Totals,
+}
+
+impl ListenerStatus {
+    fn of(listener: &Listener, addresses: &[(Name, SocketAddr)], totals: Totals) -> Self {
+        let bound = addresses.iter().find(|(name, _)| *name == listener.name);
+        Self {
+            name: listener.name.clone(),
+            address: bound.map_or(listener.bind, |(_, address)| *address),
+            protocol: match listener.protocol {
+                Protocol::Http(_) => "http",
+                Protocol::Tcp(_) => "tcp",
+            },
+            tls: listener.tls.is_some(),
+            totals,
+        }
+    }
+}
+
+/// A cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterStatus {
+    /// Its name.
+    pub name: Name,
+    /// How an endpoint is chosen, as the configuration calls it.
+    pub balance: &'static str,
+    /// Requests and streams that wait for room.
+    pub waiting: u32,
+    /// Latency since the start.
+    pub latency: Latency,
+    /// Counts since the start.
+    pub totals: Totals,
+    /// In the order of the configuration.
+    pub endpoints: Vec<EndpointStatus>,
+}
+
+impl ClusterStatus {
+    fn of(plan: &ClusterPlan, totals: Totals, endpoints: Vec<EndpointStatus>) -> Self {
+        let cluster: &Cluster = &plan.cluster;
+        Self {
+            name: cluster.name.clone(),
+            balance: plan::balance::BALANCERS
+                .iter()
+                .find(|spec| spec.balance == cluster.balance)
+                .map_or("", |spec| spec.name),
+            waiting: plan.state.waiting(),
+            latency: Latency::of(&totals, Duration::ZERO),
+            totals,
+            endpoints,
+        }
+    }
+}
+
+/// An endpoint.
+#[derive(Clone, Debug)]
+pub struct EndpointStatus {
+    /// Its name.
+    pub name: Name,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its configured weight.
+    pub weight: u32,
+    /// Whether it gets work.
+    pub up: bool,
+    /// `up` or `down` as its checks tell, `unknown` before the first; `unchecked` without any.
+    pub health: &'static str,
+    /// What the last probe that failed said, until one succeeds.
+    pub reason: Option<String>,
+    /// Requests and streams there now.
+    pub in_flight: u32,
+    /// Counts since the start.
+    pub totals: Totals,
+}
+
+impl EndpointStatus {
+    fn of(cluster: &ClusterPlan, index: usize, reason: Option<String>, totals: Totals) -> Self {
+        let plan = &cluster.endpoints[index];
+        let checked = cluster.cluster.health_check.is_some();
+        Self {
+            name: plan.endpoint.name.clone(),
+            address: plan.endpoint.address,
+            weight: plan.endpoint.weight,
+            up: cluster.is_up(index),
+            health: if checked { plan.state.health_state().as_str() } else { "unchecked" },
+            reason,
+            in_flight: plan.state.in_flight(),
+            totals,
+        }
+    }
+}
+
+/// The listeners of a plan with what was counted for them.
+pub(crate) fn listeners(plan: &Plan, addresses: &[(Name, SocketAddr)], summary: &Summary) -> Vec<ListenerStatus> {
+    let counted: HashMap<_, _> = summary.listeners.iter().map(|(name, totals)| (name, totals)).collect();
+    plan.listeners
+        .iter()
+        .map(|plan| {
+            let totals = counted.get(&plan.listener.name).map(|totals| (*totals).clone()).unwrap_or_default();
+            ListenerStatus::of(&plan.listener, addresses, totals)
+        })
+        .collect()
+}
+
+/// The clusters of a plan with what was counted for them.
+pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, summary: &Summary) -> Vec<ClusterStatus> {
+    let clusters: HashMap<_, _> = summary.clusters.iter().map(|(name, totals)| (name, totals)).collect();
+    let endpoints: HashMap<_, _> =
+        summary.endpoints.iter().map(|((cluster, endpoint), totals)| ((cluster, endpoint), totals)).collect();
+    plan.clusters
+        .iter()
+        .map(|plan| {
+            let name = &plan.cluster.name;
+            let totals = clusters.get(name).map(|totals| (*totals).clone()).unwrap_or_default();
+            let list = plan.endpoints.iter().enumerate().map(|(index, endpoint)| {
+                let key = (name, &endpoint.endpoint.name);
+                let totals = endpoints.get(&key).map(|totals| (*totals).clone()).unwrap_or_default();
+                EndpointStatus::of(plan, index, reasons.get(name, &endpoint.endpoint.name), totals)
+            });
+            ClusterStatus::of(plan, totals, list.collect())
+        })
+        .collect()
+}

@@ -1,0 +1,182 @@
+//! The running program as others may look at it: shared, read from any thread, changed by the reconciler alone.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use model::Name;
+use plan::Plan;
+use serde_json::Value;
+use telemetry::summary::Totals;
+use telemetry::{Gauge, Metric, Telemetry};
+
+use crate::history::{Entry, History};
+use crate::probes::Reasons;
+use crate::status::{self, Latency, State, Status};
+
+/// Latency is told over this much time.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Totals are remembered this often at most.
+const SAMPLE_EVERY: Duration = Duration::from_millis(900);
+
+/// A handle on the running program. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct View(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    telemetry: Arc<Telemetry>,
+    workers: usize,
+    started: Instant,
+    draining: AtomicBool,
+    refused: AtomicU64,
+    reasons: Arc<Reasons>,
+    running: Mutex<Running>,
+    samples: Mutex<VecDeque<(Instant, Totals)>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Running {
+    plan: Option<Arc<Plan>>,
+    effective: Arc<Value>,
+    addresses: Vec<(Name, SocketAddr)>,
+    history: History,
+}
+
+impl View {
+    /// A view of a program that has just started.
+    pub fn new(telemetry: Arc<Telemetry>, workers: usize) -> Self {
+        Self(Arc::new(Shared {
+            telemetry,
+            workers,
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            reasons: Arc::default(),
+            running: Mutex::default(),
+            samples: Mutex::default(),
+        }))
+    }
+
+    /// Whether it takes work.
+    pub fn state(&self) -> State {
+        if self.0.draining.load(Ordering::Relaxed) {
+            State::Draining
+        } else if self.running().plan.is_some() {
+            State::Ready
+        } else {
+            State::Starting
+        }
+    }
+
+    /// The generation in force; 0 before the first.
+    pub fn generation(&self) -> u64 {
+        self.running().history.last().map_or(0, |entry| entry.generation)
+    }
+
+    /// The configuration in force, with defaults filled in; null before the first.
+    pub fn effective(&self) -> Arc<Value> {
+        Arc::clone(&self.running().effective)
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> Option<Arc<Plan>> {
+        self.running().plan.clone()
+    }
+
+    /// All that may be known, at this moment.
+    pub fn status(&self) -> Status {
+        let summary = self.0.telemetry.summary();
+        let running = self.running().clone();
+        let latency = self.latency(summary.at, &summary.total);
+        let plan = running.plan.unwrap_or_default();
+        Status {
+            state: self.state(),
+            uptime: self.0.started.elapsed(),
+            workers: self.0.workers,
+            generation: running.history.last().map_or(0, |entry| entry.generation),
+            refused: self.0.refused.load(Ordering::Relaxed),
+            generations: running.history.iter().cloned().collect(),
+            listeners: status::listeners(&plan, &running.addresses, &summary),
+            clusters: status::clusters(&plan, &self.0.reasons, &summary),
+            latency,
+            total: summary.total,
+        }
+    }
+
+    /// Appends the page of metrics in the Prometheus text format.
+    pub fn expose(&self, version: &str, out: &mut String) {
+        let plan = self.plan().unwrap_or_default();
+        let mut gauges = vec![
+            Gauge::new(Metric::BuildInfo, &[version], 1.0),
+            Gauge::new(Metric::Generation, &[], self.generation() as f64),
+            Gauge::new(Metric::GenerationsRefused, &[], self.0.refused.load(Ordering::Relaxed) as f64),
+        ];
+        for cluster in &plan.clusters {
+            let name = cluster.cluster.name.as_str();
+            let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
+            gauges.push(gauge(Metric::ClusterQueueLength, &[name], f64::from(cluster.state.waiting())));
+            for (index, endpoint) in cluster.endpoints.iter().enumerate() {
+                let labels = [name, endpoint.endpoint.name.as_str()];
+                let up = if cluster.is_up(index) { 1.0 } else { 0.0 };
+                gauges.push(gauge(Metric::EndpointUp, &labels, up));
+                gauges.push(gauge(Metric::EndpointWeight, &labels, f64::from(endpoint.endpoint.weight)));
+                gauges.push(gauge(Metric::EndpointInFlight, &labels, f64::from(endpoint.state.in_flight())));
+            }
+        }
+        self.0.telemetry.expose(&gauges, out);
+    }
+
+    /// Tells where listeners really are, once they are bound.
+    pub fn set_addresses(&self, addresses: Vec<(Name, SocketAddr)>) {
+        self.running().addresses = addresses;
+    }
+
+    /// Tells that the program is ending.
+    pub fn set_draining(&self) {
+        self.0.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_running(&self, plan: Arc<Plan>, effective: Value, entry: Entry) {
+        let mut running = self.running();
+        running.plan = Some(plan);
+        running.effective = Arc::new(effective);
+        running.history.push(entry);
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reasons(&self) -> Arc<Reasons> {
+        Arc::clone(&self.0.reasons)
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.0.telemetry
+    }
+
+    /// Latency since the oldest totals that are not older than the window. Totals are remembered only while somebody
+    /// looks: without a reader this costs nothing.
+    fn latency(&self, now: Instant, total: &Totals) -> Latency {
+        let mut samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        while samples.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > WINDOW) {
+            samples.pop_front();
+        }
+        let latency = match samples.front() {
+            Some((at, earlier)) => Latency::of(&total.since(earlier), now.saturating_duration_since(*at)),
+            None => Latency::of(total, now.saturating_duration_since(self.0.started)),
+        };
+        if samples.back().is_none_or(|(at, _)| now.saturating_duration_since(*at) >= SAMPLE_EVERY) {
+            samples.push_back((now, total.clone()));
+        }
+        latency
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        // Every change of it is a whole assignment: a panic elsewhere cannot leave it half made.
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
