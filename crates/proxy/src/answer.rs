@@ -15,10 +15,10 @@ const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Sends an answer, through the route's response steps if a route was found.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
-    let is_read = skip_body(exchange);
-    let keeps_alive = exchange.client_keeps_alive() && is_read;
+    skip_body(exchange);
+    let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
     send(exchange, local, keeps_alive).await?;
-    Ok(next_after(keeps_alive, is_read))
+    Ok(next_after(keeps_alive, exchange.is_read))
 }
 
 /// The answer to a fault, or `None` where the client can be told nothing.
@@ -84,18 +84,16 @@ fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
     exchange.worker.with_date(|date| set("date", date));
 }
 
-/// Takes a request body that is already here whole out of the way. False: some of it is still to come.
-fn skip_body(exchange: &mut Exchange<'_>) -> bool {
-    let Framing::Length(length) = exchange.request.framing else {
-        return !exchange.has_unread_body();
-    };
+/// Takes a request body that is already here whole out of the way.
+fn skip_body(exchange: &mut Exchange<'_>) {
+    let Framing::Length(length) = exchange.request.framing else { return };
     let buffered = exchange.connection.received.as_ref().map_or(0, |buffer| buffer.len() as u64);
-    if buffered < length {
-        return false;
+    if exchange.is_read || buffered < length {
+        return;
     }
     if let Some(buffer) = &mut exchange.connection.received {
         buffer.consume_head(length as usize);
     }
     exchange.told.received_bytes += length;
-    true
+    exchange.is_read = true;
 }

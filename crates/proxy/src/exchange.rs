@@ -52,6 +52,8 @@ pub(crate) struct Exchange<'p> {
     pub request: RequestParsed,
     /// Whether `heads.request` holds a request.
     pub is_parsed: bool,
+    /// Whether the request is read to its end, so that what the client sends next is another.
+    pub is_read: bool,
     pub client: IpAddr,
     pub request_id: RequestId,
     pub told: Told<'p>,
@@ -69,6 +71,8 @@ pub(crate) struct Told<'p> {
     pub status: u16,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// The client takes the end of the connection for the end of the response.
+    pub ends_by_close: bool,
 }
 
 /// Carries one exchange: from the first byte of a request to the record of its end.
@@ -94,6 +98,7 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         heads,
         request: NO_REQUEST,
         is_parsed: false,
+        is_read: false,
         client,
         request_id: RequestId::NONE,
         told: Told::new(begun),
@@ -118,6 +123,7 @@ impl<'p> Told<'p> {
             status: 0,
             received_bytes: 0,
             sent_bytes: 0,
+            ends_by_close: false,
         }
     }
 }
@@ -127,6 +133,7 @@ impl<'p> Exchange<'p> {
     async fn proceed(&mut self, parsed: RequestParsed) -> Result<Next, Fault> {
         self.request = parsed;
         self.is_parsed = true;
+        self.is_read = parsed.framing == Framing::None;
         self.admit();
         let route = self.route()?;
         if let Some(local) = self.filter_request(route) {
@@ -283,11 +290,6 @@ impl<'p> Exchange<'p> {
     /// Whether the response to this request has no body (RFC 9112 section 6.3).
     pub(crate) fn is_head(&self) -> bool {
         self.is_parsed && self.heads.request.method == Method::Head
-    }
-
-    /// Whether a request body is still to be read.
-    pub(crate) fn has_unread_body(&self) -> bool {
-        self.is_parsed && self.request.framing != Framing::None
     }
 
     /// Runs the route's response steps over `heads.response`.

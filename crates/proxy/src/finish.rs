@@ -32,15 +32,14 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     if exchange.told.status != 0 {
         // A response that is cut short must not look whole: where the end of the connection would mark its end, only a
         // reset tells.
-        if exchange.told.status != 101 {
+        if exchange.told.ends_by_close {
             exchange.connection.io.reset_on_close();
         }
         return Next::Close;
     }
     let Some(local) = answer::of_fault(fault) else { return Next::Close };
     // After a fault of the client's making nothing more is believed of what it sends.
-    let is_clients = fault.consequence().source == Source::Downstream;
-    if is_clients || exchange.has_unread_body() {
+    if fault.consequence().source == Source::Downstream {
         return match answer::send(exchange, &local, false).await {
             Ok(()) => Next::Linger,
             Err(_) => Next::Close,
@@ -68,7 +67,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         received_bytes: told.received_bytes,
         sent_bytes: told.sent_bytes,
         phases: told.phases,
-        at: SystemTime::now(),
+        at: if worker.logs.borrow().is_some() { SystemTime::now() } else { SystemTime::UNIX_EPOCH },
         kind: Kind::Exchange,
     };
     let series = WorkerSeries {

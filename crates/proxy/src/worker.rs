@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use model::{RequestHead, ResponseHead};
+use model::{FieldName, RequestHead, ResponseHead};
 use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
@@ -52,6 +52,7 @@ pub(crate) struct Worker {
     #[expect(clippy::vec_box, reason = "a pooled head is handed out as the box it is")]
     heads: RefCell<Vec<Box<Heads>>>,
     date: RefCell<(u64, String)>,
+    pub date_name: FieldName,
     /// Of all workers, for the end of a drain.
     pub open_connections: Arc<AtomicUsize>,
 }
@@ -70,6 +71,7 @@ impl Worker {
             listening: RefCell::default(),
             heads: RefCell::default(),
             date: RefCell::new((0, String::new())),
+            date_name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
             open_connections,
         })
     }

@@ -126,8 +126,12 @@ pub(crate) async fn receive(
                 }
                 Poll::Ready(Some(_)) => {}
                 Poll::Pending => {
-                    let expired = connection.watch.poll(cx);
                     let begun = connection.received.is_some();
+                    // What woke us was no request, but some record of TLS.
+                    if !begun && connection.tether.is_closing() {
+                        return Poll::Ready(Err(NoRequest::Closed));
+                    }
+                    let expired = connection.watch.poll(cx);
                     return expired.map(|()| {
                         Err(if begun {
                             NoRequest::Fault(connection.watch.fault(Fault::HeadTimeout))

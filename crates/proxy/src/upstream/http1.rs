@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
 use model::limits::INTERIM_RESPONSES_MAX;
-use model::{Fault, Version};
+use model::{Fault, Known, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
@@ -53,7 +53,7 @@ impl<'p> Conversation<'p> {
             framing,
             host_fallback: endpoint.endpoint.name.as_str(),
             upgrade: exchange.wants_upgrade(),
-            keep_alive: true,
+            keep_alive: cluster.cluster.pool.idle_max > 0,
         };
         let mut head = exchange.worker.scratch.borrow_mut();
         head.clear();
@@ -79,7 +79,12 @@ impl<'p> Conversation<'p> {
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
         let parsed = self.await_head(exchange).await?;
         if parsed.switching {
-            return self.tunnel(exchange).await;
+            // Only what was asked for, and only once the request is whole (RFC 9110 section 15.2.2).
+            if !exchange.wants_upgrade() || !self.upload.is_finished() {
+                return Err(Fault::BadResponse);
+            }
+            // Boxed: a tunnel lasts, and its state would make every exchange larger.
+            return Box::pin(self.tunnel(exchange)).await;
         }
         self.relay_response(exchange, parsed).await
     }
@@ -254,6 +259,11 @@ impl<'p> Conversation<'p> {
 
     /// Sends the response head, then moves the body, while what is left of the request still moves too.
     async fn relay_response(&mut self, exchange: &mut Exchange<'p>, parsed: ResponseParsed) -> Result<Next, Fault> {
+        let fields = &mut exchange.heads.response.fields;
+        if !fields.has_known(Known::Date) {
+            // RFC 9110 section 6.6.1 asks it of whoever passes on a response that has none.
+            exchange.worker.with_date(|date| fields.append(&exchange.worker.date_name, date.as_bytes()));
+        }
         exchange.filter_response();
         let to = exchange.heads.request.version;
         let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
@@ -277,6 +287,7 @@ impl<'p> Conversation<'p> {
             download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
         }
         exchange.told.status = exchange.heads.response.status;
+        exchange.told.ends_by_close = framing == Framing::UntilClose;
         self.download = Some(download);
         self.move_response(exchange).await?;
         let clean = self.download.as_mut().is_some_and(|download| download.take_leftover().is_none());
@@ -363,6 +374,7 @@ impl<'p> Conversation<'p> {
     pub(crate) fn end(mut self, exchange: &mut Exchange<'p>) -> Option<UpstreamConnection> {
         let buffers = &exchange.worker.buffers;
         exchange.connection.received = self.upload.take_leftover();
+        exchange.is_read = self.upload.is_read();
         self.upload.stop(buffers);
         if let Some(mut download) = self.download.take() {
             download.stop(buffers);
