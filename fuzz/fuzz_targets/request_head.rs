@@ -1,0 +1,87 @@
+//! A request head: no panic; the same result however it is split; what is accepted and passed on is understood by the
+//! next reader as the same request, with and without forwarding fields.
+#![no_main]
+
+use equipoise_fuzz::{choice_and_message, cuts};
+use libfuzzer_sys::fuzz_target;
+use model::snapshot::Forwarding;
+use model::{Facts, Fault, Name, RequestHead, Scheme};
+use wire::forwarding::{apply_forwarding, client_address};
+use wire::http1::{Framing, HeadLimits, HeadScan, RequestParsed, SendRequest, parse_request, write_request};
+
+const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 2048, fields_max: 24 };
+/// The next reader must take what we add.
+const WIDE: HeadLimits = HeadLimits { head_bytes_max: 1 << 20, fields_max: 64 };
+
+type Outcome = Option<Result<(RequestParsed, RequestHead), Fault>>;
+
+fn feed(bytes: &[u8], choice: u8, limits: &HeadLimits) -> Outcome {
+    let (mut scan, mut head) = (HeadScan::default(), RequestHead::default());
+    for end in cuts(choice, bytes.len()) {
+        match parse_request(&bytes[..end], limits, &mut scan, &mut head) {
+            Ok(None) => {}
+            Ok(Some(parsed)) => return Some(Ok((parsed, head))),
+            Err(fault) => return Some(Err(fault)),
+        }
+    }
+    None
+}
+
+fn told(outcome: &Outcome) -> String {
+    match outcome {
+        None => "more".to_owned(),
+        Some(Err(fault)) => format!("{fault:?}"),
+        Some(Ok((parsed, head))) => {
+            format!("{parsed:?} {:?} {:?} {:?} {:?}", head.method_bytes(), head.path(), head.query(), head.fields)
+        }
+    }
+}
+
+fn written(parsed: &RequestParsed, head: &RequestHead) -> Vec<u8> {
+    let how =
+        SendRequest { framing: parsed.framing, host_fallback: "fallback", upgrade: parsed.upgrade, keep_alive: true };
+    let mut out = Vec::new();
+    write_request(head, &how, &mut out);
+    out
+}
+
+/// Writes the head, reads it as the next program would, and demands the same request and the same bytes when that one
+/// passes it on.
+fn round_trip(parsed: &RequestParsed, head: &RequestHead) {
+    let sent = written(parsed, head);
+    let Some(Ok((again, read))) = feed(&sent, 0, &WIDE) else {
+        panic!("refused what we wrote: {:?}", String::from_utf8_lossy(&sent));
+    };
+    assert_eq!(again.head_len, sent.len());
+    assert_eq!(again.framing, parsed.framing);
+    assert!(again.keep_alive);
+    assert_eq!(again.upgrade, parsed.upgrade);
+    assert_eq!(read.method_bytes(), head.method_bytes());
+    assert_eq!((read.path(), read.query()), (head.path(), head.query()));
+    assert_eq!(written(&again, &read), sent);
+}
+
+fuzz_target!(|input: &[u8]| {
+    let (choice, message) = choice_and_message(input);
+    let whole = feed(message, 0, &LIMITS);
+    assert_eq!(told(&feed(message, choice, &LIMITS)), told(&whole));
+    let Some(Ok((parsed, mut head))) = whole else { return };
+    assert!(parsed.framing != Framing::UntilClose && parsed.framing != Framing::Length(0));
+    round_trip(&parsed, &head);
+
+    let peer = "192.0.2.1:5000".parse().expect("an address");
+    let trusted = if choice & 1 == 0 { vec!["192.0.2.0/24".parse().expect("a network")] } else { Vec::new() };
+    let listener = Name::from("web");
+    let facts = Facts {
+        peer,
+        client: client_address(&head.fields, peer.ip(), &trusted),
+        local: peer,
+        scheme: Scheme::Http,
+        tls: None,
+        listener: &listener,
+        request_id: "",
+    };
+    let forwarding = Forwarding { trusted, x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
+    apply_forwarding(&mut head, &facts, &forwarding, &mut Vec::new());
+    round_trip(&parsed, &head);
+});
