@@ -73,14 +73,15 @@ impl ClusterPlan {
     /// Chooses an endpoint and takes a place there. Endpoints whose slots are in `tried` are left out unless no other
     /// has room. Allocates nothing unless availability has changed since the last pick with this cache.
     ///
-    /// While anyone waits in the queue this answers [`Pick::Full`], so that nobody is overtaken.
+    /// While anyone waits in the queue this answers [`Pick::Full`], so that nobody is overtaken. A plan without a queue
+    /// does not ask: those who still wait then do so by an earlier plan, and must not turn away what has room now.
     #[inline]
     pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Pick {
         let view = cache.view(self);
         if view.members().is_empty() {
             return Pick::None;
         }
-        if self.state.waiting() > 0 {
+        if self.state.waiting() > 0 && self.cluster.queue.is_some() {
             return Pick::Full;
         }
         match balance::take(view, &self.state, random, tried) {

@@ -32,3 +32,16 @@ impl fmt::Debug for Publisher {
         f.write_str("Publisher")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_reaches_the_workers_and_their_refusal_comes_back() {
+        let publisher = Publisher::new(|plan| if plan.generation == 1 { Ok(()) } else { Err("in use".to_owned()) });
+        let plan = |generation| Arc::new(Plan { generation, ..Plan::default() });
+        assert_eq!(publisher.publish(plan(1)), Ok(()));
+        assert_eq!(publisher.publish(plan(2)), Err("in use".to_owned()));
+    }
+}

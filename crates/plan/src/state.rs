@@ -189,10 +189,11 @@ impl EndpointState {
         }
     }
 
-    /// Whether [`Self::try_take`] would have failed a moment ago.
+    /// Whether [`Self::try_take`] would have failed a moment ago. In the same order as the counts that the queue relies
+    /// on: who has just enqueued must not read a count from before.
     #[inline]
     pub(crate) fn is_full(&self, max: Option<u32>) -> bool {
-        max.is_some_and(|max| self.in_flight() >= max)
+        max.is_some_and(|max| self.in_flight.load(Ordering::SeqCst) >= max)
     }
 
     /// Gives a place back; if someone waits, the first gets it.

@@ -120,6 +120,24 @@ fn who_waits_by_an_old_plan_keeps_the_order_and_does_not_block_what_only_the_new
 }
 
 #[test]
+fn a_queue_that_is_taken_away_turns_nobody_away_while_there_is_room() {
+    let config = queued(&[1], 10);
+    let old = plan_of(config.clone());
+    let held = Worker::new(1).lease(&old);
+    let (bell, waker) = Bell::new();
+    let waits = old.enqueue(&waker).unwrap();
+    let mut open = Cluster { queue: None, ..config };
+    open.endpoints[0].connections_max = None;
+    let new = ClusterPlan::compile(Arc::new(open), Some(&old));
+    let more = Worker::new(1).lease(&new);
+    assert_eq!((new.endpoints[0].state.in_flight(), bell.rung()), (2, 0));
+    drop(held);
+    assert!(waits.poll(&waker).is_none(), "one is still in flight, as many as the old plan allows");
+    drop(more);
+    assert!(waits.poll(&waker).is_some());
+}
+
+#[test]
 fn a_changed_waker_is_the_one_that_is_woken() {
     let plan = plan_of(queued(&[1], 1));
     let held = Worker::new(1).lease(&plan);
