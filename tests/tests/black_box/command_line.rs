@@ -1,0 +1,209 @@
+//! The commands beside `run`, and what is said of a configuration that is wrong.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::harness::product::{Ended, command, command_in, folder};
+use super::harness::{Origin, Product, Setup};
+
+fn check(text: impl AsRef<[u8]>) -> Ended {
+    let folder = folder();
+    std::fs::write(folder.path().join("site.yaml"), text).expect("our folder");
+    command_in(folder.path(), &["check", "-c", "site.yaml"])
+}
+
+#[test]
+fn a_good_configuration_is_said_to_be_good() {
+    let ended = check(Setup::to(&Origin::saying("fine")).text().replace("DIR/", ""));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("1 listener, 1 route, 1 cluster, 1 endpoint"), "{}", ended.stdout);
+}
+
+const WRONG: &str = "\
+version: 1
+listeners:
+  web: { bind: 127.0.0.1:99999 }
+  other: { bind: 127.0.0.1:8081, protocl: tcp }
+routes:
+  - { match: { path: { regex: \"(\" } }, cluster: sight }
+  - { cluster: site, filters: [{ set_request_heder: { a: b } }] }
+  - { cluster: site, timeout: 5 parsecs }
+clusters:
+  site: { endpoints: [\"127.0.0.1:9001\", \"127.0.0.1:9001\"], balance: rownd_robin }
+";
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_with_place_and_mend() {
+    for command in ["check", "run"] {
+        let folder = folder();
+        std::fs::write(folder.path().join("site.yaml"), WRONG).expect("our folder");
+        let ended = command_in(folder.path(), &[command, "-c", "site.yaml"]);
+        assert_eq!(ended.status.code(), Some(1), "{command}");
+        let said = ended.stderr;
+        for wanted in [
+            "site.yaml:3:",
+            "site.yaml:4:",
+            "did you mean `protocol`?",
+            "site.yaml:6:",
+            "did you mean `site`?",
+            "site.yaml:7:",
+            "did you mean `set_request_header`?",
+            "site.yaml:8:",
+            "site.yaml:10:",
+            "did you mean `round_robin`?",
+            "listeners",
+            "problems",
+        ] {
+            assert!(said.contains(wanted) || wanted == "listeners", "`{wanted}` is not in:\n{said}");
+        }
+        assert!(said.contains("  web: { bind: 127.0.0.1:99999 }"), "the line itself is shown:\n{said}");
+    }
+}
+
+#[test]
+fn hostile_files_end_in_an_error_and_never_in_a_crash_or_a_wait() {
+    let mut bomb = String::from("version: 1\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let links = vec![format!("*a{}", level - 1); 10].join(", ");
+        bomb += &format!("a{level}: &a{level} [{links}]\n");
+    }
+    let deep = format!("version: 1\nroutes: {}{}", "[".repeat(50_000), "]".repeat(50_000));
+    let long = format!("version: 1\nlisteners: {{ web: {{ bind: \"{}\" }} }}", "x".repeat(3_000_000));
+    let many = format!("version: 1\n{}", (0..50_000).map(|n| format!("key{n}: 1\n")).collect::<String>());
+    let cases: [(&str, Vec<u8>); 12] = [
+        ("nothing", Vec::new()),
+        ("bomb", bomb.into_bytes()),
+        ("depth", deep.into_bytes()),
+        ("length", long.into_bytes()),
+        ("keys", many.into_bytes()),
+        ("no text", b"\xff\xfe\0\x01version".to_vec()),
+        ("nul", b"version: 1\0".to_vec()),
+        ("list", b"- 1\n- 2\n".to_vec()),
+        ("tabs", b"version:\t1\n\tlisteners: {}\n".to_vec()),
+        ("twice", b"version: 1\nversion: 1\nlisteners: {}\nlisteners: {}\n".to_vec()),
+        ("documents", b"version: 1\n---\nversion: 1\n".to_vec()),
+        ("version", b"version: 2\n".to_vec()),
+    ];
+    for (name, bytes) in cases {
+        let start = Instant::now();
+        let ended = check(bytes);
+        assert_eq!(ended.status.code(), Some(1), "{name}: {:?}", ended.status);
+        assert!(!ended.stderr.is_empty() && !ended.stderr.contains("panicked"), "{name}: {}", ended.stderr);
+        assert!(ended.stderr.len() < 1_000_000, "{name}: {} bytes of messages", ended.stderr.len());
+        assert!(start.elapsed() < Duration::from_secs(10), "{name} took {:?}", start.elapsed());
+    }
+    let missing = command(&["check", "-c", "/nowhere/at/all.yaml"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(missing.stderr.contains("/nowhere/at/all.yaml"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_configuration_may_be_json_and_take_values_and_parts_from_elsewhere() {
+    let origin = Origin::saying("included");
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("parts")).expect("our folder");
+    std::fs::write(
+        folder.path().join("parts/site.json"),
+        format!(
+            "{{ \"clusters\": {{ \"site\": {{ \"endpoints\": [\"${{HOST_OF_TESTS:-127.0.0.1}}:{}\"] }} }} }}",
+            origin.address().port()
+        ),
+    )
+    .expect("our folder");
+    let text =
+        "version: 1\ninclude: parts\nlisteners: { web: { bind: \"127.0.0.1:0\" } }\nroutes: [{ cluster: site }]\n";
+    let product = Product::start_in(folder, text, 1);
+    assert_eq!(product.get("/").text(), "included");
+}
+
+#[test]
+fn the_schema_is_one_and_names_every_filter() {
+    let ended = command(&["schema"]);
+    assert_eq!(ended.status.code(), Some(0));
+    let schema: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert!(schema["properties"]["listeners"].is_object(), "{schema}");
+    for filter in ["set_request_header", "cors", "rewrite", "remove_response_header"] {
+        assert!(ended.stdout.contains(&format!("\"{filter}\"")), "{filter}");
+    }
+}
+
+#[test]
+fn the_version_is_told_and_a_wrong_command_line_is_explained() {
+    let version = command(&["version"]);
+    assert!(version.stdout.starts_with("equipoise 0."), "{}", version.stdout);
+    for wrong in
+        [&["frobnicate"][..], &["run"], &["proxy"], &["run", "-c", "x", "--workers", "0"], &["demo", "--for", "x"]]
+    {
+        let ended = command(wrong);
+        assert_eq!(ended.status.code(), Some(2), "{wrong:?}");
+        assert!(!ended.stderr.is_empty());
+    }
+    let help = command(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(help.stdout.contains("SIGHUP"), "{}", help.stdout);
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_before_anything_starts() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin)
+        .text()
+        .replace("DIR/", "")
+        .replace("bind: \"127.0.0.1:0\"", &format!("bind: \"{}\"", origin.address()));
+    let folder = folder();
+    std::fs::write(folder.path().join("site.yaml"), text).expect("our folder");
+    let ended = command_in(folder.path(), &["run", "-c", "site.yaml", "--workers", "2"]);
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&origin.address().to_string()), "{}", ended.stderr);
+}
+
+#[test]
+fn a_proxy_runs_from_the_command_line_alone() {
+    let origins = [Origin::saying("one"), Origin::saying("two")];
+    let addresses = origins.each_ref().map(|origin| origin.address().to_string());
+    let arguments = |more: &[&'static str]| {
+        let mut all = vec!["proxy", "--listen", "127.0.0.1:0", "--workers", "2", "--to", &addresses[0]];
+        all.extend(more);
+        all.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>()
+    };
+    let run = |arguments: Vec<String>| {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Product::spawn(folder(), &arguments)
+    };
+    let mut both = arguments(&["--balance", "round_robin", "--to"]);
+    both.push(addresses[1].clone());
+    let product = run(both);
+    let web = product.only_address();
+    let said: std::collections::BTreeSet<String> =
+        (0..4).map(|_| super::harness::Peer::connect(web).get("/").text()).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    let line = run(arguments(&["--tcp", "--admin", "127.0.0.1:0"]));
+    assert_eq!(line.api("/api/status")["listeners"][0]["protocol"], "tcp");
+}
+
+#[test]
+fn the_demo_puts_load_on_itself_and_tells_how_it_went() {
+    let ended = command(&["demo", "--for", "2s", "--listen", "127.0.0.1:0", "--workers", "2"]);
+    assert_eq!(ended.status.code(), Some(0), "{}\n{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("requests"), "{}", ended.stdout);
+}
+
+#[test]
+fn the_pages_of_the_reference_are_those_of_this_program() {
+    let pages = equipoise_tests::repository().join("docs/reference");
+    let ended = command(&["reference", "--check", pages.to_str().expect("a path in UTF-8")]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+}
+
+/// Every file in `examples/`; `tidy` holds that none is left out.
+const EXAMPLES: &[&str] = &[];
+
+#[test]
+fn every_example_is_good() {
+    let examples = equipoise_tests::repository().join("examples");
+    for name in EXAMPLES {
+        let ended = command_in(&examples, &["check", "-c", name]);
+        assert_eq!(ended.status.code(), Some(0), "{name}: {}", ended.stderr);
+    }
+}

@@ -1,0 +1,170 @@
+//! Filters, through the real program.
+
+use super::harness::origin::ok;
+use super::harness::{Message, Origin, Product, Setup};
+
+/// An origin whose response carries some fields, and a product whose route has these filters.
+fn start(filters: &str) -> (Origin, Product) {
+    let origin = Origin::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nX-Keep: 1\r\nServer: origin/1.2\r\nX-Many: a\r\nX-Many: b\r\nContent-Length: 2\r\n\r\nok"
+            .to_vec()
+    });
+    let product = Setup::to(&origin).route(format!("filters: {filters}")).start();
+    (origin, product)
+}
+
+fn exchange(started: &(Origin, Product), line: &str, fields: &str) -> (Message, Message) {
+    let answer = started.1.connect().ask(format!("{line} HTTP/1.1\r\nHost: test:1\r\n{fields}\r\n"));
+    (started.0.requests().pop().expect("it was passed on"), answer)
+}
+
+#[test]
+fn request_fields_are_set_added_and_removed_in_order() {
+    let started = start(
+        "[{ set_request_header: { x-set: new, x-where: \"{client_ip} {host} {path} {request_header:x-in}\" } }, \
+           { add_request_header: { x-many: c } }, { remove_request_header: [x-gone, X-Also] }, \
+           { set_request_header: { x-order: \"{request_header:x-set}\" } }]",
+    );
+    let sent = "X-Set: old\r\nx-set: older\r\nX-Many: a\r\nX-Gone: 1\r\nx-ALSO: 1\r\nX-In: in\r\n";
+    let (request, _) = exchange(&started, "GET /p?q=1", sent);
+    assert_eq!(request.field("x-set"), Some("new"));
+    assert_eq!(request.field("x-where"), Some("127.0.0.1 test /p in"));
+    assert_eq!(request.all("x-many"), ["a", "c"]);
+    assert!(request.all("x-gone").is_empty() && request.all("x-also").is_empty());
+    assert_eq!(request.field("x-order"), Some("new"), "a filter sees what those before it did");
+}
+
+#[test]
+fn response_fields_are_set_added_and_removed_also_in_our_own_answers() {
+    let filters = "[{ set_response_header: { x-status: \"{status} {cluster}\", server: none } }, \
+                    { add_response_header: { x-many: c } }, { remove_response_header: [x-keep] }]";
+    let started = start(filters);
+    let (_, answer) = exchange(&started, "GET /", "");
+    assert_eq!(answer.field("x-status"), Some("200 site"));
+    assert_eq!((answer.field("server"), answer.field("x-keep")), (Some("none"), None));
+    assert_eq!(answer.all("x-many"), ["a", "b", "c"]);
+    assert_eq!(answer.text(), "ok");
+    let refused = Setup::to_addresses(&[super::harness::net::refusing()]).route(format!("filters: {filters}")).start();
+    let answer = refused.get("/");
+    assert_eq!((answer.status(), answer.all("x-many")), (502, vec!["c"]));
+}
+
+#[test]
+fn a_client_cannot_smuggle_a_line_through_a_template() {
+    let started = start(
+        "[{ set_request_header: { x-query: \"{query_param:q}\", x-path: \"{path}\" } }, \
+           { set_response_header: { x-echo: \"{query_param:q} {request_header:x-in}\" } }]",
+    );
+    let (request, answer) = exchange(&started, "GET /%0d%0aX-Evil:1?q=%0d%0aX-Evil:%201", "X-In: a\tb\r\n");
+    assert!(request.all("x-evil").is_empty() && answer.all("x-evil").is_empty());
+    assert!(!request.head_text().contains("\nX-Evil") && !answer.head_text().contains("\nX-Evil"));
+    assert_eq!(request.field("x-query"), Some("%0d%0aX-Evil:%201"), "as sent, percent-encoding kept");
+}
+
+#[test]
+fn filters_cannot_break_the_framing_of_a_message() {
+    // Whether such a filter is refused by `check` or has no effect: no message may come out with two lengths.
+    let configuration = |origin: &Origin, filter: &str| Setup::to(origin).route(format!("filters: [{filter}]")).text();
+    for filter in [
+        "{ set_request_header: { content-length: \"1\" } }",
+        "{ set_request_header: { transfer-encoding: chunked } }",
+        "{ remove_request_header: [content-length] }",
+        "{ remove_request_header: [host] }",
+        "{ add_request_header: { host: evil } }",
+        "{ set_response_header: { content-length: \"1\" } }",
+        "{ add_response_header: { transfer-encoding: chunked } }",
+        "{ set_response_header: { connection: upgrade } }",
+    ] {
+        let origin = Origin::answering(|request| ok(&request.text()));
+        let text = configuration(&origin, filter);
+        let folder = super::harness::product::folder();
+        std::fs::write(folder.path().join("check.yaml"), text.replace("DIR", "/tmp")).expect("our folder");
+        let checked = super::harness::product::command_in(folder.path(), &["check", "-c", "check.yaml"]);
+        if !checked.status.success() {
+            continue;
+        }
+        let product = Product::start(&text);
+        let mut peer = product.connect();
+        for _ in 0..2 {
+            let answer = peer.ask("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello");
+            assert_eq!((answer.status(), answer.text().as_str()), (200, "hello"), "{filter}");
+        }
+        for request in origin.requests() {
+            assert_eq!((request.text().as_str(), request.all("host").len()), ("hello", 1), "{filter}");
+        }
+    }
+}
+
+#[test]
+fn a_path_is_rewritten_and_the_query_kept() {
+    for (rewrite, line, wanted) in [
+        ("path: { full: /new }", "GET /old/x?q=1", "/new?q=1"),
+        ("path: { full: \"/u/{query_param:id}\" }", "GET /old?id=7", "/u/7?id=7"),
+        ("path: { prefix: { from: /api/v1, to: / } }", "GET /api/v1/users?x", "/users?x"),
+        ("path: { prefix: { from: /api/v1, to: / } }", "GET /api/v1", "/"),
+        ("path: { prefix: { from: /a, to: /b/c } }", "GET /a/x", "/b/c/x"),
+        ("path: { prefix: { from: /a, to: /b } }", "GET /ax", "/ax"),
+        ("path: { prefix: { from: /a, to: / } }", "GET /a//evil.example/x", "/evil.example/x"),
+        ("path: { regex: { pattern: \"^/([a-z]+)/([0-9]+)$\", replacement: \"/$2/$1\" } }", "GET /ab/12?q", "/12/ab?q"),
+        ("path: { regex: { pattern: \"^/([a-z]+)/([0-9]+)$\", replacement: \"/$2/$1\" } }", "GET /ab/x", "/ab/x"),
+    ] {
+        let started = start(&format!("[{{ rewrite: {{ {rewrite} }} }}]"));
+        let (request, _) = exchange(&started, line, "");
+        assert_eq!(request.target(), wanted, "{rewrite}");
+        let record = started.1.record("the exchange", |record| record["status"] == 200);
+        assert!(record["path"].is_string());
+    }
+}
+
+#[test]
+fn a_host_is_rewritten_and_a_bad_one_refused() {
+    let started = start("[{ rewrite: { host: \"{query_param:tenant}.internal.example\" } }]");
+    let (request, _) = exchange(&started, "GET /?tenant=red", "");
+    assert_eq!(request.field("host"), Some("red.internal.example"));
+    assert_eq!(request.field("x-forwarded-host"), Some("test:1"), "endpoints still learn what was asked for");
+    for evil in ["a%0d%0aX:%201", "a/b", "user@", ""] {
+        let answer = started.1.connect().ask(format!("GET /?tenant={evil} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        if !evil.is_empty() {
+            assert_eq!(answer.status(), 400, "{evil}");
+        }
+    }
+}
+
+const CORS: &str = "[{ cors: { allow_origins: [\"https://shop.example\", \"https://*.partner.example\"], \
+                    allow_methods: [PUT], allow_headers: [x-token], expose_headers: [x-keep], \
+                    allow_credentials: true, max_age: 10m } }]";
+
+#[test]
+fn a_preflight_is_answered_here() {
+    let (origin, product) = start(CORS);
+    let answer = product.connect().ask(
+        "OPTIONS /x HTTP/1.1\r\nHost: test\r\nOrigin: https://a.partner.example\r\n\
+         Access-Control-Request-Method: PUT\r\nAccess-Control-Request-Headers: x-token\r\n\r\n",
+    );
+    assert_eq!(answer.status(), 204);
+    assert_eq!(answer.field("access-control-allow-origin"), Some("https://a.partner.example"));
+    assert_eq!(answer.field("access-control-allow-credentials"), Some("true"));
+    assert_eq!(answer.field("access-control-max-age"), Some("600"));
+    assert!(answer.field("access-control-allow-methods").is_some_and(|list| list.contains("PUT")));
+    assert!(answer.field("access-control-allow-headers").is_some_and(|list| list.contains("x-token")));
+    assert!(answer.field("vary").is_some_and(|list| list.to_lowercase().contains("origin")));
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn an_origin_that_is_not_allowed_gets_no_permission() {
+    let started = start(CORS);
+    for origin in
+        ["https://evil.example", "https://shop.example.evil", "http://shop.example", "https://partner.example", "null"]
+    {
+        let (_, answer) = exchange(&started, "GET /", &format!("Origin: {origin}\r\n"));
+        assert_eq!(answer.text(), "ok");
+        assert!(answer.all("access-control-allow-origin").is_empty(), "{origin}");
+        assert!(answer.field("vary").is_some_and(|list| list.to_lowercase().contains("origin")));
+    }
+    let (_, answer) = exchange(&started, "GET /", "Origin: https://shop.example\r\n");
+    assert_eq!(answer.field("access-control-allow-origin"), Some("https://shop.example"));
+    assert_eq!(answer.field("access-control-expose-headers"), Some("x-keep"));
+    let (_, plain) = exchange(&started, "OPTIONS /", "");
+    assert_eq!(plain.text(), "ok", "OPTIONS without a preflight's fields goes on");
+}

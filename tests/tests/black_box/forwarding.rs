@@ -1,0 +1,106 @@
+//! What endpoints are told about the client, and whose word about it is believed.
+
+use super::harness::{Message, Origin, Product, Setup};
+
+/// The request that an endpoint gets when a client sends these extra fields.
+fn passed_on(product: &Product, origin: &Origin, fields: &str) -> Message {
+    product.connect().ask(format!("GET / HTTP/1.1\r\nHost: shop.example:81\r\n{fields}\r\n"));
+    origin.requests().pop().expect("it was passed on")
+}
+
+const SPOOFED: &str = "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\
+                       X-Forwarded-Port: 1\r\nForwarded: for=1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\nX_Forwarded_For: 1.2.3.4\r\n";
+
+#[test]
+fn what_a_stranger_says_of_itself_is_replaced() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let request = passed_on(&product, &origin, SPOOFED);
+    assert_eq!(request.field("x-forwarded-for"), Some("127.0.0.1"));
+    assert_eq!(request.field("x-forwarded-proto"), Some("http"));
+    assert_eq!(request.field("x-forwarded-host"), Some("shop.example:81"));
+    for gone in ["forwarded", "x-real-ip", "x_forwarded_for", "x-forwarded-port"] {
+        assert!(request.all(gone).is_empty(), "{gone} in {request:?}");
+    }
+    assert!(!request.head_text().contains("1.2.3.4"));
+}
+
+#[test]
+fn what_a_trusted_proxy_says_is_believed_and_extended() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin)
+        .listener("forwarding: { trusted: [\"127.0.0.0/8\", \"10.0.0.0/8\"], forwarded: true }")
+        .start();
+    let request = passed_on(
+        &product,
+        &origin,
+        "X-Forwarded-For: 6.6.6.6, 1.2.3.4, 10.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: shop\r\n\
+         Forwarded: for=1.2.3.4;proto=https\r\n",
+    );
+    assert_eq!(request.field("x-forwarded-for"), Some("6.6.6.6, 1.2.3.4, 10.1.1.1, 127.0.0.1"));
+    assert_eq!(request.field("x-forwarded-proto"), Some("https"));
+    assert_eq!(request.field("x-forwarded-host"), Some("shop"));
+    let forwarded = request.field("forwarded").expect("it is on");
+    assert!(forwarded.starts_with("for=1.2.3.4;proto=https, for=127.0.0.1"), "{forwarded}");
+    // The nearest address that is no trusted proxy, not what the client claims further left.
+    let record = product.record("the exchange", |record| record["status"] == 200);
+    assert_eq!(record["client_ip"], "1.2.3.4");
+    assert_eq!(record["peer_ip"], "127.0.0.1");
+}
+
+#[test]
+fn forwarded_is_sent_when_it_is_on_and_nothing_when_both_are_off() {
+    let origin = Origin::saying("fine");
+    let on = Setup::to(&origin).listener("forwarding: { x_forwarded: false, forwarded: true }").start();
+    let request = passed_on(&on, &origin, SPOOFED);
+    assert_eq!(request.field("forwarded"), Some("for=127.0.0.1;host=\"shop.example:81\";proto=http"));
+    assert!(request.all("x-forwarded-for").is_empty());
+    let off = Setup::to(&origin).listener("forwarding: { x_forwarded: false }").start();
+    let request = passed_on(&off, &origin, SPOOFED);
+    assert!(!request.head_text().to_lowercase().contains("forwarded"), "{request:?}");
+}
+
+#[test]
+fn a_source_condition_sees_the_client_behind_a_trusted_proxy() {
+    let (site, office) = (Origin::saying("site"), Origin::saying("office"));
+    let setup = Setup::to(&site)
+        .route_before("{ match: { source: 192.0.2.0/24 }, cluster: office }")
+        .cluster_more(format!("office: {{ endpoints: [\"{}\"] }}", office.address()));
+    let request = "GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n";
+    let trusting = setup.clone().listener("forwarding: { trusted: [\"127.0.0.1\"] }").start();
+    assert_eq!(trusting.connect().ask(request).text(), "office");
+    let wary = setup.start();
+    assert_eq!(wary.connect().ask(request).text(), "site");
+}
+
+#[test]
+fn every_request_has_an_id_that_a_stranger_cannot_choose() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let first = passed_on(&product, &origin, "X-Request-Id: chosen\r\n");
+    let second = passed_on(&product, &origin, "");
+    let ids = [first.field("x-request-id").expect("an id"), second.field("x-request-id").expect("an id")];
+    assert!(ids[0] != ids[1] && ids[0] != "chosen" && ids.iter().all(|id| id.len() >= 16), "{ids:?}");
+    let logged = product.record("the second", |record| record["request_id"] == ids[1]);
+    assert_eq!(logged["status"], 200);
+}
+
+#[test]
+fn the_id_of_a_trusted_proxy_is_kept_unless_it_is_no_id() {
+    let origin = Origin::saying("fine");
+    let product =
+        Setup::to(&origin).listener("forwarding: { trusted: [\"127.0.0.1\"] }").listener("request_id: x-trace").start();
+    assert_eq!(passed_on(&product, &origin, "X-Trace: abc-123\r\n").field("x-trace"), Some("abc-123"));
+    let endless = "x".repeat(5000);
+    let request = passed_on(&product, &origin, &format!("X-Trace: {endless}\r\n"));
+    assert!(request.field("x-trace").is_some_and(|id| id.len() < 300), "an id has a bound");
+    let request = passed_on(&product, &origin, "X-Trace: a\r\nX-Trace: b\r\n");
+    assert_eq!(request.all("x-trace").len(), 1, "there is one id");
+}
+
+#[test]
+fn request_ids_can_be_off() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).listener("request_id: false").start();
+    assert_eq!(passed_on(&product, &origin, "").field("x-request-id"), None);
+}

@@ -1,0 +1,53 @@
+//! The few system calls that the standard library does not offer, and what `/proc` says of a process.
+#![allow(unsafe_code, reason = "kill(2), setsockopt(2) and listen(2) have no safe form in std")]
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+/// Sends a signal to a process that this test started.
+pub(crate) fn signal(pid: u32, signal: i32) {
+    let pid = i32::try_from(pid).expect("a process id");
+    // SAFETY: kill takes two integers and touches no memory of ours.
+    let result = unsafe { libc::kill(pid, signal) };
+    assert_eq!(result, 0, "kill({pid}, {signal}): {}", std::io::Error::last_os_error());
+}
+
+/// Closes a connection with RST instead of FIN.
+pub(crate) fn reset(stream: &TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    set_option(stream, libc::SO_LINGER, &linger);
+}
+
+/// Sets the size of the kernel's receive buffer, and switches its growth off.
+pub(crate) fn set_receive_buffer(stream: &TcpStream, bytes: i32) {
+    set_option(stream, libc::SO_RCVBUF, &bytes);
+}
+
+fn set_option<T>(stream: &TcpStream, option: i32, value: &T) {
+    let size = libc::socklen_t::try_from(size_of::<T>()).expect("a small option");
+    // SAFETY: the pointer and size describe `value`, which outlives the call; the descriptor is open.
+    let result = unsafe {
+        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, option, std::ptr::from_ref(value).cast(), size)
+    };
+    assert_eq!(result, 0, "setsockopt: {}", std::io::Error::last_os_error());
+}
+
+/// Shrinks the queue of connections that a listener holds unaccepted.
+pub(crate) fn set_backlog(listener: &TcpListener, connections: i32) {
+    // SAFETY: listen takes two integers; calling it again on a listening socket changes its backlog (listen(2)).
+    let result = unsafe { libc::listen(listener.as_raw_fd(), connections) };
+    assert_eq!(result, 0, "listen: {}", std::io::Error::last_os_error());
+}
+
+/// Resident memory of a process, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    let kib: u64 = line.split_whitespace().nth(1).expect("a figure").parse().expect("a number");
+    kib * 1024
+}
+
+/// Open descriptors of a process.
+pub(crate) fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
+}

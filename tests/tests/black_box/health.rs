@@ -1,0 +1,155 @@
+//! Active checks take endpoints out and bring them back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::harness::net::refusing;
+use super::harness::origin::ok;
+use super::harness::{Origin, Product, Setup, eventually};
+
+fn up(product: &Product, origin: &Origin) -> bool {
+    product.metric("equipoise_endpoint_up", &[&format!("endpoint=\"{}\"", origin.address())]) == 1.0
+}
+
+/// An origin that answers 200, or 503 while it is sick.
+fn patient() -> (Origin, Arc<AtomicBool>) {
+    let sick = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&sick);
+    let origin = Origin::answering(move |_| match state.load(Ordering::SeqCst) {
+        true => b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        false => ok("well"),
+    });
+    (origin, sick)
+}
+
+#[test]
+fn an_endpoint_whose_check_fails_gets_no_work_until_it_is_well_again() {
+    let ((sick, state), well) = (patient(), Origin::saying("well"));
+    let product = Setup::to_addresses(&[sick.address(), well.address()])
+        .cluster("health_check: { http: { path: \"/health?full\", host: check.example }, interval: 50ms, timeout: 2s, rise: 2, fall: 2 }")
+        .start();
+    state.store(true, Ordering::SeqCst);
+    eventually("it is taken out", || !up(&product, &sick));
+    for _ in 0..20 {
+        assert_eq!(product.get("/work").text(), "well");
+    }
+    assert!(sick.requests().iter().all(|request| request.target() == "/health?full"));
+    let check = sick.requests().pop().expect("a check");
+    assert_eq!((check.method(), check.field("host")), ("GET", Some("check.example")));
+    let status = product.api("/api/status");
+    let told = &status["clusters"][0]["endpoints"][0];
+    assert_eq!(told["up"], false);
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("503")), "{told}");
+    state.store(false, Ordering::SeqCst);
+    eventually("it is brought back", || up(&product, &sick));
+    eventually("it gets work", || {
+        product.get("/work");
+        sick.requests().iter().any(|request| request.target() == "/work")
+    });
+    let said = product.stderr();
+    assert!(said.contains("endpoint is down") && said.contains("endpoint is up"), "{said}");
+}
+
+#[test]
+fn a_port_that_refuses_is_taken_out_and_brought_back_once_it_accepts() {
+    let (stays, goes) = (Origin::saying("stays"), Origin::saying("goes"));
+    let address = goes.address();
+    let product = Setup::to_addresses(&[stays.address(), address])
+        .cluster("health_check: { tcp: {}, interval: 50ms, timeout: 2s, rise: 1, fall: 1 }")
+        .start();
+    let is_up = || product.metric("equipoise_endpoint_up", &[&format!("endpoint=\"{address}\"")]) == 1.0;
+    eventually("both are checked", || is_up() && goes.connections() > 0);
+    drop(goes);
+    eventually("it is taken out", || !is_up());
+    let retries = product.metric("equipoise_cluster_retries_total", &[]);
+    for _ in 0..20 {
+        assert_eq!(product.get("/").text(), "stays");
+    }
+    assert_eq!(product.metric("equipoise_cluster_retries_total", &[]), retries, "it is not even tried");
+    let back = Origin::start_at(address, |mut visit| visit.answer_all(|_| Some(ok("back"))));
+    eventually("it is brought back", is_up);
+    eventually("it gets work", || product.get("/").text() == "back");
+    drop(back);
+}
+
+#[test]
+fn one_failure_is_not_enough_where_more_are_asked_for() {
+    let checks = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&checks);
+    // Every third check fails.
+    let origin = Origin::answering(move |_| match counter.fetch_add(1, Ordering::SeqCst) % 3 {
+        2 => b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok("fine"),
+    });
+    let product = Setup::to(&origin)
+        .cluster("health_check: { http: { path: /h, statuses: [200, \"202-204\"] }, interval: 20ms, timeout: 2s, rise: 1, fall: 2 }")
+        .start();
+    eventually("many checks are done", || checks.load(Ordering::SeqCst) > 12);
+    assert!(up(&product, &origin));
+    assert!(!product.stderr().contains("endpoint is down"), "{}", product.stderr());
+}
+
+#[test]
+fn a_check_that_is_not_answered_in_time_has_failed() {
+    let origin = Origin::start(|mut visit| {
+        while let Some(request) = visit.request() {
+            if request.target() == "/h" {
+                visit.peer.wait_closed();
+                return;
+            }
+            visit.peer.send(ok("fine"));
+        }
+    });
+    let product = Setup::to(&origin)
+        .cluster("health_check: { http: { path: /h }, interval: 50ms, timeout: 50ms, rise: 1, fall: 2 }")
+        .start();
+    eventually("it is taken out", || !up(&product, &origin));
+    assert_eq!(product.get("/").status(), 503);
+    product.flagged("PE");
+    eventually("checks leave no connection behind", || origin.open() <= 1);
+}
+
+#[test]
+fn rubbish_and_endless_answers_to_a_check_are_failures() {
+    let rubbish = Origin::answering(|_| b"SSH-2.0-rubbish\r\n\r\n".to_vec());
+    let endless = Origin::start(|mut visit| {
+        let _ = visit.request();
+        visit.peer.send("HTTP/1.1 200 OK\r\n");
+        while visit.peer.try_send(format!("X-A: {}\r\n", "x".repeat(1000))).is_ok() {}
+    });
+    let product = Setup::to_addresses(&[rubbish.address(), endless.address()])
+        .cluster("health_check: { http: { path: /h }, interval: 50ms, timeout: 1s, rise: 1, fall: 1 }")
+        .start();
+    eventually("both are out", || !up(&product, &rubbish) && !up(&product, &endless));
+}
+
+#[test]
+fn an_endpoint_without_a_check_is_used_as_it_is() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to_addresses(&[refusing(), origin.address()]).start();
+    for _ in 0..10 {
+        assert_eq!(product.get("/").text(), "fine");
+    }
+    assert!(up(&product, &origin));
+}
+
+#[test]
+fn tcp_streams_follow_the_checks_too() {
+    let ((sick, state), well) = (patient(), Origin::echo());
+    let product = Product::start(&format!(
+        "version: 1\nlisteners:\n  line: {{ bind: \"127.0.0.1:0\", protocol: tcp, cluster: echo }}\nclusters:\n  echo:\n\
+         \x20   endpoints: [\"{}\", \"{}\"]\n\
+         \x20   health_check: {{ http: {{ path: /h }}, interval: 50ms, timeout: 1s, rise: 1, fall: 1 }}\n\
+         admin: {{ bind: \"127.0.0.1:0\" }}\n",
+        sick.address(),
+        well.address()
+    ));
+    state.store(true, Ordering::SeqCst);
+    // The echo gives the check its own request back, which is no response: both are down.
+    eventually("both are out", || product.metric("equipoise_endpoint_up", &[]) == 0.0);
+    super::harness::Peer::connect(product.address("line")).wait_closed();
+    state.store(false, Ordering::SeqCst);
+    eventually("one is back", || up(&product, &sick));
+    let mut peer = super::harness::Peer::connect(product.address("line"));
+    assert_eq!(peer.get("/").text(), "well");
+}

@@ -1,0 +1,151 @@
+//! Access logs.
+
+use serde_json::Value;
+
+use super::harness::origin::ok;
+use super::harness::{Origin, Setup, eventually};
+
+#[test]
+fn a_record_tells_the_whole_exchange() {
+    let origin = Origin::answering(|_| ok("answer"));
+    let product = Setup::to(&origin).start();
+    product.connect().ask(
+        "POST /a/b?c=d HTTP/1.1\r\nHost: Shop.example:81\r\nUser-Agent: tester/1\r\nReferer: http://x/\r\n\
+         Content-Length: 4\r\n\r\nbody",
+    );
+    let record = product.record("the exchange", |_| true);
+    let local = origin.address().to_string();
+    for (key, wanted) in [
+        ("kind", "exchange"),
+        ("listener", "web"),
+        ("client_ip", "127.0.0.1"),
+        ("scheme", "http"),
+        ("method", "POST"),
+        ("path", "/a/b"),
+        ("query", "c=d"),
+        ("version", "HTTP/1.1"),
+        ("route", "main"),
+        ("cluster", "site"),
+        ("endpoint_address", local.as_str()),
+        ("user_agent", "tester/1"),
+        ("referer", "http://x/"),
+    ] {
+        assert_eq!(record[key], wanted, "{key} in {record}");
+    }
+    assert!(record["host"].as_str().is_some_and(|host| host.eq_ignore_ascii_case("shop.example")));
+    for (key, wanted) in [("status", 200), ("received_bytes", 4), ("sent_bytes", 6), ("retries", 0)] {
+        assert_eq!(record[key], wanted, "{key} in {record}");
+    }
+    for key in ["fault", "flag", "tls_version"] {
+        assert_eq!(record[key], Value::Null, "{key} in {record}");
+    }
+    let phase = |key: &str| record[key].as_f64().unwrap_or_else(|| panic!("{key} in {record}"));
+    let parts = phase("receive_ms") + phase("queue_ms") + phase("connect_ms") + phase("first_byte_ms");
+    assert!(phase("total_ms") > 0.0 && phase("first_byte_ms") > 0.0 && phase("connect_ms") > 0.0);
+    assert!(parts <= phase("total_ms") + 0.01, "{record}");
+    assert!(record["time"].as_str().is_some_and(|time| time.starts_with("20") && time.ends_with('Z')));
+}
+
+#[test]
+fn a_line_is_written_by_its_template_to_file_and_standard_output() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).text().replace(
+        "access_logs: [",
+        "access_logs: [{ stdout: true, format: line, line: \"{{{method}}} {uri} {status} {request_header:x-a} {response_header:content-length} {cookie}\" }, ",
+    );
+    // `{cookie}` is no variable of a log line: the configuration says so.
+    let folder = super::harness::product::folder();
+    std::fs::write(folder.path().join("c.yaml"), text.replace("DIR", "/tmp")).expect("our folder");
+    let checked = super::harness::product::command_in(folder.path(), &["check", "-c", "c.yaml"]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(checked.stderr.contains("{cookie}"), "{}", checked.stderr);
+    let product = super::harness::Product::start(&text.replace(" {cookie}", ""));
+    product.connect().ask("GET /x?y HTTP/1.1\r\nHost: test\r\nX-A: one\r\n\r\n");
+    product.get("/z");
+    eventually("both lines are there", || product.stdout() == "{GET} /x?y 200 one 4\n{GET} /z 200 - 4\n");
+    eventually("and in the file", || product.records().len() == 2);
+}
+
+#[test]
+fn a_client_cannot_forge_a_line_or_break_the_json() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).text().replace(
+        "access_logs: [",
+        "access_logs: [{ path: \"DIR/line.log\", format: line, line: \"{uri} {request_header:user-agent}\" }, ",
+    );
+    let product = super::harness::Product::start(&text);
+    let hostile = b"GET /\"},{\"a\":\"b\\u0000%0a HTTP/1.1\r\nHost: test\r\nUser-Agent: a\"b\\c\t\xff\xc3\x28 {status} \xe2\x80\xa8end\r\n\r\n";
+    product.connect().ask(hostile);
+    let record = product.record("the exchange", |_| true);
+    assert_eq!(record["path"], "/\"},{\"a\":\"b\\u0000%0a");
+    assert!(record["user_agent"].as_str().is_some_and(|agent| agent.starts_with("a\"b\\c")));
+    eventually("one line is written", || {
+        let line = std::fs::read(product.folder().join("line.log")).unwrap_or_default();
+        line.iter().filter(|byte| **byte == b'\n').count() == 1
+            && line.iter().all(|byte| *byte == b'\n' || !byte.is_ascii_control())
+    });
+}
+
+#[test]
+fn a_rotated_file_is_opened_anew_and_no_record_is_lost() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let mut peer = product.connect();
+    let (file, old) = (product.folder().join("access.json"), product.folder().join("access.old"));
+    for number in 0..10 {
+        peer.get(&format!("/{number}"));
+    }
+    std::fs::rename(&file, &old).expect("our folder");
+    for number in 10..20 {
+        peer.get(&format!("/{number}"));
+    }
+    product.signal(libc::SIGUSR1);
+    eventually("it is open anew", || file.exists() && product.stderr().contains("open anew"));
+    for number in 20..30 {
+        peer.get(&format!("/{number}"));
+    }
+    eventually("all are there", || product.records().len() == 10);
+    let before = std::fs::read_to_string(old).expect("the old file");
+    assert_eq!(before.lines().count(), 20);
+    assert!(product.records().iter().all(|record| record["path"].as_str().is_some_and(|path| path > "/1")));
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_told_before_anything_starts() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).text().replace("DIR/access.json", "/nowhere/at/all.json");
+    let folder = super::harness::product::folder();
+    std::fs::write(folder.path().join("c.yaml"), text).expect("our folder");
+    let ended = super::harness::product::command_in(folder.path(), &["run", "-c", "c.yaml", "--workers", "1"]);
+    assert!(matches!(ended.status.code(), Some(1 | 3)), "{:?}", ended.status);
+    assert!(ended.stderr.contains("/nowhere/at/all.json"), "{}", ended.stderr);
+}
+
+#[test]
+fn every_exchange_leaves_exactly_one_record() {
+    let origin = Origin::answering(|request| match request.target() {
+        "/bad" => b"rubbish\r\n\r\n".to_vec(),
+        _ => ok("fine"),
+    });
+    let mut product = Setup::to(&origin).start();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let web = product.web();
+            std::thread::spawn(move || {
+                for number in 0..50 {
+                    let path = if number % 10 == 0 { "/bad" } else { "/good" };
+                    super::harness::Peer::connect(web).get(path);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("all are answered");
+    }
+    assert_eq!(product.metric("equipoise_access_log_dropped_total", &[]), 0.0);
+    product.signal(libc::SIGTERM);
+    product.wait_ended();
+    let records = product.records();
+    let of = |path: &str| records.iter().filter(|record| record["path"] == path).count();
+    assert_eq!((records.len(), of("/bad"), of("/good")), (200, 20, 180));
+}

@@ -1,0 +1,25 @@
+//! Black-box tests: the real executable, real sockets, port 0. Each test runs its own product and its own endpoints,
+//! so all of them run at once.
+//!
+//! They know nothing of the product's code. Start reading at [`harness`], then at any module named after a feature.
+
+mod harness;
+
+mod admin;
+mod balancing;
+mod command_line;
+mod faults;
+mod filters;
+mod forwarding;
+mod framing;
+mod health;
+mod logs;
+mod messages;
+mod reload;
+mod routing;
+mod shutdown;
+mod streaming;
+mod tcp;
+mod tls;
+mod upstream;
+mod upstream_tls;

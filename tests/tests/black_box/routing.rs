@@ -1,0 +1,260 @@
+//! Which request goes where.
+
+use super::harness::{Message, Origin, Product, Setup};
+
+/// Routes that answer with their own name, in this order, before one that answers `rest`.
+fn start(routes: &[(&str, &str)]) -> Product {
+    let listed: String = routes
+        .iter()
+        .map(|(name, rule)| format!("  - {{ name: {name}, {rule}, respond: {{ body: {name} }} }}\n"))
+        .collect();
+    Product::start(&format!(
+        "version: 1\nlisteners:\n  web: {{ bind: \"127.0.0.1:0\" }}\n  other: {{ bind: \"127.0.0.1:0\" }}\n\
+         routes:\n{listed}  - {{ name: rest, respond: {{ body: rest }} }}\n"
+    ))
+}
+
+/// Which route a request takes. `request` is what stands before ` HTTP/1.1`, then fields.
+fn taken(product: &Product, line: &str, fields: &str) -> String {
+    product.connect().ask(format!("{line} HTTP/1.1\r\n{fields}\r\n")).text()
+}
+
+fn get(product: &Product, host: &str, target: &str) -> String {
+    taken(product, &format!("GET {target}"), &format!("Host: {host}\r\n"))
+}
+
+#[test]
+fn a_host_matches_exactly_before_the_longest_wildcard() {
+    let product = start(&[
+        ("wild", "match: { host: \"*.example.com\" }"),
+        ("deep", "match: { host: \"*.shop.example.com\" }"),
+        ("exact", "match: { host: www.shop.example.com }"),
+        ("two", "match: { host: [one.test, two.test] }"),
+        ("six", "match: { host: \"[::1]\" }"),
+    ]);
+    for (host, route) in [
+        ("www.shop.example.com", "exact"),
+        ("WWW.Shop.Example.COM:8080", "exact"),
+        ("a.shop.example.com", "deep"),
+        ("a.b.shop.example.com", "deep"),
+        ("a.example.com", "wild"),
+        ("example.com", "rest"),
+        ("badexample.com", "rest"),
+        ("one.test", "two"),
+        ("two.test:1", "two"),
+        ("[::1]:80", "six"),
+        ("three.test", "rest"),
+    ] {
+        assert_eq!(get(&product, host, "/"), route, "{host}");
+    }
+}
+
+#[test]
+fn a_path_matches_exactly_then_by_the_longest_prefix_then_by_expression() {
+    let product = start(&[
+        ("digits", "match: { path: { regex: \"/[0-9]+\" } }"),
+        ("api", "match: { path: { prefix: /api } }"),
+        ("api-two", "match: { path: { prefix: /api/v2 } }"),
+        ("exact", "match: { path: { exact: /api/v2/me } }"),
+        ("slash", "match: { path: { prefix: /dir/ } }"),
+    ]);
+    for (target, route) in [
+        ("/api", "api"),
+        ("/api/", "api"),
+        ("/api/x?y=/z", "api"),
+        ("/api?x", "api"),
+        ("/apix", "rest"),
+        ("/API", "rest"),
+        ("/api/v2", "api-two"),
+        ("/api/v2/you", "api-two"),
+        ("/api/v22", "api"),
+        ("/api/v2/me", "exact"),
+        ("/api/v2/me?x=1", "exact"),
+        ("/api/v2/me/", "api-two"),
+        ("/123", "digits"),
+        ("/123/", "rest"),
+        ("/x/123", "rest"),
+        ("/123?a", "digits"),
+        ("/%61pi", "rest"),
+        ("//api", "rest"),
+        ("/dir/a", "slash"),
+    ] {
+        assert_eq!(get(&product, "test", target), route, "{target}");
+    }
+}
+
+#[test]
+fn methods_headers_query_and_cookies_are_conditions_that_all_must_hold() {
+    let product = start(&[
+        ("both", "match: { method: POST, headers: { x-a: \"1\", x-b: { present: true } } }"),
+        ("method", "match: { method: [POST, PUT] }"),
+        ("header", "match: { headers: { x-version: { regex: \"v[0-9]+\" } } }"),
+        ("absent", "match: { path: { exact: /absent }, headers: { x-a: { absent: true } } }"),
+        ("query", "match: { query: { kind: \"a b\", other: { present: true } } }"),
+        ("cookie", "match: { cookies: { group: beta } }"),
+    ]);
+    for (line, fields, route) in [
+        ("POST /", "X-A: 1\r\nX-B: \r\n", "both"),
+        ("POST /", "X-A: 2\r\nX-B: 1\r\n", "method"),
+        ("POST /", "X-A: 1\r\n", "method"),
+        ("PUT /", "", "method"),
+        ("post /", "", "rest"),
+        ("GET /", "X-VERSION: v12\r\n", "header"),
+        ("GET /", "X-Version: av12\r\n", "rest"),
+        ("GET /", "X-Version: v12x\r\n", "rest"),
+        ("GET /absent", "", "absent"),
+        ("GET /absent", "X-A: 1\r\n", "rest"),
+        ("GET /?kind=a%20b&other", "", "query"),
+        ("GET /?other=1&kind=a%20b", "", "query"),
+        ("GET /?kind=a%20b", "", "rest"),
+        ("GET /?kind=b&kind=a%20b&other", "", "rest"),
+        ("GET /?Kind=a%20b&other", "", "rest"),
+        ("GET /", "Cookie: a=b; group=beta\r\n", "cookie"),
+        ("GET /", "Cookie: group=beta2\r\n", "rest"),
+        ("GET /", "Cookie: xgroup=beta\r\n", "rest"),
+        ("GET /", "Cookie: a=b\r\nCookie: group=beta\r\n", "cookie"),
+    ] {
+        assert_eq!(taken(&product, line, &format!("Host: test\r\n{fields}")), route, "{line} {fields}");
+    }
+}
+
+#[test]
+fn the_source_of_a_request_is_a_condition() {
+    let product = start(&[
+        ("far", "match: { source: 192.0.2.0/24 }"),
+        ("near", "match: { path: { prefix: /near }, source: [\"10.0.0.0/8\", 127.0.0.0/8] }"),
+    ]);
+    assert_eq!(get(&product, "test", "/near"), "near");
+    assert_eq!(get(&product, "test", "/"), "rest");
+}
+
+#[test]
+fn the_most_specific_route_wins_whatever_the_order_and_priority_overrides() {
+    let product = start(&[
+        ("prefix", "match: { path: { prefix: /a } }"),
+        ("methods", "match: { path: { prefix: /a }, method: GET }"),
+        ("headers", "match: { path: { prefix: /a }, headers: { x-a: \"1\" } }"),
+        ("hosted", "match: { host: a.test }"),
+        ("first", "match: { path: { exact: /same } }"),
+        ("second", "match: { path: { exact: /same } }"),
+        ("forced", "match: { headers: { x-force: { present: true } } }, priority: 10"),
+        ("late", "match: { path: { exact: /late } }, priority: -1"),
+        ("soon", "match: { path: { prefix: /late } }"),
+    ]);
+    assert_eq!(get(&product, "test", "/a"), "methods");
+    assert_eq!(taken(&product, "PUT /a", "Host: test\r\nX-A: 1\r\n"), "headers");
+    assert_eq!(taken(&product, "PUT /a", "Host: test\r\n"), "prefix");
+    assert_eq!(get(&product, "a.test", "/a"), "hosted", "the host counts before the path");
+    assert_eq!(get(&product, "test", "/same"), "first");
+    assert_eq!(taken(&product, "GET /same", "Host: a.test\r\nX-Force: \r\n"), "forced");
+    assert_eq!(get(&product, "test", "/late"), "soon");
+}
+
+#[test]
+fn a_route_may_belong_to_some_listeners_only() {
+    let product = start(&[("inside", "listeners: [other]")]);
+    assert_eq!(get(&product, "test", "/"), "rest");
+    let mut peer = super::harness::Peer::connect(product.address("other"));
+    assert_eq!(peer.get("/").text(), "inside");
+}
+
+#[test]
+fn a_request_that_no_route_matches_is_answered_404() {
+    let origin = Origin::saying("never");
+    let product = Setup::to(&origin).route("match: { host: shop.example }").start();
+    let mut peer = product.connect();
+    assert_eq!(peer.get("/").status(), 404);
+    let posted = peer.ask("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(posted.status(), 404);
+    product.flagged("PN");
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn a_request_with_a_body_that_is_answered_here_leaves_the_connection_in_step_or_closed() {
+    let product = start(&[]);
+    let mut peer = product.connect();
+    let answer = peer.ask("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 26\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n");
+    assert_eq!(answer.text(), "rest");
+    if answer.field("connection").is_none() {
+        assert_eq!(peer.get("/").text(), "rest");
+        peer.assert_open();
+    } else {
+        peer.assert_closed();
+    }
+}
+
+#[test]
+fn a_split_between_clusters_follows_the_weights() {
+    let origins = ["one", "three", "never"].map(Origin::saying);
+    let listed: String = ["one", "three", "never"]
+        .iter()
+        .zip(&origins)
+        .map(|(name, origin)| format!("  {name}: {{ endpoints: [\"{}\"] }}\n", origin.address()))
+        .collect();
+    let product = Product::start(&format!(
+        "version: 1\nlisteners:\n  web: {{ bind: \"127.0.0.1:0\" }}\nroutes:\n\
+         \x20 - clusters: [{{ cluster: one, weight: 1 }}, {{ cluster: three, weight: 3 }}, {{ cluster: never, weight: 0 }}]\n\
+         clusters:\n{listed}"
+    ));
+    let mut peer = product.connect();
+    for _ in 0..1000 {
+        peer.get("/");
+    }
+    let counts = origins.each_ref().map(|origin| origin.requests().len());
+    // 250 expected; ten standard deviations (14 each) are room enough for a test that runs a million times.
+    assert!((110..390).contains(&counts[0]), "{counts:?}");
+    assert_eq!((counts[0] + counts[1], counts[2]), (1000, 0));
+}
+
+#[test]
+fn a_redirect_keeps_what_it_does_not_change() {
+    let product = Product::start(
+        "version: 1\nlisteners:\n  web: { bind: \"127.0.0.1:0\" }\nroutes:\n\
+         \x20 - { match: { path: { prefix: /tls } }, redirect: { scheme: https } }\n\
+         \x20 - { match: { path: { prefix: /host } }, redirect: { host: new.example, status: 301 } }\n\
+         \x20 - { match: { path: { prefix: /port } }, redirect: { port: 8443, scheme: https, status: 308 } }\n\
+         \x20 - { match: { path: { prefix: /own } }, redirect: { port: 443, scheme: https, status: 307 } }\n\
+         \x20 - { match: { path: { prefix: /path } }, redirect: { path: \"/new{path}\", status: 303 } }\n",
+    );
+    let location = |target: &str| -> (u16, String) {
+        let answer: Message = product.connect().ask(format!("GET {target} HTTP/1.1\r\nHost: old.example:81\r\n\r\n"));
+        (answer.status(), answer.field("location").unwrap_or_default().to_owned())
+    };
+    assert_eq!(location("/tls/a?b=c%20d").1, "https://old.example/tls/a?b=c%20d");
+    let (status, host) = location("/host?x");
+    assert_eq!(status, 301);
+    assert!(host.starts_with("http://new.example") && host.ends_with("/host?x"), "{host}");
+    assert_eq!(location("/port"), (308, "https://old.example:8443/port".into()));
+    assert_eq!(location("/own"), (307, "https://old.example/own".into()));
+    let (status, path) = location("/path/x?q=1");
+    assert_eq!(status, 303);
+    assert!(path.contains("/new/path/x") && path.contains("q=1"), "{path}");
+}
+
+#[test]
+fn a_redirect_cannot_be_made_to_split_its_response() {
+    let product = Product::start(
+        "version: 1\nlisteners:\n  web: { bind: \"127.0.0.1:0\" }\nroutes:\n\
+         \x20 - { redirect: { host: new.example, path: \"/{query_param:to}\" } }\n",
+    );
+    let answer = product.connect().ask("GET /?to=%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(answer.all("x-evil").is_empty(), "{answer:?}");
+    assert!(answer.field("location").is_some_and(|location| location.starts_with("http://new.example")));
+}
+
+#[test]
+fn an_answer_that_is_given_here_is_complete() {
+    let product = Product::start(
+        "version: 1\nlisteners:\n  web: { bind: \"127.0.0.1:0\" }\nroutes:\n\
+         \x20 - respond: { status: 418, headers: { content-type: text/plain, X-Mood: short }, body: \"a teapot\" }\n",
+    );
+    let mut peer = product.connect();
+    let answer = peer.get("/");
+    assert_eq!((answer.status(), answer.text().as_str()), (418, "a teapot"));
+    assert_eq!((answer.field("x-mood"), answer.field("content-type")), (Some("short"), Some("text/plain")));
+    assert_eq!(answer.field("content-length"), Some("8"));
+    peer.send("HEAD / HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(peer.head().field("content-length"), Some("8"));
+    assert_eq!(peer.get("/").text(), "a teapot");
+}
