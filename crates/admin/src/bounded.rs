@@ -1,0 +1,160 @@
+//! Connections of the admin listener: so many at once, and none that only takes up a place.
+//!
+//! The time of a connection runs out unless answers make progress: a client that sends its request byte by byte, says
+//! nothing, or does not take its answer is closed. When all places are taken, the oldest connection gives its place to
+//! the new one, so that nobody can lock the administrator out by holding connections.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep};
+
+/// What a connection may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Connections at once; the oldest is closed for one more.
+    pub(crate) connections_max: usize,
+    /// Time without progress of an answer.
+    pub(crate) idle: Duration,
+    /// Time of a connection as a whole.
+    pub(crate) life: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { connections_max: 64, idle: Duration::from_secs(20), life: Duration::from_secs(600) }
+    }
+}
+
+/// A listener whose connections keep the bounds.
+pub(crate) struct BoundedListener {
+    listener: TcpListener,
+    bounds: Bounds,
+    /// What keeps each connection open, oldest first.
+    held: VecDeque<oneshot::Sender<()>>,
+}
+
+impl BoundedListener {
+    pub(crate) fn new(listener: TcpListener, bounds: Bounds) -> Self {
+        Self { listener, bounds, held: VecDeque::new() }
+    }
+
+    /// A place for one more connection: of one that ended, or of the oldest.
+    fn place(&mut self) -> oneshot::Receiver<()> {
+        self.held.retain(|held| !held.is_closed());
+        while self.held.len() >= self.bounds.connections_max {
+            self.held.pop_front();
+        }
+        let (hold, held) = oneshot::channel();
+        self.held.push_back(hold);
+        held
+    }
+}
+
+impl axum::serve::Listener for BoundedListener {
+    type Io = BoundedStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (BoundedStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => return (BoundedStream::new(stream, self.bounds, self.place()), peer),
+                // Out of file descriptors, mostly: others have to give theirs back first.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that ends when its time is over.
+pub(crate) struct BoundedStream {
+    stream: TcpStream,
+    idle: Duration,
+    ends: Instant,
+    deadline: Pin<Box<Sleep>>,
+    /// Ends when the place is needed for another.
+    place: oneshot::Receiver<()>,
+    is_cut: bool,
+}
+
+impl BoundedStream {
+    fn new(stream: TcpStream, bounds: Bounds, place: oneshot::Receiver<()>) -> Self {
+        let now = Instant::now();
+        let deadline = Box::pin(tokio::time::sleep_until(now + bounds.idle.min(bounds.life)));
+        Self { stream, idle: bounds.idle, ends: now + bounds.life, deadline, place, is_cut: false }
+    }
+
+    /// Ready when the connection must end.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        // Once it has told its end, the receiver must not be asked again.
+        if self.is_cut || Pin::new(&mut self.place).poll(cx).is_ready() {
+            self.is_cut = true;
+            return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
+        }
+        ready!(self.deadline.as_mut().poll(cx));
+        Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+
+    /// Bytes of an answer were taken.
+    fn progress(&mut self) {
+        let deadline = (Instant::now() + self.idle).min(self.ends);
+        self.deadline.as_mut().reset(deadline);
+    }
+}
+
+impl AsyncRead for BoundedStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for BoundedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        self.progress();
+        Poll::Ready(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, parts));
+        self.progress();
+        Poll::Ready(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

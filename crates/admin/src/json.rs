@@ -1,0 +1,112 @@
+//! The status as the API tells it. Names of fields are a promise to whoever reads them: they are added to, not changed.
+
+use std::time::{Duration, SystemTime};
+
+use control::history::Entry;
+use control::status::{ClusterStatus, EndpointStatus, Latency, ListenerStatus, Status};
+use serde_json::{Value, json};
+use telemetry::summary::Totals;
+
+/// The whole of `/api/status`.
+pub(crate) fn status(status: &Status, version: &str) -> Value {
+    let endpoints = || status.clusters.iter().flat_map(|cluster| &cluster.endpoints);
+    json!({
+        "version": version,
+        "pid": std::process::id(),
+        "state": status.state.as_str(),
+        "uptime_s": status.uptime.as_secs_f64(),
+        "workers": status.workers,
+        "generation": status.generation,
+        "generations_refused": status.refused,
+        "generations": status.generations.iter().map(generation).collect::<Vec<_>>(),
+        "requests": status.total.requests(),
+        "failed": status.total.errors(),
+        "streams": status.total.streams,
+        "connections_open": status.total.connections_open(),
+        "in_flight": endpoints().map(|endpoint| u64::from(endpoint.in_flight)).sum::<u64>(),
+        "waiting": status.clusters.iter().map(|cluster| u64::from(cluster.waiting)).sum::<u64>(),
+        "latency_ms": latency(&status.latency),
+        "listeners": status.listeners.iter().map(listener).collect::<Vec<_>>(),
+        "clusters": status.clusters.iter().map(cluster).collect::<Vec<_>>(),
+    })
+}
+
+fn generation(entry: &Entry) -> Value {
+    let at = entry.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    json!({ "generation": entry.generation, "at_unix_s": at.as_secs_f64(), "origin": entry.origin.as_str() })
+}
+
+/// A window of 0 stands for all the time since the start.
+fn latency(latency: &Latency) -> Value {
+    let quantile = |index: usize| latency.quantiles.map(|quantiles| millis(quantiles[index]));
+    json!({
+        "window_s": latency.window.as_secs_f64(),
+        "p50": quantile(0),
+        "p90": quantile(1),
+        "p99": quantile(2),
+    })
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1_000.0
+}
+
+fn classes(totals: &Totals) -> Value {
+    let [none, c1, c2, c3, c4, c5] = totals.classes;
+    json!({ "none": none, "1xx": c1, "2xx": c2, "3xx": c3, "4xx": c4, "5xx": c5 })
+}
+
+fn listener(listener: &ListenerStatus) -> Value {
+    let totals = &listener.totals;
+    json!({
+        "name": listener.name.as_str(),
+        "address": listener.address.to_string(),
+        "protocol": listener.protocol,
+        "tls": listener.tls,
+        "connections_open": totals.connections_open(),
+        "connections": totals.connections_opened,
+        "connections_refused": totals.connections_refused,
+        "requests": totals.requests(),
+        "classes": classes(totals),
+        "streams": totals.streams,
+        "faults": totals.faults.iter().sum::<u64>(),
+        "received_bytes": totals.received_bytes,
+        "sent_bytes": totals.sent_bytes,
+    })
+}
+
+fn cluster(cluster: &ClusterStatus) -> Value {
+    let totals = &cluster.totals;
+    json!({
+        "name": cluster.name.as_str(),
+        "balance": cluster.balance,
+        "requests": totals.requests(),
+        "classes": classes(totals),
+        "streams": totals.streams,
+        "retries": totals.retries,
+        "waiting": cluster.waiting,
+        "waits": totals.queue_waits,
+        "latency_ms": latency(&cluster.latency),
+        "endpoints": cluster.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+fn endpoint(endpoint: &EndpointStatus) -> Value {
+    let totals = &endpoint.totals;
+    json!({
+        "name": endpoint.name.as_str(),
+        "address": endpoint.address.to_string(),
+        "weight": endpoint.weight,
+        "up": endpoint.up,
+        "health": endpoint.health,
+        "reason": endpoint.reason,
+        "in_flight": endpoint.in_flight,
+        "requests": totals.requests(),
+        "classes": classes(totals),
+        "streams": totals.streams,
+        "faults": totals.faults.iter().sum::<u64>(),
+        "connects": totals.connections_opened,
+        "connects_failed": totals.connects_failed,
+        "reused": totals.reused,
+    })
+}

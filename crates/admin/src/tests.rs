@@ -1,0 +1,240 @@
+//! The listener over real sockets.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use control::{Source, View};
+use serde_json::Value;
+use telemetry::Telemetry;
+
+use super::*;
+
+/// Long enough for anything on this machine, so that a test fails rather than hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn view() -> View {
+    View::new(Telemetry::new(2), 2)
+}
+
+/// A view of a program that runs `text`, with a data plane that takes everything.
+fn running(text: &str) -> (View, control::Reconciler) {
+    let source = Source::Text { name: "test".into(), text: text.into(), base: ".".into() };
+    let view = view();
+    let mut reconciler =
+        control::Reconciler::new(source, |_| Ok(()), plan::Publisher::new(|_| Ok(())), view.clone()).unwrap();
+    let candidate = reconciler.prepare().unwrap_or_else(|error| panic!("{error}"));
+    reconciler.commit(candidate, control::history::Origin::Start).unwrap();
+    (view, reconciler)
+}
+
+fn start(view: &View, bounds: Bounds) -> Admin {
+    Admin::start_with(Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap(), view.clone(), bounds).unwrap()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends bytes and reads until the other side closes.
+fn converse(address: SocketAddr, bytes: &str) -> String {
+    let mut stream = connect(address);
+    stream.write_all(bytes.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    converse(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"))
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").unwrap().1
+}
+
+const SITE: &str = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes: [{ cluster: site }]
+clusters: { site: { endpoints: ["127.0.0.1:9001", { address: "127.0.0.1:9002", weight: 2 }] } }
+"#;
+
+#[test]
+fn a_program_is_alive_at_once_and_ready_while_a_plan_is_live_and_it_is_not_ending() {
+    let starting = view();
+    let admin = start(&starting, Bounds::default());
+    assert!(get(admin.address(), "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(get(admin.address(), "/readyz").starts_with("HTTP/1.1 503 "));
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    assert!(get(admin.address(), "/readyz").starts_with("HTTP/1.1 200 "));
+    view.set_draining();
+    let draining = get(admin.address(), "/readyz");
+    assert!(draining.starts_with("HTTP/1.1 503 ") && draining.ends_with("draining\n"), "{draining}");
+    assert!(get(admin.address(), "/healthz").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn the_status_tells_what_runs() {
+    let (view, _reconciler) = running(SITE);
+    view.set_addresses(vec![("web".into(), "127.0.0.1:4711".parse().unwrap())]);
+    let admin = start(&view, Bounds::default());
+    let answer = get(admin.address(), "/api/status");
+    let status: Value = serde_json::from_str(body(&answer)).unwrap();
+    assert_eq!(status["state"], "ready");
+    assert_eq!((&status["generation"], &status["workers"]), (&1.into(), &2.into()));
+    assert_eq!(status["generations"][0]["origin"], "start");
+    assert_eq!(status["listeners"][0]["address"], "127.0.0.1:4711");
+    let endpoints = &status["clusters"][0]["endpoints"];
+    assert_eq!((&endpoints[1]["name"], &endpoints[1]["weight"]), (&"127.0.0.1:9002".into(), &2.into()));
+    assert_eq!((&endpoints[0]["up"], &endpoints[0]["health"]), (&true.into(), &"unchecked".into()));
+    assert_eq!(status["latency_ms"]["p50"], Value::Null);
+}
+
+#[test]
+fn every_field_that_the_page_reads_is_there() {
+    let (view, _reconciler) = running(SITE);
+    let status = json::status(&view.status(), VERSION);
+    let objects = [
+        ("status", &status),
+        ("listener", &status["listeners"][0]),
+        ("cluster", &status["clusters"][0]),
+        ("endpoint", &status["clusters"][0]["endpoints"][0]),
+        ("entry", &status["generations"][0]),
+        ("latency_ms", &status["latency_ms"]),
+    ];
+    let script = PAGE.split_once("<script>").unwrap().1;
+    let mut looked = 0;
+    for (variable, object) in objects {
+        for use_of in script.split(&format!("{variable}.")).skip(1) {
+            let field: String = use_of.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            assert!(object.get(&field).is_some(), "the page reads {variable}.{field}");
+            looked += 1;
+        }
+    }
+    assert!(looked > 30, "{looked}");
+}
+
+#[test]
+fn the_configuration_in_force_and_the_metrics_are_told() {
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    let config: Value = serde_json::from_str(body(&get(admin.address(), "/api/config"))).unwrap();
+    assert_eq!(config["clusters"]["site"]["balance"], "round_robin");
+    let metrics = get(admin.address(), "/metrics");
+    assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
+    for wanted in [
+        "equipoise_generation 1\n",
+        "equipoise_endpoint_up{cluster=\"site\",endpoint=\"127.0.0.1:9001\"} 1\n",
+        "equipoise_endpoint_weight{cluster=\"site\",endpoint=\"127.0.0.1:9002\"} 2\n",
+        &format!("equipoise_build_info{{version=\"{VERSION}\"}} 1\n"),
+    ] {
+        assert!(metrics.contains(wanted), "{wanted} in {metrics}");
+    }
+}
+
+#[test]
+fn the_page_stands_alone_and_may_load_nothing_foreign() {
+    let admin = start(&view(), Bounds::default());
+    let answer = get(admin.address(), "/");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("content-security-policy: default-src 'none'"));
+    let page = body(&answer);
+    let foreign = page.replace("http://www.w3.org/2000/svg", "").replace("xmlns='http://www.w3.org/2000/svg'", "");
+    assert!(!foreign.contains("http://") && !foreign.contains("https://") && !foreign.contains("innerHTML"));
+    let asked: Vec<_> = page.split("fetch(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(asked, ["/api/status"], "only the public API");
+}
+
+#[test]
+fn a_foreign_host_is_refused_on_every_path() {
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    let port = admin.address().port();
+    for path in ["/", "/metrics", "/api/status", "/api/config", "/healthz", "/nothing"] {
+        for host in [format!("rebound.example:{port}"), "10.0.0.1".into(), String::new()] {
+            let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+            let answer = converse(admin.address(), &request);
+            assert!(answer.starts_with("HTTP/1.1 421 "), "{path} {host}: {answer}");
+            assert!(!answer.contains("site"), "{answer}");
+        }
+    }
+    let absolute = "GET http://rebound.example/api/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    assert!(converse(admin.address(), absolute).starts_with("HTTP/1.1 421 "));
+    let none = "GET /api/status HTTP/1.1\r\nconnection: close\r\n\r\n";
+    assert!(converse(admin.address(), none).starts_with("HTTP/1.1 400 "));
+    let two = "GET /api/status HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    assert!(converse(admin.address(), two).starts_with("HTTP/1.1 400 "));
+    let local = format!("GET /api/status HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n\r\n");
+    assert!(converse(admin.address(), &local).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn nothing_but_reading_is_answered() {
+    let admin = start(&view(), Bounds::default());
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
+        let request = format!(
+            "{method} /api/status HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        assert!(converse(admin.address(), &request).starts_with("HTTP/1.1 405 "), "{method}");
+    }
+    let head = converse(admin.address(), "HEAD /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body(&head).is_empty(), "{head}");
+    assert!(get(admin.address(), "/api").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn a_request_that_drips_is_closed_however_busy_it_looks() {
+    let bounds = Bounds { idle: Duration::from_millis(150), ..Bounds::default() };
+    let admin = start(&view(), bounds);
+    let mut stream = connect(admin.address());
+    let begun = Instant::now();
+    let closed = loop {
+        assert!(begun.elapsed() < PATIENCE, "still open");
+        if stream.write_all(b"G").is_err() {
+            break true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(closed);
+}
+
+#[test]
+fn a_silent_connection_gives_its_place_to_the_next() {
+    let admin = start(&view(), Bounds { connections_max: 2, ..Bounds::default() });
+    let mut silent: Vec<_> = (0..5).map(|_| connect(admin.address())).collect();
+    assert!(get(admin.address(), "/healthz").starts_with("HTTP/1.1 200 "));
+    // The oldest were closed, long before their time was over.
+    assert_eq!(silent[0].read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_given_up() {
+    let bounds = Bounds { idle: Duration::from_millis(200), ..Bounds::default() };
+    let admin = start(&view(), bounds);
+    let mut stream = connect(admin.address());
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(64);
+    let begun = Instant::now();
+    // Answers pile up until the buffers of the kernel are full; then our side is closed although we go on asking.
+    let reset = loop {
+        assert!(begun.elapsed() < PATIENCE, "still open");
+        match stream.write_all(&request) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(_) => break true,
+        }
+    };
+    assert!(reset);
+}
+
+#[test]
+fn a_taken_address_is_an_error_and_a_dropped_listener_frees_it() {
+    let admin = start(&view(), Bounds::default());
+    let address = admin.address();
+    assert_eq!(Bound::bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    drop(admin);
+    assert!(Bound::bind(address).is_ok());
+}

@@ -1,0 +1,297 @@
+//! The command line, as data.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Workers that may be asked for.
+pub(crate) const WORKERS_MAX: u64 = 1024;
+/// Endpoints that `proxy --to` takes.
+pub(crate) const TO_MAX: usize = 256;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Said below the help of the program, and in the reference.
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  equipoise demo
+      See it work: endpoints, a listener and the dashboard, all in one process.
+  equipoise proxy --listen 127.0.0.1:8080 --to 127.0.0.1:9001 --to 127.0.0.1:9002
+      Balance over two endpoints without writing a file.
+  equipoise check -c site.yaml && equipoise run -c site.yaml
+      Look at a configuration, then run it.
+  equipoise schema > equipoise.schema.json
+      Let your editor complete and check the file.
+
+Signals (run, proxy, demo):
+  SIGHUP   read the configuration again; a bad one changes nothing
+  SIGUSR1  open the access logs anew, after they were rotated
+  SIGTERM, SIGINT
+           stop accepting, let exchanges end within shutdown.drain_timeout, end;
+           a second one ends at once
+
+Exit codes:
+  0  ended in good order
+  1  the configuration is bad, or what was asked to be checked is not as it should be
+  2  the command line is wrong
+  3  it cannot start: an address is taken, a thread or a file cannot be had
+  4  ended before all exchanges had: the drain timed out or was cut short";
+
+/// An L4/L7 load balancer and reverse proxy.
+#[derive(Debug, Parser)]
+#[command(name = "equipoise", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(disable_version_flag = false, propagate_version = false, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a configuration
+    Run(Run),
+    /// Look for everything that is wrong with a configuration, the way `run` does, without running it
+    Check(Check),
+    /// Balance from one address to others, without a configuration
+    Proxy(Proxy),
+    /// Show it at work: endpoints, a listener and the dashboard in one process
+    Demo(Demo),
+    /// Print the JSON Schema of the configuration
+    Schema,
+    /// Print the version
+    Version,
+    /// Write the generated pages of the reference (for those who develop Equipoise)
+    #[command(hide = true)]
+    Reference(Reference),
+}
+
+/// Every command that proxies has this.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WorkersOption {
+    /// Threads that carry traffic [default: one for each core that affinity and cgroup quota allow]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=WORKERS_MAX))]
+    workers: Option<u64>,
+}
+
+impl WorkersOption {
+    /// As asked for, or one per core. `available_parallelism` heeds `sched_setaffinity` and the quota of the cgroup.
+    pub(crate) fn count(self) -> usize {
+        match self.workers {
+            Some(workers) => usize::try_from(workers).unwrap_or(1),
+            None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(WORKERS_MAX as usize),
+        }
+    }
+}
+
+/// `equipoise run`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  equipoise run -c /etc/equipoise/site.yaml --workers 4\n  kill -HUP $PID     reads the file again"
+)]
+pub(crate) struct Run {
+    /// The configuration: YAML or JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) workers: WorkersOption,
+}
+
+/// `equipoise check`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  equipoise check -c site.yaml\n\nExits with 0 when the configuration is good and with 1 when it is not."
+)]
+pub(crate) struct Check {
+    /// The configuration: YAML or JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}
+
+/// `equipoise proxy`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  equipoise proxy --listen 127.0.0.1:8080 --to 127.0.0.1:9001 --to 127.0.0.1:9002
+  equipoise proxy --listen 0.0.0.0:8443 --tls-cert site.pem --tls-key site.key --to app:9000
+  equipoise proxy --tcp --listen 127.0.0.1:5432 --to database:5432 --admin 127.0.0.1:9900")]
+pub(crate) struct Proxy {
+    /// Where connections arrive; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// An endpoint, `host:port`; give it several times to balance
+    #[arg(long, value_name = "ADDR", required = true, value_parser = endpoint)]
+    pub(crate) to: Vec<String>,
+    /// How an endpoint is chosen
+    #[arg(long, value_enum, default_value_t = Balance::LeastRequest)]
+    pub(crate) balance: Balance,
+    /// Pass connections on as they are instead of speaking HTTP
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub(crate) tcp: bool,
+    /// Certificate chain in PEM, to speak TLS with clients
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Where the dashboard and the metrics are; none by default
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) workers: WorkersOption,
+}
+
+/// As the configuration calls them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Balance {
+    /// Each in turn
+    RoundRobin,
+    /// At random
+    Random,
+    /// The one with the fewest exchanges in flight
+    LeastRequest,
+}
+
+impl Balance {
+    /// The value in the configuration.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round_robin",
+            Self::Random => "random",
+            Self::LeastRequest => "least_request",
+        }
+    }
+}
+
+/// `equipoise demo`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  equipoise demo\n  equipoise demo --for 5s      puts load on itself, prints a summary and ends"
+)]
+pub(crate) struct Demo {
+    /// Put load on itself for this long (such as 5s or 1m), print a summary and end
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) load_for: Option<Duration>,
+    /// Where the listener is [default: 127.0.0.1:8080, or a free port if that is taken]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// How an endpoint is chosen
+    #[arg(long, value_enum, default_value_t = Balance::LeastRequest)]
+    pub(crate) balance: Balance,
+    #[command(flatten)]
+    pub(crate) workers: WorkersOption,
+}
+
+/// `equipoise reference`
+#[derive(Args, Debug)]
+pub(crate) struct Reference {
+    /// The folder of the pages
+    pub(crate) folder: PathBuf,
+    /// Write nothing; exit with 1 and name what is stale
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// `host:port`. Whether the host has an address is found when the configuration is resolved.
+fn endpoint(text: &str) -> Result<String, String> {
+    let (host, port) = text.rsplit_once(':').ok_or("an endpoint is host:port, such as 127.0.0.1:9001")?;
+    let bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+    if bare_ipv6 {
+        return Err(format!("an IPv6 address stands in brackets, such as [{host}]:{port}"));
+    }
+    match port.parse::<u16>() {
+        Ok(1..) if !host.is_empty() => Ok(text.to_owned()),
+        _ => Err("an endpoint is host:port, with a port from 1 to 65535".into()),
+    }
+}
+
+/// `250ms`, `5s`, `2m`: the notation of the configuration, from 1 ms to an hour.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a time is a number with ms, s or m, from 1ms to 60m, such as 5s".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        _ => return Err(wrong()),
+    };
+    let ms = number.checked_mul(unit_ms).filter(|ms| (1..=3_600_000).contains(ms)).ok_or_else(wrong)?;
+    Ok(Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_a_file_and_workers() {
+        let Ok(Command::Run(run)) = parse("equipoise run -c site.yaml --workers 3") else { panic!() };
+        assert_eq!((run.config, run.workers.count()), (PathBuf::from("site.yaml"), 3));
+        let Ok(Command::Run(run)) = parse("equipoise run --config site.yaml") else { panic!() };
+        assert!((1..=WORKERS_MAX as usize).contains(&run.workers.count()));
+        assert!(parse("equipoise run").is_err());
+        for workers in ["0", "-1", "1025", "many"] {
+            assert!(parse(&format!("equipoise run -c a --workers {workers}")).is_err(), "{workers}");
+        }
+    }
+
+    #[test]
+    fn proxy_takes_several_endpoints_and_refuses_what_is_none() {
+        let Ok(Command::Proxy(proxy)) = parse("equipoise proxy --to a:1 --to [::1]:2 --balance round_robin") else {
+            panic!()
+        };
+        assert_eq!((proxy.to, proxy.balance), (vec!["a:1".into(), "[::1]:2".into()], Balance::RoundRobin));
+        assert_eq!(proxy.listen, "127.0.0.1:8080".parse().unwrap());
+        for bad in ["a", "a:", ":1", "a:0", "a:65536", "::1:80", "a:b"] {
+            assert!(parse(&format!("equipoise proxy --to {bad}")).is_err(), "{bad}");
+        }
+        assert!(parse("equipoise proxy").is_err());
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key_and_the_other_way_round() {
+        assert!(parse("equipoise proxy --to a:1 --tls-cert a").is_err());
+        assert!(parse("equipoise proxy --to a:1 --tls-key a").is_err());
+        assert!(parse("equipoise proxy --to a:1 --tls-cert a --tls-key b").is_ok());
+        assert!(parse("equipoise proxy --to a:1 --tls-cert a --tls-key b --tcp").is_err());
+    }
+
+    #[test]
+    fn demo_takes_a_time() {
+        let Ok(Command::Demo(demo)) = parse("equipoise demo --for 250ms") else { panic!() };
+        assert_eq!(demo.load_for, Some(Duration::from_millis(250)));
+        for bad in ["", "5", "s", "0s", "-1s", "5h", "61m", "99999999999999999999s", "5 s", "é"] {
+            assert!(duration(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(duration("60m"), Ok(Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn the_help_has_examples_and_the_exit_codes_and_hides_what_is_for_developers() {
+        let help = Cli::command().render_long_help().to_string();
+        for wanted in ["equipoise demo", "SIGHUP", "Exit codes", "check"] {
+            assert!(help.contains(wanted), "{wanted}");
+        }
+        assert!(!help.contains("  reference"), "{help}");
+    }
+}

@@ -1,0 +1,48 @@
+//! How the program ends: the exit codes, in one place. The help text tells them to users.
+
+use std::process::ExitCode;
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// In good order.
+    Good,
+    /// The configuration is bad, or something checked is not as it should be.
+    Bad,
+    /// It could not start.
+    CannotStart,
+    /// Before all exchanges had ended.
+    CutShort,
+}
+
+impl Ending {
+    /// The exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Bad => 1,
+            // 2 is a wrong command line, which clap answers.
+            Self::CannotStart => 3,
+            Self::CutShort => 4,
+        }
+    }
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        Self::from(ending.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::AFTER_HELP;
+
+    #[test]
+    fn every_exit_code_is_told_in_the_help() {
+        for ending in [Ending::Good, Ending::Bad, Ending::CannotStart, Ending::CutShort] {
+            assert!(AFTER_HELP.contains(&format!("\n  {}  ", ending.code())), "{ending:?}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A started program: workers, configuration, probes and admin listener, from start to end. Every command that proxies
+//! goes through here.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::{Admin, Bound};
+use control::history::Origin;
+use control::{Reconciler, Refusal, Source, View};
+use proxy::Workers;
+use telemetry::Telemetry;
+use tokio::time::MissedTickBehavior;
+
+use crate::ending::Ending;
+use crate::limits;
+use crate::signals::{Signals, Wish};
+
+/// How often certificate files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs `program` on the runtime of the main thread, with the signals taken over.
+pub(crate) fn block_on<F: Future<Output = Ending>>(program: impl FnOnce(Signals) -> F) -> Ending {
+    limits::raise_open_files();
+    // From here on a standard error that nobody reads costs lines, not the time of a worker.
+    let _log = match telemetry::log::start() {
+        Ok(log) => log,
+        Err(error) => return cannot_start(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return cannot_start(&error),
+    };
+    runtime.block_on(async {
+        match Signals::take() {
+            Ok(signals) => program(signals).await,
+            Err(error) => cannot_start(&error),
+        }
+    })
+}
+
+/// Says why nothing was started.
+pub(crate) fn cannot_start(reason: &dyn std::fmt::Display) -> Ending {
+    eprintln!("equipoise: cannot start: {reason}");
+    Ending::CannotStart
+}
+
+/// The parts of a running program.
+pub(crate) struct Live {
+    workers: Workers,
+    count: usize,
+    reconciler: Reconciler,
+    admin: Option<Admin>,
+    drain_timeout: Duration,
+}
+
+impl Live {
+    /// Starts everything. Nothing stays behind when it cannot.
+    ///
+    /// # Errors
+    /// How the program ends; why has been said on standard error.
+    pub(crate) fn start(source: Source, workers: usize) -> Result<Self, Ending> {
+        let mut live = Self::assemble(source, workers).map_err(|error| cannot_start(&error))?;
+        match live.take(Origin::Start) {
+            Ok(()) => Ok(live),
+            Err(Refusal::Bad(diagnostics)) => {
+                eprintln!("{diagnostics}");
+                Err(Ending::Bad)
+            }
+            Err(Refusal::Unpublished(reason)) => Err(cannot_start(&reason)),
+        }
+    }
+
+    fn assemble(source: Source, count: usize) -> io::Result<Self> {
+        let telemetry = Telemetry::new(count);
+        let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry) })?;
+        let view = View::new(telemetry, count);
+        let reconciler = Reconciler::new(source, proxy::check, workers.publisher(), view)?;
+        Ok(Self { workers, count, reconciler, admin: None, drain_timeout: model::limits::DRAIN })
+    }
+
+    /// Reads the configuration and puts it into force, the admin listener included: whatever goes wrong leaves all as it
+    /// was.
+    fn take(&mut self, origin: Origin) -> Result<(), Refusal> {
+        let candidate = self.reconciler.prepare()?;
+        let wanted = candidate.snapshot().admin.as_ref().map(|admin| admin.bind);
+        let drain_timeout = candidate.snapshot().drain_timeout;
+        let stays = self.admin.as_ref().is_some_and(|admin| Some(admin.configured()) == wanted);
+        let bound = match wanted.filter(|_| !stays) {
+            Some(bind) => {
+                let failed = |error| Refusal::Unpublished(format!("admin: cannot listen on {bind}: {error}"));
+                Some(Bound::bind(bind).map_err(failed)?)
+            }
+            None => None,
+        };
+        self.reconciler.commit(candidate, origin).map_err(Refusal::Unpublished)?;
+        self.view().set_addresses(self.workers.addresses());
+        self.drain_timeout = drain_timeout;
+        if !stays {
+            self.admin = None;
+        }
+        if let Some(bound) = bound {
+            // The configuration is in force; without its admin listener the program still carries traffic.
+            match Admin::start(bound, self.view().clone()) {
+                Ok(admin) => self.admin = Some(admin),
+                Err(error) => telemetry::log::error("the admin listener cannot start", &[("error", &error)]),
+            }
+        }
+        Ok(())
+    }
+
+    /// What may be read of it.
+    pub(crate) fn view(&self) -> &View {
+        self.reconciler.view()
+    }
+
+    /// Where the dashboard is.
+    pub(crate) fn admin_address(&self) -> Option<std::net::SocketAddr> {
+        self.admin.as_ref().map(Admin::address)
+    }
+
+    /// Says on standard error what was started, with the addresses that were really bound.
+    pub(crate) fn announce(&self) {
+        eprint!("{}", self.announcement());
+    }
+
+    fn announcement(&self) -> String {
+        use std::fmt::Write as _;
+        let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        let workers = if self.count == 1 { "worker" } else { "workers" };
+        let mut text = format!("equipoise {version}, pid {pid}, {} {workers}\n", self.count);
+        for listener in self.view().status().listeners {
+            let scheme = match (listener.protocol, listener.tls) {
+                ("http", false) => "http",
+                ("http", true) => "https",
+                (_, false) => "tcp",
+                (_, true) => "tls",
+            };
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "  listener {} on {scheme}://{}", listener.name, listener.address);
+        }
+        if let Some(address) = self.admin_address() {
+            let _ = writeln!(text, "  admin on http://{address}");
+        }
+        text
+    }
+
+    /// Does what signals ask for and watches the certificate files, until a signal asks for the end.
+    pub(crate) async fn serve(&mut self, signals: &mut Signals) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                wish = signals.next() => match wish {
+                    Wish::Reload => self.reload(),
+                    Wish::ReopenLogs => self.reopen_logs(),
+                    Wish::End => return,
+                },
+                _ = looks.tick() => self.look_at_files(),
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        if let Err(refusal) = self.take(Origin::Reload) {
+            tell_refusal("configuration refused, the one before stays in force", &refusal);
+        }
+    }
+
+    fn look_at_files(&mut self) {
+        if let Err(refusal) = self.reconciler.look_at_files() {
+            tell_refusal("changed certificates refused, those before stay in force", &refusal);
+        }
+    }
+
+    fn reopen_logs(&self) {
+        match self.workers.reopen_logs() {
+            Ok(()) => telemetry::log::info("access logs are open anew", &[]),
+            Err(error) => telemetry::log::error("an access log cannot be opened anew", &[("error", &error)]),
+        }
+    }
+
+    /// Ends in good order: accepts nothing more, lets exchanges end within the time for that. A further signal to end
+    /// ends the process here and now.
+    pub(crate) async fn end(self, signals: &mut Signals) -> Ending {
+        self.view().set_draining();
+        let timeout = self.drain_timeout;
+        telemetry::log::info(
+            "draining",
+            &[("open", &self.workers.open_connections()), ("timeout_s", &timeout.as_secs_f64())],
+        );
+        let workers = Arc::new(self.workers);
+        let drain = tokio::task::spawn_blocking({
+            let workers = Arc::clone(&workers);
+            move || workers.drain(timeout)
+        });
+        let all_ended = tokio::select! {
+            drained = drain => drained.unwrap_or(false),
+            () = signals.end() => {
+                eprintln!("equipoise: ended at once, as asked, with {} connections open", workers.open_connections());
+                std::process::exit(i32::from(Ending::CutShort.code()));
+            }
+        };
+        if all_ended {
+            return Ending::Good;
+        }
+        telemetry::log::warn("connections were cut off at the end of the drain", &[]);
+        Ending::CutShort
+    }
+}
+
+fn tell_refusal(message: &'static str, refusal: &Refusal) {
+    match refusal {
+        Refusal::Bad(diagnostics) => {
+            telemetry::log::error(message, &[("problems", &(diagnostics.list.len() + diagnostics.left_out))]);
+            eprintln!("{diagnostics}");
+        }
+        Refusal::Unpublished(reason) => telemetry::log::error(message, &[("reason", reason)]),
+    }
+}

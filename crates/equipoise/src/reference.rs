@@ -1,0 +1,106 @@
+//! `equipoise reference`: the pages of the reference that are made from the program itself. Hidden from users.
+
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use crate::cli::{self, Cli};
+use crate::ending::Ending;
+
+/// Runs the command.
+pub(crate) fn run(options: &cli::Reference) -> Ending {
+    let pages = pages();
+    if options.check { check(&options.folder, &pages) } else { write(&options.folder, &pages) }
+}
+
+/// Path below the folder, and text.
+type Page = (String, String);
+
+fn pages() -> Vec<Page> {
+    let balancers: Vec<_> = plan::balance::BALANCERS.iter().map(|balancer| (balancer.name, balancer.doc)).collect();
+    let mut pages = config::reference(&plan::filter::specs(), &balancers);
+    pages.extend(telemetry::reference());
+    pages.push(("cli.md".to_owned(), cli_page()));
+    pages
+}
+
+fn write(folder: &Path, pages: &[Page]) -> Ending {
+    for (name, text) in pages {
+        let path = folder.join(name);
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(error) = made.and_then(|()| std::fs::write(&path, text)) {
+            eprintln!("equipoise: cannot write {}: {error}", path.display());
+            return Ending::CannotStart;
+        }
+    }
+    eprintln!("{} pages written to {}", pages.len(), folder.display());
+    Ending::Good
+}
+
+fn check(folder: &Path, pages: &[Page]) -> Ending {
+    let stale: Vec<&str> = pages
+        .iter()
+        .filter(|(name, text)| std::fs::read_to_string(folder.join(name)).ok().as_ref() != Some(text))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if stale.is_empty() {
+        return Ending::Good;
+    }
+    eprintln!("stale below {}: {}", folder.display(), stale.join(", "));
+    eprintln!("`cargo run -p equipoise -- reference {}` writes them anew", folder.display());
+    Ending::Bad
+}
+
+/// The help of every command that users see.
+fn cli_page() -> String {
+    let mut program = Cli::command().term_width(100).color(clap::ColorChoice::Never);
+    program.build();
+    let mut text = String::from(
+        "# The command line\n\nMade from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n",
+    );
+    push_help(&mut text, "equipoise", program.render_long_help().to_string());
+    for command in program.get_subcommands_mut() {
+        if command.is_hide_set() || command.get_name() == "help" {
+            continue;
+        }
+        let name = format!("equipoise {}", command.get_name());
+        push_help(&mut text, &name, command.render_long_help().to_string());
+    }
+    text
+}
+
+fn push_help(text: &mut String, name: &str, help: String) {
+    text.push_str(&format!("\n## `{name}`\n\n```text\n"));
+    for line in help.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.push_str("```\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_command_line_shows_every_command_but_hidden_ones() {
+        let page = cli_page();
+        for command in ["run", "check", "proxy", "demo", "schema", "version"] {
+            assert!(page.contains(&format!("\n## `equipoise {command}`\n")), "{command}");
+        }
+        assert!(!page.contains("equipoise reference`\n\n```"), "{page}");
+        assert_eq!(page, cli_page());
+    }
+
+    #[test]
+    fn stale_pages_are_told_from_fresh_ones() {
+        let folder = std::env::temp_dir().join(format!("equipoise-reference-{}", std::process::id()));
+        let pages = [("a.md".to_owned(), "one\n".to_owned()), ("below/b.md".to_owned(), "two\n".to_owned())];
+        assert_eq!(check(&folder, &pages), Ending::Bad);
+        assert_eq!(write(&folder, &pages), Ending::Good);
+        assert_eq!(check(&folder, &pages), Ending::Good);
+        std::fs::write(folder.join("a.md"), "edited\n").unwrap();
+        assert_eq!(check(&folder, &pages), Ending::Bad);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+//! Signals, as values.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGUSR1: open the access logs anew.
+    ReopenLogs,
+    /// SIGTERM or SIGINT: end, in good order the first time, at once the second.
+    End,
+}
+
+/// The signals this program listens to. Making one takes them over from their defaults.
+pub(crate) struct Signals {
+    hangup: Signal,
+    user: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over. To be called within a runtime, before anything else is started.
+    ///
+    /// # Errors
+    /// What the system says against it.
+    pub(crate) fn take() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one. Dropping the future loses none.
+    pub(crate) async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.user.recv() => Wish::ReopenLogs,
+            _ = self.terminate.recv() => Wish::End,
+            _ = self.interrupt.recv() => Wish::End,
+        }
+    }
+
+    /// Waits for a signal to end, passing over the others.
+    pub(crate) async fn end(&mut self) {
+        while self.next().await != Wish::End {}
+    }
+}
