@@ -130,9 +130,10 @@ fn read(hello: &mut Handshake<'_>) -> Result<(Option<String>, bool), Stop> {
         return Err(Stop::NotTls);
     }
     hello.skip(1 + 32)?;
-    hello.skip_vector(1)?;
-    hello.skip_vector(2)?;
-    hello.skip_vector(1)?;
+    let (session_id, suites, compressions) = (hello.skip_vector(1)?, hello.skip_vector(2)?, hello.skip_vector(1)?);
+    if session_id > 32 || suites < 2 || suites % 2 != 0 || compressions == 0 {
+        return Err(Stop::NotTls);
+    }
     if hello.left == 0 {
         // TLS 1.2 allows a ClientHello without extensions.
         return Ok((None, false));

@@ -128,8 +128,8 @@ fn two_names_are_refused_in_whatever_way_they_are_given() {
 #[test]
 fn lengths_that_contradict_each_other_are_refused() {
     let good = hello(&[name_extension(b"example.com")]);
-    // Message, session id, cipher suites, compression, extension block, extension, list, name.
-    let lengths = [6, 43, 76, 80, 82, 86, 88, 91];
+    // Message, session id, cipher suites, compression, extension block, extension, list, name: each high and low.
+    let lengths = [6, 7, 8, 43, 76, 77, 80, 82, 83, 86, 87, 88, 89, 91, 92];
     for at in lengths {
         for change in [1_u8, 0x7f, 0xff] {
             let mut bad = good.clone();
@@ -138,6 +138,17 @@ fn lengths_that_contradict_each_other_are_refused() {
             assert_eq!(client_hello(&bad), Hello::NotTls, "{at} {change}");
         }
     }
+}
+
+#[test]
+fn an_extension_outside_its_block_or_inside_the_name_list_is_refused() {
+    let (name, empty) = (name_extension(b"a"), extension(10, &[]));
+    let mut outside = message(Some(&name));
+    outside.extend_from_slice(&empty);
+    outside[3] += 4;
+    assert_eq!(read_all(&records(&outside, 1 << 14)), Hello::NotTls);
+    let list = [&[0][..], &vector(2, b"a"), &empty].concat();
+    assert_eq!(read_all(&hello(&[extension(0, &vector(2, &list))])), Hello::NotTls);
 }
 
 #[test]

@@ -59,9 +59,8 @@ pub struct Piece {
 ///                                       ▼
 ///                                     EndLf ─► Done
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    #[default]
     Size,
     /// White space after the size, which only a `;` may follow (section 7.1.1, BWS).
     Blank,
@@ -82,7 +81,7 @@ enum State {
 /// section 7.1.1), as are trailer fields that may not be trailers (RFC 9110 section 6.5.1).
 ///
 /// Holds no memory until trailers come.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ChunkDecoder {
     state: State,
     digits: u32,
@@ -99,7 +98,17 @@ pub struct ChunkDecoder {
 impl ChunkDecoder {
     /// A decoder for one body. Of the limits only the number of fields counts, for the trailer section.
     pub fn new(limits: &HeadLimits) -> Self {
-        Self { fields_max: limits.fields_max, ..Self::default() }
+        Self {
+            state: State::Size,
+            digits: 0,
+            size: 0,
+            line_bytes: 0,
+            extension_bytes: 0,
+            extension_excess: 0,
+            fields_max: limits.fields_max,
+            trailer_bytes: Vec::new(),
+            trailers: Fields::default(),
+        }
     }
 
     /// Makes the decoder ready for another body; memory stays.
@@ -108,7 +117,8 @@ impl ChunkDecoder {
             (std::mem::take(&mut self.trailer_bytes), std::mem::take(&mut self.trailers));
         trailer_bytes.clear();
         trailers.clear();
-        *self = Self { fields_max: self.fields_max, trailer_bytes, trailers, ..Self::default() };
+        let limits = HeadLimits { fields_max: self.fields_max, ..HeadLimits::default() };
+        *self = Self { trailer_bytes, trailers, ..Self::new(&limits) };
     }
 
     /// Decodes as much of `bytes` as there is, moving the data to the front.

@@ -1,0 +1,103 @@
+//! What the hot path of this crate costs, in nanoseconds: `cargo run --release -p equipoise-wire --example wire_cost`.
+//!
+//! Figures move with the machine; compare two builds in one sitting.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use model::snapshot::Forwarding;
+use model::{Facts, Method, Name, RequestHead, ResponseHead, Scheme, Version};
+use wire::forwarding::{apply_forwarding, client_address};
+use wire::http1::{
+    ChunkDecoder, HeadLimits, HeadScan, SendRequest, SendResponse, parse_request, parse_response, write_request,
+    write_response,
+};
+
+const REQUEST: &[u8] = b"GET /api/v1/items?page=2&sort=name HTTP/1.1\r\nHost: shop.example.com\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\nAccept: text/html,*/*;q=0.8\r\n\
+    Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br\r\nConnection: keep-alive\r\n\
+    Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\nReferer: https://shop.example.com/api/v1/items\r\n\
+    Cache-Control: no-cache\r\nX-Trace: 0af7651916cd43dd8448eb211c80319c\r\n\r\n";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+    Content-Type: application/json\r\nContent-Length: 1234\r\nConnection: keep-alive\r\nCache-Control: max-age=60\r\n\
+    ETag: \"0123456789abcdef\"\r\nVary: Accept-Encoding\r\n\r\n";
+
+/// Runs `what` often enough to be timed, five times, and prints the best.
+fn time(name: &str, mut what: impl FnMut()) {
+    const RUNS: u32 = 200_000;
+    let best = (0..5)
+        .map(|_| {
+            let start = Instant::now();
+            (0..RUNS).for_each(|_| what());
+            start.elapsed().as_nanos() as f64 / f64::from(RUNS)
+        })
+        .fold(f64::INFINITY, f64::min);
+    println!("{name:<40} {best:>8.1} ns");
+}
+
+fn main() {
+    let limits = HeadLimits::default();
+    let (mut scan, mut head, mut out) = (HeadScan::default(), RequestHead::default(), Vec::new());
+    time("parse_request, 10 fields", || {
+        let parsed = parse_request(black_box(REQUEST), &limits, &mut scan, &mut head);
+        assert!(black_box(parsed).is_ok_and(|parsed| parsed.is_some()));
+    });
+    let parsed = parse_request(REQUEST, &limits, &mut scan, &mut head).ok().flatten().expect("a whole request");
+    let how = SendRequest { framing: parsed.framing, host_fallback: "h", upgrade: false, keep_alive: true };
+    time("write_request, 10 fields", || {
+        out.clear();
+        write_request(black_box(&head), &how, &mut out);
+    });
+
+    let mut answer = ResponseHead::default();
+    time("parse_response, 8 fields", || {
+        let parsed = parse_response(black_box(RESPONSE), &limits, &mut scan, Method::Get, &mut answer);
+        assert!(black_box(parsed).is_ok_and(|parsed| parsed.is_some()));
+    });
+    let parsed = parse_response(RESPONSE, &limits, &mut scan, Method::Get, &mut answer).ok().flatten();
+    let framing = parsed.expect("a whole response").framing;
+    let how = SendResponse { framing, to: Version::Http11, keep_alive: true, upgrade: false };
+    time("write_response, 8 fields", || {
+        out.clear();
+        write_response(black_box(&answer), &how, &mut out);
+    });
+    forwarding();
+    chunks();
+}
+
+fn forwarding() {
+    let (mut scan, mut head, mut scratch) = (HeadScan::default(), RequestHead::default(), Vec::new());
+    let listener = Name::from("web");
+    let peer: std::net::SocketAddr = "192.0.2.17:54321".parse().expect("an address");
+    let mut forwarding = Forwarding { trusted: Vec::new(), x_forwarded: true, forwarded: false };
+    let mut parse_and_apply = |forwarding: &Forwarding| {
+        let parsed = parse_request(REQUEST, &HeadLimits::default(), &mut scan, &mut head);
+        assert!(parsed.is_ok());
+        let client = client_address(&head.fields, black_box(peer).ip(), &forwarding.trusted);
+        let (scheme, tls) = (Scheme::Http, None);
+        let facts = Facts { peer, client, local: peer, scheme, tls, listener: &listener, request_id: "" };
+        apply_forwarding(&mut head, &facts, forwarding, &mut scratch);
+    };
+    time("parse_request + X-Forwarded-*", || parse_and_apply(&forwarding));
+    forwarding.forwarded = true;
+    time("parse_request + X-Forwarded-* + Forwarded", || parse_and_apply(&forwarding));
+    forwarding.trusted = vec!["192.0.2.0/24".parse().expect("a network")];
+    time("the same from a trusted peer", || parse_and_apply(&forwarding));
+}
+
+fn chunks() {
+    let whole = [&b"4000\r\n"[..], &[b'x'; 0x4000], b"\r\n"].concat().repeat(4);
+    let mut decoder = ChunkDecoder::new(&HeadLimits::default());
+    let mut bytes = whole.clone();
+    time("decode_in_place, 4 chunks of 16 KiB", || {
+        bytes.copy_from_slice(&whole);
+        assert!(decoder.decode_in_place(black_box(&mut bytes)).is_ok());
+    });
+    time("step, 4 chunks of 16 KiB", || {
+        bytes.copy_from_slice(&whole);
+        let mut at = 0;
+        while at < bytes.len() {
+            at += decoder.step(black_box(&bytes[at..])).map_or(usize::MAX, |piece| piece.consumed);
+        }
+    });
+}
