@@ -205,8 +205,7 @@ impl<'p> Exchange<'p> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         loop {
             let attempt = self.told.retries as usize;
-            let watch = &mut self.connection.watch;
-            let (lease, waited) = pick(self.worker, watch, (cluster, now), &tried[..attempt]).await?;
+            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &tried[..attempt]).await?;
             self.told.phases.queue += waited;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;

@@ -51,14 +51,23 @@ impl Io {
         if has_plaintext { Poll::Ready(Ok(())) } else { self.tcp().poll_read_ready(cx) }
     }
 
-    /// Reads into `room`; 0 is the end of the stream. A TLS peer that ends TCP without `close_notify` ends here as
-    /// well: HTTP framing tells truncation, and many peers never send the alert.
+    /// Reads into `room`; 0 is the end of the stream. With TLS the end is `close_notify`: a peer that ends TCP without it
+    /// may have been cut off by anyone, which is an error (RFC 8446 section 6.1).
     pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut target = ReadBuf::new(room);
-        match ready!(each!(self, stream => Pin::new(stream).poll_read(cx, &mut target))) {
-            Ok(()) => Poll::Ready(Ok(target.filled().len())),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
-            Err(error) => Poll::Ready(Err(error)),
+        ready!(each!(self, stream => Pin::new(stream).poll_read(cx, &mut target)))?;
+        Poll::Ready(Ok(target.filled().len()))
+    }
+
+    /// Ready when the peer has reset the connection: it will take no answer. An orderly end of its half is not that, nor
+    /// is data; with either of them waiting to be read, a later reset is seen when something is written.
+    pub(crate) fn poll_reset(&self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        if ready!(self.tcp().poll_read_ready(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        match self.tcp().poll_peek(cx, &mut ReadBuf::new(&mut [0])) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            _ => Poll::Pending,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use model::Fault;
 use plan::{ClusterPlan, Lease, Pick};
 
-use crate::watch::Watch;
+use crate::connection::Connection;
 use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
 
@@ -16,10 +16,10 @@ use crate::worker_plan::ClusterNow;
 /// the wait was.
 ///
 /// # Errors
-/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::QueueTimeout`], or what rang the watch before.
+/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::QueueTimeout`], [`Fault::ClosedInQueue`], or what rang the watch before.
 pub(crate) async fn pick(
     worker: &Worker,
-    watch: &mut Watch,
+    connection: &mut Connection,
     (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
     tried: &[u32],
 ) -> Result<(Lease, Duration), Fault> {
@@ -28,17 +28,19 @@ pub(crate) async fn pick(
         Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
         Pick::None => Err(Fault::NoEndpoint),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => Box::pin(wait_in_queue(watch, cluster)).await,
+        Pick::Full => Box::pin(wait_in_queue(connection, cluster)).await,
     }
 }
 
-async fn wait_in_queue(watch: &mut Watch, cluster: &Arc<ClusterPlan>) -> Result<(Lease, Duration), Fault> {
+async fn wait_in_queue(connection: &mut Connection, cluster: &Arc<ClusterPlan>) -> Result<(Lease, Duration), Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
     let begun = Instant::now();
+    let Connection { watch, io, .. } = connection;
     watch.set(begun, queue.timeout);
     let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
         Some(lease) => Poll::Ready(Ok(lease)),
+        None if io.poll_reset(cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),
         None => watch.poll(cx).map(|()| Err(watch.fault(Fault::QueueTimeout))),
     })
     .await;

@@ -102,6 +102,10 @@ impl<'p> Conversation<'p> {
             match self.poll_head(cx, exchange) {
                 Poll::Ready(parsed) => Poll::Ready(parsed),
                 Poll::Pending => {
+                    // While the request is read, its reader sees a reset.
+                    if self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
+                        return Poll::Ready(Err(Fault::ClosedInWait));
+                    }
                     let expired = exchange.connection.watch.poll(cx);
                     expired.map(|()| Err(exchange.connection.watch.fault(self.waiting_fault())))
                 }
@@ -314,6 +318,9 @@ impl<'p> Conversation<'p> {
                 Poll::Pending => {}
             }
             let waits_for_client = download.is_blocked_on_receiver();
+            if !waits_for_client && self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(Fault::ClosedInResponse));
+            }
             if download.take_progress() || !is_set {
                 let timeout = if waits_for_client { exchange.http.stream_timeout } else { timeout };
                 exchange.connection.watch.set(Instant::now(), timeout);
