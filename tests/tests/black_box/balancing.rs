@@ -131,7 +131,7 @@ fn a_limit_of_one_is_never_exceeded_however_many_workers_there_are() {
         let most: Vec<usize> = origins.iter().map(Origin::busy_max).collect();
         assert_eq!(most, [1, 1], "{workers} workers");
         assert_eq!(counts(&origins).iter().sum::<usize>(), 300);
-        assert_eq!(product.metric("equipoise_endpoint_in_flight", &[]), 0.0);
+        product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
     }
 }
 
@@ -164,7 +164,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
     let order: Vec<String> = origin.requests().iter().map(|request| request.target().to_owned()).collect();
     let wanted: Vec<String> = (0..12).map(|number| format!("/hold{number}")).collect();
     assert_eq!(order, wanted);
-    assert_eq!(product.metric("equipoise_cluster_queue_waits_total", &["cluster=\"site\""]), 11.0);
+    product.expect_metric("equipoise_cluster_queue_waits_total", &["cluster=\"site\""], 11.0);
     let waited = product.record("one who waited", |record| record["path"] == "/hold5");
     assert!(waited["queue_ms"].as_f64().is_some_and(|time| time > 0.0), "{waited}");
 }

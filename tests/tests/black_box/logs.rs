@@ -142,7 +142,7 @@ fn every_exchange_leaves_exactly_one_record() {
     for thread in threads {
         thread.join().expect("all are answered");
     }
-    assert_eq!(product.metric("equipoise_access_log_dropped_total", &[]), 0.0);
+    product.expect_metric("equipoise_access_log_dropped_total", &[], 0.0);
     product.signal(libc::SIGTERM);
     product.wait_ended();
     let records = product.records();

@@ -120,10 +120,10 @@ fn twenty_changes_under_load_fail_no_request_and_close_no_connection() {
     let done = load.end();
     let status = product.api("/api/status");
     assert_eq!(status["generation"], 21);
-    assert_eq!(product.metric("equipoise_generation", &[]), 21.0);
+    product.expect_metric("equipoise_generation", &[], 21.0);
     // Counters are kept: nothing of it was forgotten on the way.
-    assert_eq!(product.metric("equipoise_http_requests_total", &["class=\"2xx\""]), done as f64);
-    assert_eq!(product.metric("equipoise_route_requests_total", &["route=\"main\"", "class=\"4xx\""]), 0.0);
+    product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], done as f64);
+    product.expect_metric("equipoise_route_requests_total", &["route=\"main\"", "class=\"4xx\""], 0.0);
     assert!(product.records().iter().all(|record| record["flag"].is_null()));
 }
 
@@ -161,7 +161,7 @@ fn a_bad_configuration_changes_nothing_and_says_why() {
         assert!(said.contains("stays in force"), "{said}");
         assert_eq!(peer.get("/").text(), "fine");
         assert_eq!(product.get("/").text(), "fine");
-        assert_eq!(product.metric("equipoise_generations_refused_total", &[]), number as f64 + 1.0);
+        product.expect_metric("equipoise_generations_refused_total", &[], number as f64 + 1.0);
     }
     eventually("the place and the mend are told", || {
         let said = product.stderr();

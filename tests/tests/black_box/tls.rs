@@ -100,8 +100,8 @@ fn an_older_version_than_allowed_is_refused() {
     assert!(try_connect(product.web(), "shop.example", &old.config()).is_err());
     let new = Client { versions: &[&TLS13], ..Client::trusting(&site.authority) };
     assert_eq!(get(&mut connect(product.web(), "shop.example", &new.config())).text(), "secret");
-    product.flagged("CH");
-    assert_eq!(product.metric("equipoise_tls_handshakes_total", &["result=\"failed\""]), 1.0);
+    product.expect_metric("equipoise_tls_handshakes_total", &["result=\"failed\""], 1.0);
+    product.expect_metric("equipoise_faults_total", &["fault=\"handshake_failed\""], 1.0);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_returning_client_resumes_its_session_whichever_worker_it_meets() {
             assert_eq!(again.tls().handshake_kind(), Some(HandshakeKind::Resumed), "{version:?}");
             assert_eq!(get(&mut again).text(), "secret");
         }
-        assert_eq!(product.metric("equipoise_tls_handshakes_total", &["result=\"resumed\""]), 8.0);
-        assert_eq!(product.metric("equipoise_tls_handshakes_total", &["result=\"full\""]), 1.0);
+        product.expect_metric("equipoise_tls_handshakes_total", &["result=\"resumed\""], 8.0);
+        product.expect_metric("equipoise_tls_handshakes_total", &["result=\"full\""], 1.0);
     }
 }
 
@@ -167,7 +167,7 @@ fn a_client_certificate_is_needed_where_it_is_required() {
     assert_eq!(site.origin.only_request().field("x-client"), Some("CN=alice"));
     let record = product.record("the exchange", |record| record["status"] == 200);
     assert_eq!(record["tls_client_subject"], "CN=alice");
-    product.flagged("CH");
+    product.expect_metric("equipoise_faults_total", &["fault=\"handshake_failed\""], 2.0);
 }
 
 #[test]
@@ -245,10 +245,10 @@ fn what_is_no_tls_on_a_tls_listener_ends_only_its_own_connection() {
     plain.wait_closed();
     let mut silent = product.connect();
     assert!(silent.wait_closed() < Duration::from_secs(5));
-    let mut half = Peer::sending(product.web(), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
-    half.wait_closed();
-    product.flagged("CH");
-    product.flagged("CHT");
+    let mut rubbish = Peer::sending(product.web(), b"\x16\x03\x01\x00\x05hello");
+    rubbish.wait_closed();
+    product.expect_metric("equipoise_faults_total", &["fault=\"handshake_failed\""], 2.0);
+    product.expect_metric("equipoise_faults_total", &["fault=\"handshake_timeout\""], 1.0);
     let client = Client::trusting(&site.authority).config();
     assert_eq!(get(&mut connect(product.web(), "shop.example", &client)).text(), "secret");
     assert_eq!(site.origin.connections(), 1);

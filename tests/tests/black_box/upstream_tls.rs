@@ -76,7 +76,10 @@ fn a_certificate_is_shown_to_an_endpoint_that_asks_for_one() {
 
 #[test]
 fn an_endpoint_that_speaks_no_tls_is_answered_502() {
-    let origin = Origin::saying("plain");
+    let origin = Origin::start(|mut visit| {
+        let _ = visit.peer.fill();
+        visit.peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
     let product = start(&origin, &Authority::new("inside"), "{ authorities: authority.pem }");
     assert_eq!(product.get("/").status(), 502);
     product.flagged("UH");

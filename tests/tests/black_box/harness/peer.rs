@@ -137,6 +137,11 @@ impl Peer {
         Self::new(Stream::Plain(tcp.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))))
     }
 
+    /// Connects, unless the connection is reset before we know of it.
+    pub(crate) fn try_connect(address: SocketAddr) -> Option<Self> {
+        TcpStream::connect_timeout(&address, PATIENCE).ok().map(|tcp| Self::new(Stream::Plain(tcp)))
+    }
+
     /// Connects, sends these bytes and returns the connection.
     pub(crate) fn sending(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Self {
         let mut peer = Self::connect(address);

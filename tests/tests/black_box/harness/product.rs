@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -174,6 +175,16 @@ impl Product {
             .collect();
         assert!(page.contains(&format!("# TYPE {name} ")) || !values.is_empty(), "no metric `{name}` in:\n{page}");
         values.iter().sum()
+    }
+
+    /// Waits until [`Self::metric`] has this value. A client sees the end of its response a moment before it is counted.
+    pub(crate) fn expect_metric(&self, name: &str, labels: &[&str], wanted: f64) {
+        let mut seen = f64::NAN;
+        let start = Instant::now();
+        while seen != wanted {
+            assert!(start.elapsed() < poll::PATIENCE, "{name}{labels:?} is {seen} instead of {wanted}");
+            seen = self.metric(name, labels);
+        }
     }
 
     /// Its folder.
