@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::sys;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -74,11 +74,12 @@ impl Running {
         Self::spawn(name, launch, command, cores, log)
     }
 
-    /// Starts a program whose input and output the lab holds.
-    pub(crate) fn start_piped(name: &str, launch: &Launch, cores: &[usize], log: &Path) -> Result<Self, Failure> {
+    /// Starts a program that runs until its input ends, which the lab holds.
+    pub(crate) fn start_held(name: &str, launch: &Launch, cores: &[usize], log: &Path) -> Result<Self, Failure> {
         let mut command = launch.command();
         let file = File::create(log).map_err(|error| Failure::io(log, &error))?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::from(file));
+        let output = file.try_clone().map_err(|error| Failure::io(log, &error))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::from(output)).stderr(Stdio::from(file));
         Self::spawn(name, launch, command, cores, log)
     }
 
@@ -138,16 +139,21 @@ impl Running {
         }
     }
 
-    /// The first line of a piped program's output.
-    pub(crate) fn first_line(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        let output = self.child.stdout.as_mut().ok_or_else(|| Failure::new("its output is not piped"))?;
-        let count = BufReader::new(output).read_line(&mut line).unwrap_or(0);
-        if count == 0 {
+    /// Waits until the program has printed the line; its end, the timeout and Ctrl-C are failures.
+    pub(crate) fn wait_said(&mut self, line: &str, timeout: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let text = fs::read_to_string(&self.log).map_err(|error| Failure::io(&self.log, &error))?;
+            if text.lines().any(|said| said == line) {
+                return Ok(());
+            }
+            self.check_alive()?;
             interruption()?;
-            return Err(Failure::new(format!("{}: {}", self.name, self.log_end())));
+            if Instant::now() > deadline {
+                return Err(Failure::new(format!("{} took longer than {} s", self.name, timeout.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(line)
     }
 
     /// The last lines that the program logged, in one line.

@@ -7,6 +7,7 @@ use super::{Sample, procfs};
 use crate::failure::Failure;
 use std::time::Duration;
 
+const HOLD_TIMEOUT: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_millis(1200);
 
 impl Bench {
@@ -38,11 +39,8 @@ impl Bench {
         if tls {
             launch = launch.arg("--trust").arg(self.paths.out.join("tls/site.pem"));
         }
-        let mut holder = Running::start_piped("hold", &launch, &self.load_cores(1), &self.log("hold"))?;
-        let line = holder.first_line()?;
-        match line.trim().strip_prefix("held ") {
-            Some(count) if count == connections.to_string() => Ok(holder),
-            _ => Err(Failure::new(format!("hold: {}", line.trim()))),
-        }
+        let mut holder = Running::start_held("hold", &launch, &self.load_cores(1), &self.log("hold"))?;
+        holder.wait_said(&format!("held {connections}"), HOLD_TIMEOUT)?;
+        Ok(holder)
     }
 }

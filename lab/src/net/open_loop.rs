@@ -95,8 +95,8 @@ pub(crate) fn run(plan: &Plan) -> io::Result<Outcome> {
         lateness: Histogram::default(),
         outcome: Outcome::default(),
     };
-    run.drive(plan)?;
-    Ok(run.finish(plan))
+    let took = run.drive(plan)?;
+    Ok(run.finish(took))
 }
 
 fn open(epoll: &Epoll, to: SocketAddr, id: usize) -> io::Result<Conn> {
@@ -106,7 +106,8 @@ fn open(epoll: &Epoll, to: SocketAddr, id: usize) -> io::Result<Conn> {
 }
 
 impl Run {
-    fn drive(&mut self, plan: &Plan) -> io::Result<()> {
+    /// Sends and receives until the end; returns how long it took, with the time for late answers.
+    fn drive(&mut self, plan: &Plan) -> io::Result<Duration> {
         let start = Instant::now();
         let end = start + plan.duration;
         let mut ready: Vec<Ready> = Vec::new();
@@ -123,7 +124,7 @@ impl Run {
             self.send_waiting()?;
             let busy = self.idle.len() < self.conns.len() || !self.waiting.is_empty();
             if now >= end && (!busy || now >= end + GRACE) {
-                return Ok(());
+                return Ok((now - start).max(plan.duration));
             }
             now = Instant::now();
             let until = if next_due < end { next_due } else { end.max(now + Duration::from_millis(5)) };
@@ -204,11 +205,11 @@ impl Run {
         Ok(())
     }
 
-    fn finish(mut self, plan: &Plan) -> Outcome {
+    fn finish(mut self, took: Duration) -> Outcome {
         let in_flight = self.conns.iter().filter(|conn| conn.due.is_some()).count();
         self.outcome.unanswered = (in_flight + self.waiting.len()) as u64;
         self.outcome.answered = self.latencies.total();
-        self.outcome.rate = self.outcome.answered as f64 / plan.duration.as_secs_f64();
+        self.outcome.rate = self.outcome.answered as f64 / took.as_secs_f64();
         self.outcome.p50_us = self.latencies.quantile_us(0.50);
         self.outcome.p99_us = self.latencies.quantile_us(0.99);
         self.outcome.p999_us = self.latencies.quantile_us(0.999);
