@@ -31,7 +31,8 @@ Examples:
       Let your editor complete and check the file.
 
 Signals (run, proxy, demo):
-  SIGHUP   read the configuration again; a bad one changes nothing
+  SIGHUP   read the configuration again, certificates and host names included;
+           a bad one changes nothing (demo: end)
   SIGUSR1  open the access logs anew, after they were rotated
   SIGTERM, SIGINT
            stop accepting, let exchanges end within shutdown.drain_timeout, end;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::CommandFactory;
 use control::Source;
 use serde_json::{Value, json};
 
@@ -12,8 +13,8 @@ use crate::run;
 /// Runs the command.
 pub(crate) fn run(options: &cli::Proxy) -> Ending {
     if options.to.len() > TO_MAX {
-        eprintln!("equipoise: --to takes at most {TO_MAX} endpoints; write a file for more");
-        return Ending::Bad;
+        let message = format!("--to takes at most {TO_MAX} endpoints; write a file for more");
+        cli::Cli::command().error(clap::error::ErrorKind::TooManyValues, message).exit();
     }
     let source = Source::Text {
         name: "command line".into(),
@@ -51,4 +52,65 @@ fn configuration(options: &cli::Proxy) -> Value {
 /// A path as it stands: the configuration would take `${…}` for a variable.
 fn literal(path: &std::path::Path) -> String {
     path.to_string_lossy().replace("${", "$${")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+    use control::Candidate;
+    use model::Snapshot;
+    use model::snapshot::{Balance, Protocol, TcpTarget};
+
+    use super::*;
+
+    fn options(line: &str) -> cli::Proxy {
+        match cli::Cli::try_parse_from(line.split_whitespace()).unwrap().command {
+            cli::Command::Proxy(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn prepared(line: &str) -> Candidate {
+        let text = configuration(&options(line)).to_string();
+        let source = Source::Text { name: "command line".into(), text, base: ".".into() };
+        control::prepare(&source, None, 1, proxy::check).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn snapshot(line: &str) -> Snapshot {
+        Snapshot::clone(prepared(line).snapshot())
+    }
+
+    #[test]
+    fn a_command_line_for_http_is_a_good_configuration() {
+        let snapshot = snapshot("equipoise proxy --to 127.0.0.1:1 --to [::1]:2 --balance random --listen 127.0.0.1:0");
+        assert!(matches!(snapshot.listeners[0].protocol, Protocol::Http(_)));
+        assert_eq!((snapshot.clusters[0].balance, snapshot.clusters[0].endpoints.len()), (Balance::Random, 2));
+        assert_eq!((snapshot.routes.len(), snapshot.admin), (1, None));
+    }
+
+    #[test]
+    fn a_command_line_for_tcp_is_a_good_configuration() {
+        let snapshot = snapshot("equipoise proxy --to 127.0.0.1:1 --tcp --admin 127.0.0.1:0");
+        let Protocol::Tcp(tcp) = &snapshot.listeners[0].protocol else { panic!() };
+        assert_eq!(tcp.target, TcpTarget::Cluster("to".into()));
+        assert!(snapshot.routes.is_empty() && snapshot.admin.is_some());
+    }
+
+    #[test]
+    fn an_admin_address_that_others_can_reach_is_taken_at_its_word() {
+        let snapshot = snapshot("equipoise proxy --to 127.0.0.1:1 --admin 0.0.0.0:9900");
+        assert_eq!(snapshot.admin.unwrap().bind, "0.0.0.0:9900".parse().unwrap());
+    }
+
+    #[test]
+    fn a_path_is_never_taken_for_a_variable() {
+        assert_eq!(literal(Path::new("/a/${HOME}/b$c")), "/a/$${HOME}/b$c");
+        let line = "equipoise proxy --to 127.0.0.1:1 --tls-cert ${HOME}.pem --tls-key nowhere.key";
+        let text = configuration(&options(line)).to_string();
+        let source = Source::Text { name: "command line".into(), text, base: "/nowhere".into() };
+        let refused = control::prepare(&source, None, 1, proxy::check).err().unwrap().to_string();
+        assert!(refused.contains("/nowhere/${HOME}.pem") && refused.contains("/nowhere/nowhere.key"), "{refused}");
+    }
 }

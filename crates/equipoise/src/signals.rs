@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: read the configuration again, certificates and host names included.
     Reload,
     /// SIGUSR1: open the access logs anew.
     ReopenLogs,
@@ -21,6 +21,7 @@ pub(crate) struct Signals {
     user: Signal,
     terminate: Signal,
     interrupt: Signal,
+    hangup_ends: bool,
 }
 
 impl Signals {
@@ -34,13 +35,19 @@ impl Signals {
             user: signal(SignalKind::user_defined1())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup_ends: false,
         })
+    }
+
+    /// Takes SIGHUP for what it first meant: the terminal is gone. For a program that has nothing to read again.
+    pub(crate) fn end_on_hangup(&mut self) {
+        self.hangup_ends = true;
     }
 
     /// Waits for the next one. Dropping the future loses none.
     pub(crate) async fn next(&mut self) -> Wish {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.hangup.recv() => if self.hangup_ends { Wish::End } else { Wish::Reload },
             _ = self.user.recv() => Wish::ReopenLogs,
             _ = self.terminate.recv() => Wish::End,
             _ = self.interrupt.recv() => Wish::End,

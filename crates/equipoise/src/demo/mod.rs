@@ -35,6 +35,7 @@ pub(crate) fn run(options: &cli::Demo) -> Ending {
 }
 
 async fn run_with(options: &cli::Demo, mut signals: Signals) -> Ending {
+    signals.end_on_hangup();
     // The origins get a thread of their own: they play the part of other machines.
     let origins = match thread::run("origins", origins::start) {
         Ok(origins) => origins,
