@@ -1,11 +1,11 @@
 //! A request head: no panic; the same result however it is split; what is accepted and passed on is understood by the
-//! next reader as the same request, with and without forwarding fields.
+//! next reader as the same request, with and without forwarding fields. A second reader must agree about it.
 #![no_main]
 
-use equipoise_fuzz::{choice_and_message, cuts};
+use equipoise_fuzz::{Plain, choice_and_message, cuts};
 use libfuzzer_sys::fuzz_target;
 use model::snapshot::Forwarding;
-use model::{Facts, Fault, Name, RequestHead, Scheme};
+use model::{Facts, Fault, Known, Name, RequestHead, Scheme, Version};
 use wire::forwarding::{apply_forwarding, client_address};
 use wire::http1::{Framing, HeadLimits, HeadScan, RequestParsed, SendRequest, parse_request, write_request};
 
@@ -58,7 +58,34 @@ fn round_trip(parsed: &RequestParsed, head: &RequestHead) {
     assert_eq!(again.upgrade, parsed.upgrade);
     assert_eq!(read.method_bytes(), head.method_bytes());
     assert_eq!((read.path(), read.query()), (head.path(), head.query()));
+    if head.fields.has_known(Known::Host) {
+        assert_eq!(read.authority(), head.authority());
+    }
     assert_eq!(written(&again, &read), sent);
+}
+
+/// Holds what was understood to a plain reading of the same bytes.
+fn agree(parsed: &RequestParsed, head: &RequestHead, raw: &[u8]) {
+    let plain = Plain::read(raw);
+    let framing = match plain.framing() {
+        None | Some(Ok(0)) => Framing::None,
+        Some(Ok(length)) => Framing::Length(length),
+        Some(Err(_)) => Framing::Chunked,
+    };
+    assert_eq!(parsed.framing, framing);
+    let hosts = plain.all("host");
+    assert!(hosts.len() == 1 || (hosts.is_empty() && head.version == Version::Http10));
+    let options = plain.all("connection").join(&b","[..]).to_ascii_lowercase();
+    let option = |name: &str| options.split(|&byte| byte == b',').any(|option| option.trim_ascii() == name.as_bytes());
+    let persists = if head.version == Version::Http10 { option("keep-alive") } else { true };
+    assert_eq!(parsed.keep_alive, persists && !option("close"));
+    // What is there was sent, or is the Host of an absolute target; what is gone was named by Connection.
+    for name in ["host", "content-length", "authorization", "cookie", "x-forwarded-for", "forwarded"] {
+        let kept = head.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).count();
+        assert!(kept == plain.all(name).len() || (name == "host" && kept == 1), "{name}");
+    }
+    let kept = |name: &str| head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(name.as_bytes()));
+    assert!(plain.fields.iter().all(|(name, _)| kept(name) || option(name)));
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -67,6 +94,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(told(&feed(message, choice, &LIMITS)), told(&whole));
     let Some(Ok((parsed, mut head))) = whole else { return };
     assert!(parsed.framing != Framing::UntilClose && parsed.framing != Framing::Length(0));
+    agree(&parsed, &head, &message[..parsed.head_len]);
     round_trip(&parsed, &head);
 
     let peer = "192.0.2.1:5000".parse().expect("an address");

@@ -1,8 +1,8 @@
 //! A response head: no panic; the same result however it is split; what is accepted and passed on is understood by the
-//! next reader as the same response.
+//! next reader as the same response. A second reader must agree about it.
 #![no_main]
 
-use equipoise_fuzz::{choice_and_message, cuts};
+use equipoise_fuzz::{Plain, choice_and_message, cuts};
 use libfuzzer_sys::fuzz_target;
 use model::{Fault, Method, ResponseHead, Version};
 use wire::http1::{Framing, HeadLimits, HeadScan, ResponseParsed, SendResponse, parse_response, write_response};
@@ -39,12 +39,27 @@ fn written(parsed: &ResponseParsed, head: &ResponseHead, to: Version) -> Vec<u8>
     out
 }
 
+/// Holds what was understood to a plain reading of the same bytes.
+fn agree(parsed: &ResponseParsed, head: &ResponseHead, raw: &[u8], method: Method) {
+    let said = Plain::read(raw).framing();
+    let framing = match said {
+        _ if method == Method::Head || head.status < 200 || matches!(head.status, 204 | 304) => Framing::None,
+        None => Framing::UntilClose,
+        Some(Ok(length)) => Framing::Length(length),
+        Some(Err(_)) => Framing::Chunked,
+    };
+    assert_eq!(parsed.framing, framing);
+    assert!(head.version == Version::Http11 || !matches!(said, Some(Err(_))));
+    assert!(head.status >= 200 || matches!(said, None | Some(Ok(0))));
+}
+
 fuzz_target!(|input: &[u8]| {
     let (choice, message) = choice_and_message(input);
     let method = if choice & 1 == 0 { Method::Get } else { Method::Head };
     let whole = feed(message, 0, &LIMITS, method);
     assert_eq!(told(&feed(message, choice, &LIMITS, method)), told(&whole));
     let Some(Ok((parsed, head))) = whole else { return };
+    agree(&parsed, &head, &message[..parsed.head_len], method);
 
     for to in [Version::Http11, Version::Http10] {
         let sent = written(&parsed, &head, to);

@@ -1,4 +1,5 @@
-//! What the fuzz targets share: how an input is cut into pieces, as a network would cut it.
+//! What the fuzz targets share: how an input is cut into pieces, as a network would cut it, and a second, simple reader
+//! of heads that the real one is held to.
 //!
 //! Start reading at `fuzz_targets/`; each target says what must hold for every input.
 
@@ -30,6 +31,66 @@ pub fn cuts(choice: u8, len: usize) -> impl Iterator<Item = usize> {
         ended = end == len;
         Some(end)
     })
+}
+
+/// The fields of an accepted head, read in the plainest way there is.
+#[derive(Debug, Default)]
+pub struct Plain {
+    /// Name in lower case and value without surrounding white space, in order.
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+impl Plain {
+    /// Reads a head that was accepted.
+    ///
+    /// # Panics
+    /// When it breaks the grammar of RFC 9112: it should not have been accepted.
+    pub fn read(head: &[u8]) -> Self {
+        let mut head = head;
+        while let Some(rest) = head.strip_prefix(b"\r\n") {
+            head = rest;
+        }
+        let body = head.strip_suffix(b"\r\n\r\n").expect("a head ends with an empty line");
+        let mut lines = Vec::new();
+        let mut rest = body;
+        while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            lines.push(&rest[..at]);
+            rest = &rest[at + 2..];
+        }
+        lines.push(rest);
+        assert!(lines.iter().all(|line| !line.is_empty() && line.iter().all(|byte| !b"\r\n\0".contains(byte))));
+        let fields = lines[1..].iter().map(|line| {
+            let colon = line.iter().position(|&byte| byte == b':').expect("a field has a colon");
+            let name = std::str::from_utf8(&line[..colon]).expect("a name is ASCII");
+            assert!(
+                !name.is_empty()
+                    && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte))
+            );
+            (name.to_ascii_lowercase(), line[colon + 1..].trim_ascii().to_vec())
+        });
+        Self { fields: fields.collect() }
+    }
+
+    /// The values of this field.
+    pub fn all(&self, name: &str) -> Vec<&[u8]> {
+        self.fields.iter().filter(|field| field.0 == name).map(|field| &field.1[..]).collect()
+    }
+
+    /// Whether the framing fields leave no doubt, and which length or `chunked` they say.
+    ///
+    /// # Panics
+    /// When two recipients could differ about it.
+    pub fn framing(&self) -> Option<Result<u64, &'static str>> {
+        match (&self.all("content-length")[..], &self.all("transfer-encoding")[..]) {
+            ([], []) => None,
+            ([length], []) => {
+                assert!(!length.is_empty() && length.iter().all(u8::is_ascii_digit));
+                Some(Ok(String::from_utf8_lossy(length).parse().expect("a length of 64 bits")))
+            }
+            ([], [coding]) if coding.eq_ignore_ascii_case(b"chunked") => Some(Err("chunked")),
+            other => panic!("accepted doubtful framing: {other:?}"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ pub fn write_request(head: &RequestHead, how: &SendRequest<'_>, out: &mut Vec<u8
     if trailers {
         push_field(out, b"TE", b"trailers");
     }
-    push_connection(out, how.upgrade, trailers, !how.keep_alive);
+    // A connection that is to become another protocol is not said to close: some endpoints would refuse to upgrade.
+    push_connection(out, how.upgrade, trailers, !how.keep_alive && !how.upgrade);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -100,8 +101,9 @@ pub fn write_response(head: &ResponseHead, how: &SendResponse, out: &mut Vec<u8>
         framing => framing,
     };
     let interim = head.status < 200;
-    // RFC 9110 section 15.5.22: 426 names the protocols it asks for.
-    let upgrade = how.upgrade || head.status == 426;
+    // RFC 9110 section 15.5.22: 426 names the protocols it asks for. HTTP/1.0 has none (section 7.8).
+    let upgrade =
+        how.upgrade || (head.status == 426 && how.to != Version::Http10 && head.fields.has_known(Known::Upgrade));
     push_status_line(out, head.status, head.reason());
     let mut length = LengthField::new(framing);
     for field in head.fields.iter() {
@@ -187,11 +189,13 @@ fn push_persistence(out: &mut Vec<u8>, to: Version, keep_alive: bool, upgrade: b
     }
 }
 
-/// A connection that is to become another protocol is not said to close: some endpoints would refuse to upgrade.
+/// Writes `Connection` with these options, if any (RFC 9110 section 7.6.1).
 fn push_connection(out: &mut Vec<u8>, upgrade: bool, te: bool, close: bool) {
     let value: &[u8] = match (upgrade, te, close) {
-        (true, true, _) => b"Upgrade, TE",
-        (true, false, _) => b"Upgrade",
+        (true, true, true) => b"close, Upgrade, TE",
+        (true, true, false) => b"Upgrade, TE",
+        (true, false, true) => b"close, Upgrade",
+        (true, false, false) => b"Upgrade",
         (false, true, true) => b"close, TE",
         (false, true, false) => b"TE",
         (false, false, true) => b"close",

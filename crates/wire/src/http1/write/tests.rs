@@ -184,10 +184,17 @@ fn a_switch_of_protocols_names_the_protocol() {
         answered_with(text, Method::Get, |how| how.upgrade = true),
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nX: y\r\nConnection: Upgrade\r\n\r\n"
     );
-    let required = "HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.3\r\nContent-Length: 0\r\n\r\n";
-    assert!(
-        answered(required).contains("Upgrade: TLS/1.3\r\n") && answered(required).contains("Connection: Upgrade\r\n")
-    );
+}
+
+#[test]
+fn a_426_names_the_protocols_it_asks_for_and_still_says_close() {
+    let text = "HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.3\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(answered(text), text.replace("\r\n\r\n", "\r\nConnection: Upgrade\r\n\r\n"));
+    let closing = answered_with(text, Method::Get, |how| how.keep_alive = false);
+    assert_eq!(closing, text.replace("\r\n\r\n", "\r\nConnection: close, Upgrade\r\n\r\n"));
+    let old = answered_with(text, Method::Get, |how| how.to = Version::Http10);
+    assert!(!old.contains("Upgrade:") && old.contains("Connection: keep-alive\r\n"), "{old}");
+    assert_eq!(answered("HTTP/1.0 426\r\n\r\n"), "HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\n\r\n");
 }
 
 #[test]
