@@ -60,8 +60,10 @@ fn a_line_is_written_by_its_template_to_file_and_standard_output() {
     assert_eq!(checked.status.code(), Some(1));
     assert!(checked.stderr.contains("{cookie}"), "{}", checked.stderr);
     let product = super::harness::Product::start(&text.replace(" {cookie}", ""));
-    product.connect().ask("GET /x?y HTTP/1.1\r\nHost: test\r\nX-A: one\r\n\r\n");
-    product.get("/z");
+    // On one connection, so that one worker writes them, in order.
+    let mut peer = product.connect();
+    peer.ask("GET /x?y HTTP/1.1\r\nHost: test\r\nX-A: one\r\n\r\n");
+    peer.get("/z");
     eventually("both lines are there", || product.stdout() == "{GET} /x?y 200 one 4\n{GET} /z 200 - 4\n");
     eventually("and in the file", || product.records().len() == 2);
 }

@@ -266,6 +266,22 @@ fn half_a_response_never_looks_whole() {
 }
 
 #[test]
+fn half_a_response_to_an_http_1_0_client_ends_in_a_reset() {
+    let origin = Origin::start(|mut visit| {
+        let Some(_) = visit.request() else { return };
+        visit.peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n");
+    });
+    let product = Setup::to(&origin).start();
+    let mut peer = Peer::sending(product.web(), "GET / HTTP/1.0\r\nHost: test\r\n\r\n");
+    // Where only the end of the connection marks the end of the body, an orderly one would make half of it look whole.
+    match peer.try_rest() {
+        Ok(bytes) => panic!("an orderly end after {:?}", String::from_utf8_lossy(&bytes)),
+        Err(error) => assert!(super::harness::peer::is_end(&error), "{error}"),
+    }
+    product.flagged("UD");
+}
+
+#[test]
 fn a_body_that_stalls_is_given_up_on_either_side() {
     let origin = Origin::start(|mut visit| {
         let Ok(Some(mut request)) = visit.peer.try_head() else { return };

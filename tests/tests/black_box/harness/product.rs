@@ -311,7 +311,8 @@ fn announced(stderr: &str) -> Option<HashMap<String, SocketAddr>> {
         Some((name.strip_prefix("listener ").unwrap_or(name).to_owned(), address))
     };
     let found: HashMap<_, _> = stderr.lines().filter_map(place).collect();
-    (!found.is_empty()).then_some(found)
+    // The log is written by a thread of its own: its first line may come after the listeners.
+    (!found.is_empty() && stderr.contains("configuration is live")).then_some(found)
 }
 
 fn reload_is_told(said: &str) -> bool {

@@ -1,0 +1,246 @@
+//! Just enough of Rust's grammar to tell code from comments and literals, and to find functions.
+
+/// A text in which everything but one kind of content is blank; places and lines stay.
+pub(crate) struct Split {
+    /// Without comments and without what is inside literals.
+    pub(crate) code: String,
+    /// Comments alone.
+    pub(crate) comments: String,
+}
+
+/// Splits a source.
+pub(crate) fn split(text: &str) -> Split {
+    let bytes = text.as_bytes();
+    let blank: Vec<u8> = bytes.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }).collect();
+    let (mut code, mut comments) = (blank.clone(), blank);
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = token_end(bytes, at);
+        let into = if is_comment(&bytes[at..]) { &mut comments } else { &mut code };
+        let literal = end - at > 1 && matches!(bytes[at], b'"' | b'r' | b'b' | b'\'' | b'c');
+        let shown = if literal { at..at + 1 } else { at..end };
+        into[shown.clone()].copy_from_slice(&bytes[shown]);
+        at = end;
+    }
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Split { code: text(code), comments: text(comments) }
+}
+
+fn is_comment(rest: &[u8]) -> bool {
+    rest.starts_with(b"//") || rest.starts_with(b"/*")
+}
+
+/// The end of the comment, literal, word or single byte that begins at `at`.
+fn token_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    let find = |needle: &[u8], from: usize| {
+        let found = rest[from..].windows(needle.len()).position(|window| window == needle);
+        found.map_or(rest.len(), |place| from + place + needle.len())
+    };
+    let length = match rest {
+        [b'/', b'/', ..] => find(b"\n", 0) - usize::from(rest[..find(b"\n", 0)].ends_with(b"\n")),
+        [b'/', b'*', ..] => find(b"*/", 2),
+        [b'"', ..] => quoted(rest, 1, b'"'),
+        [b'b' | b'c', b'"', ..] => quoted(rest, 2, b'"'),
+        [b'b', b'\'', ..] => quoted(rest, 2, b'\''),
+        [b'\'', ..] => char_or_lifetime(rest),
+        _ => match raw_prefix(rest) {
+            Some((start, hashes)) => find(&[b"\"".as_slice(), &vec![b'#'; hashes]].concat(), start),
+            None => word(rest),
+        },
+    };
+    at + length.max(1)
+}
+
+/// `r"`, `r#"`, `br##"`: where the text begins, and how many hashes end it.
+fn raw_prefix(rest: &[u8]) -> Option<(usize, usize)> {
+    let start = match rest {
+        [b'r', ..] => 1,
+        [b'b' | b'c', b'r', ..] => 2,
+        _ => return None,
+    };
+    let hashes = rest[start..].iter().take_while(|byte| **byte == b'#').count();
+    (rest.get(start + hashes) == Some(&b'"')).then_some((start + hashes + 1, hashes))
+}
+
+fn quoted(rest: &[u8], from: usize, end: u8) -> usize {
+    let mut at = from;
+    while at < rest.len() && rest[at] != end {
+        at += if rest[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+/// `'a'` and `'\n'` are literals, `'a` is a lifetime.
+fn char_or_lifetime(rest: &[u8]) -> usize {
+    if rest.get(1) == Some(&b'\\') {
+        return quoted(rest, 1, b'\'');
+    }
+    let width = match rest.get(1) {
+        Some(0xf0..) => 4,
+        Some(0xe0..) => 3,
+        Some(0xc0..) => 2,
+        _ => 1,
+    };
+    if rest.get(1 + width) == Some(&b'\'') { width + 2 } else { 1 }
+}
+
+fn word(rest: &[u8]) -> usize {
+    rest.iter().take_while(|byte| is_word(**byte)).count()
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The words of a text with their places.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() && !is_word(bytes[at]) {
+            at += 1;
+        }
+        let start = at;
+        at += word(&bytes[at..]);
+        (start < at).then(|| (start, &text[start..at]))
+    })
+}
+
+/// A function with a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    /// Where `fn` stands.
+    pub(crate) at: usize,
+    /// Lines from `fn` to the closing brace.
+    pub(crate) lines: usize,
+    /// Parameters beside `self`.
+    pub(crate) parameters: usize,
+}
+
+/// The functions of a source, given its code alone.
+pub(crate) fn functions(code: &str) -> Vec<Function> {
+    let mut found = Vec::new();
+    let mut all = words(code).peekable();
+    while let Some((at, word)) = all.next() {
+        if word != "fn" {
+            continue;
+        }
+        let Some((place, name)) = all.peek().copied() else { break };
+        // `fn(…)` is a type.
+        if code[at + 2..place].trim().is_empty()
+            && let Some((parameters, body)) = signature(&code[place + name.len()..])
+        {
+            let start = place + name.len() + body;
+            let end = closing(code.as_bytes(), start);
+            let lines = code[at..end].matches('\n').count() + 1;
+            found.push(Function { name: name.to_owned(), at, lines, parameters });
+        }
+    }
+    found
+}
+
+/// Parameters, and where the body begins; `None` for a declaration.
+fn signature(rest: &str) -> Option<(usize, usize)> {
+    let open = after_generics(rest) + rest[after_generics(rest)..].find('(')?;
+    let end = closing(rest.as_bytes(), open);
+    let parameters = count_parameters(&rest[open + 1..end - 1]);
+    let after = &rest[end..];
+    let mut depth = 0_i32;
+    for (at, byte) in after.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b'{' if depth == 0 => return Some((parameters, end + at)),
+            b';' if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Where the parameters may begin: behind `<T: Fn(u8) -> u8>`.
+fn after_generics(rest: &str) -> usize {
+    let bytes = rest.as_bytes();
+    if !rest.trim_start().starts_with('<') {
+        return 0;
+    }
+    let mut depth = 0_i32;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' => depth += 1,
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' => depth -= 1,
+            _ => continue,
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    0
+}
+
+fn count_parameters(list: &str) -> usize {
+    let (mut depth, mut parts, mut part) = (0_i32, Vec::new(), String::new());
+    let mut before = ' ';
+    for c in list.chars() {
+        match c {
+            '(' | '[' | '{' | '<' => depth += 1,
+            '>' if before == '-' => {}
+            ')' | ']' | '}' | '>' => depth -= 1,
+            ',' if depth == 0 => parts.push(std::mem::take(&mut part)),
+            _ => part.push(c),
+        }
+        before = c;
+    }
+    parts.push(part);
+    let is_self = |part: &str| words(part).any(|(_, word)| word == "self") && !part.contains("self::");
+    parts.iter().filter(|part| !part.trim().is_empty() && !is_self(part)).count()
+}
+
+/// One after the bracket that closes the one at `open`.
+fn closing(bytes: &[u8], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, byte) in bytes.iter().enumerate().skip(open) {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    bytes.len()
+}
+
+/// Where `#[cfg(test)]` modules begin, the rest of such a file being tests.
+pub(crate) fn before_tests(code: &str) -> &str {
+    let inline = code.match_indices("#[cfg(test)]").find(|(at, mark)| {
+        let after = code[at + mark.len()..].trim_start();
+        after.starts_with("mod ") && after.find('{').is_some_and(|open| after.find(';').is_none_or(|end| open < end))
+    });
+    inline.map_or(code, |(at, _)| &code[..at])
+}
+
+#[test]
+fn code_comments_and_literals_are_told_apart() {
+    let text =
+        "let a = \"fn x() { // no\"; // fn y() {\nlet b = r#\"\"fn\"#; /* fn */ 'x'; '{'; b'}'; fn<'a>(&'a str) 'é'";
+    let split = split(text);
+    assert_eq!(split.code.len(), text.len());
+    assert!(!split.code.contains('x') && !split.code.contains('{') && !split.code.contains('}'), "{}", split.code);
+    assert!(split.comments.contains("fn y() {") && split.comments.contains("/* fn */"));
+    assert!(split.code.contains("fn<'a>(&'a str)"));
+}
+
+#[test]
+fn functions_are_found_with_their_length_and_parameters() {
+    let code = split("trait T { fn none(&self); }\nfn f<T: Fn(u8) -> (u8, u8)>(&self, a: (u8, u8), b: &dyn Fn(u8, u8) -> Vec<(u8, u8)>) -> [u8; 2] {\n  {\n  }\n}\ntype P = fn(u8);").code;
+    let found = functions(&code);
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].name.as_str(), found[0].lines, found[0].parameters), ("f", 4, 2));
+}
