@@ -74,7 +74,7 @@ impl Loader<'_> {
     /// Everything that is wrong with those files and names now.
     pub fn reload_files(&self, loaded: &Loaded) -> Result<Loaded, Diagnostics> {
         let tree = Arc::clone(&loaded.tree);
-        self.resolve(loaded.documents.clone(), tree, &Faulty::new(), Sink::default(), Access::Disk)
+        self.resolve(loaded.documents.clone(), tree, &Faulty::default(), Sink::default(), Access::Disk)
     }
 
     pub(crate) fn load(&self, main: Document, access: Access) -> Result<Loaded, Diagnostics> {

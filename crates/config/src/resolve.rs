@@ -145,22 +145,23 @@ impl<'a> Resolver<'a> {
     ) -> Option<R> {
         let tree = self.tree;
         let node = tree.get(kind)?;
-        if self.faulty.iter().any(|path| path == kind || path.strip_prefix(kind).is_some_and(|p| p.starts_with('/'))) {
-            return None;
-        }
         let object = self.typed::<T>(kind, node)?;
         effective.insert(kind.to_owned(), serde_json::to_value(&object).unwrap_or_default());
         Some(resolve(self, &object))
     }
 
     fn typed<T: DeserializeOwned>(&mut self, path: &str, node: &Node) -> Option<T> {
-        if self.faulty.contains(path) {
+        let mut value = node.to_value();
+        if !self.faulty.prune(path, &mut value) {
             return None;
         }
-        match serde_json::from_value(node.to_value()) {
+        match serde_json::from_value(value) {
             Ok(object) => Some(object),
             Err(error) => {
-                self.report(path, error.to_string(), None);
+                // What was told already may leave too little to go on with.
+                if self.sink.is_empty() {
+                    self.report(path, error.to_string(), None);
+                }
                 None
             }
         }
@@ -192,11 +193,10 @@ impl<'a> Resolver<'a> {
 
     fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {
         let at = format!("access_logs/{index}");
-        if log.format == file::LogFormat::Json && self.tree.locate_key(&at, "line") != self.tree.locate(&at) {
-            let span = self.tree.locate_key(&at, "line");
+        if log.format == file::LogFormat::Json && self.has(&at, "line") {
+            let span = self.key_span(&at, "line");
             self.sink.push(span, "`line` has no meaning with `format: json`", Some("leave one of them out".to_owned()));
-        }
-        if let Err(message) = model::template::parse(&log.line) {
+        } else if let Err(message) = model::template::parse(&log.line) {
             self.report(&format!("{at}/line"), message, None);
         } else if log.line.contains(['\n', '\r']) {
             self.report(&format!("{at}/line"), "a line of a log cannot hold a line end", None);
@@ -224,6 +224,10 @@ impl<'a> Resolver<'a> {
 
     fn report(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
         let span = self.tree.locate(path);
+        let (message, suggestion) = match self.tree.scalar(path) {
+            Some(scalar) => scalar.discreet(message.into(), suggestion),
+            None => (message.into(), suggestion),
+        };
         self.sink.push(span, message, suggestion);
     }
 
@@ -233,10 +237,12 @@ impl<'a> Resolver<'a> {
         if clusters.contains(name) {
             return;
         }
-        let mut names: Vec<&str> = clusters.iter().copied().collect();
-        names.sort_unstable();
-        let none = names.is_empty().then(|| "define it under `clusters`".to_owned());
-        let suggestion = if self.sink.wants_suggestions() { none.or_else(|| did_you_mean(name, names)) } else { None };
+        let suggestion = self.sink.wants_suggestions().then(|| {
+            let mut names: Vec<&str> = clusters.iter().copied().collect();
+            names.sort_unstable();
+            if names.is_empty() { Some("define it under `clusters`".to_owned()) } else { did_you_mean(name, names) }
+        });
+        let suggestion = suggestion.flatten();
         self.report(path, format!("there is no cluster `{name}`"), suggestion);
     }
 
@@ -270,6 +276,11 @@ impl<'a> Resolver<'a> {
         if !is_field_value(value.as_bytes()) {
             self.report(path, "the value of a header field cannot hold control characters", None);
         }
+    }
+
+    /// Whether a key was written, right or wrong.
+    fn has(&self, path: &str, key: &str) -> bool {
+        self.key_span(path, key) != self.tree.locate(path)
     }
 
     /// The place of a key, for keys that should not be there.

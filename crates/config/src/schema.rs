@@ -1,5 +1,7 @@
 //! The JSON Schema (draft 2020-12) of the file format: editors complete from it, and files are checked against it.
 
+use std::sync::OnceLock;
+
 use model::filter::FilterSpec;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -8,13 +10,20 @@ use crate::file::{FILTER_DEFINITION, File};
 
 /// The schema of a whole file, with the settings of these filters.
 pub fn schema(filters: &[FilterSpec]) -> Value {
+    // It does not change while the program runs, and every load needs it.
+    static BASE: OnceLock<Value> = OnceLock::new();
+    let mut root = BASE.get_or_init(base).clone();
+    for filter in filters {
+        add_filter(&mut root, filter);
+    }
+    root
+}
+
+fn base() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut root = generator.into_root_schema_for::<File>().to_value();
     tidy(&mut root);
     root["title"] = json!("Equipoise configuration");
-    for filter in filters {
-        add_filter(&mut root, filter);
-    }
     root
 }
 

@@ -54,6 +54,20 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// What may be told about this value: what came from the environment may be secret, and messages end up in logs.
+    pub(crate) fn discreet(&self, message: String, suggestion: Option<String>) -> (String, Option<String>) {
+        let Some(written) = &self.written else { return (message, suggestion) };
+        // A short text may be part of any word.
+        let hide = |text: &str| match self.text.len() {
+            0..4 => text.replace(&format!("`{}`", self.text), &format!("`{written}`")),
+            _ => text.replace(&self.text, written),
+        };
+        let tells = |text: &String| text.to_lowercase().contains(&self.text.to_lowercase());
+        (hide(&message), suggestion.map(|text| hide(&text)).filter(|text| !tells(text)))
+    }
+}
+
 /// A number of the core schema. What does not fit 64 bits becomes a float; infinities stay text, JSON has none.
 fn number(text: &str) -> Option<Number> {
     if let Some(digits) = text.strip_prefix("0x") {
@@ -141,6 +155,19 @@ impl Node {
             rest = left;
         }
         best
+    }
+
+    /// The scalar at the end of a path.
+    pub(crate) fn scalar(&self, path: &str) -> Option<&Scalar> {
+        let mut node = self;
+        let mut rest = path;
+        while !rest.is_empty() {
+            (_, node, rest) = node.step(rest)?;
+        }
+        match &node.kind {
+            Kind::Scalar(scalar) => Some(scalar),
+            _ => None,
+        }
     }
 
     /// One step along a path: the place to show for the child, the child, and the path that is left.

@@ -3,7 +3,7 @@
 //! It knows the constructs that `schemars` emits for our types and for filters. Branches (`anyOf`, `oneOf`) are read as
 //! a person would: the branch that fits best is the one that was meant, and its problems are told.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
@@ -17,15 +17,54 @@ use crate::units::{DURATION_FORMAT, SIZE_FORMAT, parse_duration, parse_size};
 /// `$ref`s followed in a row: a schema that refers to itself ends here.
 const REFERENCES_MAX: usize = 32;
 
-/// Objects (such as `routes/3` or `clusters/api`) with something wrong inside; they are not looked at further.
-pub(crate) type Faulty = BTreeSet<String>;
+/// The places with something wrong in them, by the object (such as `routes/3`, `clusters/api` or `admin`) that they are
+/// in, as paths below it.
+#[derive(Debug, Default)]
+pub(crate) struct Faulty(HashMap<String, Vec<Vec<Part>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Key(String),
+    Index(usize),
+}
+
+impl Faulty {
+    /// Takes everything faulty out of an object, so that the rest can be looked at. `false`: nothing is left of it.
+    pub(crate) fn prune(&self, object: &str, value: &mut Value) -> bool {
+        self.0.get(object).into_iter().flatten().all(|path| take_out(value, path))
+    }
+}
+
+/// Takes out the key that a path ends in. An item of a list goes with its list: others would change their places.
+fn take_out(mut value: &mut Value, path: &[Part]) -> bool {
+    let Some(last) = path.iter().rposition(|part| matches!(part, Part::Key(_))) else { return false };
+    for part in &path[..last] {
+        let inner = match part {
+            Part::Key(key) => value.get_mut(key.as_str()),
+            Part::Index(index) => value.get_mut(*index),
+        };
+        match inner {
+            Some(inner) => value = inner,
+            // Something above it was taken out before.
+            None => return true,
+        }
+    }
+    if let (Some(map), Part::Key(key)) = (value.as_object_mut(), &path[last]) {
+        map.shift_remove(key);
+    }
+    true
+}
 
 /// Checks a whole tree.
 pub(crate) fn validate(schema: &Value, tree: &Node, sink: &mut Sink) -> Faulty {
     let mut validator =
-        Validator { root: schema, tree, path: Vec::new(), faulty: Faulty::new(), found: Vec::new(), advise: true };
+        Validator { root: schema, tree, path: Vec::new(), marks: Vec::new(), found: Vec::new(), advise: true };
     validator.check(schema, tree);
-    let Validator { faulty, found, .. } = validator;
+    let Validator { marks, found, .. } = validator;
+    let mut faulty = Faulty::default();
+    for (object, path) in marks {
+        faulty.0.entry(object).or_default().push(path);
+    }
     for Found { span, message, suggestion } in found {
         sink.push(span, message, suggestion);
     }
@@ -48,7 +87,8 @@ struct Validator<'a> {
     root: &'a Value,
     tree: &'a Node,
     path: Vec<Step<'a>>,
-    faulty: Faulty,
+    /// Places with something wrong: the object, and the path below it.
+    marks: Vec<(String, Vec<Part>)>,
     found: Vec<Found>,
     /// Whether suggestions are still looked for; with very many problems they cost too much.
     advise: bool,
@@ -57,7 +97,7 @@ struct Validator<'a> {
 impl<'a> Validator<'a> {
     fn check(&mut self, schema: &'a Value, node: &'a Node) {
         if matches!(node.kind, Kind::Invalid) {
-            self.mark_faulty();
+            self.mark();
             return;
         }
         let schema = self.follow(schema);
@@ -100,23 +140,35 @@ impl<'a> Validator<'a> {
     }
 
     fn report(&mut self, span: Span, message: String, suggestion: Option<String>) {
-        self.mark_faulty();
+        self.mark();
+        self.tell(span, message, suggestion);
+    }
+
+    /// Reports something that leaves the value fit to be looked at further.
+    fn tell(&mut self, span: Span, message: String, suggestion: Option<String>) {
         self.advise = self.advise && self.found.len() < 100;
         self.found.push(Found { span, message, suggestion });
     }
 
-    fn mark_faulty(&mut self) {
-        let owner = self.owner();
-        self.faulty.insert(owner);
-    }
-
-    /// The named object that the current node is in.
-    fn owner(&self) -> String {
-        let parts = self.path.iter().take(2).map(|step| match step {
-            Step::Key(key) => key.text.clone(),
-            Step::Index(index) => index.to_string(),
-        });
-        parts.collect::<Vec<_>>().join("/")
+    fn mark(&mut self) {
+        let parts: Vec<Part> = self
+            .path
+            .iter()
+            .map(|step| match step {
+                Step::Key(key) => Part::Key(key.text.clone()),
+                Step::Index(index) => Part::Index(*index),
+            })
+            .collect();
+        let (object, inner) = match parts.as_slice() {
+            [] => return,
+            [Part::Key(kind), Part::Key(name), ..] if kind == "listeners" || kind == "clusters" => {
+                (format!("{kind}/{name}"), 2)
+            }
+            [Part::Key(kind), Part::Index(index), ..] => (format!("{kind}/{index}"), 2),
+            [Part::Key(kind), ..] => (kind.clone(), 1),
+            [Part::Index(_), ..] => return,
+        };
+        self.marks.push((object, parts[inner..].to_vec()));
     }
 
     /// Where a problem with the current node is shown: at its key when the value itself spans several lines.
@@ -172,32 +224,28 @@ impl<'a> Validator<'a> {
             .collect();
         if fitting.is_empty() {
             let wanted = expectation(whole, self.root);
-            self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), None);
+            let text = branches.iter().filter_map(Value::as_object).find(|branch| shape(branch) == Shape::Text);
+            let mend = mend_type(text.unwrap_or(whole), node);
+            self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
             return;
         }
         if let [only] = fitting.as_slice() {
             self.check(only, node);
             return;
         }
-        let owner = self.owner();
-        let was_faulty = self.faulty.contains(&owner);
-        let mut best: Option<Vec<Found>> = None;
+        let mut best: Option<(Vec<Found>, Vec<_>)> = None;
         for branch in fitting {
-            // A branch that was not meant must leave no trace.
-            if !was_faulty {
-                self.faulty.remove(&owner);
-            }
-            let start = self.found.len();
+            let (found, marks) = (self.found.len(), self.marks.len());
             self.check(branch, node);
-            let found = self.found.split_off(start);
-            if found.is_empty() {
-                return;
-            }
-            if best.as_ref().is_none_or(|best| found.len() < best.len()) {
-                best = Some(found);
+            // A branch that was not meant must leave no trace.
+            let tried = (self.found.split_off(found), self.marks.split_off(marks));
+            if best.as_ref().is_none_or(|(best, _)| tried.0.len() < best.len()) {
+                best = Some(tried);
             }
         }
-        self.found.extend(best.unwrap_or_default());
+        let (found, marks) = best.unwrap_or_default();
+        self.found.extend(found);
+        self.marks.extend(marks);
     }
 
     /// Exactly one of some keys is needed.
@@ -205,24 +253,28 @@ impl<'a> Validator<'a> {
         if !matches!(node.kind, Kind::Map(_)) {
             return;
         }
-        let present: Vec<&Key> =
+        let present: Vec<&'a Key> =
             node.entries().iter().map(|(key, _)| key).filter(|key| keys.contains(&key.text.as_str())).collect();
         match present.as_slice() {
             [_] => {}
             [] => {
                 // A misspelt key is reported as such; saying that it is missing too would tell the same thing twice.
                 let misspelt = node.entries().iter().any(|(key, _)| nearest(&key.text, keys.iter().copied()).is_some());
-                self.mark_faulty();
+                if self.path.len() > 2 {
+                    self.mark();
+                }
                 if !misspelt {
                     let message = format!("{} needs one of {}", self.place(self.path.len()), quoted(keys));
-                    self.report(self.focus(node), message, None);
+                    self.tell(self.focus(node), message, None);
                 }
             }
             [first, others @ ..] => {
                 for other in others {
                     let place = self.place(self.path.len());
                     let message = format!("`{}` and `{}` exclude each other in {place}", first.text, other.text);
+                    self.path.push(Step::Key(other));
                     self.report(other.span, message, Some("keep one of them".to_owned()));
+                    self.path.pop();
                 }
             }
         }
@@ -241,6 +293,13 @@ impl<'a> Validator<'a> {
     fn check_map(&mut self, schema: &'a Map<String, Value>, node: &'a Node, entries: &'a [(Key, Node)]) {
         let properties = schema.get("properties").and_then(Value::as_object);
         for (key, value) in entries {
+            if key.text == "<<" {
+                let mend = "merge keys are not part of YAML 1.2; name the anchor where its value is needed".to_owned();
+                self.path.push(Step::Key(key));
+                self.report(key.span, "`<<` means nothing here".to_owned(), Some(mend));
+                self.path.pop();
+                continue;
+            }
             let known = properties.and_then(|properties| properties.get(&key.text));
             match known.or_else(|| schema.get("additionalProperties").filter(|other| !other.is_boolean())) {
                 Some(child) => {
@@ -260,10 +319,10 @@ impl<'a> Validator<'a> {
         let span = self.focus(node);
         if fewest.is_some_and(|fewest| (entries.len() as u64) < fewest) {
             let message = format!("{} is empty", self.subject());
-            self.report(span, message, properties.and_then(|known| did_you_mean("", known.keys().map(String::as_str))));
+            self.tell(span, message, properties.and_then(|known| did_you_mean("", known.keys().map(String::as_str))));
         } else if most.is_some_and(|most| entries.len() as u64 > most) {
             let message = format!("{} holds {} keys where one is allowed", self.subject(), entries.len());
-            self.report(span, message, Some("begin each with its own `- `".to_owned()));
+            self.tell(span, message, Some("begin each with its own `- `".to_owned()));
         }
     }
 
@@ -272,19 +331,15 @@ impl<'a> Validator<'a> {
         if named == Some(NAME_FORMAT)
             && let Err(message) = check_name(&key.text)
         {
-            self.report(key.span, message, Some(NAME_RULE.to_owned()));
+            self.tell(key.span, message, Some(NAME_RULE.to_owned()));
         }
     }
 
     fn unknown_key(&mut self, properties: Option<&'a Map<String, Value>>, key: &'a Key, entries: &[(Key, Node)]) {
         let place = self.place(self.path.len());
-        let suggestion = if key.text == "<<" {
-            Some("merge keys are not part of YAML 1.2; name the anchor where its value is needed".to_owned())
-        } else if self.advise {
-            // Keys that are there already cannot have been meant.
-            let there = |name: &str| entries.iter().any(|(other, _)| other.text == name);
-            let names = properties.into_iter().flat_map(Map::keys).map(String::as_str).filter(|name| !there(name));
-            did_you_mean(&key.text, names)
+        let suggestion = if self.advise {
+            let names = properties.into_iter().flat_map(Map::keys).map(String::as_str);
+            similar_key(&key.text, names, entries)
         } else {
             None
         };
@@ -308,8 +363,7 @@ impl<'a> Validator<'a> {
             }
             let property = properties.and_then(|properties| properties.get(name));
             let about = property.and_then(|property| property.get("description")).and_then(Value::as_str);
-            let first = about.and_then(|text| text.split(['.', ':']).next()).map(str::trim);
-            let suggestion = first.map(|text| format!("add `{name}`: {}", lower_first(text)));
+            let suggestion = about.map(|text| format!("add `{name}`: {}", lower_first(gist(text))));
             let message = format!("`{name}` is missing in {}", self.place(self.path.len()));
             self.report(self.focus(node), message, suggestion);
         }
@@ -340,8 +394,8 @@ impl<'a> Validator<'a> {
             let (low, high) = integer_bounds(schema);
             let number = number.as_f64().unwrap_or(f64::NAN);
             if !(number >= low && number <= high) {
-                let message =
-                    format!("{} must be {}, not {}", self.subject(), expectation(schema, self.root), scalar.text);
+                let actual = scalar.written.as_ref().unwrap_or(&scalar.text);
+                let message = format!("{} must be {}, not {actual}", self.subject(), expectation(schema, self.root));
                 self.report(self.focus(node), message, None);
             }
             return;
@@ -358,8 +412,8 @@ impl<'a> Validator<'a> {
             Some(NAME_FORMAT) => check_name(text).map_err(|message| (message, Some(NAME_RULE.to_owned()))),
             _ => check_length(schema, text),
         };
-        if let Err((message, suggestion)) = checked {
-            let message = format!("{}: {message}", self.subject());
+        if let (Err((message, suggestion)), Kind::Scalar(scalar)) = (checked, &node.kind) {
+            let (message, suggestion) = scalar.discreet(format!("{}: {message}", self.subject()), suggestion);
             self.report(self.focus(node), message, suggestion);
         }
     }
@@ -397,6 +451,20 @@ fn place(path: &[Step<'_>], tree: &Node) -> String {
         })
         .collect();
     if inner.is_empty() { owner } else { format!("`{}` of {owner}", inner.join(".")) }
+}
+
+/// The key that may have been meant by an unknown one. Those that are there already are less likely.
+fn similar_key<'k>(
+    word: &str,
+    names: impl Iterator<Item = &'k str> + Clone,
+    entries: &[(Key, Node)],
+) -> Option<String> {
+    let there = |name: &&str| entries.iter().any(|(other, _)| other.text == **name);
+    match (nearest(word, names.clone().filter(|name| !there(name))), nearest(word, names.clone())) {
+        (Some(name), _) => Some(format!("did you mean `{name}`?")),
+        (None, Some(name)) => Some(format!("did you mean `{name}`, which is here already?")),
+        (None, None) => did_you_mean(word, names),
+    }
 }
 
 /// The keys of which exactly one is needed, if that is all these branches say.
@@ -480,7 +548,11 @@ fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<String> {
         }
         (Shape::Text, Value::Number(_) | Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),
         (Shape::List, Value::String(_) | Value::Number(_)) => Some(format!("write it as a list: `[{text}]`")),
-        (Shape::Map, Value::Null) => Some("write `{}` for the defaults, or leave the key out".to_owned()),
+        (Shape::Map, Value::Null) => match schema.get("required").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([Value::String(first), ..]) => Some(format!("it needs at least `{first}`")),
+            _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
+        },
+        (Shape::Map, Value::String(_)) => mend_map(schema, text),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))
@@ -493,12 +565,26 @@ fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<String> {
     }
 }
 
+/// A map with one of its keys, where text stands: `/api` was meant as `{ prefix: /api }`.
+fn mend_map(schema: &Map<String, Value>, text: &str) -> Option<String> {
+    let keys = required_keys(schema.get("oneOf")?.as_array()?)?;
+    let is_text = |key: &&str| schema["properties"][*key]["type"] == "string";
+    let ways: Vec<String> = keys.into_iter().filter(is_text).map(|key| format!("`{{ {key}: {text} }}`")).collect();
+    (!ways.is_empty()).then(|| format!("write {}", ways.join(" or ")))
+}
+
 fn quoted(keys: &[&str]) -> String {
     let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
     match keys.as_slice() {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => keys.concat(),
     }
+}
+
+/// The beginning of a description that says what something is.
+fn gist(text: &str) -> &str {
+    let end = [". ", ": ", ", such as"].iter().filter_map(|end| text.find(end)).min().unwrap_or(text.len());
+    text[..end].trim_end_matches('.')
 }
 
 fn lower_first(text: &str) -> String {

@@ -91,11 +91,11 @@ fn split_endpoint(text: &str) -> Result<Target<'_>, (String, Option<String>)> {
     if let Ok(address) = text.parse() {
         return Ok(Target::Address(address));
     }
-    for scheme in ["http://", "https://"] {
+    for (scheme, port, tls) in [("http://", 80, ""), ("https://", 443, ", and `tls: true` in the cluster")] {
         if let Some(rest) = text.strip_prefix(scheme) {
             let bare = rest.split('/').next().unwrap_or_default();
-            let tls = if scheme == "https://" { ", and `tls: true` in the cluster" } else { "" };
-            return Err((format!("`{text}` is a URL"), Some(format!("write `{bare}` with its port{tls}"))));
+            let port = if bare.contains(':') { String::new() } else { format!(":{port}") };
+            return Err((format!("`{text}` is a URL"), Some(format!("write `{bare}{port}`{tls}"))));
         }
     }
     if text.parse::<IpAddr>().is_ok() {
@@ -175,6 +175,6 @@ mod tests {
             assert!(split_endpoint(bad).is_err(), "{bad}");
         }
         let mend = split_endpoint("https://a.example/x").err().unwrap().1.unwrap();
-        assert_eq!(mend, "write `a.example` with its port, and `tls: true` in the cluster");
+        assert_eq!(mend, "write `a.example:443`, and `tls: true` in the cluster");
     }
 }

@@ -113,7 +113,8 @@ impl Resolver<'_> {
                 Some(range) => statuses.push(range),
                 None => {
                     let mend = "write a status such as 200, or a range such as \"200-299\", from 100 to 599".to_owned();
-                    self.report(&format!("{at}/statuses/{index}"), "not a status, nor a range of them", Some(mend));
+                    let message = format!("`{status}` is not a status, nor a range of them");
+                    self.report(&format!("{at}/statuses/{index}"), message, Some(mend));
                 }
             }
         }
@@ -148,4 +149,13 @@ fn status_range(written: &file::Statuses) -> Option<(u16, u16)> {
         },
     };
     (first <= last && first >= 100 && last <= 599).then_some((first, last))
+}
+
+impl std::fmt::Display for file::Statuses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::One(status) => write!(f, "{status}"),
+            Self::Range(text) => f.write_str(text),
+        }
+    }
 }

@@ -41,6 +41,11 @@ impl Resolver<'_> {
             self.take_bind(&format!("{at}/bind"), bind, format!("listener `{name}`"));
         }
         let tls = written.tls.as_ref().map(|tls| self.termination(&format!("{at}/tls"), tls));
+        let spoken = self.tree.get("listeners").and_then(|all| all.get(name)?.get("protocol")?.text());
+        if !matches!(spoken, None | Some("http" | "tcp")) {
+            // Which keys fit is not known; that the protocol is wrong was told.
+            return None;
+        }
         let protocol = match written.protocol {
             file::Protocol::Http => {
                 self.refuse_keys(&at, name, &TCP_ONLY, "http");
@@ -63,8 +68,8 @@ impl Resolver<'_> {
     fn refuse_keys(&mut self, at: &str, name: &str, keys: &[(&str, &str)], speaks: &str) {
         let other = if speaks == "http" { "tcp" } else { "http" };
         for (key, mend) in keys {
-            let span = self.key_span(at, key);
-            if span != self.tree.locate(at) {
+            if self.has(at, key) {
+                let span = self.key_span(at, key);
                 let message = format!("`{key}` is for `protocol: {other}`, but listener `{name}` speaks {speaks}");
                 self.sink.push(span, message, Some((*mend).to_owned()));
             }
@@ -126,6 +131,7 @@ impl Resolver<'_> {
                 self.sink.push(span, message, Some("write the cluster as `otherwise` of `sni`".to_owned()));
                 return None;
             }
+            (None, None) if self.has(at, "cluster") || self.has(at, "sni") => return None,
             (None, None) => {
                 let message = format!("listener `{name}` needs one of `cluster` or `sni`");
                 self.report(at, message, Some("add `cluster: NAME`, where its connections go".to_owned()));
@@ -163,7 +169,7 @@ impl Resolver<'_> {
         }
         if let Some(cluster) = &written.otherwise {
             self.cluster_exists(&format!("{at}/otherwise"), cluster);
-        } else if written.names.is_empty() {
+        } else if written.names.is_empty() && !self.has(at, "names") && !self.has(at, "otherwise") {
             self.report(at, "`sni` names no cluster", Some("add `names` or `otherwise`".to_owned()));
         }
         let otherwise = written.otherwise.as_deref().map(Name::from);
@@ -190,8 +196,8 @@ impl Resolver<'_> {
     fn client_auth(&mut self, at: &str, written: &file::ClientAuth) -> Option<ClientAuth> {
         if written.mode == file::ClientAuthMode::Off {
             for key in ["authorities", "identity_header"] {
-                let span = self.key_span(at, key);
-                if span != self.tree.locate(at) {
+                if self.has(at, key) {
+                    let span = self.key_span(at, key);
                     let mend = "add `mode: required` or `mode: optional`".to_owned();
                     self.sink.push(span, format!("`{key}` has no meaning while clients are not asked"), Some(mend));
                 }
@@ -201,6 +207,9 @@ impl Resolver<'_> {
         let header = written.identity_header.as_ref();
         let header = header.map(|name| self.field_name(&format!("{at}/identity_header"), name));
         let Some(path) = &written.authorities else {
+            if self.has(at, "authorities") {
+                return None;
+            }
             let mend = "add the file with the certificates of those who vouch for clients".to_owned();
             self.report(at, "`authorities` is missing in `client`", Some(mend));
             return None;

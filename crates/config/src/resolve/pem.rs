@@ -38,14 +38,17 @@ impl Resolver<'_> {
         let bytes = match self.pem_bytes(&path) {
             Ok(bytes) => bytes,
             Err(message) => {
-                self.report(at, format!("cannot read `{}`: {message}", path.display()), None);
+                // Told without discretion: where a file was looked for is no secret, and what is wanted here.
+                let span = self.tree.locate(at);
+                self.sink.push(span, format!("cannot read `{}`: {message}", path.display()), None);
                 return None;
             }
         };
         match check(&bytes, need) {
             Ok(()) => Some(Pem { path, bytes }),
             Err((message, suggestion)) => {
-                self.report(at, format!("`{}`: {message}", path.display()), suggestion);
+                let span = self.tree.locate(at);
+                self.sink.push(span, format!("`{}`: {message}", path.display()), suggestion);
                 None
             }
         }

@@ -62,9 +62,12 @@ impl Resolver<'_> {
                     self.report(&path, message, Some("name its cluster in the listener".to_owned()));
                 }
                 None => {
-                    let mut known: Vec<&str> = listeners.keys().copied().collect();
-                    known.sort_unstable();
-                    let suggestion = self.sink.wants_suggestions().then(|| did_you_mean(name, known)).flatten();
+                    let suggestion = self.sink.wants_suggestions().then(|| {
+                        let mut known: Vec<&str> = listeners.keys().copied().collect();
+                        known.sort_unstable();
+                        did_you_mean(name, known)
+                    });
+                    let suggestion = suggestion.flatten();
                     self.report(&path, format!("there is no listener `{name}`"), suggestion);
                 }
             }
@@ -222,7 +225,7 @@ impl Resolver<'_> {
                 Ok(_) => self.field_value(&place, path),
             }
         }
-        if scheme.is_none() && host.is_none() && port.is_none() && path.is_none() {
+        if ["scheme", "host", "port", "path"].iter().all(|key| !self.has(at, key)) {
             let mend = "add `scheme`, `host`, `port` or `path`".to_owned();
             self.report(at, "the redirect leads to where the request came from", Some(mend));
         }

@@ -1,0 +1,371 @@
+//! What a person sees.
+
+use crate::support::{messages, told};
+
+#[test]
+fn all_mistakes_are_shown_at_once_with_their_lines() {
+    let text = r#"version: 1
+listeners:
+  web: { bind: ":8080", timeot: 5s }
+routes:
+  - match: { host: shop.example.com, path: /api }
+    cluster: apii
+clusters:
+  api:
+    endpoints: ["127.0.0.1:9003", { address: "127.0.0.1:9004", weight: 5000 }]
+    balance: least_requests
+    queue: { timeout: 5 }
+"#;
+    let wanted = r#"site.yaml:3:16: `:8080` is not an address with a port
+   3 |   web: { bind: ":8080", timeot: 5s }
+     |                ^^^^^^^
+     help: write `0.0.0.0:8080` for all IPv4 addresses, `[::]:8080` for all IPv6 addresses
+
+site.yaml:3:25: unknown key `timeot` in listener `web`
+   3 |   web: { bind: ":8080", timeot: 5s }
+     |                         ^^^^^^
+     help: did you mean `timeouts`?
+
+site.yaml:5:44: `path` must be a map, not the text `/api`
+   5 |   - match: { host: shop.example.com, path: /api }
+     |                                            ^^^^
+     help: write `{ exact: /api }` or `{ prefix: /api }` or `{ regex: /api }`
+
+site.yaml:6:14: there is no cluster `apii`
+   6 |     cluster: apii
+     |              ^^^^
+     help: did you mean `api`?
+
+site.yaml:9:72: `weight` must be a whole number from 0 to 1000, not 5000
+   9 |     endpoints: ["127.0.0.1:9003", { address: "127.0.0.1:9004", weight: 5000 }]
+     |                                                                        ^^^^
+
+site.yaml:10:14: `balance` must be `round_robin`, `random` or `least_request`, not the text `least_requests`
+  10 |     balance: least_requests
+     |              ^^^^^^^^^^^^^^
+     help: did you mean `least_request`?
+
+site.yaml:11:5: `requests_max` is missing in `queue` of cluster `api`
+  11 |     queue: { timeout: 5 }
+     |     ^^^^^
+     help: add `requests_max`: requests that wait at once, over all workers
+
+site.yaml:11:23: `timeout` must be a duration such as `250ms`, `5s` or `1m30s`, not the number 5
+  11 |     queue: { timeout: 5 }
+     |                       ^
+     help: did you mean `5s`?
+
+8 problems"#;
+    assert_eq!(told(text), wanted);
+}
+
+/// Messages about a file with these lines under `version: 1`.
+fn about(lines: &str) -> Vec<String> {
+    messages(&format!("version: 1\n{lines}"))
+}
+
+#[test]
+fn keys_of_the_other_protocol_are_refused_with_what_to_write() {
+    let told = about(
+        "listeners:
+  a: { bind: '127.0.0.1:1', cluster: c, idle_timeout: 5s }
+  b: { bind: '127.0.0.1:2', protocol: tcp, timeouts: {}, sni: { names: { a.example: c } } }
+  c: { bind: '127.0.0.1:3', protocol: tcp }
+  d: { bind: '127.0.0.1:4', protocol: tcp, cluster: c, sni: { otherwise: c } }
+  e: { bind: '127.0.0.1:5', protocol: tcp, sni: {} }
+clusters: { c: { endpoints: ['127.0.0.1:9'] } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `cluster` is for `protocol: tcp`, but listener `a` speaks http (name the cluster in a route, or say `protocol: tcp`)",
+            "3: `idle_timeout` is for `protocol: tcp`, but listener `a` speaks http (write `timeouts: { idle: … }`)",
+            "4: `timeouts` is for `protocol: http`, but listener `b` speaks tcp (write `idle_timeout`)",
+            "5: listener `c` needs one of `cluster` or `sni` (add `cluster: NAME`, where its connections go)",
+            "6: `cluster` and `sni` exclude each other in listener `d` (write the cluster as `otherwise` of `sni`)",
+            "7: `sni` names no cluster (add `names` or `otherwise`)",
+        ]
+    );
+}
+
+#[test]
+fn two_cannot_listen_at_the_same_address() {
+    let told = about(
+        "listeners:
+  a: { bind: '127.0.0.1:1' }
+  b: { bind: '127.0.0.1:1' }
+  c: { bind: '127.0.0.1:0' }
+  d: { bind: '127.0.0.1:0' }
+admin: { bind: '127.0.0.1:1' }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "4: `127.0.0.1:1` is taken by listener `a` already (choose another port)",
+            "7: `127.0.0.1:1` is taken by listener `a` already (choose another port)",
+        ]
+    );
+}
+
+#[test]
+fn the_admin_page_stays_inside_unless_that_is_said() {
+    assert_eq!(
+        about("admin: { bind: '0.0.0.0:9900' }"),
+        [
+            "2: `0.0.0.0:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
+          reaches it can read and change the configuration (bind `127.0.0.1:9900`, or accept this with `allow_remote: true`)"
+        ]
+    );
+    for fine in ["127.0.0.1:1", "[::1]:1", "127.8.8.8:1", "[::ffff:127.0.0.1]:1"] {
+        assert_eq!(about(&format!("admin: {{ bind: '{fine}' }}")), [""; 0], "{fine}");
+    }
+}
+
+#[test]
+fn endpoints_are_checked_one_by_one() {
+    let told = about(
+        "clusters:
+  a:
+    endpoints:
+      - http://x.example/
+      - 1.2.3.4
+      - nope.example:80
+      - empty.example:80
+      - localhost:0
+      - app.internal:80
+      - 10.0.0.1:80
+      - 10.0.0.1:80
+  b: { endpoints: [] }
+  c: { endpoints: '127.0.0.1:1' }
+  d: { endpoints: [{ address: '127.0.0.1:1', weight: 0 }] }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "5: `http://x.example/` is a URL (write `x.example:80`)",
+            "6: `1.2.3.4` has no port (write `1.2.3.4:80`)",
+            "7: the name `nope.example` cannot be looked up: no such name",
+            "8: the name `empty.example` has no address",
+            "9: `localhost:0` has port 0",
+            "11: `10.0.0.1:80` and `app.internal:80` are the same endpoint, 10.0.0.1:80 (use `weight` to give an endpoint more work)",
+            "12: the endpoint `10.0.0.1:80` stands here twice (use `weight` to give an endpoint more work)",
+            "13: `endpoints` is empty (it needs at least one item)",
+            "14: `endpoints` must be a list, not the text `127.0.0.1:1` (write it as a list: `[127.0.0.1:1]`)",
+            "15: all weights are 0 (give at least one endpoint a weight)",
+        ]
+    );
+}
+
+#[test]
+fn conditions_are_checked_one_by_one() {
+    let told = about(
+        "routes:
+  - respond: {}
+    match:
+      host: ['*', a.example:80]
+      path: { prefix: api }
+      method: [get, 'A B']
+      headers: { 'a b': x, Host: x, x-a: { exact: a, regex: b }, x-b: {}, x-c: 5, X-D: '1', x-d: '2' }
+      cookies: { 'a=b': x }
+      source: 10.0.0.0/33
+  - respond: {}
+    match: { path: { exact: '/a?b' } }
+  - respond: {}
+    match: { path: { exact: '/a*' } }
+  - respond: {}
+    match: { path: { prefix: '/a b' } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "5: `*` is not a host name, nor `*.` followed by one",
+            "5: `a.example:80` must not carry a port",
+            "6: the path `api` does not begin with `/` (write `/api`)",
+            "7: `get` is not a method that clients send (write `GET`: upper and lower case differ in methods)",
+            "7: `A B` is not a method",
+            "8: `a b` is not the name of a header field",
+            "8: the host is matched by `host`",
+            "8: `exact` and `regex` exclude each other in `match.headers.x-a` of route 1 (keep one of them)",
+            "8: `match.headers.x-b` of route 1 needs one of `exact`, `regex`, `present` or `absent`",
+            "8: `x-c` must be text or a map, not the number 5 (put it in quotes: \"5\")",
+            "8: `x-d` stands here twice",
+            "9: `a=b` is not the name of a cookie",
+            "10: the prefix length of `10.0.0.0/33` is longer than 32",
+            "12: the path `/a?b` holds a query or fragment (match the query with `query`)",
+            "14: `*` stands for itself in the path `/a*` (write `prefix: /a`, or `regex`)",
+            "16: the path `/a b` holds a character that no request has (write such characters percent-encoded, as clients send them)",
+        ]
+    );
+}
+
+#[test]
+fn a_route_does_one_thing() {
+    let told = about(
+        "routes:
+  - {}
+  - { cluster: a, redirect: { scheme: https } }
+  - { clustr: a }
+  - { clusters: [{ cluster: a, weight: 0 }, { cluster: a, weight: 0 }] }
+  - { redirect: { status: 302 } }
+  - { redirect: { status: 303, host: 'a:80', path: 'x{', scheme: ftp } }
+  - { name: route-1, respond: { status: 204, body: x, headers: { date: x, 'a b': c, d: \"\\n\" } } }
+  - { name: 'a b', listeners: [x], respond: { status: 99 } }
+clusters: { a: { endpoints: ['127.0.0.1:1'] } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: route 1 needs one of `cluster`, `clusters`, `redirect` or `respond`",
+            "4: `cluster` and `redirect` exclude each other in route 2 (keep one of them)",
+            "5: unknown key `clustr` in route 3 (did you mean `cluster`?)",
+            "6: all weights are 0 (give at least one cluster a weight)",
+            "6: cluster `a` stands here twice",
+            "7: the redirect leads to where the request came from (add `scheme`, `host`, `port` or `path`)",
+            "8: `a:80` is not a host name, nor an address, without a port",
+            "8: `{` is never closed in `x{`: write `{{` for a brace",
+            "8: `scheme` must be `http` or `https`, not the text `ftp`",
+            "9: an answer with status 204 has no body",
+            "9: `date` is written by the protocol itself and cannot be chosen",
+            "9: `a b` is not the name of a header field",
+            "9: the value of a header field cannot hold control characters",
+            "10: `name`: `a b` cannot be a name (names begin with a letter, a digit or `_`, go on with these, `-` and `.`, and have at most 64)",
+            "10: there is no listener `x`",
+            "10: `status` must be a whole number from 200 to 599, not 99",
+        ]
+    );
+}
+
+#[test]
+fn names_of_routes_are_unique_even_those_that_are_counted() {
+    let told = about(
+        "routes:\n  - respond: {}\n  - { name: route-1, respond: {} }\n  - { name: x, respond: {} }\n  - { name: x, respond: {} }\n",
+    );
+    assert_eq!(
+        told,
+        [
+            "4: the name `route-1` is taken by the route in line 3 (give one of them another name)",
+            "6: the name `x` is taken by the route in line 5 (give one of them another name)",
+        ]
+    );
+}
+
+#[test]
+fn filters_are_checked_by_the_schema_and_by_themselves() {
+    let told = about(
+        "routes:
+  - respond: {}
+    filters:
+      - set_request_heder: { a: b }
+      - set_request_header: { x-a: 1 }
+      - set_request_header: { X-A: '1' }
+      - rewrite: { path: { prefx: /x } }
+      - rewrite: { path: { replace: 5, all: yes } }
+      - rewrite: {}
+        basic_auth: {}
+      - {}
+      - rewrite:
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "5: unknown filter `set_request_heder` in `filters` of route 1 (did you mean `set_request_header`?)",
+            "6: `x-a` must be text, not the number 1 (put it in quotes: \"1\")",
+            "7: not in lower case (write it small)",
+            "8: `prefix` is missing in `filters.rewrite.path` of route 1",
+            "8: unknown key `prefx` in `filters.rewrite.path` of route 1 (did you mean `prefix`?)",
+            "9: `replace` must be text, not the number 5 (put it in quotes: \"5\")",
+            "9: `all` must be `true` or `false`, not the text `yes` (write `true`)",
+            "10: an item of `filters` holds 2 keys where one is allowed (begin each with its own `- `)",
+            "11: `users` is missing in `filters.basic_auth` of route 1",
+            "12: an item of `filters` is empty (there is `set_request_header`, `set_response_header`, \
+             `remove_response_header`, `rewrite`, `basic_auth`)",
+            "13: `rewrite` is empty, but must be a map (write `{}` for the defaults, or leave the key out)",
+        ]
+    );
+}
+
+#[test]
+fn logs_checks_and_client_certificates_are_checked() {
+    let told = about(
+        "access_logs:
+  - { path: a, stdout: true }
+  - { format: xml }
+  - { stdout: true, line: '{' }
+  - { stdout: true, line: '{status}', format: json }
+  - { stdout: false }
+clusters:
+  a: { endpoints: ['127.0.0.1:1'], health_check: { tcp: {}, http: {}, interval: 0s, rise: 0 } }
+  b: { endpoints: ['127.0.0.1:1'], health_check: { http: { path: x, host: 'a b', statuses: [300-200, x, '200'] } } }
+  c: { endpoints: ['127.0.0.1:1'], health_check: {}, tls: { server_name: 'a:b', verify: no } }
+listeners:
+  d: { bind: '127.0.0.1:0', head_bytes_max: 64KiB, request_id: host, forwarding: { trusted: [x] } }
+shutdown: 5s
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `path` and `stdout` exclude each other in access log 1 (keep one of them)",
+            "4: access log 2 needs one of `path` or `stdout`",
+            "4: `format` must be `line` or `json`, not the text `xml`",
+            "5: `{` is never closed in `{`: write `{{` for a brace",
+            "6: `line` has no meaning with `format: json` (leave one of them out)",
+            "7: `stdout` must be `true`, not `false`",
+            "9: `tcp` and `http` exclude each other in `health_check` of cluster `a` (keep one of them)",
+            "9: `interval`: `0s` is no time at all (it must be longer than 0)",
+            "9: `rise` must be a whole number from 1 to 1000, not 0",
+            "10: the path `x` does not begin with `/` (write `/x`)",
+            "10: `a b` is not a host name, nor an address, without a port",
+            "10: `300-200` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
+            "10: `x` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
+            "11: `health_check` of cluster `c` needs one of `tcp` or `http`",
+            "11: `a:b` is not a host name, nor an address, without a port",
+            "11: `verify` must be `true` or `false`, not the text `no` (write `false`)",
+            "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
+            "13: `host` is written by the protocol itself and cannot be chosen",
+            "13: `x` is not an address or a network such as 10.0.0.0/8",
+            "14: `shutdown` must be a map, not the text `5s`",
+        ]
+    );
+}
+
+#[test]
+fn variables_that_are_missing_are_told_with_everything_else() {
+    let told = about(
+        "listeners: { a: { bind: '${NOWHERE}' } }\nroutes: [{ cluster: x, timeout: '${NOWHERE}' }]\nadmin: { bind: \"${\" }\n",
+    );
+    assert_eq!(
+        told,
+        [
+            "2: the environment variable `NOWHERE` is not set (set it, or give a default: `${NOWHERE:-…}`)",
+            "3: there is no cluster `x` (define it under `clusters`)",
+            "3: the environment variable `NOWHERE` is not set (set it, or give a default: `${NOWHERE:-…}`)",
+            "4: `${` is never closed (write `${NAME}`, or `$${` for the characters themselves)",
+        ]
+    );
+}
+
+#[test]
+fn a_secret_from_the_environment_is_never_shown() {
+    let text = "version: 1
+listeners:
+  a: { bind: '127.0.0.1:0', tls: '${TOKEN}', protocol: '${TOKEN}', request_id: '${TOKEN}' }
+  c:
+    bind: 127.0.0.1:0
+    fields_max: ${PIN}
+  b: { bind: '${TOKEN}', timeouts: { head: '${TOKEN}' }, head_bytes_max: '${TOKEN}' }
+routes:
+  - { cluster: '${TOKEN}', name: '${TOKEN} ', listeners: ['${TOKEN}'] }
+  - { redirect: { host: '${TOKEN}{', status: '${TOKEN}', path: '${TOKEN}' }, match: { method: '${TOKEN}' } }
+clusters: { a: { endpoints: ['${TOKEN}'], balance: '${TOKEN}' } }
+";
+    let told = told(text);
+    assert!(!told.contains("s3cret") && !told.contains("90210") && !told.contains("S3CRET"), "{told}");
+    assert!(told.ends_with("15 problems"), "{told}");
+}

@@ -1,0 +1,9 @@
+//! Whole files: what they come to, and what is told of their mistakes.
+
+mod diagnostics;
+mod examples;
+mod hostile;
+mod includes;
+mod pages;
+mod snapshot;
+mod support;
