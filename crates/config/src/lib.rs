@@ -22,6 +22,7 @@ mod source;
 mod tree;
 pub mod units;
 mod validate;
+mod wording;
 mod yaml;
 
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};

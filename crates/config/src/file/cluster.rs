@@ -1,0 +1,261 @@
+//! Clusters.
+
+use model::limits;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Certificate, one_of};
+use crate::units::Time;
+
+/// Endpoints that serve the same thing.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// The endpoints: an address each, or a map with its settings.
+    #[schemars(length(min = 1))]
+    pub endpoints: Vec<Endpoint>,
+    /// How an endpoint is chosen.
+    #[serde(default)]
+    pub balance: Balance,
+    /// Ask the endpoints regularly whether they work. By default they are not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// Let requests wait while all endpoints are full. By default they are refused at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// Speak TLS to the endpoints: `true`, or settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClusterTls>,
+    /// Connections kept for reuse.
+    #[serde(default)]
+    pub pool: Pool,
+    /// How long endpoints may take.
+    #[serde(default)]
+    pub timeouts: ClusterTimeouts,
+}
+
+/// An endpoint: its address, or its settings.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Endpoint {
+    /// Its address.
+    Address(String),
+    /// Its settings.
+    Settings(EndpointSettings),
+}
+
+/// Settings of one endpoint.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Endpoint")]
+pub struct EndpointSettings {
+    /// `ip:port`, `[ipv6]:port` or `name:port`. A name is looked up when the configuration is read, and its first
+    /// address is used.
+    pub address: String,
+    /// Its share of the work compared with the others; 0 gets no new work.
+    #[serde(default = "weight")]
+    #[schemars(range(min = 0, max = limits::WEIGHT_MAX))]
+    pub weight: u32,
+    /// Requests (or TCP connections) at once, over all workers. No bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub connections_max: Option<u32>,
+}
+
+/// How an endpoint is chosen.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// One after the other, by weight.
+    #[default]
+    RoundRobin,
+    /// At random, by weight.
+    Random,
+    /// The one with the fewest requests in flight, by weight.
+    LeastRequest,
+}
+
+/// A regular check of each endpoint, either `tcp` or `http`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["tcp", "http"])))]
+pub struct HealthCheck {
+    /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpCheck>,
+    /// A request is answered with a good status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpCheck>,
+    /// Time between two checks of one endpoint.
+    #[serde(default = "check_interval")]
+    pub interval: Time,
+    /// Time for one check.
+    #[serde(default = "check_timeout")]
+    pub timeout: Time,
+    /// Successes in a row that make a down endpoint up.
+    #[serde(default = "rise")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub rise: u32,
+    /// Failures in a row that make an up endpoint down.
+    #[serde(default = "fall")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub fall: u32,
+}
+
+/// A check by TCP has no settings.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TcpCheck {}
+
+/// A check by HTTP.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpCheck {
+    /// Path, with a query if need be.
+    #[serde(default = "check_path")]
+    pub path: String,
+    /// Host that is asked for. By default the endpoint's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Good statuses: numbers such as `200`, or ranges such as `200-299`.
+    #[serde(default = "check_statuses")]
+    #[schemars(length(min = 1))]
+    pub statuses: Vec<Statuses>,
+}
+
+/// A status, or a range of them.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Statuses {
+    /// This one.
+    One(#[schemars(range(min = 100, max = 599))] u16),
+    /// A range.
+    Range(String),
+}
+
+/// Waiting for a free endpoint, in order of arrival.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// Requests that wait at once, over all workers. Further ones are answered with 503.
+    #[schemars(range(min = 1))]
+    pub requests_max: u32,
+    /// Longest wait; then the answer is 503.
+    #[serde(default = "queue_timeout")]
+    pub timeout: Time,
+}
+
+/// TLS towards endpoints, as written: a switch or settings.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum ClusterTls {
+    /// On with defaults, or off.
+    Switch(bool),
+    /// On with these.
+    Settings(ClusterTlsSettings),
+}
+
+/// TLS towards endpoints.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ClusterTls")]
+pub struct ClusterTlsSettings {
+    /// Name that is asked for and that the certificate must carry. By default the host in the endpoint's address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// Verify the certificate. Switching this off lets anyone pose as the endpoint; it is for tests.
+    pub verify: bool,
+    /// File with the certificates of those who vouch for the endpoints, in PEM. By default those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<String>,
+    /// Certificate that is shown to endpoints that ask for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Certificate>,
+}
+
+impl Default for ClusterTlsSettings {
+    fn default() -> Self {
+        Self { server_name: None, verify: true, authorities: None, certificate: None }
+    }
+}
+
+/// Connections to endpoints that are kept for reuse.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pool {
+    /// Idle connections that each worker keeps to each endpoint; 0 switches reuse off.
+    pub idle_max: u32,
+    /// Time an idle connection is kept. Keep it below what the endpoints allow.
+    pub idle_timeout: Time,
+    /// Requests after which a connection is closed. No bound by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_per_connection_max: Option<u64>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            idle_max: limits::IDLE_UPSTREAM_CONNECTIONS_MAX,
+            idle_timeout: Time(limits::UPSTREAM_IDLE),
+            requests_per_connection_max: None,
+        }
+    }
+}
+
+/// How long endpoints may take.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterTimeouts {
+    /// To establish a connection, TLS included.
+    pub connect: Time,
+    /// From the request being sent whole to the head of the response.
+    pub response_head: Time,
+    /// Without a byte while a body moves.
+    pub idle: Time,
+}
+
+impl Default for ClusterTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Time(limits::CONNECT),
+            response_head: Time(limits::RESPONSE_HEAD),
+            idle: Time(limits::STREAM_IDLE),
+        }
+    }
+}
+
+fn weight() -> u32 {
+    1
+}
+
+fn check_interval() -> Time {
+    Time(std::time::Duration::from_secs(2))
+}
+
+fn check_timeout() -> Time {
+    Time(std::time::Duration::from_secs(1))
+}
+
+fn rise() -> u32 {
+    2
+}
+
+fn fall() -> u32 {
+    3
+}
+
+fn check_path() -> String {
+    "/".to_owned()
+}
+
+fn check_statuses() -> Vec<Statuses> {
+    vec![Statuses::Range("200-299".to_owned())]
+}
+
+fn queue_timeout() -> Time {
+    Time(std::time::Duration::from_secs(5))
+}

@@ -1,0 +1,259 @@
+//! Listeners.
+
+use std::collections::BTreeMap;
+
+use model::limits;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Size, Time};
+
+/// A place where connections arrive.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    /// Address and port, such as `127.0.0.1:8080`, `0.0.0.0:80` or `[::]:443`. Port 0 takes a free one.
+    pub bind: String,
+    /// What is spoken here.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// HTTP: versions spoken. `h2` and `h3` are not available in this version.
+    #[serde(default = "http_versions")]
+    #[schemars(length(min = 1))]
+    pub http_versions: Vec<HttpVersion>,
+    /// Connections open at once, over all workers. Further ones are closed at once.
+    #[serde(default = "connections_max")]
+    #[schemars(range(min = 1))]
+    pub connections_max: u32,
+    /// Speak TLS to clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// HTTP: largest request head, from 1KiB to 32KiB. A larger one is answered with 431.
+    #[serde(default = "head_bytes_max")]
+    pub head_bytes_max: Size,
+    /// HTTP: most fields in a request head. More are answered with 431.
+    #[serde(default = "fields_max")]
+    #[schemars(range(min = 1, max = limits::FIELDS_HARD_MAX))]
+    pub fields_max: usize,
+    /// HTTP: how long clients may take.
+    #[serde(default)]
+    pub timeouts: ListenerTimeouts,
+    /// HTTP: requests on one connection; after the last it is closed in good order. No bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_per_connection_max: Option<u64>,
+    /// HTTP: what endpoints are told about the client.
+    #[serde(default)]
+    pub forwarding: Forwarding,
+    /// HTTP: request field that carries an id of each request, made here unless a trusted proxy sent one. `false`
+    /// switches ids off.
+    #[serde(default)]
+    pub request_id: RequestId,
+    /// TCP: the cluster that all connections go to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// TCP: choose the cluster by the name that the client asks for in its TLS hello. TLS is passed on untouched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sni: Option<Sni>,
+    /// TCP: time without a byte in either direction after which a connection is closed.
+    #[serde(default = "stream_idle")]
+    pub idle_timeout: Time,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// HTTP; each request finds its route.
+    #[default]
+    Http,
+    /// Bytes; each connection goes to a cluster.
+    Tcp,
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HttpVersion {
+    /// HTTP/1.1 and HTTP/1.0.
+    H1,
+    /// HTTP/2. Not available in this version.
+    H2,
+    /// HTTP/3. Not available in this version.
+    H3,
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// Certificates. The one whose names fit what the client asks for is shown; the first one to all other clients.
+    #[schemars(length(min = 1))]
+    pub certificates: Vec<Certificate>,
+    /// Oldest version of TLS that is accepted.
+    #[serde(default)]
+    pub version_min: TlsVersion,
+    /// Time for a handshake.
+    #[serde(default = "handshake")]
+    pub handshake_timeout: Time,
+    /// Certificates of clients.
+    #[serde(default)]
+    pub client: ClientAuth,
+}
+
+/// A certificate with its key. Paths are relative to the file that names them.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// File with the certificate and those that vouch for it, in PEM, the certificate itself first.
+    pub chain: String,
+    /// File with the private key, in PEM, without a passphrase.
+    pub key: String,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// Certificates of clients.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientAuth {
+    /// Whether clients are asked for a certificate.
+    #[serde(default)]
+    pub mode: ClientAuthMode,
+    /// File with the certificates of those who vouch for clients, in PEM. Needed unless `mode` is `off`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<String>,
+    /// Request field that tells endpoints the subject of the verified certificate. What a client sends under this
+    /// name is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_header: Option<String>,
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientAuthMode {
+    /// They are not asked.
+    #[default]
+    Off,
+    /// They may show one; it is verified.
+    Optional,
+    /// They must show one.
+    Required,
+}
+
+/// How long clients of an HTTP listener may take.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListenerTimeouts {
+    /// For a whole request head to arrive once its first byte has.
+    pub head: Time,
+    /// Between requests of one connection.
+    pub idle: Time,
+    /// Without a byte of a body or tunnel, towards or from the client.
+    pub stream: Time,
+}
+
+impl Default for ListenerTimeouts {
+    fn default() -> Self {
+        Self { head: Time(limits::REQUEST_HEAD), idle: Time(limits::KEEP_ALIVE), stream: Time(limits::STREAM_IDLE) }
+    }
+}
+
+/// What endpoints are told about the client, and whose word about it is believed.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Forwarding {
+    /// Networks of proxies before this one, such as `10.0.0.0/8`. What they say of the client is believed and
+    /// extended; what anybody else says is replaced.
+    pub trusted: Vec<String>,
+    /// Send `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`.
+    pub x_forwarded: bool,
+    /// Send `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self { trusted: Vec::new(), x_forwarded: true, forwarded: false }
+    }
+}
+
+/// The name of a request field, or `false`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// `false`.
+    Off(bool),
+    /// The field.
+    Field(String),
+}
+
+impl Default for RequestId {
+    fn default() -> Self {
+        Self::Field("x-request-id".to_owned())
+    }
+}
+
+impl JsonSchema for RequestId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "RequestId".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string" }, { "const": false }] })
+    }
+}
+
+/// Clusters by the name that a client asks for.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sni {
+    /// Host name, or `*.` and a host name, to cluster. Exact names win over `*.`, longer ones over shorter.
+    #[serde(default)]
+    pub names: BTreeMap<String, String>,
+    /// The cluster for any other name, for none, and for what is not TLS. Without it such connections are closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<String>,
+    /// Time for the TLS hello to arrive.
+    #[serde(default = "handshake")]
+    pub hello_timeout: Time,
+}
+
+fn http_versions() -> Vec<HttpVersion> {
+    vec![HttpVersion::H1]
+}
+
+fn connections_max() -> u32 {
+    limits::CONNECTIONS_MAX
+}
+
+fn head_bytes_max() -> Size {
+    Size(limits::HEAD_BYTES_MAX as u64)
+}
+
+fn fields_max() -> usize {
+    limits::FIELDS_MAX
+}
+
+fn stream_idle() -> Time {
+    Time(limits::STREAM_IDLE)
+}
+
+fn handshake() -> Time {
+    Time(limits::HANDSHAKE)
+}

@@ -1,0 +1,211 @@
+//! Routes.
+
+use std::collections::BTreeMap;
+
+use model::limits;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{FILTER_DEFINITION, NAME_FORMAT, OneOrMany, one_of};
+use crate::units::Time;
+
+/// Which requests go where: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["cluster", "clusters", "redirect", "respond"])))]
+pub struct Route {
+    /// Name in logs and metrics. By default `route-` and its place, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = NAME_FORMAT), length(max = 64))]
+    pub name: Option<String>,
+    /// Only requests of these listeners. By default those of all HTTP listeners.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<String>,
+    /// Conditions, which must all hold. Without any, every request matches.
+    #[serde(default, rename = "match")]
+    pub matches: Match,
+    /// A route of higher priority wins before any other rule.
+    #[serde(default)]
+    pub priority: i32,
+    /// What is done to requests and responses, in this order.
+    #[serde(default)]
+    pub filters: Vec<FilterUse>,
+    /// Bound on the whole exchange, from the request head to the last byte of the response. No bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Time>,
+    /// Forward to this cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Forward to one of these clusters, at random by weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub clusters: Option<Vec<WeightedCluster>>,
+    /// Send the client elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect: Option<Redirect>,
+    /// Answer here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub respond: Option<Respond>,
+}
+
+/// What a route asks of a request. All conditions must hold.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Match {
+    /// Any of these hosts: a name, or `*.` and a name, which stands for one or more labels.
+    #[serde(skip_serializing_if = "OneOrMany::is_empty")]
+    pub host: OneOrMany,
+    /// The path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathMatch>,
+    /// Any of these methods.
+    #[serde(skip_serializing_if = "OneOrMany::is_empty")]
+    pub method: OneOrMany,
+    /// All of these header fields, by name (upper or lower case).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, ValueTest>,
+    /// All of these query parameters, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, ValueTest>,
+    /// All of these cookies, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cookies: BTreeMap<String, ValueTest>,
+    /// Any of these networks holds the client, such as `10.0.0.0/8` or `192.0.2.7`.
+    #[serde(skip_serializing_if = "OneOrMany::is_empty")]
+    pub source: OneOrMany,
+}
+
+/// How a path is compared: as received, without the query.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["exact", "prefix", "regex"])))]
+pub struct PathMatch {
+    /// The whole path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<String>,
+    /// Whole segments from the start: `/api` matches `/api` and `/api/x`, not `/apix`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// A regular expression for the whole path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regex: Option<String>,
+}
+
+/// A condition on a value: text stands for `{ exact: … }`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum ValueTest {
+    /// Exactly this.
+    Exact(String),
+    /// A test.
+    Test(ValueTestMap),
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ValueTest", extend("oneOf" = one_of(&["exact", "regex", "present", "absent"])))]
+pub struct ValueTestMap {
+    /// Exactly this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<String>,
+    /// A regular expression for the whole value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regex: Option<String>,
+    /// There at all, whatever its value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("const" = true))]
+    pub present: Option<bool>,
+    /// Not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("const" = true))]
+    pub absent: Option<bool>,
+}
+
+/// One filter: its name, then its settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FilterUse(pub Map<String, Value>);
+
+impl JsonSchema for FilterUse {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        FILTER_DEFINITION.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        // The properties are added by `crate::schema`, which knows the filters.
+        json_schema!({
+            "description": "One filter: its name, then its settings.",
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": false,
+        })
+    }
+}
+
+/// A cluster and its share.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WeightedCluster {
+    /// The cluster.
+    pub cluster: String,
+    /// Its share among the weights of all.
+    #[serde(default = "weight")]
+    #[schemars(range(min = 0, max = limits::WEIGHT_MAX))]
+    pub weight: u32,
+}
+
+/// Where a client is sent. What is not given is kept from the request; at least one of `scheme`, `host`, `port` and
+/// `path` is needed.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Redirect {
+    /// The status.
+    #[serde(default = "redirect_status")]
+    #[schemars(extend("enum" = [301, 302, 303, 307, 308]))]
+    pub status: u16,
+    /// `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["http", "https"]))]
+    pub scheme: Option<String>,
+    /// Host, without a port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: Option<u16>,
+    /// Path, which may hold variables such as `{path}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// An answer that is given here.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Respond {
+    /// The status.
+    #[serde(default = "respond_status")]
+    #[schemars(range(min = 200, max = 599))]
+    pub status: u16,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    #[serde(default)]
+    pub body: String,
+}
+
+fn weight() -> u32 {
+    1
+}
+
+fn redirect_status() -> u16 {
+    302
+}
+
+fn respond_status() -> u16 {
+    200
+}
