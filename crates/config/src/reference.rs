@@ -29,8 +29,18 @@ fn configuration() -> String {
     let root = schema(&[]);
     let mut page = format!("# Configuration\n\n{GENERATED}");
     page.push_str(INTRODUCTION);
-    let mut writer = Writer { root: &root, told: Vec::new(), page };
-    writer.object("", "The file", &root);
+    let mut writer = Writer { root: &root, sections: Vec::new(), page };
+    writer.collect("", &root);
+    writer.object("The file", &root);
+    for (name, path) in writer.sections.clone() {
+        let definition = &root["$defs"][&name];
+        let heading = format!("`{path}`");
+        if definition.get("properties").is_some() {
+            writer.object(&heading, definition);
+        } else {
+            writer.values(&heading, definition);
+        }
+    }
     writer.page
 }
 
@@ -52,13 +62,26 @@ keys (`<<`) do not. A key stands once.
 /// Writes objects, each once, in the order in which they are met.
 struct Writer<'a> {
     root: &'a Value,
-    /// Definitions that have a section, with the heading.
-    told: Vec<(String, String)>,
+    /// Definitions that have a section, with the path that is its heading.
+    sections: Vec<(String, String)>,
     page: String,
 }
 
 impl<'a> Writer<'a> {
-    fn object(&mut self, path: &str, heading: &str, schema: &'a Value) {
+    /// Finds the sections below an object.
+    fn collect(&mut self, path: &str, schema: &'a Value) {
+        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            for (path, name) in self.definitions(&join(path, name), property, 0) {
+                if name == crate::file::FILTER_DEFINITION || self.sections.iter().any(|(known, _)| *known == name) {
+                    continue;
+                }
+                self.sections.push((name.clone(), path.clone()));
+                self.collect(&path, &self.root["$defs"][&name]);
+            }
+        }
+    }
+
+    fn object(&mut self, heading: &str, schema: &'a Value) {
         let _ = writeln!(self.page, "## {heading}\n");
         if let Some(text) = schema.get("description").and_then(Value::as_str) {
             let _ = writeln!(self.page, "{text}\n");
@@ -74,9 +97,6 @@ impl<'a> Writer<'a> {
             self.page.push_str(&row);
         }
         self.page.push('\n');
-        for (name, property) in properties {
-            self.inner(&join(path, name), property);
-        }
     }
 
     fn row(&self, name: &str, property: &Value, object: &Value) -> String {
@@ -92,23 +112,6 @@ impl<'a> Writer<'a> {
         let meaning = property.get("description").and_then(Value::as_str).unwrap_or_default();
         let value = self.value(property, 0);
         format!("| `{name}` | {} | {} | {} |\n", cell(&value), cell(&default), cell(meaning))
-    }
-
-    /// The sections of the objects that a property leads to.
-    fn inner(&mut self, path: &str, property: &'a Value) {
-        for (path, name) in self.definitions(path, property, 0) {
-            if name == crate::file::FILTER_DEFINITION || self.told.iter().any(|(told, _)| *told == name) {
-                continue;
-            }
-            let Some(definition) = self.root.get("$defs").and_then(|defs| defs.get(&name)) else { continue };
-            let heading = format!("`{path}`");
-            self.told.push((name.clone(), heading.clone()));
-            if definition.get("properties").is_some() {
-                self.object(&path, &heading, definition);
-            } else {
-                self.values(&heading, definition);
-            }
-        }
     }
 
     /// A section that lists the values to choose from.
@@ -157,7 +160,14 @@ impl<'a> Writer<'a> {
                 return "[filter](filters.md)".to_owned();
             }
             let definition = self.root.get("$defs").and_then(|defs| defs.get(name));
-            return definition.map_or_else(String::new, |definition| self.value(definition, depth + 1));
+            let section = self.sections.iter().find(|(known, _)| known == name);
+            return match (definition, section) {
+                (Some(definition), Some((_, path))) if definition.get("properties").is_some() => {
+                    format!("[map](#{})", anchor(path))
+                }
+                (Some(definition), _) => self.value(definition, depth + 1),
+                (None, _) => String::new(),
+            };
         }
         let values = allowed_values(map);
         if !values.is_empty() {
@@ -213,6 +223,11 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+/// The anchor that a heading with this path gets on the usual sites: lower case, signs left out.
+fn anchor(path: &str) -> String {
+    path.to_lowercase().chars().filter(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
 /// Text inside a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
@@ -223,7 +238,7 @@ fn filters_page(filters: &[FilterSpec]) -> String {
     let mut page = format!("# Filters\n\n{GENERATED}");
     page.push_str(
         "Filters change requests and responses, or refuse them. A route lists them under `filters`, each as its name and \
-         its settings; they work in that order on requests, and in the reverse order on responses.\n\n",
+         its settings; they work in that order, on requests and on responses.\n\n",
     );
     for filter in filters {
         let _ = writeln!(page, "- [`{0}`](#{0}): {1}", filter.name, filter.doc.lines().next().unwrap_or_default());
@@ -231,7 +246,7 @@ fn filters_page(filters: &[FilterSpec]) -> String {
     for filter in filters {
         let _ = writeln!(page, "\n## {}\n\n{}", filter.name, filter.doc.trim_end());
         let settings = &root["$defs"][format!("filter_{}", filter.name)];
-        let writer = Writer { root: &root, told: Vec::new(), page: String::new() };
+        let writer = Writer { root: &root, sections: Vec::new(), page: String::new() };
         let Some(properties) = settings.get("properties").and_then(Value::as_object) else { continue };
         page.push_str("\n| setting | value | default | meaning |\n|---|---|---|---|\n");
         for (name, property) in properties {
