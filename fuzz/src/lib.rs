@@ -93,6 +93,38 @@ impl Plain {
     }
 }
 
+/// The data of a whole chunked body that was accepted, read in the plainest way there is.
+///
+/// # Panics
+/// When it breaks RFC 9112 section 7.1: it should not have been accepted.
+pub fn plain_chunks(body: &[u8]) -> Vec<u8> {
+    let mut data = Vec::new();
+    let mut rest = body;
+    loop {
+        let end = rest.windows(2).position(|pair| pair == b"\r\n").expect("a chunk line ends");
+        let line = std::str::from_utf8(&rest[..end]).map_or_else(|_| String::from_utf8_lossy(&rest[..end]), Into::into);
+        assert!(!line.contains(['\r', '\n', '\0']), "{line:?}");
+        let size = match line.split_once(';') {
+            Some((size, _)) => size.trim_end_matches([' ', '\t']),
+            None => &line,
+        };
+        assert!(size.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let len = u64::from_str_radix(size, 16).expect("a size of 64 bits") as usize;
+        rest = &rest[end + 2..];
+        if len == 0 {
+            break;
+        }
+        data.extend_from_slice(&rest[..len]);
+        assert_eq!(&rest[len..len + 2], b"\r\n");
+        rest = &rest[len + 2..];
+    }
+    if rest != b"\r\n" {
+        // A trailer section has the shape of the fields of a head.
+        Plain::read(&[b"line\r\n", rest].concat());
+    }
+    data
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
