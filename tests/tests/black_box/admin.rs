@@ -85,10 +85,12 @@ fn names_of_hosts_and_methods_cannot_grow_the_metrics() {
     let product = Setup::to(&origin).start();
     let mut peer = product.connect();
     peer.get("/");
+    product.expect_metric("equipoise_endpoint_requests_total", &[], 1.0);
     let lines = product.admin("/metrics").text().lines().count();
     for number in 0..100 {
         peer.ask(format!("M{number} /{number} HTTP/1.1\r\nHost: h{number}\r\nX-{number}: 1\r\n\r\n"));
     }
+    product.expect_metric("equipoise_endpoint_requests_total", &[], 101.0);
     assert_eq!(product.admin("/metrics").text().lines().count(), lines);
 }
 

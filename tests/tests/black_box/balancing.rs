@@ -79,8 +79,8 @@ fn least_request_avoids_the_busy_endpoint_whichever_worker_made_it_busy() {
     let product = Setup::to_addresses(&[busy.address(), idle.address()]).cluster("balance: least_request").start();
     let mut held = Vec::new();
     while busy.busy() == 0 {
-        held.push(hold(&product, ""));
         let seen = busy.requests().len() + idle.requests().len();
+        held.push(hold(&product, ""));
         eventually("it arrived", || busy.requests().len() + idle.requests().len() > seen || busy.busy() > 0);
     }
     for _ in 0..30 {
@@ -198,7 +198,18 @@ fn without_a_queue_a_full_cluster_refuses_at_once() {
     product.flagged("PQ");
     go.send(()).expect("the origin waits");
     assert_eq!(first.response().status(), 200);
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
     assert_eq!(product.get("/").status(), 200);
+}
+
+#[test]
+fn clients_that_come_one_after_the_other_never_find_the_place_taken() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to_endpoints([endpoint(&origin, "connections_max: 1")]).start();
+    // The endpoint is free once its response is there, not once the last client has been told.
+    for _ in 0..300 {
+        assert_eq!(product.get("/").status(), 200);
+    }
 }
 
 #[test]
@@ -291,8 +302,8 @@ fn other_endpoints_take_over_while_one_is_full() {
     let product = Setup::to_endpoints(listed).start();
     let held: Arc<Mutex<Vec<Peer>>> = Arc::default();
     while full.busy() == 0 {
-        held.lock().expect("peers").push(hold(&product, ""));
         let before = full.requests().len() + other.requests().len();
+        held.lock().expect("peers").push(hold(&product, ""));
         eventually("it arrived", || full.requests().len() + other.requests().len() > before || full.busy() > 0);
     }
     for _ in 0..10 {

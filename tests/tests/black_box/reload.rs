@@ -247,8 +247,10 @@ fn what_is_at_work_counts_towards_limits_after_a_change() {
     product.reload(&setup.clone().route("filters: [{ set_request_header: { x-a: \"1\" } }]").text());
     clients.push(Peer::sending(product.web(), request));
     eventually("two wait", || waiting() == 2.0);
-    for client in &mut clients {
+    for _ in &clients {
         go.send(()).expect("the origin waits");
+    }
+    for client in &mut clients {
         assert_eq!(client.response().text(), "done");
     }
     assert_eq!(origin.busy_max(), 1);
