@@ -14,7 +14,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn view() -> View {
-    View::new(Telemetry::new(2), 2)
+    View::new(Telemetry::new(2), 2, Box::new(|| (0, 0)))
 }
 
 /// A view of a program that runs `text`, with a data plane that takes everything.

@@ -32,6 +32,13 @@ pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[Filte
             map.retain(|key, _| !other.contains(&key.as_str()));
         }
     }
+    for log in value["access_logs"].as_array_mut().into_iter().flatten() {
+        if log["format"] == "json"
+            && let Some(map) = log.as_object_mut()
+        {
+            map.remove("line");
+        }
+    }
     as_written(&mut value, tree);
     let mut secret: HashSet<String> = SECRET_NAMES.iter().map(|name| (*name).to_owned()).collect();
     for filter in filters {

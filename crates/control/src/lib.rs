@@ -16,4 +16,4 @@ pub mod watch;
 pub use load::{Candidate, Inspect, Source, prepare};
 pub use reconciler::{Reconciler, Refusal};
 pub use status::{State, Status};
-pub use view::View;
+pub use view::{LostRecords, View};

@@ -22,12 +22,18 @@ const WINDOW: Duration = Duration::from_secs(10);
 const SAMPLE_EVERY: Duration = Duration::from_millis(900);
 
 /// A handle on the running program. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct View(Arc<Shared>);
 
-#[derive(Debug)]
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View(generation {})", self.generation())
+    }
+}
+
 struct Shared {
     telemetry: Arc<Telemetry>,
+    lost_records: LostRecords,
     workers: usize,
     started: Instant,
     draining: AtomicBool,
@@ -45,11 +51,16 @@ struct Running {
     history: History,
 }
 
+/// Tells how many records were lost because a ring was full, and because writing failed.
+pub type LostRecords = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
+
 impl View {
-    /// A view of a program that has just started.
-    pub fn new(telemetry: Arc<Telemetry>, workers: usize) -> Self {
+    /// A view of a program that has just started. `lost_records` tells how many records no access log could take, for
+    /// want of room and because writing failed.
+    pub fn new(telemetry: Arc<Telemetry>, workers: usize, lost_records: LostRecords) -> Self {
         Self(Arc::new(Shared {
             telemetry,
+            lost_records,
             workers,
             started: Instant::now(),
             draining: AtomicBool::new(false),
@@ -109,7 +120,10 @@ impl View {
     /// Appends the page of metrics in the Prometheus text format.
     pub fn expose(&self, version: &str, out: &mut String) {
         let plan = self.plan().unwrap_or_default();
+        let (full, failed) = (self.0.lost_records)();
         let mut gauges = vec![
+            Gauge::new(Metric::AccessLogDropped, &["full"], full as f64),
+            Gauge::new(Metric::AccessLogDropped, &["failed"], failed as f64),
             Gauge::new(Metric::BuildInfo, &[version], 1.0),
             Gauge::new(Metric::Generation, &[], self.generation() as f64),
             Gauge::new(Metric::GenerationsRefused, &[], self.0.refused.load(Ordering::Relaxed) as f64),

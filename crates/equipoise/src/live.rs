@@ -74,7 +74,7 @@ impl Live {
     fn assemble(source: Source, count: usize) -> io::Result<Self> {
         let telemetry = Telemetry::new(count);
         let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry) })?;
-        let view = View::new(telemetry, count);
+        let view = View::new(telemetry, count, Box::new(workers.lost_records()));
         let reconciler = Reconciler::new(source, proxy::check, workers.publisher(), view)?;
         Ok(Self { workers, count, reconciler, admin: None, drain_timeout: model::limits::DRAIN })
     }

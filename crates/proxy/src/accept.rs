@@ -8,9 +8,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
 use model::{Fault, Name};
 use plan::ListenerState;
@@ -29,7 +31,7 @@ use crate::worker::Worker;
 /// Pause after an accept failed for want of descriptors or memory, so that a full process does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A connection that was accepted as its listener ended may still send a request within this time.
-const LAST_CALL: Duration = Duration::from_millis(500);
+pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
 
 /// A listener on which a worker accepts.
 pub(crate) struct Accepting {
@@ -38,6 +40,7 @@ pub(crate) struct Accepting {
     pub bind: SocketAddr,
     pub seat: Rc<Seat>,
     waker: Rc<RefCell<Option<Waker>>>,
+    done: Rc<RefCell<Option<Sender<()>>>>,
 }
 
 impl Accepting {
@@ -50,29 +53,28 @@ impl Accepting {
     ) -> io::Result<Self> {
         let listener = TcpListener::from_std(socket)?;
         let seat = Rc::new(Seat::new(index));
-        let waker = Rc::new(RefCell::new(None));
-        tokio::task::spawn_local(accept(worker.clone(), listener, seat.clone(), waker.clone()));
-        Ok(Self { name, bind, seat, waker })
+        let (waker, done) = Told::default();
+        tokio::task::spawn_local(accept(worker.clone(), listener, seat.clone(), (waker.clone(), done.clone())));
+        Ok(Self { name, bind, seat, waker, done })
     }
 
-    /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle.
-    pub(crate) fn end(&self) {
+    /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle. `done` is
+    /// dropped when the socket is closed.
+    pub(crate) fn end(&self, done: Option<Sender<()>>) {
         self.seat.closing.set(true);
+        *self.done.borrow_mut() = done;
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
     }
 }
 
-async fn accept(worker: Rc<Worker>, listener: TcpListener, seat: Rc<Seat>, waker: Rc<RefCell<Option<Waker>>>) {
-    loop {
+async fn accept(worker: Rc<Worker>, listener: TcpListener, seat: Rc<Seat>, (waker, done): Told) {
+    let mut turn = 0;
+    while !seat.closing.get() {
         let accepted = poll_fn(|cx| {
             waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-            match listener.poll_accept(cx) {
-                Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
-                Poll::Pending if seat.closing.get() => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            }
+            if seat.closing.get() { Poll::Ready(None) } else { listener.poll_accept(cx).map(Some) }
         });
         match accepted.await {
             Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &seat),
@@ -80,13 +82,34 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, seat: Rc<Seat>, waker
                 telemetry::log::warn("accept failed", &[("error", &error.to_string())]);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            None => return,
+            None => break,
+        }
+        turn += 1;
+        if turn % ACCEPTS_PER_TURN_MAX == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    accept_the_rest(&worker, listener, &seat);
+    drop(done.take());
+}
+
+/// Takes what the kernel holds for a socket that is to be closed, which would be reset otherwise. It asks the kernel
+/// itself: the runtime knows only what the kernel had reported before.
+fn accept_the_rest(worker: &Rc<Worker>, listener: TcpListener, seat: &Rc<Seat>) {
+    let Ok(listener) = listener.into_std() else { return };
+    while let Ok((tcp, peer)) = listener.accept() {
+        let ready = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
+        if let Ok(tcp) = ready {
+            on_accept(worker, tcp, peer, seat);
         }
     }
 }
 
+/// How the task that accepts is woken, and what it drops when its socket is closed.
+type Told = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
+
 fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Seat>) {
-    let plan = worker.plan();
+    let plan = worker.plan_of(seat);
     let Some(listener) = plan.listeners.get(seat.index.get()) else { return };
     let shard = listener.series.of(worker.index);
     if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
@@ -131,26 +154,26 @@ async fn carry(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Rc<Se
     .await;
     // Boxed, so that a connection that idles does not carry the room of its own beginning.
     let Some(connection) = Box::pin(begin(&worker, tcp, peer, &registration.tether)).await else { return };
-    let plan = worker.plan();
-    let Some(listener) = plan.listeners.get(registration.tether.seat.index.get()) else { return };
-    match &listener.plan.listener.protocol {
-        Protocol::Http(_) => {
-            drop(plan);
-            downstream::http1::serve(&worker, connection).await;
-        }
-        Protocol::Tcp(_) => Box::pin(stream::serve(&worker, plan, connection)).await,
+    if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_some() {
+        downstream::http1::serve(&worker, connection).await;
+    } else {
+        Box::pin(stream::serve(&worker, connection)).await;
     }
 }
 
 /// From an accepted socket to a connection that can carry requests. `None`: it failed, and that is counted.
 async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &Rc<Tether>) -> Option<Connection> {
-    let plan = worker.plan();
+    let plan = worker.plan_of(&tether.seat);
     let listener = plan.listeners.get(tether.seat.index.get())?;
     let configured = &listener.plan.listener;
     // One system call less where the address says it already.
     let bind = configured.bind;
     let local = if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind };
-    let first = if tether.is_closing() { LAST_CALL } else { model::limits::KEEP_ALIVE };
+    let first = match &configured.protocol {
+        _ if tether.is_closing() => LAST_CALL,
+        Protocol::Http(http) => http.idle_timeout,
+        Protocol::Tcp(tcp) => tcp.idle_timeout,
+    };
     let mut watch = Watch::new(Instant::now(), first, tether.clone());
     let (io, tls) = match &listener.tls {
         None => (Io::Plain(tcp), None),

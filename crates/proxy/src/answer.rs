@@ -18,7 +18,7 @@ pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -
     skip_body(exchange);
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
     send(exchange, local, keeps_alive).await?;
-    Ok(next_after(keeps_alive, exchange.is_read))
+    Ok(next_after(exchange, keeps_alive, exchange.is_read))
 }
 
 /// The answer to a fault, or `None` where the client can be told nothing.

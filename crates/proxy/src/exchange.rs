@@ -9,19 +9,19 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::fields::Known;
 use model::limits::ATTEMPTS_MAX;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method};
 use plan::filter::Flow;
-use plan::{ActionPlan, ClusterPlan, EndpointPlan, ListenerTarget, RoutePlan};
+use plan::{ActionPlan, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
 use crate::connection::Connection;
-use crate::downstream::http1::{Next, NoRequest, receive};
+use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::pick::pick;
 use crate::random::RequestId;
 use crate::upstream::connect::connect;
@@ -56,12 +56,16 @@ pub(crate) struct Exchange<'p> {
     pub is_read: bool,
     pub client: IpAddr,
     pub request_id: RequestId,
+    /// The place at the endpoint, held until the endpoint's part is done.
+    pub lease: Option<Lease>,
     pub told: Told<'p>,
 }
 
 /// What the record will tell.
 pub(crate) struct Told<'p> {
     pub begun: Instant,
+    /// The time when it was last looked at. A look costs more than most steps do; see [`Told::look`].
+    pub now: Instant,
     pub route: Option<&'p RoutePlan>,
     pub cluster: Option<&'p Rc<ClusterNow>>,
     pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
@@ -71,21 +75,22 @@ pub(crate) struct Told<'p> {
     pub status: u16,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// An interim response is sent in part only.
+    pub is_interim_cut: bool,
     /// The client takes the end of the connection for the end of the response.
     pub ends_by_close: bool,
 }
 
 /// Carries one exchange: from the first byte of a request to the record of its end.
 pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Next {
-    let plan = worker.plan();
-    let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Close };
-    let begun = Instant::now();
+    let plan = worker.plan_of(&connection.tether.seat);
+    let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Linger };
     let mut heads = worker.take_heads();
-    connection.watch.set_bound(None);
-    let received = receive(worker, connection, http, &mut heads).await;
-    if matches!(received, Err(NoRequest::Closed)) {
+    let mut arrival = Arrival::default();
+    let received = receive(worker, connection, http, (&mut heads, &mut arrival)).await;
+    if let Err(nothing @ (NoRequest::Closed | NoRequest::NotYet)) = received {
         worker.give_heads(heads);
-        return Next::Close;
+        return if matches!(nothing, NoRequest::Closed) { Next::Close } else { Next::NotYet };
     }
     connection.requests += 1;
     let client = connection.facts.peer.ip();
@@ -101,30 +106,43 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         is_read: false,
         client,
         request_id: RequestId::NONE,
-        told: Told::new(begun),
+        lease: None,
+        told: Told::new(&arrival),
     };
     let outcome = match received {
         Ok(parsed) => exchange.proceed(parsed).await,
         Err(NoRequest::Fault(fault)) => Err(fault),
-        Err(NoRequest::Closed) => Ok(Next::Close),
+        Err(NoRequest::Closed | NoRequest::NotYet) => Ok(Next::Close),
     };
     finish::finish(exchange, outcome).await
 }
 
 impl<'p> Told<'p> {
-    fn new(begun: Instant) -> Self {
+    fn new(arrival: &Arrival) -> Self {
+        let begun = arrival.begun.unwrap_or_else(Instant::now);
+        let receive = arrival.whole.map_or(Duration::ZERO, |whole| whole - begun);
         Self {
             begun,
+            now: begun + receive,
             route: None,
             cluster: None,
             endpoint: None,
             retries: 0,
-            phases: Phases::default(),
+            phases: Phases { receive, ..Phases::default() },
             status: 0,
+            is_interim_cut: false,
             received_bytes: 0,
             sent_bytes: 0,
             ends_by_close: false,
         }
+    }
+}
+
+impl Told<'_> {
+    /// Looks at the clock.
+    pub(crate) fn look(&mut self) -> Instant {
+        self.now = Instant::now();
+        self.now
     }
 }
 
@@ -167,11 +185,13 @@ impl<'p> Exchange<'p> {
             self.request_id = given.unwrap_or_else(|| RequestId::new(&self.worker.random));
             head.fields.set(name, self.request_id.as_str().as_bytes());
         }
-        if let Some(name) = &self.listener.identity {
-            head.fields.remove(name);
-            if let Some(subject) = facts.tls.as_ref().and_then(|tls| tls.client_subject.as_ref()) {
-                head.fields.append(name, subject.as_bytes());
-            }
+        if !self.plan.identities.is_empty() {
+            head.fields.retain(|field| !self.plan.is_identity(field.name));
+        }
+        if let Some(name) = &self.listener.identity
+            && let Some(subject) = facts.tls.as_ref().and_then(|tls| tls.client_subject.as_ref())
+        {
+            head.fields.append(name, subject.as_bytes());
         }
         let facts = facts.facts(self.client, self.request_id.as_str());
         wire::forwarding::apply_forwarding(head, &facts, forwarding, &mut self.worker.scratch.borrow_mut());
@@ -206,14 +226,19 @@ impl<'p> Exchange<'p> {
         loop {
             let attempt = self.told.retries as usize;
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &tried[..attempt]).await?;
-            self.told.phases.queue += waited;
+            if !waited.is_zero() {
+                self.told.phases.queue += waited;
+                self.told.look();
+            }
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
+            self.lease = Some(lease);
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.told.endpoint = Some((endpoint, side));
             let fault = match self.attempt(cluster, now, (endpoint, side)).await {
                 Ok(next) => return Ok(next),
                 Err(fault) => fault,
             };
+            self.lease = None;
             let may_retry = fault.consequence().retryable
                 && self.told.retries + 1 < ATTEMPTS_MAX
                 && cluster.endpoints.len() > attempt + 1;
@@ -235,18 +260,21 @@ impl<'p> Exchange<'p> {
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
         let timeouts = &cluster.cluster.timeouts;
-        if let Some(kept) = side.pool.take(Instant::now()) {
+        if let Some(kept) = side.pool.take(self.told.now) {
             side.series.of(self.worker.index).reused.add(1);
             match self.converse(cluster, kept, (endpoint, side)).await {
-                Err(Fault::StaleConnection) if self.may_send_again() => {}
+                Err(Fault::StaleConnection) if self.may_send_again() => {
+                    self.told.look();
+                }
                 other => return other,
             }
         }
-        let begun = Instant::now();
+        let begun = self.told.now;
         let work = connect(&endpoint.endpoint, now.tls.as_deref(), &mut self.connection.watch, timeouts.connect);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
-        self.told.phases.connect += begun.elapsed();
+        let now = self.told.look();
+        self.told.phases.connect += now - begun;
         let shard = side.series.of(self.worker.index);
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
@@ -256,9 +284,11 @@ impl<'p> Exchange<'p> {
     }
 
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and no
-    /// byte of its body is gone.
+    /// byte of its body is gone. Of chunks the framing alone would be gone.
     fn may_send_again(&self) -> bool {
-        self.heads.request.method.is_idempotent() && self.told.received_bytes == 0
+        self.heads.request.method.is_idempotent()
+            && self.told.received_bytes == 0
+            && self.request.framing != Framing::Chunked
     }
 
     async fn converse(
@@ -267,14 +297,9 @@ impl<'p> Exchange<'p> {
         upstream: UpstreamConnection,
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
-        let mut conversation = Conversation::begin(self, cluster, endpoint, upstream)?;
+        let mut conversation = Conversation::begin(self, (cluster, endpoint, side), upstream)?;
         let outcome = conversation.run(self).await;
-        self.told.received_bytes += conversation.received_bytes();
-        self.told.sent_bytes += conversation.sent_bytes();
-        let upstream = conversation.end(self);
-        if let (Ok(_), Some(upstream)) = (&outcome, upstream) {
-            side.pool.give(upstream, Instant::now());
-        }
+        conversation.end(self);
         outcome
     }
 
@@ -314,11 +339,14 @@ impl<'p> Exchange<'p> {
     }
 }
 
-/// What becomes of the client's connection, by whether both sides keep it and whether the request was read to its end.
-pub(crate) const fn next_after(keeps_alive: bool, is_read: bool) -> Next {
-    match (keeps_alive, is_read) {
-        (true, true) => Next::KeepAlive,
-        (false, true) => Next::Close,
-        (_, false) => Next::Linger,
+/// What becomes of the client's connection after a response: `keeps_alive` is what the response said.
+pub(crate) fn next_after(exchange: &Exchange<'_>, keeps_alive: bool, is_read: bool) -> Next {
+    if keeps_alive && is_read {
+        Next::KeepAlive
+    } else if is_read && !exchange.request.keep_alive {
+        Next::Close
+    } else {
+        // The client may have sent more already, which a plain close would turn into a reset.
+        Next::Linger
     }
 }

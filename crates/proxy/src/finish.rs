@@ -32,9 +32,9 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     if exchange.told.status != 0 {
         // A response that is cut short must not look whole: where the end of the connection would mark its end, only a
         // reset tells.
-        if exchange.told.ends_by_close {
-            exchange.connection.io.reset_on_close();
-        }
+        return if exchange.told.ends_by_close { Next::Reset } else { Next::Close };
+    }
+    if exchange.told.is_interim_cut {
         return Next::Close;
     }
     let Some(local) = answer::of_fault(fault) else { return Next::Close };
@@ -50,7 +50,7 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
 
 fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     let told = &mut exchange.told;
-    told.phases.total = told.begun.elapsed();
+    told.phases.total = told.look() - told.begun;
     let worker = exchange.worker;
     let facts = exchange.connection.facts.facts(exchange.client, exchange.request_id.as_str());
     let record = Record {

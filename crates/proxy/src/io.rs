@@ -1,12 +1,13 @@
 //! A byte stream to a peer: TCP, or TLS over it. The one place that knows the difference.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::unconstrained;
 
 /// See the module. Boxed where large, so that an idle plain connection stays small.
 pub(crate) enum Io {
@@ -96,11 +97,15 @@ impl Io {
     /// nobody asked for. Costs no system call unless the kernel has reported something.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut cx = TaskContext::from_waker(Waker::noop());
-        if self.poll_read_ready(&mut cx).is_pending() {
-            return true;
-        }
-        // With TLS 1.3 it may be a session ticket, which reading takes in.
-        self.poll_read(&mut cx, &mut [0; 8]).is_pending()
+        // Also for a task that has used up its turn, or a dead connection would look quiet.
+        let look = unconstrained(poll_fn(|cx| {
+            if self.poll_read_ready(cx).is_pending() {
+                return Poll::Ready(true);
+            }
+            // With TLS 1.3 it may be a session ticket, which reading takes in.
+            Poll::Ready(self.poll_read(cx, &mut [0; 8]).is_pending())
+        }));
+        matches!(pin!(look).poll(&mut cx), Poll::Ready(true))
     }
 
     /// Makes the kernel answer with a reset instead of an orderly end when the connection is dropped.

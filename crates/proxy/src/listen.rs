@@ -9,8 +9,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that the kernel holds for one worker until it accepts them. The system's `somaxconn` may lower it.
 const BACKLOG: i32 = 4096;
 
-/// Binds one socket per worker. With port 0 all share the port that the first was given. `alone`: no other socket may
-/// listen there yet.
+/// Binds one socket per worker, without listening yet. With port 0 all share the port that the first was given.
+/// `alone`: no other socket may listen there.
 ///
 /// # Errors
 /// The address is in use by another program, or cannot be bound.
@@ -27,6 +27,22 @@ pub(crate) fn bind(address: SocketAddr, workers: usize, alone: bool) -> io::Resu
         sockets.push(bind_shared(address)?);
     }
     Ok(sockets)
+}
+
+/// Lets the kernel hand connections to a bound socket. From here on they would be lost if the socket were dropped, so it
+/// is the last step before a plan is committed.
+///
+/// # Errors
+/// Another program began to listen there meanwhile.
+pub(crate) fn listen(socket: &TcpListener) -> io::Result<()> {
+    socket2::SockRef::from(socket).listen(BACKLOG)
+}
+
+/// Whether a socket bound to one address stands in the way of another to the other.
+pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    let same_family = a.is_ipv4() == b.is_ipv4();
+    one.port() == other.port() && same_family && (a == b || a.is_unspecified() || b.is_unspecified())
 }
 
 /// Fails when another program listens at the address. `SO_REUSEPORT` alone would silently share it with any program
@@ -51,7 +67,6 @@ fn bind_shared(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -69,6 +84,7 @@ mod tests {
     #[test]
     fn an_address_in_use_is_refused_even_though_ports_are_shared() {
         let held = bind("127.0.0.1:0".parse().unwrap(), 1, true).unwrap();
+        listen(&held[0]).unwrap();
         let error = bind(held[0].local_addr().unwrap(), 1, true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }

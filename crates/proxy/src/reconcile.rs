@@ -1,7 +1,8 @@
 //! How a plan reaches the workers, and how they take it over.
 //!
 //! ```text
-//! publish: build TLS, open logs, bind new sockets   any failure: nothing has changed
+//! publish: build TLS, open logs, bind new sockets,
+//!          then listen on them                      any failure: nothing has changed
 //!        → commit on every worker, acknowledged     nothing in it can fail but the registration of a bound socket
 //! ```
 //! Connections belong to workers, not to plans: they see the new plan with their next request.
@@ -32,11 +33,14 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(10);
 /// How often a drain looks whether all is over.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 
+/// Longest time for connections that were cut off to be gone.
+const CUT: Duration = Duration::from_secs(1);
+
 /// What a worker can be told.
 pub(crate) enum Command {
     Commit(Box<Commit>),
-    /// Accept nothing more; end connections as they become idle.
-    Drain,
+    /// Accept nothing more; end connections as they become idle. Dropped when every socket is closed.
+    Drain(Sender<()>),
     /// End every connection at once.
     Cut,
     Stop,
@@ -133,6 +137,13 @@ impl Workers {
         }
     }
 
+    /// A count of the records that no access log could take: because the worker's ring was full, and because writing
+    /// failed.
+    pub fn lost_records(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move || shared.published().logs.as_ref().map_or((0, 0), |logs| (logs.dropped(), logs.failed()))
+    }
+
     /// Open client connections.
     pub fn open_connections(&self) -> usize {
         self.shared.open_connections.load(Ordering::Relaxed)
@@ -141,11 +152,24 @@ impl Workers {
     /// Stops accepting and waits until every connection has ended, at most `timeout`; then cuts off the rest.
     /// True when none had to be cut off.
     pub fn drain(&self, timeout: Duration) -> bool {
-        self.shared.tell_all(|| Command::Drain);
+        let (done, all_closed) = channel();
+        self.shared.tell_all(|| Command::Drain(done.clone()));
+        drop(done);
+        // Ends when the last worker has dropped its sender.
+        while all_closed.recv_timeout(ACKNOWLEDGE).is_ok() {}
+        if self.wait_until_idle(timeout) {
+            return true;
+        }
+        self.shared.tell_all(|| Command::Cut);
+        // What is cut off is still recorded.
+        self.wait_until_idle(CUT);
+        false
+    }
+
+    fn wait_until_idle(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while self.open_connections() > 0 {
             if Instant::now() >= deadline {
-                self.shared.tell_all(|| Command::Cut);
                 return false;
             }
             std::thread::sleep(DRAIN_STEP);
@@ -192,6 +216,11 @@ impl Shared {
         let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
         let logs = self.open_logs(&plan, &published).map_err(|error| format!("access log: {error}"))?;
         let (bound, mut sockets) = self.bind(&plan, &published)?;
+        for (name, list) in &sockets {
+            for socket in list {
+                listen::listen(socket).map_err(|error| format!("listener {name}: cannot listen: {error}"))?;
+            }
+        }
         let (done, acknowledged) = channel();
         for worker in &self.commands {
             let sockets = sockets.iter_mut().filter_map(|(name, list)| Some((name.clone(), list.pop()?))).collect();
@@ -233,7 +262,7 @@ impl Shared {
                 continue;
             }
             // Our own listener of another name may still hold the address: it goes with this very plan.
-            let ours = published.bound.values().any(|other| other.address == listener.bind);
+            let ours = published.bound.values().any(|other| listen::overlap(other.address, listener.bind));
             let list = listen::bind(listener.bind, self.commands.len(), !ours)
                 .map_err(|error| format!("listener {}: cannot listen on {}: {error}", listener.name, listener.bind))?;
             let address = list.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(listener.bind);
@@ -252,9 +281,10 @@ fn join(issues: &[Issue]) -> String {
 pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
     match command {
         Command::Commit(commit) => take_over(worker, *commit),
-        Command::Drain => {
+        Command::Drain(done) => {
+            worker.is_draining.set(true);
             for accepting in worker.listening.borrow().iter() {
-                accepting.end();
+                accepting.end(Some(done.clone()));
             }
             worker.registry.wake_closing();
         }
@@ -264,7 +294,8 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
 }
 
 fn take_over(worker: &Rc<Worker>, commit: Commit) {
-    let built = WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &worker.plan());
+    let before = worker.plan();
+    let built = WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &before);
     let listeners = built.plan.listeners.clone();
     *worker.plan.borrow_mut() = Rc::new(built);
     *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
@@ -275,14 +306,17 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         match place {
             Some(index) => accepting.seat.index.set(index),
             None => {
-                // Its connections must not mistake another listener for theirs.
-                accepting.seat.index.set(usize::MAX);
-                accepting.end();
+                // What it has accepted, or the kernel has for it, is served by the plan that it came under.
+                *accepting.seat.last_plan.borrow_mut() = Some(before.clone());
+                accepting.end(None);
             }
         }
         place.is_some()
     });
     for (name, socket) in commit.sockets {
+        if worker.is_draining.get() {
+            break;
+        }
         let Some(index) = listeners.iter().position(|listener| listener.listener.name == name) else { continue };
         let bind = listeners[index].listener.bind;
         match Accepting::start(worker, (name, bind), index, socket) {

@@ -7,17 +7,21 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
+use crate::worker_plan::WorkerPlan;
+
 /// One listener as the connections that it accepted see it, through every change of plan.
 pub(crate) struct Seat {
     /// The listener's place in the worker's present plan.
     pub index: Cell<usize>,
     /// The listener is gone or the program is ending: finish what is begun, begin nothing.
     pub closing: Cell<bool>,
+    /// The last plan that had the listener, once it is gone; `index` is its place there.
+    pub last_plan: RefCell<Option<Rc<WorkerPlan>>>,
 }
 
 impl Seat {
     pub(crate) fn new(index: usize) -> Self {
-        Self { index: Cell::new(index), closing: Cell::new(false) }
+        Self { index: Cell::new(index), closing: Cell::new(false), last_plan: RefCell::new(None) }
     }
 }
 

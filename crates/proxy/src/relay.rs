@@ -17,6 +17,9 @@ use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
 use crate::watch::Watch;
 
+/// Reads of one direction before the other gets a turn, and with it the timer.
+const FILLS_PER_TURN_MAX: usize = 16;
+
 /// How the sender marks the end of a body.
 pub(crate) enum BodyReader {
     /// All of it is read.
@@ -72,6 +75,8 @@ pub(crate) struct Pump {
     writer: BodyWriter,
     /// Bytes read and encoded, not yet written.
     outgoing: Option<Buffer>,
+    /// What follows `outgoing`, when a head did not fit before the body that came with it.
+    queued: Option<Buffer>,
     /// Bytes that came after the end of the body.
     leftover: Option<Buffer>,
     /// Everything, the end included, is encoded.
@@ -86,7 +91,17 @@ impl Pump {
         let reader = BodyReader::new(framing);
         // A body that is empty from the start needs no end to be written, unless the receiver waits for chunks.
         let ended = reader.is_done() && writer == BodyWriter::Plain;
-        Self { reader, writer, outgoing: None, leftover: None, ended, flushed: ended, moved_bytes: 0, written: false }
+        Self {
+            reader,
+            writer,
+            outgoing: None,
+            queued: None,
+            leftover: None,
+            ended,
+            flushed: ended,
+            moved_bytes: 0,
+            written: false,
+        }
     }
 
     /// A pump for bytes without framing.
@@ -97,19 +112,17 @@ impl Pump {
     /// Takes over what was read together with the head: decodes and encodes it. `head` goes out before it, in one write.
     ///
     /// # Errors
-    /// The body breaks the framing rules.
+    /// The body breaks the framing rules, or filters made the head larger than a buffer.
     pub(crate) fn begin(&mut self, head: &[u8], mut first: Buffer, pool: &BufferPool) -> Result<(), PumpFault> {
         if !first.is_empty() || self.reader.is_done() {
-            self.recode(&mut first)?;
+            self.recode(&mut first, pool)?;
         }
         if !first.prepend(head) {
-            // A head larger than the room in front: it goes first, in a buffer of its own, and what follows is moved
-            // behind it. Heads are bounded to half a buffer, so this fails only for a nearly full one.
-            let mut joined = pool.take();
-            if !(joined.append(head) && joined.append(first.data())) {
+            let mut alone = pool.take();
+            if !alone.append(head) {
                 return Err(PumpFault::Framing);
             }
-            pool.give(std::mem::replace(&mut first, joined));
+            self.queued = Some(std::mem::replace(&mut first, alone));
         }
         self.flushed = false;
         self.outgoing = Some(first);
@@ -138,7 +151,7 @@ impl Pump {
 
     /// Whether bytes wait for the receiver.
     pub(crate) fn is_blocked_on_receiver(&self) -> bool {
-        self.outgoing.is_some() || (self.ended && !self.flushed)
+        self.outgoing.is_some() || !self.flushed
     }
 
     /// Whether anything was written since this was last asked.
@@ -148,7 +161,9 @@ impl Pump {
 
     /// Gives all memory back; nothing more is moved.
     pub(crate) fn stop(&mut self, pool: &BufferPool) {
-        if let Some(buffer) = self.outgoing.take() {
+        for buffer in [self.outgoing.take(), self.queued.take()].into_iter().flatten() {
+            // Read, but never delivered.
+            self.moved_bytes = self.moved_bytes.saturating_sub(buffer.len() as u64);
             pool.give(buffer);
         }
         self.ended = true;
@@ -163,15 +178,24 @@ impl Pump {
         to: &mut Io,
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
-        loop {
-            ready!(self.poll_write_outgoing(cx, to, pool))?;
+        ready!(self.poll_until_read(cx, from, to, pool))?;
+        self.poll_drain(cx, to, pool)
+    }
+
+    /// Moves what can be moved. Ready when the body is read to its end, even if the last of it is not written yet: the
+    /// sender is not needed any more.
+    pub(crate) fn poll_until_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        from: &mut Io,
+        to: &mut Io,
+        pool: &BufferPool,
+    ) -> Poll<Result<(), PumpFault>> {
+        for _ in 0..FILLS_PER_TURN_MAX {
             if self.ended {
-                if !self.flushed {
-                    ready!(to.poll_flush(cx)).map_err(|_| PumpFault::Write)?;
-                    self.flushed = true;
-                }
                 return Poll::Ready(Ok(()));
             }
+            ready!(self.poll_write_outgoing(cx, to, pool))?;
             match self.poll_fill(cx, from, pool)? {
                 Poll::Ready(()) => {}
                 Poll::Pending => {
@@ -183,6 +207,23 @@ impl Pump {
                 }
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Writes and flushes what was read.
+    pub(crate) fn poll_drain(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        to: &mut Io,
+        pool: &BufferPool,
+    ) -> Poll<Result<(), PumpFault>> {
+        ready!(self.poll_write_outgoing(cx, to, pool))?;
+        if !self.flushed {
+            ready!(to.poll_flush(cx)).map_err(|_| PumpFault::Write)?;
+            self.flushed = true;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write_outgoing(
@@ -191,17 +232,16 @@ impl Pump {
         to: &mut Io,
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
-        let Some(buffer) = &mut self.outgoing else {
-            return Poll::Ready(Ok(()));
-        };
-        while !buffer.is_empty() {
-            let count = ready!(to.poll_write(cx, buffer.data())).map_err(|_| PumpFault::Write)?;
-            buffer.advance(count);
-            self.written = true;
-            self.flushed = false;
-        }
-        if let Some(buffer) = self.outgoing.take() {
-            pool.give(buffer);
+        while let Some(buffer) = &mut self.outgoing {
+            while !buffer.is_empty() {
+                let count = ready!(to.poll_write(cx, buffer.data())).map_err(|_| PumpFault::Write)?;
+                buffer.advance(count);
+                self.written = true;
+                self.flushed = false;
+            }
+            if let Some(buffer) = std::mem::replace(&mut self.outgoing, self.queued.take()) {
+                pool.give(buffer);
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -226,7 +266,7 @@ impl Pump {
             Poll::Ready(Ok(count)) => count,
         };
         buffer.filled(count);
-        let recoded = if count == 0 { self.end_of_stream(&mut buffer) } else { self.recode(&mut buffer) };
+        let recoded = if count == 0 { self.end_of_stream(&mut buffer) } else { self.recode(&mut buffer, pool) };
         if buffer.is_empty() || recoded.is_err() {
             pool.give(buffer);
         } else {
@@ -246,22 +286,22 @@ impl Pump {
     }
 
     /// Takes the sender's framing off what is in the buffer and puts the receiver's on.
-    fn recode(&mut self, buffer: &mut Buffer) -> Result<(), PumpFault> {
+    fn recode(&mut self, buffer: &mut Buffer, pool: &BufferPool) -> Result<(), PumpFault> {
         let mut finished = None;
         match std::mem::replace(&mut self.reader, BodyReader::Done) {
-            BodyReader::Done => self.keep_leftover(buffer, 0),
+            BodyReader::Done => self.keep_leftover(buffer, 0, pool),
             BodyReader::UntilClose => self.reader = BodyReader::UntilClose,
             BodyReader::Length(left) => {
                 let taken = left.min(buffer.len() as u64);
                 if left > taken {
                     self.reader = BodyReader::Length(left - taken);
                 }
-                self.keep_leftover(buffer, taken as usize);
+                self.keep_leftover(buffer, taken as usize, pool);
             }
             BodyReader::Chunked(mut decoder) => {
                 let decoded = decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::Framing)?;
                 if decoded.done {
-                    self.keep_leftover(buffer, decoded.consumed);
+                    self.keep_leftover(buffer, decoded.consumed, pool);
                     finished = Some(decoder);
                 } else {
                     self.reader = BodyReader::Chunked(decoder);
@@ -274,9 +314,9 @@ impl Pump {
     }
 
     /// Cuts what lies behind the body off the buffer.
-    fn keep_leftover(&mut self, buffer: &mut Buffer, body_len: usize) {
+    fn keep_leftover(&mut self, buffer: &mut Buffer, body_len: usize, pool: &BufferPool) {
         if buffer.len() > body_len {
-            let mut leftover = Buffer::empty();
+            let mut leftover = pool.take();
             // Both are of one size and the headroom is the same, so it fits.
             let fits = leftover.append(&buffer.data()[body_len..]);
             debug_assert!(fits);

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use model::Fault;
+use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use plan::{ClusterPlan, EndpointPlan, Lease, ListenerTarget};
@@ -36,7 +37,8 @@ struct Stream<'p> {
 }
 
 /// Carries a stream to its end, following the plan that was in force when it came.
-pub(crate) async fn serve(worker: &Rc<Worker>, plan: Rc<WorkerPlan>, mut connection: Connection) {
+pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
+    let plan = worker.plan_of(&connection.tether.seat);
     let Some(listener) = plan.listeners.get(connection.tether.seat.index.get()) else { return };
     let Protocol::Tcp(settings) = &listener.plan.listener.protocol else { return };
     let begun = Instant::now();
@@ -55,9 +57,6 @@ pub(crate) async fn serve(worker: &Rc<Worker>, plan: Rc<WorkerPlan>, mut connect
     let outcome = stream.proceed(settings).await;
     stream.phases.total = begun.elapsed();
     stream.record(outcome.err());
-    if outcome.is_err() {
-        connection.io.reset_on_close();
-    }
 }
 
 impl<'p> Stream<'p> {
@@ -75,6 +74,11 @@ impl<'p> Stream<'p> {
         let end = tunnel.run(&mut self.connection.io, &mut upstream.io, &self.worker.buffers, timing).await;
         self.received_bytes = tunnel.up.moved_bytes();
         self.sent_bytes = tunnel.down.moved_bytes();
+        if matches!(end, TunnelEnd::Broken(_)) {
+            // An end in good order would make what was cut short look whole.
+            self.connection.io.reset_on_close();
+            upstream.io.reset_on_close();
+        }
         match end {
             TunnelEnd::Closed => Ok(()),
             TunnelEnd::Timeout(fault) => Err(fault),
@@ -87,8 +91,10 @@ impl<'p> Stream<'p> {
         match (&self.listener.plan.target, &settings.target) {
             (ListenerTarget::Tcp(cluster), _) => Ok(cluster),
             (ListenerTarget::Sni(table), TcpTarget::Sni { hello_timeout, .. }) => {
-                let name = self.read_server_name(*hello_timeout).await?;
-                table.find(name.as_deref()).ok_or(Fault::NoServerName)
+                let server_name = self.read_server_name(*hello_timeout).await?;
+                let cluster = table.find(server_name.as_deref());
+                self.connection.facts.tls = Some(Box::new(TlsFacts { server_name, ..TlsFacts::default() }));
+                cluster.ok_or(Fault::NoServerName)
             }
             _ => Err(Fault::NoRoute),
         }

@@ -4,12 +4,13 @@
 //! timer is touched when it is to ring earlier than before, or rings too early and is set again.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use model::Fault;
+use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
 use crate::registry::Tether;
@@ -65,7 +66,8 @@ impl Watch {
         if self.deadline < self.rings_at {
             self.ring_at_deadline();
         }
-        while self.sleep.as_mut().poll(cx).is_ready() {
+        // A deadline holds also for a task that has used up its turn.
+        while pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_ready() {
             if self.rings_at >= self.deadline {
                 return Poll::Ready(());
             }

@@ -3,7 +3,7 @@
 //! Nothing here is shared with another worker but what the plan and the telemetry hold in atomics. State is in cells
 //! because all tasks of a worker run on its thread; no borrow is held across an await.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -18,7 +18,7 @@ use wire::http1::HeadScan;
 use crate::buffer::BufferPool;
 use crate::random::Random;
 use crate::reconcile::{self, Command};
-use crate::registry::Registry;
+use crate::registry::{Registry, Seat};
 use crate::worker_plan::WorkerPlan;
 
 /// Heads kept for reuse.
@@ -53,6 +53,8 @@ pub(crate) struct Worker {
     heads: RefCell<Vec<Box<Heads>>>,
     date: RefCell<(u64, String)>,
     pub date_name: FieldName,
+    /// The program is ending: no listener begins any more.
+    pub is_draining: Cell<bool>,
     /// Of all workers, for the end of a drain.
     pub open_connections: Arc<AtomicUsize>,
 }
@@ -72,6 +74,7 @@ impl Worker {
             heads: RefCell::default(),
             date: RefCell::new((0, String::new())),
             date_name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
+            is_draining: Cell::new(false),
             open_connections,
         })
     }
@@ -79,6 +82,14 @@ impl Worker {
     /// The plan that an exchange which begins now follows to its end.
     pub(crate) fn plan(&self) -> Rc<WorkerPlan> {
         self.plan.borrow().clone()
+    }
+
+    /// The plan for the connections of a listener: the present one, or the last that had it.
+    pub(crate) fn plan_of(&self, seat: &Seat) -> Rc<WorkerPlan> {
+        match &*seat.last_plan.borrow() {
+            Some(last) => last.clone(),
+            None => self.plan(),
+        }
     }
 
     pub(crate) fn take_heads(&self) -> Box<Heads> {

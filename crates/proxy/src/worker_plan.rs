@@ -24,6 +24,8 @@ pub(crate) struct WorkerPlan {
     pub listeners: Vec<ListenerNow>,
     /// By [`plan::RoutePlan::index`].
     pub routes: Vec<Arc<RouteSeries>>,
+    /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
+    pub identities: Vec<String>,
     /// By the slot of the cluster's state.
     clusters: Vec<Option<Rc<ClusterNow>>>,
     /// By the slot of the endpoint's state.
@@ -62,6 +64,7 @@ impl WorkerPlan {
             plan: Arc::new(Plan::default()),
             listeners: Vec::new(),
             routes: Vec::new(),
+            identities: Vec::new(),
             clusters: Vec::new(),
             endpoints: Vec::new(),
         }
@@ -69,9 +72,12 @@ impl WorkerPlan {
 
     /// The worker's side of `plan`, taking over from `previous` what is unchanged.
     pub(crate) fn build(plan: Arc<Plan>, tls: &TlsMaterial, telemetry: &Telemetry, previous: &Self) -> Self {
-        let listeners = plan.listeners.iter().map(|listener| listener_now(listener, tls, telemetry)).collect();
+        let listeners: Vec<_> = plan.listeners.iter().map(|listener| listener_now(listener, tls, telemetry)).collect();
+        let identities = listeners.iter().filter_map(|listener| Some(listener.identity.as_ref()?.as_str().to_owned()));
+        let identities = identities.collect();
         let routes = plan.routes.iter().map(|route| telemetry.route(&route.route.name)).collect();
-        let mut built = Self { listeners, routes, clusters: Vec::new(), endpoints: Vec::new(), plan: plan.clone() };
+        let (clusters, endpoints) = (Vec::new(), Vec::new());
+        let mut built = Self { listeners, routes, identities, clusters, endpoints, plan: plan.clone() };
         for cluster in &plan.clusters {
             built.add_cluster(cluster, tls, telemetry, previous);
         }
@@ -119,6 +125,16 @@ impl WorkerPlan {
             Protocol::Http(http) => Some((listener, http)),
             Protocol::Tcp(_) => None,
         }
+    }
+
+    /// Whether a field of this name would be read as one that carries an identity. To many an endpoint `_` and `-` are
+    /// the same there.
+    pub(crate) fn is_identity(&self, name: &[u8]) -> bool {
+        let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        let same = |identity: &String| {
+            identity.len() == name.len() && identity.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))
+        };
+        self.identities.iter().any(same)
     }
 
     /// The worker's side of a cluster of this plan.

@@ -74,7 +74,7 @@ impl Fixture {
             }
         });
         let source = Source::File(folder.path().join("site.yaml"));
-        let view = View::new(Telemetry::new(1), 1);
+        let view = View::new(Telemetry::new(1), 1, Box::new(|| (0, 0)));
         let reconciler = Reconciler::new(source, inspect, publisher, view).unwrap();
         let fixture = Self { folder, data, reconciler };
         fixture.write("site.yaml", text);

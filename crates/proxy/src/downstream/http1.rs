@@ -18,6 +18,7 @@ use model::limits::{LINGER, LINGER_BYTES_MAX};
 use model::snapshot::HttpListener;
 use wire::http1::{HeadLimits, RequestParsed, parse_request};
 
+use crate::accept::LAST_CALL;
 use crate::connection::Connection;
 use crate::exchange;
 use crate::worker::{Heads, Worker};
@@ -27,8 +28,12 @@ use crate::worker::{Heads, Worker};
 pub(crate) enum Next {
     /// Another request may come.
     KeepAlive,
+    /// What woke the connection was no request, but some record of TLS: go on waiting.
+    NotYet,
     /// Close; nothing unread matters.
     Close,
+    /// Close so that the client sees that the response is not whole.
+    Reset,
     /// Close, but read on for a while: closing with unread bytes would reset the connection and could destroy the
     /// answer before the client has read it (RFC 9112 section 9.6).
     Linger,
@@ -37,13 +42,18 @@ pub(crate) enum Next {
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
     loop {
-        if !wait_for_request(worker, &mut connection).await {
+        if !wait_for_request(&mut connection).await {
             break;
         }
         // Boxed, so that an idle connection does not carry the room of an exchange.
         match Box::pin(exchange::run(worker, &mut connection)).await {
-            Next::KeepAlive => {}
-            Next::Close => break,
+            Next::KeepAlive if begin_idling(worker, &mut connection) => {}
+            Next::NotYet => {}
+            Next::KeepAlive | Next::Close => break,
+            Next::Reset => {
+                connection.io.reset_on_close();
+                return;
+            }
             Next::Linger => {
                 Box::pin(linger(worker, &mut connection)).await;
                 return;
@@ -63,33 +73,55 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
     }
 }
 
+/// Sets the deadline of a connection that waits for another request. False: its listener speaks HTTP no more.
+fn begin_idling(worker: &Worker, connection: &mut Connection) -> bool {
+    let plan = worker.plan_of(&connection.tether.seat);
+    let Some((_, http)) = plan.http_listener(&connection.tether) else { return false };
+    connection.watch.set_bound(None);
+    connection.watch.set(Instant::now(), http.idle_timeout);
+    true
+}
+
 /// Waits, without a buffer, for the first byte of a request. False: the connection is over.
-async fn wait_for_request(worker: &Rc<Worker>, connection: &mut Connection) -> bool {
+async fn wait_for_request(connection: &mut Connection) -> bool {
     if connection.received.is_some() {
         return true;
     }
-    // A connection that just arrived at an ending listener keeps the short time it was given.
-    if !(connection.tether.is_closing() && connection.requests == 0) {
-        let plan = worker.plan();
-        match plan.http_listener(&connection.tether) {
-            Some((_, http)) => connection.watch.set(Instant::now(), http.idle_timeout),
-            None => return false,
-        }
-    }
+    let mut is_last_call = false;
     poll_fn(|cx| match connection.io.poll_read_ready(cx) {
         Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
-        Poll::Pending if connection.tether.is_closing() && connection.requests > 0 => Poll::Ready(false),
-        Poll::Pending => connection.watch.poll(cx).map(|()| false),
+        Poll::Pending => {
+            if connection.tether.is_closing() && !is_last_call {
+                if connection.requests > 0 {
+                    return Poll::Ready(false);
+                }
+                // Its first request may be on its way.
+                is_last_call = true;
+                connection.watch.set(Instant::now(), LAST_CALL);
+            }
+            connection.watch.poll(cx).map(|()| false)
+        }
     })
     .await
 }
 
 /// How receiving a head ended when there is none.
 pub(crate) enum NoRequest {
-    /// The client closed between requests, as it may, or nothing but noise of TLS came.
+    /// The client closed between requests, as it may.
     Closed,
+    /// There is nothing to read after all.
+    NotYet,
     /// What came is no acceptable request.
     Fault(Fault),
+}
+
+/// When a request head came.
+#[derive(Default)]
+pub(crate) struct Arrival {
+    /// Its first byte.
+    pub begun: Option<Instant>,
+    /// Its last, if it did not come at once.
+    pub whole: Option<Instant>,
 }
 
 /// Reads until a request head is whole. Bytes behind it stay in `connection.received`.
@@ -97,10 +129,9 @@ pub(crate) async fn receive(
     worker: &Worker,
     connection: &mut Connection,
     http: &HttpListener,
-    heads: &mut Heads,
+    (heads, arrival): (&mut Heads, &mut Arrival),
 ) -> Result<RequestParsed, NoRequest> {
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
-    let mut deadline_is_set = false;
     poll_fn(|cx| {
         loop {
             if let Some(buffer) = &mut connection.received {
@@ -108,42 +139,46 @@ pub(crate) async fn receive(
                     Err(fault) => return Poll::Ready(Err(NoRequest::Fault(fault))),
                     Ok(Some(parsed)) => {
                         buffer.consume_head(parsed.head_len);
+                        note_whole(arrival);
                         return Poll::Ready(Ok(parsed));
+                    }
+                    // Empty lines before a request are no request yet (RFC 9112 section 2.2).
+                    Ok(None) if heads.scan.has_begun() && arrival.begun.is_none() => {
+                        let now = Instant::now();
+                        arrival.begun = Some(now);
+                        connection.watch.set(now, http.head_timeout);
                     }
                     Ok(None) => {}
                 }
-                if !deadline_is_set {
-                    connection.watch.set(Instant::now(), http.head_timeout);
-                    deadline_is_set = true;
-                }
             }
             match connection.read_more(&worker.buffers, cx) {
-                Poll::Ready(Some(0)) | Poll::Ready(None) if connection.received.is_none() => {
-                    return Poll::Ready(Err(NoRequest::Closed));
-                }
-                Poll::Ready(Some(0)) | Poll::Ready(None) => {
-                    return Poll::Ready(Err(NoRequest::Fault(Fault::ClosedInHead)));
-                }
-                Poll::Ready(Some(_)) => {}
+                Poll::Ready(Some(count)) if count > 0 => {}
+                Poll::Ready(_) => return Poll::Ready(Err(closed(arrival, Fault::ClosedInHead))),
                 Poll::Pending => {
-                    let begun = connection.received.is_some();
-                    // What woke us was no request, but some record of TLS.
-                    if !begun && connection.tether.is_closing() {
-                        return Poll::Ready(Err(NoRequest::Closed));
+                    if connection.received.is_none() {
+                        return Poll::Ready(Err(NoRequest::NotYet));
                     }
                     let expired = connection.watch.poll(cx);
-                    return expired.map(|()| {
-                        Err(if begun {
-                            NoRequest::Fault(connection.watch.fault(Fault::HeadTimeout))
-                        } else {
-                            NoRequest::Closed
-                        })
-                    });
+                    return expired.map(|()| Err(closed(arrival, connection.watch.fault(Fault::HeadTimeout))));
                 }
             }
         }
     })
     .await
+}
+
+/// Most heads come in one piece, and one look at the clock is enough for them.
+fn note_whole(arrival: &mut Arrival) {
+    let now = Instant::now();
+    match arrival.begun {
+        None => arrival.begun = Some(now),
+        Some(_) => arrival.whole = Some(now),
+    }
+}
+
+/// The end of the wait for a head: nobody's fault as long as none had begun.
+fn closed(arrival: &Arrival, fault: Fault) -> NoRequest {
+    if arrival.begun.is_some() { NoRequest::Fault(fault) } else { NoRequest::Closed }
 }
 
 /// Ends our half and throws away what still comes, within bounds, so that the client sees the answer before the end.

@@ -20,11 +20,14 @@ use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
+use crate::worker_plan::EndpointNow;
 
 /// See the module.
 pub(crate) struct Conversation<'p> {
     cluster: &'p ClusterPlan,
-    upstream: UpstreamConnection,
+    side: &'p EndpointNow,
+    /// Given back as soon as the endpoint's part is done.
+    upstream: Option<UpstreamConnection>,
     upload: Pump,
     /// The endpoint takes no more of the request; its response may still come.
     upload_broken: bool,
@@ -35,15 +38,15 @@ pub(crate) struct Conversation<'p> {
     /// Interim responses on their way to the client, and how much of them is written.
     interim: (Vec<u8>, usize),
     interim_count: u32,
-    is_reusable: bool,
+    /// The response lets the connection live on.
+    keeps_alive: bool,
 }
 
 impl<'p> Conversation<'p> {
     /// Writes the request head and what came of the body with it into one buffer.
     pub(crate) fn begin(
         exchange: &mut Exchange<'p>,
-        cluster: &'p ClusterPlan,
-        endpoint: &EndpointPlan,
+        (cluster, endpoint, side): (&'p ClusterPlan, &EndpointPlan, &'p EndpointNow),
         upstream: UpstreamConnection,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
@@ -59,11 +62,16 @@ impl<'p> Conversation<'p> {
         head.clear();
         write_request(&exchange.heads.request, &how, &mut head);
         let buffers = &exchange.worker.buffers;
-        let first = exchange.connection.received.take().unwrap_or_else(|| buffers.take());
+        let received = &mut exchange.connection.received;
+        // What follows a request without a body is the next request: it stays where it is.
+        let is_next_request = framing == Framing::None && received.as_ref().is_some_and(|buffer| !buffer.is_empty());
+        let first = if is_next_request { None } else { received.take() };
+        let first = first.unwrap_or_else(|| buffers.take());
         upload.begin(&head, first, buffers).map_err(|_| Fault::BadRequestBody)?;
         Ok(Self {
             cluster,
-            upstream,
+            side,
+            upstream: Some(upstream),
             upload,
             upload_broken: false,
             sent_at: None,
@@ -72,7 +80,7 @@ impl<'p> Conversation<'p> {
             inbound: None,
             interim: (Vec::new(), 0),
             interim_count: 0,
-            is_reusable: false,
+            keeps_alive: false,
         })
     }
 
@@ -91,12 +99,10 @@ impl<'p> Conversation<'p> {
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
     async fn await_head(&mut self, exchange: &mut Exchange<'p>) -> Result<ResponseParsed, Fault> {
-        exchange.connection.watch.set(Instant::now(), self.upload_timeout(exchange));
+        let timeout = self.upload_timeout(exchange);
+        exchange.connection.watch.set(exchange.told.now, timeout);
         let parsed = poll_fn(|cx| {
             if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
-                return Poll::Ready(Err(fault));
-            }
-            if let Poll::Ready(Err(fault)) = self.poll_interim(cx, exchange) {
                 return Poll::Ready(Err(fault));
             }
             match self.poll_head(cx, exchange) {
@@ -113,7 +119,7 @@ impl<'p> Conversation<'p> {
         })
         .await?;
         if let Some(sent_at) = self.sent_at {
-            exchange.told.phases.first_byte = sent_at.elapsed();
+            exchange.told.phases.first_byte = exchange.told.look() - sent_at;
         }
         Ok(parsed)
     }
@@ -121,6 +127,7 @@ impl<'p> Conversation<'p> {
     /// What a time-out means before the response head is there.
     fn waiting_fault(&self) -> Fault {
         match (self.sent_at, self.upload.is_blocked_on_receiver()) {
+            _ if self.upload_broken => Fault::SendFailed,
             (Some(_), _) => Fault::ResponseHeadTimeout,
             (None, true) => Fault::SendTimeout,
             (None, false) => Fault::RequestBodyTimeout,
@@ -136,21 +143,21 @@ impl<'p> Conversation<'p> {
         if self.upload_broken || self.upload.is_finished() {
             return Poll::Ready(Ok(()));
         }
+        let Some(upstream) = &mut self.upstream else { return Poll::Ready(Ok(())) };
         let buffers = &exchange.worker.buffers;
-        let moved = self.upload.poll(cx, &mut exchange.connection.io, &mut self.upstream.io, buffers);
-        let now = Instant::now();
+        let moved = self.upload.poll(cx, &mut exchange.connection.io, &mut upstream.io, buffers);
         match moved {
             Poll::Ready(Ok(())) => {
-                self.sent_at = Some(now);
-                if self.download.is_none() {
-                    exchange.connection.watch.set(now, self.cluster.cluster.timeouts.response_head);
-                }
+                self.sent_at = Some(exchange.told.look());
+                self.expect_head(exchange);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(PumpFault::Write)) => {
                 // The endpoint may have answered before it stopped reading.
                 self.upload_broken = true;
                 self.upload.stop(buffers);
+                exchange.told.look();
+                self.expect_head(exchange);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(PumpFault::Framing)) => Poll::Ready(Err(Fault::BadRequestBody)),
@@ -158,10 +165,17 @@ impl<'p> Conversation<'p> {
             Poll::Pending => {
                 if self.upload.take_progress() {
                     let timeout = self.upload_timeout(exchange);
-                    exchange.connection.watch.set(now, timeout);
+                    exchange.connection.watch.set(Instant::now(), timeout);
                 }
                 Poll::Pending
             }
+        }
+    }
+
+    /// Nothing more is sent: from now on the endpoint's time to answer counts.
+    fn expect_head(&self, exchange: &mut Exchange<'p>) {
+        if self.download.is_none() {
+            exchange.connection.watch.set(exchange.told.now, self.cluster.cluster.timeouts.response_head);
         }
     }
 
@@ -186,16 +200,16 @@ impl<'p> Conversation<'p> {
         exchange: &mut Exchange<'p>,
     ) -> Poll<Result<ResponseParsed, Fault>> {
         loop {
+            // Whatever comes next waits until an interim response is written whole: nothing may be written into it, and
+            // the client's slowness bounds what is held for it.
+            ready!(self.poll_interim(cx, exchange))?;
             if let Some(parsed) = self.parse_inbound(exchange)? {
                 if !(100..200).contains(&exchange.heads.response.status) || parsed.switching {
                     return Poll::Ready(Ok(parsed));
                 }
                 self.pass_interim(exchange)?;
-                ready!(self.poll_interim(cx, exchange))?;
                 continue;
             }
-            // The next interim response waits until the last is written: the client's slowness bounds it.
-            ready!(self.poll_interim(cx, exchange))?;
             match ready!(self.poll_read(cx, exchange)) {
                 Some(count) if count > 0 => {}
                 _ => return Poll::Ready(Err(self.closed_fault())),
@@ -232,13 +246,14 @@ impl<'p> Conversation<'p> {
 
     /// Reads once into `inbound`. `None`: the connection broke.
     fn poll_read(&mut self, cx: &mut TaskContext<'_>, exchange: &Exchange<'p>) -> Poll<Option<usize>> {
-        if ready!(self.upstream.io.poll_read_ready(cx)).is_err() {
+        let Some(upstream) = &mut self.upstream else { return Poll::Ready(None) };
+        if ready!(upstream.io.poll_read_ready(cx)).is_err() {
             return Poll::Ready(None);
         }
         let buffers = &exchange.worker.buffers;
         let mut buffer = self.inbound.take().unwrap_or_else(|| buffers.take());
         buffer.make_room();
-        let read = self.upstream.io.poll_read(cx, buffer.room());
+        let read = upstream.io.poll_read(cx, buffer.room());
         if let Poll::Ready(Ok(count)) = read {
             buffer.filled(count);
         }
@@ -252,7 +267,7 @@ impl<'p> Conversation<'p> {
 
     fn closed_fault(&self) -> Fault {
         let nothing_came = self.inbound.is_none() && self.interim_count == 0;
-        if self.upstream.is_reused() && nothing_came {
+        if self.upstream.as_ref().is_some_and(UpstreamConnection::is_reused) && nothing_came {
             Fault::StaleConnection
         } else if self.upload_broken {
             Fault::SendFailed
@@ -293,14 +308,9 @@ impl<'p> Conversation<'p> {
         exchange.told.status = exchange.heads.response.status;
         exchange.told.ends_by_close = framing == Framing::UntilClose;
         self.download = Some(download);
+        self.keeps_alive = parsed.keep_alive && parsed.framing != Framing::UntilClose;
         self.move_response(exchange).await?;
-        let clean = self.download.as_mut().is_some_and(|download| download.take_leftover().is_none());
-        self.is_reusable = clean
-            && parsed.keep_alive
-            && parsed.framing != Framing::UntilClose
-            && self.upload.is_finished()
-            && !self.upload_broken;
-        Ok(next_after(keeps_alive, self.upload.is_read()))
+        Ok(next_after(exchange, keeps_alive, self.upload.is_read()))
     }
 
     async fn move_response(&mut self, exchange: &mut Exchange<'p>) -> Result<(), Fault> {
@@ -312,7 +322,18 @@ impl<'p> Conversation<'p> {
             }
             let Some(download) = &mut self.download else { return Poll::Ready(Ok(())) };
             let buffers = &exchange.worker.buffers;
-            match download.poll(cx, &mut self.upstream.io, &mut exchange.connection.io, buffers) {
+            let mut moved = Poll::Ready(Ok(()));
+            if let Some(upstream) = &mut self.upstream {
+                moved = download.poll_until_read(cx, &mut upstream.io, &mut exchange.connection.io, buffers);
+                if matches!(moved, Poll::Ready(Ok(()))) && self.upload.is_finished() {
+                    let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
+                    give_back(exchange, self.side, self.upstream.take(), clean);
+                }
+            }
+            if matches!(moved, Poll::Ready(Ok(()))) {
+                moved = download.poll_drain(cx, &mut exchange.connection.io, buffers);
+            }
+            match moved {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(download_fault(&fault))),
                 Poll::Pending => {}
@@ -348,7 +369,7 @@ impl<'p> Conversation<'p> {
             write_response(&exchange.heads.response, &how, &mut head);
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
-            if let Some(early) = self.upload.take_leftover() {
+            if let Some(early) = exchange.connection.received.take() {
                 up.begin(b"", early, buffers).map_err(|_| Fault::BadRequestBody)?;
             }
         }
@@ -358,9 +379,15 @@ impl<'p> Conversation<'p> {
         exchange.connection.watch.set_bound(None);
         let connection = &mut *exchange.connection;
         let timing = (&mut connection.watch, idle);
-        let end = tunnel.run(&mut connection.io, &mut self.upstream.io, &exchange.worker.buffers, timing).await;
+        let upstream = self.upstream.as_mut().ok_or(Fault::BadResponse)?;
+        let end = tunnel.run(&mut connection.io, &mut upstream.io, &exchange.worker.buffers, timing).await;
         exchange.told.received_bytes += tunnel.up.moved_bytes();
         exchange.told.sent_bytes += tunnel.down.moved_bytes();
+        if matches!(end, TunnelEnd::Broken(_)) {
+            // An end in good order would make what was cut short look whole.
+            connection.io.reset_on_close();
+            upstream.io.reset_on_close();
+        }
         match end {
             TunnelEnd::Closed => Ok(Next::Close),
             TunnelEnd::Timeout(fault) => Err(fault),
@@ -369,27 +396,32 @@ impl<'p> Conversation<'p> {
         }
     }
 
-    pub(crate) fn received_bytes(&self) -> u64 {
-        self.upload.moved_bytes()
-    }
-
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.download.as_ref().map_or(0, Pump::moved_bytes)
-    }
-
-    /// Gives memory back, keeps what the client sent ahead, and hands the connection over if it can be used again.
-    pub(crate) fn end(mut self, exchange: &mut Exchange<'p>) -> Option<UpstreamConnection> {
+    /// Gives memory back, keeps what the client sent ahead, and adds up what was moved.
+    pub(crate) fn end(mut self, exchange: &mut Exchange<'p>) {
         let buffers = &exchange.worker.buffers;
-        exchange.connection.received = self.upload.take_leftover();
+        if let Some(leftover) = self.upload.take_leftover() {
+            exchange.connection.received = Some(leftover);
+        }
+        exchange.told.is_interim_cut = self.interim.1 > 0;
         exchange.is_read = self.upload.is_read();
         self.upload.stop(buffers);
+        exchange.told.received_bytes += self.upload.moved_bytes();
         if let Some(mut download) = self.download.take() {
             download.stop(buffers);
+            exchange.told.sent_bytes += download.moved_bytes();
         }
         if let Some(buffer) = self.inbound.take() {
             buffers.give(buffer);
         }
-        self.is_reusable.then_some(self.upstream)
+    }
+}
+
+/// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is
+/// the connection if it ended `clean`.
+fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
+    exchange.lease = None;
+    if let Some(upstream) = upstream.filter(|_| clean) {
+        side.pool.give(upstream, exchange.told.now);
     }
 }
 
