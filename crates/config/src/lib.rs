@@ -5,8 +5,9 @@
 //!
 //! Text goes through these steps, each its own module: `yaml` (a tree in which everything has its place),
 //! `interpolate` (`${NAME}`), `read` (`include`), `validate` (the tree against the schema that is generated from
-//! [`file`](mod@file)), `resolve` (what is meant). Problems of all steps are collected and told together. Start
-//! reading at [`Loader`], then [`file`](mod@file).
+//! [`file`](mod@file)), `resolve` (what is meant). Problems of all steps are collected and told together.
+//!
+//! Start reading at [`Loader`], then [`file`](mod@file).
 
 mod diagnostic;
 mod effective;

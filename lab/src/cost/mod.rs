@@ -82,7 +82,8 @@ pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
     let bench = Bench::new(paths, options)?;
     let json = args.json.clone().unwrap_or_else(|| paths.out.join("cost.json"));
     let mut report = results::Report::new(&bench, &chosen, rounds, seconds, args.quick);
-    let outcome = run::all(&bench, &cells, &chosen, rounds, &mut report, &json);
+    let run = run::Run { bench: &bench, products: &chosen, rounds, json: &json };
+    let outcome = run::all(&run, &cells, &mut report);
     report.interrupted = matches!(&outcome, Err(failure) if failure.is_interruption());
     report.write(&json)?;
     println!("{}", table::summary(&report));

@@ -11,23 +11,25 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// What is the same for all cells of a run.
+pub(crate) struct Run<'a> {
+    pub bench: &'a Bench,
+    pub products: &'a [&'static Product],
+    pub rounds: usize,
+    /// Where the report is written after each cell.
+    pub json: &'a Path,
+}
+
 /// Measures all cells; what is finished is in the report (and in the file) even when a later one fails.
-pub(crate) fn all(
-    bench: &Bench,
-    cells: &[&Cell],
-    products: &[&'static Product],
-    rounds: usize,
-    report: &mut Report,
-    json: &Path,
-) -> Result<(), Failure> {
-    let bar = progress(cells.len() * rounds * products.len());
+pub(crate) fn all(run: &Run<'_>, cells: &[&Cell], report: &mut Report) -> Result<(), Failure> {
+    let bar = progress(cells.len() * run.rounds * run.products.len());
     for cell in cells {
-        let mut result = CellResult::new(cell.name, cell.title, products);
-        let outcome = measure_cell(bench, cell, products, rounds, report, &mut result, &bar);
+        let mut result = CellResult::new(cell.name, cell.title, run.products);
+        let outcome = measure_cell(run, cell, report, &mut result, &bar);
         result.conclude();
         say(&bar, &table::cell(&result));
         report.cells.push(result);
-        report.write(json)?;
+        report.write(run.json)?;
         outcome?;
     }
     bar.finish_and_clear();
@@ -49,14 +51,13 @@ fn say(bar: &ProgressBar, text: &str) {
 }
 
 fn measure_cell(
-    bench: &Bench,
+    run: &Run<'_>,
     cell: &Cell,
-    products: &[&'static Product],
-    rounds: usize,
     report: &Report,
     result: &mut CellResult,
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
+    let Run { bench, products, rounds, .. } = *run;
     let rate = match cell.kind {
         Kind::Share(_, share) => share * reference_rps(bench, products, report, bar)?,
         _ => 0.0,
