@@ -128,6 +128,8 @@ fn a_host_is_rewritten_and_a_bad_one_refused() {
             assert_eq!(answer.status(), 400, "{evil}");
         }
     }
+    let record = started.1.flagged("PF");
+    assert_eq!((record["fault"].as_str(), record["status"].as_u64()), (Some("refused_by_filter"), Some(400)));
 }
 
 const CORS: &str = "[{ cors: { allow_origins: [\"https://shop.example\", \"https://*.partner.example\"], \

@@ -441,3 +441,25 @@ fn a_smuggled_request_is_never_seen_as_a_second_one() {
     }
     assert_eq!(origin.connections(), 0);
 }
+
+#[test]
+fn every_kind_of_refusal_leaves_a_record_of_its_own() {
+    let origin = Origin::saying("never");
+    let product = Setup::to(&origin).listener("head_bytes_max: 4KiB").start();
+    let long = "x".repeat(5000);
+    for (request, status, flag) in [
+        ("GET / HTTP/1.1\r\nHost : test\r\n\r\n".to_owned(), 400, "CB"),
+        (format!("GET / HTTP/1.1\r\nHost: test\r\nX-A: {long}\r\n\r\n"), 431, "CL"),
+        (format!("GET /{long} HTTP/1.1\r\nHost: test\r\n\r\n"), 414, "CU"),
+        ("GET / HTTP/2.0\r\nHost: test\r\n\r\n".to_owned(), 505, "CV"),
+        ("CONNECT test:1 HTTP/1.1\r\nHost: test:1\r\n\r\n".to_owned(), 501, "CN"),
+        ("GET / HTTP/1.1\r\nHost: test\r\nExpect: more\r\n\r\n".to_owned(), 417, "CE"),
+        ("PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n".to_owned(), 400, "CF"),
+    ] {
+        assert_eq!(Peer::sending(product.web(), request).response().status(), status, "{flag}");
+        let record = product.flagged(flag);
+        assert_eq!((record["status"].as_u64(), record["client_ip"].as_str()), (Some(status.into()), Some("127.0.0.1")));
+    }
+    drop(Peer::sending(product.web(), "GET / HTTP/1.1\r\nHos"));
+    assert_eq!(product.flagged("CC")["status"], serde_json::Value::Null);
+}

@@ -320,3 +320,38 @@ fn a_client_that_takes_nothing_for_too_long_is_given_up() {
     eventually("the endpoint is free", || origin.open() == 0);
     drop(peer);
 }
+
+#[test]
+fn an_endpoint_that_takes_nothing_for_too_long_is_given_up() {
+    let (done, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        sys::set_receive_buffer(visit.peer.tcp(), 16 * 1024);
+        let _ = visit.peer.try_head();
+        let _ = wait.lock().expect("channel").recv();
+    });
+    let product = Setup::to(&origin).cluster("timeouts: { idle: 400ms }").start();
+    let mut peer = product.connect();
+    peer.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1073741824\r\n\r\n");
+    pour(&mut peer);
+    assert_eq!(peer.response().status(), 504);
+    product.flagged("UST");
+    done.send(()).expect("the origin waits");
+}
+
+#[test]
+fn a_tunnel_that_moves_no_byte_is_closed_in_time() {
+    let origin = Origin::start(|mut visit| {
+        let Some(_) = visit.request() else { return };
+        visit.peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello");
+        visit.peer.wait_closed();
+    });
+    let product = Setup::to(&origin).listener("timeouts: { stream: 300ms }").start();
+    let mut peer =
+        Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    assert_eq!(peer.head().status(), 101);
+    assert_eq!(peer.take(5), b"hello");
+    peer.wait_closed();
+    assert_eq!(product.flagged("PI")["status"], 101);
+    eventually("the endpoint is free", || origin.open() == 0);
+}

@@ -127,3 +127,32 @@ fn every_dependency_comes_from_the_public_registry_or_from_here() {
     }
     assert_none("another source of crates", &found);
 }
+
+/// Faults that no black-box test provokes, and why.
+const NOT_PROVOKED: &[(&str, &str)] = &[];
+
+/// Flag and label of every row of the table of faults.
+fn faults(table: &str) -> Vec<(String, String)> {
+    let row = |line: &str| {
+        let rest = line.trim().strip_suffix("\";")?;
+        let mut quoted = rest.split('"');
+        Some((quoted.nth(1)?.to_owned(), quoted.nth(1)?.to_owned()))
+    };
+    table.lines().filter(|line| line.contains(" = ")).filter_map(row).collect()
+}
+
+#[test]
+fn every_fault_is_provoked_by_a_test() {
+    let tests: String = files::below(&["tests/tests/black_box"], &[".rs"]).into_iter().map(|file| file.text).collect();
+    let all = faults(&files::read("crates/model/src/fault.rs"));
+    assert!(all.len() > 30, "{all:?}");
+    let is_seen = |flag: &str, label: &str| {
+        tests.contains(&format!("\"{flag}\"")) || tests.contains(&format!("fault=\\\"{label}\\\""))
+    };
+    let missing: Vec<String> = all
+        .iter()
+        .filter(|(flag, label)| !is_seen(flag, label) && !NOT_PROVOKED.iter().any(|(known, _)| known == flag))
+        .map(|(flag, label)| format!("{flag} {label}"))
+        .collect();
+    assert_none("provoke it in tests/tests/black_box", &missing);
+}

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// slower for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
-const STEP: Duration = Duration::from_millis(4);
+/// Time between two looks.
+pub(crate) const STEP: Duration = Duration::from_millis(4);
 
 /// Asks until there is an answer.
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

@@ -252,14 +252,20 @@ impl Product {
 
     /// Waits for the first record that `fits`.
     pub(crate) fn record(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        poll::until(&format!("a record: {what}"), || self.records().into_iter().find(|record| fits(record)))
+        let start = Instant::now();
+        loop {
+            let mut records = self.records();
+            if let Some(at) = records.iter().position(&fits) {
+                return records.swap_remove(at);
+            }
+            assert!(start.elapsed() < poll::PATIENCE, "no record: {what}; there are {records:#?}");
+            std::thread::sleep(poll::STEP);
+        }
     }
 
     /// Waits for a record with this fault flag.
     pub(crate) fn flagged(&self, flag: &str) -> Value {
-        poll::until(&format!("a record flagged {flag}; there are {:?}", self.records()), || {
-            self.records().into_iter().find(|record| record["flag"] == flag)
-        })
+        self.record(flag, |record| record["flag"] == flag)
     }
 
     fn settled_stderr(&mut self) -> String {
