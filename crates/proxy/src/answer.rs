@@ -43,10 +43,10 @@ pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, kee
     fill_head(exchange, local);
     exchange.filter_response();
     let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
-    let to = if exchange.is_parsed { exchange.heads.request.version } else { Version::Http11 };
+    let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
     let how = SendResponse { framing: Framing::None, to, keep_alive, upgrade: false };
     let mut bytes = Vec::with_capacity(512 + local.body.len());
-    write_response(&exchange.heads.response, &how, &mut bytes);
+    write_response(exchange.response(), &how, &mut bytes);
     if has_body {
         bytes.extend_from_slice(&local.body);
         exchange.told.sent_bytes += local.body.len() as u64;
@@ -64,7 +64,8 @@ pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, kee
 }
 
 fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
-    let head = &mut exchange.heads.response;
+    let worker = exchange.worker;
+    let head = exchange.response();
     head.clear();
     let reason = head.fields.write_span(|out| out.extend_from_slice(reason_phrase(local.status).as_bytes()));
     head.set_line(local.status, reason, Version::Http11);
@@ -81,7 +82,7 @@ fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
     if local.status != 204 && local.status >= 200 {
         set("content-length", &local.body.len().to_string());
     }
-    exchange.worker.with_date(|date| set("date", date));
+    worker.with_date(|date| set("date", date));
 }
 
 /// Takes a request body that is already here whole out of the way.

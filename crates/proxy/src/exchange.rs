@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use model::fields::Known;
 use model::limits::ATTEMPTS_MAX;
 use model::snapshot::HttpListener;
-use model::{Fault, LocalResponse, Method};
+use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
 use plan::{ActionPlan, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan};
 use telemetry::Phases;
@@ -27,7 +27,7 @@ use crate::random::RequestId;
 use crate::upstream::connect::connect;
 use crate::upstream::http1::Conversation;
 use crate::upstream::pool::UpstreamConnection;
-use crate::worker::{Heads, Worker};
+use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
 use crate::{answer, finish};
 
@@ -48,9 +48,11 @@ pub(crate) struct Exchange<'p> {
     pub listener: &'p ListenerNow,
     pub http: &'p HttpListener,
     pub connection: &'p mut Connection,
-    pub heads: Box<Heads>,
+    pub incoming: Box<Incoming>,
+    /// There once a response arrives or is made.
+    pub response: Option<Box<ResponseHead>>,
     pub request: RequestParsed,
-    /// Whether `heads.request` holds a request.
+    /// Whether `incoming` holds a request.
     pub is_parsed: bool,
     /// Whether the request is read to its end, so that what the client sends next is another.
     pub is_read: bool,
@@ -75,6 +77,8 @@ pub(crate) struct Told<'p> {
     pub status: u16,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// A filter refused the request.
+    pub is_refused: bool,
     /// An interim response is sent in part only.
     pub is_interim_cut: bool,
     /// The client takes the end of the connection for the end of the response.
@@ -85,11 +89,11 @@ pub(crate) struct Told<'p> {
 pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Next {
     let plan = worker.plan_of(&connection.tether.seat);
     let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Linger };
-    let mut heads = worker.take_heads();
+    let mut incoming = worker.take_request();
     let mut arrival = Arrival::default();
-    let received = receive(worker, connection, http, (&mut heads, &mut arrival)).await;
+    let received = receive(worker, connection, http, (&mut incoming, &mut arrival)).await;
     if let Err(nothing @ (NoRequest::Closed | NoRequest::NotYet)) = received {
-        worker.give_heads(heads);
+        worker.give_request(incoming);
         return if matches!(nothing, NoRequest::Closed) { Next::Close } else { Next::NotYet };
     }
     connection.requests += 1;
@@ -100,7 +104,8 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         listener,
         http,
         connection,
-        heads,
+        incoming,
+        response: None,
         request: NO_REQUEST,
         is_parsed: false,
         is_read: false,
@@ -130,6 +135,7 @@ impl<'p> Told<'p> {
             retries: 0,
             phases: Phases { receive, ..Phases::default() },
             status: 0,
+            is_refused: false,
             is_interim_cut: false,
             received_bytes: 0,
             sent_bytes: 0,
@@ -155,6 +161,7 @@ impl<'p> Exchange<'p> {
         self.admit();
         let route = self.route()?;
         if let Some(local) = self.filter_request(route) {
+            self.told.is_refused = local.status >= 400;
             return answer::answer(self, &local).await;
         }
         let cluster = match &route.action {
@@ -163,7 +170,7 @@ impl<'p> Exchange<'p> {
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
                 let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
-                let local = redirect.respond(&self.heads.request, &facts);
+                let local = redirect.respond(&self.incoming.head, &facts);
                 return answer::answer(self, &local).await;
             }
         };
@@ -174,7 +181,7 @@ impl<'p> Exchange<'p> {
 
     /// What is set before anything is decided: who the client is, the request's id, the bound on its time.
     fn admit(&mut self) {
-        let head = &mut self.heads.request;
+        let head = &mut self.incoming.head;
         let facts = &self.connection.facts;
         let forwarding = &self.http.forwarding;
         let peer = facts.peer.ip();
@@ -183,7 +190,7 @@ impl<'p> Exchange<'p> {
             let is_trusted = !forwarding.trusted.is_empty() && forwarding.trusted.iter().any(|net| net.contains(peer));
             let given = if is_trusted { head.fields.get(name).and_then(RequestId::adopt) } else { None };
             self.request_id = given.unwrap_or_else(|| RequestId::new(&self.worker.random));
-            head.fields.set(name, self.request_id.as_str().as_bytes());
+            head.fields.set(name, self.request_id.as_bytes());
         }
         if !self.plan.identities.is_empty() {
             head.fields.retain(|field| !self.plan.is_identity(field.name));
@@ -193,14 +200,14 @@ impl<'p> Exchange<'p> {
         {
             head.fields.append(name, subject.as_bytes());
         }
-        let facts = facts.facts(self.client, self.request_id.as_str());
+        let facts = facts.facts(self.client, "");
         wire::forwarding::apply_forwarding(head, &facts, forwarding, &mut self.worker.scratch.borrow_mut());
     }
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
         let mut scratch = self.worker.scratch.borrow_mut();
-        let route = router.find(&self.heads.request, self.client, &mut scratch).ok_or(Fault::NoRoute)?;
+        let route = router.find(&self.incoming.head, self.client, &mut scratch).ok_or(Fault::NoRoute)?;
         self.told.route = Some(route);
         if let Some(timeout) = route.timeout {
             self.connection.watch.set_bound(Some(self.told.begun + timeout));
@@ -214,7 +221,7 @@ impl<'p> Exchange<'p> {
         }
         let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
         let mut scratch = self.worker.scratch.borrow_mut();
-        match route.chain.on_request(&mut self.heads.request, &facts, &mut scratch) {
+        match route.chain.on_request(&mut self.incoming.head, &facts, &mut scratch) {
             Flow::Continue => None,
             Flow::Respond(local) => Some(*local),
         }
@@ -286,7 +293,7 @@ impl<'p> Exchange<'p> {
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and no
     /// byte of its body is gone. Of chunks the framing alone would be gone.
     fn may_send_again(&self) -> bool {
-        self.heads.request.method.is_idempotent()
+        self.incoming.head.method.is_idempotent()
             && self.told.received_bytes == 0
             && self.request.framing != Framing::Chunked
     }
@@ -313,19 +320,24 @@ impl<'p> Exchange<'p> {
 
     /// Whether the response to this request has no body (RFC 9112 section 6.3).
     pub(crate) fn is_head(&self) -> bool {
-        self.is_parsed && self.heads.request.method == Method::Head
+        self.is_parsed && self.incoming.head.method == Method::Head
     }
 
-    /// Runs the route's response steps over `heads.response`.
+    /// The response head.
+    pub(crate) fn response(&mut self) -> &mut ResponseHead {
+        self.response.get_or_insert_with(|| self.worker.take_response())
+    }
+
+    /// Runs the route's response steps over the response head.
     pub(crate) fn filter_response(&mut self) {
         let Some(route) = self.told.route else { return };
         if !route.chain.has_response_steps() {
             return;
         }
         let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
-        let Heads { request, response, .. } = &mut *self.heads;
+        let Some(response) = &mut self.response else { return };
         let view = plan::filter::ResponseView {
-            request,
+            request: &self.incoming.head,
             facts: &facts,
             cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
             endpoint: self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
@@ -335,7 +347,7 @@ impl<'p> Exchange<'p> {
 
     /// Whether the request asks for another protocol that a tunnel could carry.
     pub(crate) fn wants_upgrade(&self) -> bool {
-        self.request.upgrade && self.heads.request.fields.has_known(Known::Upgrade)
+        self.request.upgrade && self.incoming.head.fields.has_known(Known::Upgrade)
     }
 }
 

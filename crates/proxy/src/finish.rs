@@ -13,17 +13,20 @@ use crate::exchange::Exchange;
 /// Ends an exchange; called exactly once for each.
 pub(crate) async fn finish(mut exchange: Exchange<'_>, outcome: Result<Next, Fault>) -> Next {
     let (next, fault) = match outcome {
-        Ok(next) => (next, None),
+        Ok(next) => (next, exchange.told.is_refused.then_some(Fault::Refused)),
         Err(fault) => (Box::pin(settle(&mut exchange, fault)).await, Some(fault)),
     };
     record(&mut exchange, fault);
-    let Exchange { worker, connection, heads, .. } = exchange;
+    let Exchange { worker, connection, incoming, response, .. } = exchange;
     if connection.received.as_ref().is_some_and(|buffer| buffer.is_empty())
         && let Some(buffer) = connection.received.take()
     {
         worker.buffers.give(buffer);
     }
-    worker.give_heads(heads);
+    worker.give_request(incoming);
+    if let Some(response) = response {
+        worker.give_response(response);
+    }
     next
 }
 
@@ -52,12 +55,15 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     let told = &mut exchange.told;
     told.phases.total = told.look() - told.begun;
     let worker = exchange.worker;
-    let facts = exchange.connection.facts.facts(exchange.client, exchange.request_id.as_str());
+    // Counters need neither the time of day nor the id.
+    let is_logged = worker.logs.borrow().is_some();
+    let request_id = if is_logged { exchange.request_id.as_str() } else { "" };
+    let facts = exchange.connection.facts.facts(exchange.client, request_id);
     let record = Record {
         facts: &facts,
-        request: exchange.is_parsed.then_some(&exchange.heads.request),
+        request: exchange.is_parsed.then_some(&exchange.incoming.head),
         response_status: told.status,
-        response: (told.status != 0).then_some(&exchange.heads.response),
+        response: exchange.response.as_deref().filter(|_| told.status != 0),
         fault,
         route: told.route.map(|route| &route.route.name),
         cluster: told.cluster.map(|cluster| &cluster.plan.cluster.name),
@@ -67,7 +73,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         received_bytes: told.received_bytes,
         sent_bytes: told.sent_bytes,
         phases: told.phases,
-        at: if worker.logs.borrow().is_some() { SystemTime::now() } else { SystemTime::UNIX_EPOCH },
+        at: if is_logged { SystemTime::now() } else { SystemTime::UNIX_EPOCH },
         kind: Kind::Exchange,
     };
     let series = WorkerSeries {

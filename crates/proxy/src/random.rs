@@ -56,8 +56,13 @@ impl RequestId {
         })
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.text[..usize::from(self.len)]
+    }
+
+    /// The id as text. It costs a look at every byte, so it is asked for only where somebody reads it.
     pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use model::{FieldName, RequestHead, ResponseHead};
 use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
+use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::LocalSet;
 use wire::http1::HeadScan;
 
 use crate::buffer::BufferPool;
@@ -28,12 +28,30 @@ const POOLED_HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How often idle upstream connections are looked over.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Both heads of an exchange, reused from one to the next.
+/// The head of a request while it is read and after, reused from one exchange to the next.
 #[derive(Default)]
-pub(crate) struct Heads {
-    pub request: RequestHead,
-    pub response: ResponseHead,
+pub(crate) struct Incoming {
+    pub head: RequestHead,
     pub scan: HeadScan,
+}
+
+/// Boxes kept for reuse, last in, first out.
+#[derive(Default)]
+struct Boxes<T> {
+    free: RefCell<Vec<Box<T>>>,
+}
+
+impl<T: Default> Boxes<T> {
+    fn take(&self) -> Box<T> {
+        self.free.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn give(&self, boxed: Box<T>) {
+        let mut free = self.free.borrow_mut();
+        if free.len() < POOLED_HEADS_MAX {
+            free.push(boxed);
+        }
+    }
 }
 
 /// See the module.
@@ -48,9 +66,8 @@ pub(crate) struct Worker {
     /// For code that needs a moment's memory and awaits nothing.
     pub scratch: RefCell<Vec<u8>>,
     pub listening: RefCell<Vec<crate::accept::Accepting>>,
-    /// Boxed, since they move between here and exchanges.
-    #[expect(clippy::vec_box, reason = "a pooled head is handed out as the box it is")]
-    heads: RefCell<Vec<Box<Heads>>>,
+    requests: Boxes<Incoming>,
+    responses: Boxes<ResponseHead>,
     date: RefCell<(u64, String)>,
     pub date_name: FieldName,
     /// The program is ending: no listener begins any more.
@@ -71,7 +88,8 @@ impl Worker {
             logs: RefCell::new(None),
             scratch: RefCell::default(),
             listening: RefCell::default(),
-            heads: RefCell::default(),
+            requests: Boxes::default(),
+            responses: Boxes::default(),
             date: RefCell::new((0, String::new())),
             date_name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
             is_draining: Cell::new(false),
@@ -92,18 +110,28 @@ impl Worker {
         }
     }
 
-    pub(crate) fn take_heads(&self) -> Box<Heads> {
-        self.heads.borrow_mut().pop().unwrap_or_default()
+    pub(crate) fn take_request(&self) -> Box<Incoming> {
+        self.requests.take()
     }
 
-    pub(crate) fn give_heads(&self, mut heads: Box<Heads>) {
-        let size = heads.request.fields.capacity_bytes() + heads.response.fields.capacity_bytes();
-        let mut pool = self.heads.borrow_mut();
-        if pool.len() < POOLED_HEADS_MAX && size <= POOLED_HEAD_BYTES_MAX {
-            heads.request.clear();
-            heads.response.clear();
-            heads.scan.reset();
-            pool.push(heads);
+    pub(crate) fn give_request(&self, mut request: Box<Incoming>) {
+        if request.head.fields.capacity_bytes() <= POOLED_HEAD_BYTES_MAX {
+            request.head.clear();
+            request.scan.reset();
+            self.requests.give(request);
+        }
+    }
+
+    /// A head for a response. It is taken when the response arrives, not when the request does: what lay in the pool
+    /// is still in the cache then.
+    pub(crate) fn take_response(&self) -> Box<ResponseHead> {
+        self.responses.take()
+    }
+
+    pub(crate) fn give_response(&self, mut head: Box<ResponseHead>) {
+        if head.fields.capacity_bytes() <= POOLED_HEAD_BYTES_MAX {
+            head.clear();
+            self.responses.give(head);
         }
     }
 
@@ -133,7 +161,8 @@ pub(crate) fn run(
     open_connections: Arc<AtomicUsize>,
     commands: UnboundedReceiver<Command>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let builder = &mut tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             telemetry::log::error("worker cannot start", &[("error", &error.to_string())]);
@@ -141,7 +170,7 @@ pub(crate) fn run(
         }
     };
     let worker = Worker::new(index, telemetry, open_connections);
-    LocalSet::new().block_on(&runtime, obey(worker, commands));
+    runtime.block_on(obey(worker, commands));
 }
 
 async fn obey(worker: Rc<Worker>, mut commands: UnboundedReceiver<Command>) {

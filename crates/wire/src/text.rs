@@ -18,6 +18,10 @@ pub(crate) fn list(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
 
 /// Appends `number` in decimal.
 pub(crate) fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
+    if number < 10 {
+        out.push(b'0' + number as u8);
+        return;
+    }
     let mut digits = [0; 20];
     let mut start = digits.len();
     loop {

@@ -63,7 +63,11 @@ impl Bench {
         let run = |time: Duration| {
             // It is a Go program, for which OPENSSL_CONF means nothing: X25519 has to be said in its own way.
             let launch = self.paths.generator("hey")?.env("GODEBUG", "tlsmlkem=0").env("GOMAXPROCS", "1");
-            let launch = launch.args(["-disable-keepalive", "-z"]).arg(format!("{}s", whole_seconds(time)));
+            // Without a name of its own `hey` asks for `127.0.0.1:PORT` in SNI, which is no host name: RFC 6066 section 3
+            // has it refused, and one of the TLS libraries here does.
+            let launch = launch
+                .args(["-host", "localhost", "-disable-keepalive", "-z"])
+                .arg(format!("{}s", whole_seconds(time)));
             let launch = launch.arg("-c").arg(asked.connections.to_string()).arg(self.url(asked));
             let output = self.generate("hey", &launch, workers, time)?;
             hey::parse(&output).ok_or_else(|| Failure::new(format!("hey: {}", last_line(&output))))

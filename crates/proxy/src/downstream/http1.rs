@@ -21,7 +21,7 @@ use wire::http1::{HeadLimits, RequestParsed, parse_request};
 use crate::accept::LAST_CALL;
 use crate::connection::Connection;
 use crate::exchange;
-use crate::worker::{Heads, Worker};
+use crate::worker::{Incoming, Worker};
 
 /// What becomes of a connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,13 +129,13 @@ pub(crate) async fn receive(
     worker: &Worker,
     connection: &mut Connection,
     http: &HttpListener,
-    (heads, arrival): (&mut Heads, &mut Arrival),
+    (incoming, arrival): (&mut Incoming, &mut Arrival),
 ) -> Result<RequestParsed, NoRequest> {
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     poll_fn(|cx| {
         loop {
             if let Some(buffer) = &mut connection.received {
-                match parse_request(buffer.data(), &limits, &mut heads.scan, &mut heads.request) {
+                match parse_request(buffer.data(), &limits, &mut incoming.scan, &mut incoming.head) {
                     Err(fault) => return Poll::Ready(Err(NoRequest::Fault(fault))),
                     Ok(Some(parsed)) => {
                         buffer.consume_head(parsed.head_len);
@@ -143,7 +143,7 @@ pub(crate) async fn receive(
                         return Poll::Ready(Ok(parsed));
                     }
                     // Empty lines before a request are no request yet (RFC 9112 section 2.2).
-                    Ok(None) if heads.scan.has_begun() && arrival.begun.is_none() => {
+                    Ok(None) if incoming.scan.has_begun() && arrival.begun.is_none() => {
                         let now = Instant::now();
                         arrival.begun = Some(now);
                         connection.watch.set(now, http.head_timeout);

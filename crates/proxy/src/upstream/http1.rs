@@ -60,7 +60,7 @@ impl<'p> Conversation<'p> {
         };
         let mut head = exchange.worker.scratch.borrow_mut();
         head.clear();
-        write_request(&exchange.heads.request, &how, &mut head);
+        write_request(&exchange.incoming.head, &how, &mut head);
         let buffers = &exchange.worker.buffers;
         let received = &mut exchange.connection.received;
         // What follows a request without a body is the next request: it stays where it is.
@@ -204,7 +204,7 @@ impl<'p> Conversation<'p> {
             // the client's slowness bounds what is held for it.
             ready!(self.poll_interim(cx, exchange))?;
             if let Some(parsed) = self.parse_inbound(exchange)? {
-                if !(100..200).contains(&exchange.heads.response.status) || parsed.switching {
+                if !(100..200).contains(&exchange.response().status) || parsed.switching {
                     return Poll::Ready(Ok(parsed));
                 }
                 self.pass_interim(exchange)?;
@@ -220,8 +220,8 @@ impl<'p> Conversation<'p> {
     fn parse_inbound(&mut self, exchange: &mut Exchange<'p>) -> Result<Option<ResponseParsed>, Fault> {
         let Some(buffer) = &mut self.inbound else { return Ok(None) };
         let limits = HeadLimits::default();
-        let method = exchange.heads.request.method;
-        let head = &mut exchange.heads.response;
+        let method = exchange.incoming.head.method;
+        let head = exchange.response();
         let parsed = parse_response(buffer.data(), &limits, &mut self.scan, method, head)?;
         if let Some(parsed) = &parsed {
             buffer.consume_head(parsed.head_len);
@@ -236,10 +236,10 @@ impl<'p> Conversation<'p> {
         if self.interim_count > INTERIM_RESPONSES_MAX {
             return Err(Fault::BadResponse);
         }
-        let to = exchange.heads.request.version;
+        let to = exchange.incoming.head.version;
         if to > Version::Http10 {
             let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: false };
-            write_response(&exchange.heads.response, &how, &mut self.interim.0);
+            write_response(exchange.response(), &how, &mut self.interim.0);
         }
         Ok(())
     }
@@ -278,13 +278,14 @@ impl<'p> Conversation<'p> {
 
     /// Sends the response head, then moves the body, while what is left of the request still moves too.
     async fn relay_response(&mut self, exchange: &mut Exchange<'p>, parsed: ResponseParsed) -> Result<Next, Fault> {
-        let fields = &mut exchange.heads.response.fields;
+        let worker = exchange.worker;
+        let fields = &mut exchange.response().fields;
         if !fields.has_known(Known::Date) {
             // RFC 9110 section 6.6.1 asks it of whoever passes on a response that has none.
-            exchange.worker.with_date(|date| fields.append(&exchange.worker.date_name, date.as_bytes()));
+            worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
         }
         exchange.filter_response();
-        let to = exchange.heads.request.version;
+        let to = exchange.incoming.head.version;
         let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
         let framing = match parsed.framing {
             Framing::Chunked | Framing::UntilClose if to == Version::Http10 => Framing::UntilClose,
@@ -300,12 +301,12 @@ impl<'p> Conversation<'p> {
         {
             let mut head = exchange.worker.scratch.borrow_mut();
             head.clear();
-            write_response(&exchange.heads.response, &how, &mut head);
+            write_response(exchange.response(), &how, &mut head);
             let buffers = &exchange.worker.buffers;
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
         }
-        exchange.told.status = exchange.heads.response.status;
+        exchange.told.status = exchange.response().status;
         exchange.told.ends_by_close = framing == Framing::UntilClose;
         self.download = Some(download);
         self.keeps_alive = parsed.keep_alive && parsed.framing != Framing::UntilClose;
@@ -362,18 +363,18 @@ impl<'p> Conversation<'p> {
         let mut down = Pump::tunnel();
         {
             let buffers = &exchange.worker.buffers;
-            let to = exchange.heads.request.version;
+            let to = exchange.incoming.head.version;
             let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: true };
             let mut head = exchange.worker.scratch.borrow_mut();
             head.clear();
-            write_response(&exchange.heads.response, &how, &mut head);
+            write_response(exchange.response(), &how, &mut head);
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
             if let Some(early) = exchange.connection.received.take() {
                 up.begin(b"", early, buffers).map_err(|_| Fault::BadRequestBody)?;
             }
         }
-        exchange.told.status = exchange.heads.response.status;
+        exchange.told.status = exchange.response().status;
         let mut tunnel = Tunnel::new(up, down);
         let idle = self.upload_timeout(exchange);
         exchange.connection.watch.set_bound(None);
