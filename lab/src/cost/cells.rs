@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Share(Requests, f64),
 }
 
-const PLAIN: Features = Features { tls: false, access_log: false, header_steps: false, routes: 0 };
+const PLAIN: Features = Features { http2: false, tls: false, access_log: false, header_steps: false, routes: 0 };
 const TLS: Features = Features { tls: true, ..PLAIN };
 const SMALL: Requests = Requests { path: "/12", host: None, connections: 50, keep_alive: true, tls: false };
 
@@ -81,7 +81,7 @@ pub(crate) const ALL: &[Cell] = &[
         "h2",
         "HTTP/2 over TLS, 12 B, 16 connections with 32 streams each",
         Kind::Multiplexed(Requests { tls: true, connections: 16, ..SMALL }, 32),
-        TLS,
+        Features { http2: true, ..TLS },
     ),
     cell(
         "access-log",

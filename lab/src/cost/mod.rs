@@ -61,7 +61,8 @@ pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
     }
     let chosen = contestants(args)?;
     if chosen.iter().any(|product| product.is_peer) || chosen.len() > 1 {
-        peers::install(paths, false)?;
+        let names: Vec<&str> = chosen.iter().map(|product| product.name).collect();
+        peers::install(paths, false, Some(&names))?;
     }
     let equipoise = match &args.equipoise {
         Some(path) => absolute(path)?,
@@ -88,7 +89,20 @@ pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
     report.write(&json)?;
     println!("{}", table::summary(&report));
     println!("written to {}", json.display());
-    outcome
+    outcome.and_then(|()| all_were_measured(&report))
+}
+
+/// A run in which something failed has not done what it was asked to, though it goes on to its end.
+fn all_were_measured(report: &results::Report) -> Result<(), Failure> {
+    let failed: Vec<String> = report
+        .cells
+        .iter()
+        .flat_map(|cell| {
+            let failed = cell.products.iter().filter(|row| row.failure.is_some() && row.samples.is_empty());
+            failed.map(|row| format!("{} in {}", row.name, cell.name))
+        })
+        .collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(format!("not measured: {}", failed.join(", ")))) }
 }
 
 fn contestants(args: &CostArgs) -> Result<Vec<&'static Product>, Failure> {
@@ -111,7 +125,7 @@ fn workspace_target(paths: &Paths) -> PathBuf {
     named.unwrap_or_else(|| paths.lab.parent().unwrap_or(&paths.lab).join("target"))
 }
 
-/// Builds Equipoise; cargo knows whether there is anything to do. When that fails its cells will say that it is missing.
+/// Builds Equipoise; cargo knows whether there is anything to do. An older build must not pass for this one.
 fn build(paths: &Paths) -> Result<(), Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -120,7 +134,7 @@ fn build(paths: &Paths) -> Result<(), Failure> {
         .status()
         .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
     if !status.success() {
-        eprintln!("equipoise could not be built; what was built before is measured, if there is any");
+        return Err(Failure::new("equipoise could not be built; `--equipoise PATH` measures another executable"));
     }
     crate::measure::child::interruption()
 }

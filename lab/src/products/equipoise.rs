@@ -7,19 +7,14 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// How Equipoise is run.
-pub(crate) const PRODUCT: Product = Product { name: "equipoise", is_peer: false, refuses: nothing, launch, version };
+pub(crate) const PRODUCT: Product = Product { name: "equipoise", is_peer: false, refuses, launch, version };
 
 /// How the executable given with `--baseline` is run.
-pub(crate) const BASELINE: Product = Product {
-    name: "equipoise-base",
-    is_peer: false,
-    refuses: nothing,
-    launch: launch_baseline,
-    version: version_baseline,
-};
+pub(crate) const BASELINE: Product =
+    Product { name: "equipoise-base", is_peer: false, refuses, launch: launch_baseline, version: version_baseline };
 
-fn nothing(_features: &Features, _workers: usize) -> Option<&'static str> {
-    None
+fn refuses(features: &Features, _workers: usize) -> Option<&'static str> {
+    features.http2.then_some("it does not speak HTTP/2 yet")
 }
 
 fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {

@@ -43,6 +43,8 @@ pub(crate) struct Product {
 /// What a cell asks of a product's configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Features {
+    /// HTTP/2 is spoken with the clients.
+    pub http2: bool,
     /// It is reached over TLS.
     pub tls: bool,
     /// It writes an access log.
@@ -170,7 +172,7 @@ mod tests {
     fn every_template_renders_with_all_features() {
         let paths = Paths::new().unwrap();
         let dir = std::env::temp_dir().join(format!("lab-test-{}-render", std::process::id()));
-        let features = Features { tls: true, access_log: true, header_steps: true, routes: 2 };
+        let features = Features { http2: true, tls: true, access_log: true, header_steps: true, routes: 2 };
         let setup = Setup {
             paths: &paths,
             dir: &dir,
