@@ -235,19 +235,30 @@ mod tests {
         std::env::temp_dir().join(format!("lab-test-{}-{name}", std::process::id()))
     }
 
+    /// Asks again until it holds; fails after a time that no machine needs.
+    fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn a_dropped_child_is_gone_with_its_group() {
         let launch = Launch::new("/bin/sh").args(["-c", "sleep 60 & sleep 60"]);
         let running = Running::start("sleepers", &launch, &[0], &log("group")).unwrap();
         let pid = running.pid();
-        std::thread::sleep(Duration::from_millis(100));
-        let tree = super::super::procfs::tree(pid).unwrap();
-        assert_eq!(tree.len(), 3);
+        let tree = || super::super::procfs::tree(pid).unwrap_or_default();
+        eventually("the shell has both its children", || tree().len() == 3);
+        let tree = tree();
         drop(running);
         for stat in tree {
-            let text = fs::read_to_string(format!("/proc/{}/stat", stat.pid)).unwrap_or_default();
             // A grandchild may stay as a zombie until init looks after it.
-            assert!(text.is_empty() || text.contains(") Z "), "{} is left behind: {text}", stat.pid);
+            eventually("every process of the group has ended", || {
+                let text = fs::read_to_string(format!("/proc/{}/stat", stat.pid)).unwrap_or_default();
+                text.is_empty() || text.contains(") Z ")
+            });
         }
     }
 
