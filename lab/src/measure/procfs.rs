@@ -118,11 +118,18 @@ pub(crate) fn memory_bytes(root: u32) -> io::Result<u64> {
     let mut sum = 0;
     for stat in tree(root)? {
         let path = format!("/proc/{}/smaps_rollup", stat.pid);
-        let text =
-            fs::read_to_string(&path).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
-        sum += parse_pss(&text).ok_or_else(|| io::Error::other(format!("{path} shows no Pss")))?;
+        match fs::read_to_string(&path) {
+            Ok(text) => sum += parse_pss(&text).or((stat.pid != root).then_some(0)).ok_or_else(|| no_pss(&path))?,
+            // A child may have ended meanwhile, or be about to: what is gone holds nothing.
+            Err(_) if stat.pid != root => {}
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{path}: {error}"))),
+        }
     }
     Ok(sum)
+}
+
+fn no_pss(path: &str) -> io::Error {
+    io::Error::other(format!("{path} shows no Pss"))
 }
 
 /// What all cores did so far.
