@@ -5,7 +5,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 
@@ -76,6 +76,21 @@ impl Io {
         match ready!(each!(self, stream => Pin::new(stream).poll_write(cx, bytes))) {
             Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             other => Poll::Ready(other),
+        }
+    }
+
+    /// Like [`Self::poll_write`], for the last bytes before the connection is closed: the kernel holds them back for that
+    /// moment, and the end of the stream travels in the same segment. Cell `no-keepalive` of `lab cost` pays for it.
+    pub(crate) fn poll_write_last(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Self::Plain(tcp) = self else { return self.poll_write(cx, bytes) };
+        loop {
+            ready!(tcp.poll_write_ready(cx))?;
+            let send = || socket2::SockRef::from(&*tcp).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL);
+            match tcp.try_io(Interest::WRITABLE, send) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
         }
     }
 

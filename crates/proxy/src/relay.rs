@@ -84,6 +84,8 @@ pub(crate) struct Pump {
     flushed: bool,
     moved_bytes: u64,
     written: bool,
+    /// The receiver's connection is closed as soon as all is written.
+    closes: bool,
 }
 
 impl Pump {
@@ -101,12 +103,18 @@ impl Pump {
             flushed: ended,
             moved_bytes: 0,
             written: false,
+            closes: false,
         }
     }
 
     /// A pump for bytes without framing.
     pub(crate) fn tunnel() -> Self {
         Self::new(Framing::UntilClose, BodyWriter::Plain)
+    }
+
+    /// Says that the receiver's connection is closed as soon as all is written.
+    pub(crate) fn close_after(&mut self) {
+        self.closes = true;
     }
 
     /// Takes over what was read together with the head: decodes and encodes it. `head` goes out before it, in one write.
@@ -233,8 +241,11 @@ impl Pump {
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
         while let Some(buffer) = &mut self.outgoing {
+            let is_last = self.closes && self.ended && self.queued.is_none();
             while !buffer.is_empty() {
-                let count = ready!(to.poll_write(cx, buffer.data())).map_err(|_| PumpFault::Write)?;
+                let written =
+                    if is_last { to.poll_write_last(cx, buffer.data()) } else { to.poll_write(cx, buffer.data()) };
+                let count = ready!(written).map_err(|_| PumpFault::Write)?;
                 buffer.advance(count);
                 self.written = true;
                 self.flushed = false;

@@ -298,6 +298,9 @@ impl<'p> Conversation<'p> {
         let how = SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false };
         let writer = if framing == Framing::Chunked { BodyWriter::Chunked } else { BodyWriter::Plain };
         let mut download = Pump::new(parsed.framing, writer);
+        if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
+            download.close_after();
+        }
         {
             let mut head = exchange.worker.scratch.borrow_mut();
             head.clear();
