@@ -1,7 +1,8 @@
 //! From text to a plan that could be published, with everything that is wrong on the way. `check` and `run` both go
 //! through here.
 
-use std::net::ToSocketAddrs;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -61,7 +62,7 @@ pub fn prepare(
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let loaded = with_loader(|loader| match source {
+    let loaded = with_loader(&look_up, |loader| match source {
         Source::File(path) => loader.load_file(path),
         Source::Text { name, text, base } => loader.load_text(name, text, base),
     })?;
@@ -79,7 +80,13 @@ pub(crate) fn prepare_files(
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let loaded = with_loader(|loader| loader.reload_files(loaded))?;
+    // A certificate must not wait for a name service, nor change where endpoints are.
+    let known = |host: &str, port: u16| address_of(&loaded.snapshot, &format!("{host}:{port}"));
+    let resolve = |host: &str, port: u16| match known(host, port) {
+        Some(address) => Ok(vec![address]),
+        None => look_up(host, port),
+    };
+    let loaded = with_loader(&resolve, |loader| loader.reload_files(loaded))?;
     compile(loaded, read_from, (previous, generation), inspect)
 }
 
@@ -120,11 +127,20 @@ fn log_lines(snapshot: &Snapshot) -> Vec<Issue> {
         .collect()
 }
 
-fn with_loader<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-    use_it(&Loader {
-        filters: &plan::filter::specs(),
-        environment: &|name| std::env::var(name).ok(),
-        // The system's resolver bounds the time.
-        resolve_host: &|host, port| Ok((host, port).to_socket_addrs()?.collect()),
-    })
+/// Where the endpoint of this name is in a snapshot.
+fn address_of(snapshot: &Snapshot, name: &str) -> Option<SocketAddr> {
+    let mut endpoints = snapshot.clusters.iter().flat_map(|cluster| &cluster.endpoints);
+    endpoints.find(|endpoint| endpoint.name.as_str() == name).map(|endpoint| endpoint.address)
+}
+
+/// Asks the system's resolver, which bounds the time.
+fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+fn with_loader<T>(
+    resolve_host: &dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    use_it: impl FnOnce(&Loader<'_>) -> T,
+) -> T {
+    use_it(&Loader { filters: &plan::filter::specs(), environment: &|name| std::env::var(name).ok(), resolve_host })
 }

@@ -187,6 +187,7 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
                         _ => shard.handshakes_full.add(1),
                     }
                     let facts = Box::new(tls::facts_of(session));
+                    watch.set(Instant::now(), first);
                     (Io::Accepted(io), Some(facts))
                 }
                 Err(fault) => {

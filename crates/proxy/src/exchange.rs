@@ -195,13 +195,14 @@ impl<'p> Exchange<'p> {
         if !self.plan.identities.is_empty() {
             head.fields.retain(|field| !self.plan.is_identity(field.name));
         }
+        let told = facts.facts(self.client, "");
+        wire::forwarding::apply_forwarding(head, &told, forwarding, &mut self.worker.scratch.borrow_mut());
+        // After what is removed from a client that is not trusted, of which it may have the name.
         if let Some(name) = &self.listener.identity
             && let Some(subject) = facts.tls.as_ref().and_then(|tls| tls.client_subject.as_ref())
         {
             head.fields.append(name, subject.as_bytes());
         }
-        let facts = facts.facts(self.client, "");
-        wire::forwarding::apply_forwarding(head, &facts, forwarding, &mut self.worker.scratch.borrow_mut());
     }
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
@@ -290,12 +291,10 @@ impl<'p> Exchange<'p> {
         self.converse(cluster, connected?, (endpoint, side)).await
     }
 
-    /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and no
-    /// byte of its body is gone. Of chunks the framing alone would be gone.
+    /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and it has
+    /// no body, of which some would be gone.
     fn may_send_again(&self) -> bool {
-        self.incoming.head.method.is_idempotent()
-            && self.told.received_bytes == 0
-            && self.request.framing != Framing::Chunked
+        self.incoming.head.method.is_idempotent() && self.request.framing == Framing::None
     }
 
     async fn converse(

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 
@@ -79,8 +80,8 @@ impl Io {
         }
     }
 
-    /// Like [`Self::poll_write`], for the last bytes before the connection is closed: the kernel holds them back for that
-    /// moment, and the end of the stream travels in the same segment. Cell `no-keepalive` of `lab cost` pays for it.
+    /// Like [`Self::poll_write`], for the last bytes before the connection is closed: the kernel holds them back until our
+    /// half is ended, and the end travels in the same segment. Cell `no-keepalive` of `lab cost` pays for it.
     pub(crate) fn poll_write_last(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Self::Plain(tcp) = self else { return self.poll_write(cx, bytes) };
         loop {
@@ -88,6 +89,12 @@ impl Io {
             let send = || socket2::SockRef::from(&*tcp).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL);
             match tcp.try_io(Interest::WRITABLE, send) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) if count == bytes.len() => {
+                    // Not left to the closing of the socket, which would throw the bytes away if the client had sent
+                    // something that nobody reads.
+                    let ended = socket2::SockRef::from(&*tcp).shutdown(Shutdown::Write);
+                    return Poll::Ready(ended.map(|()| count));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return Poll::Ready(other),
             }

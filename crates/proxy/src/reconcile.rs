@@ -230,7 +230,10 @@ impl Shared {
         }
         *published = Published { tls, plan: Some(plan), logs, bound };
         for _ in &self.commands {
-            acknowledged.recv_timeout(ACKNOWLEDGE).map_err(|_| "a worker does not answer".to_owned())?;
+            if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
+                // It has the plan and takes it over when it wakes: there is no way back.
+                telemetry::log::warn("a worker is late to take over a plan", &[]);
+            }
         }
         Ok(())
     }
@@ -296,6 +299,7 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
 fn take_over(worker: &Rc<Worker>, commit: Commit) {
     let before = worker.plan();
     let built = WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &before);
+    before.retire_pools(&built);
     let listeners = built.plan.listeners.clone();
     *worker.plan.borrow_mut() = Rc::new(built);
     *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));

@@ -86,6 +86,7 @@ pub(crate) struct Pump {
     written: bool,
     /// The receiver's connection is closed as soon as all is written.
     closes: bool,
+    drops_trailers: bool,
 }
 
 impl Pump {
@@ -104,12 +105,18 @@ impl Pump {
             moved_bytes: 0,
             written: false,
             closes: false,
+            drops_trailers: false,
         }
     }
 
     /// A pump for bytes without framing.
     pub(crate) fn tunnel() -> Self {
         Self::new(Framing::UntilClose, BodyWriter::Plain)
+    }
+
+    /// Says that trailers are not passed on.
+    pub(crate) fn drop_trailers(&mut self) {
+        self.drops_trailers = true;
     }
 
     /// Says that the receiver's connection is closed as soon as all is written.
@@ -321,7 +328,8 @@ impl Pump {
             }
         }
         self.moved_bytes += buffer.len() as u64;
-        self.encode(buffer, finished.as_ref().map(|decoder| decoder.trailers()))
+        let trailers = finished.as_ref().map(|decoder| decoder.trailers());
+        self.encode(buffer, trailers.filter(|_| !self.drops_trailers))
     }
 
     /// Cuts what lies behind the body off the buffer.

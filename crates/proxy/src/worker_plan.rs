@@ -147,6 +147,17 @@ impl WorkerPlan {
         self.endpoints.get(state.slot as usize)?.as_ref()
     }
 
+    /// Retires the pools that `next`, the plan that takes over, has not kept.
+    pub(crate) fn retire_pools(&self, next: &Self) {
+        for (slot, endpoint) in self.endpoints.iter().enumerate() {
+            let Some(endpoint) = endpoint else { continue };
+            let kept = next.endpoints.get(slot).and_then(Option::as_ref);
+            if !kept.is_some_and(|kept| Rc::ptr_eq(kept, endpoint)) {
+                endpoint.pool.retire();
+            }
+        }
+    }
+
     /// Closes idle upstream connections that are too old or that the endpoint has closed.
     pub(crate) fn sweep(&self, now: Instant) {
         for endpoint in self.endpoints.iter().flatten() {

@@ -50,8 +50,8 @@ pub enum Endpoint {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointSettings {
-    /// `ip:port`, `[ipv6]:port` or `name:port`. A name is looked up when the configuration is read, and its first
-    /// address is used.
+    /// `ip:port`, `[ipv6]:port` or `name:port`. A name is looked up when the configuration is read, and the least of its
+    /// addresses is used.
     pub address: String,
     /// Its share of the work compared with the others; 0 gets no new work.
     #[serde(default = "weight")]

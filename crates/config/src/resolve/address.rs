@@ -36,8 +36,9 @@ impl Resolver<'_> {
         let address = match split_endpoint(text) {
             Ok(Target::Address(address)) => address,
             Ok(Target::Name(host, port)) => match (self.loader.resolve_host)(host, port) {
-                Ok(found) => match found.first() {
-                    Some(first) => *first,
+                // The least, so that a name whose addresses come in changing order stays the same endpoint.
+                Ok(found) => match found.iter().min() {
+                    Some(least) => *least,
                     None => {
                         self.report(path, format!("the name `{host}` has no address"), None);
                         return None;

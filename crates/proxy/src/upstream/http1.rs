@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
-use model::limits::INTERIM_RESPONSES_MAX;
+use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX};
 use model::{Fault, Known, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::http1::{
@@ -52,6 +52,10 @@ impl<'p> Conversation<'p> {
         let framing = exchange.request.framing;
         let writer = if framing == Framing::Chunked { BodyWriter::Chunked } else { BodyWriter::Plain };
         let mut upload = Pump::new(framing, writer);
+        if !exchange.plan.identities.is_empty() {
+            // What a filter or a listener takes out of the head must not come in by the back door.
+            upload.drop_trailers();
+        }
         let how = SendRequest {
             framing,
             host_fallback: endpoint.endpoint.name.as_str(),
@@ -330,6 +334,9 @@ impl<'p> Conversation<'p> {
             if let Some(upstream) = &mut self.upstream {
                 moved = download.poll_until_read(cx, &mut upstream.io, &mut exchange.connection.io, buffers);
                 if matches!(moved, Poll::Ready(Ok(()))) && self.upload.is_finished() {
+                    if download.moved_bytes() > BUFFER_BYTES as u64 {
+                        exchange.told.look();
+                    }
                     let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
                     give_back(exchange, self.side, self.upstream.take(), clean);
                 }
@@ -373,7 +380,7 @@ impl<'p> Conversation<'p> {
             write_response(exchange.response(), &how, &mut head);
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
-            if let Some(early) = exchange.connection.received.take() {
+            if let Some(early) = self.upload.take_leftover().or_else(|| exchange.connection.received.take()) {
                 up.begin(b"", early, buffers).map_err(|_| Fault::BadRequestBody)?;
             }
         }

@@ -4,7 +4,7 @@
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
 //! taken out, or by the sweep.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -35,11 +35,12 @@ impl UpstreamConnection {
 pub(crate) struct Pool {
     settings: snapshot::Pool,
     idle: RefCell<VecDeque<UpstreamConnection>>,
+    is_retired: Cell<bool>,
 }
 
 impl Pool {
     pub(crate) fn new(settings: snapshot::Pool) -> Self {
-        Self { settings, idle: RefCell::default() }
+        Self { settings, idle: RefCell::default(), is_retired: Cell::new(false) }
     }
 
     pub(crate) fn settings(&self) -> &snapshot::Pool {
@@ -63,9 +64,16 @@ impl Pool {
         connection.idle_since = now;
         let worn = self.settings.requests_per_connection_max.is_some_and(|max| connection.requests >= max);
         let mut idle = self.idle.borrow_mut();
-        if !worn && idle.len() < self.settings.idle_max as usize {
+        if !worn && !self.is_retired.get() && idle.len() < self.settings.idle_max as usize {
             idle.push_back(connection);
         }
+    }
+
+    /// Closes what is idle and keeps nothing any more: the plan that the pool belongs to is no longer in force, though
+    /// exchanges may still follow it.
+    pub(crate) fn retire(&self) {
+        self.is_retired.set(true);
+        self.idle.borrow_mut().clear();
     }
 
     /// Closes what is too old or was closed by the endpoint.

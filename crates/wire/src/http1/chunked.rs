@@ -293,6 +293,13 @@ fn may_be_trailer(name: &[u8]) -> bool {
         b"www-authenticate",
         b"x-real-ip",
     ];
+    // `_` counts as `-`: CGI-like programs cannot tell them apart. Nothing that is forbidden has a longer name.
+    let mut folded = [0; 64];
+    let folded = &mut folded[..name.len().min(64)];
+    for (plain, &byte) in folded.iter_mut().zip(name) {
+        *plain = if byte == b'_' { b'-' } else { byte };
+    }
+    let name = if name.len() <= 64 { &*folded } else { name };
     let prefixed = |prefix: &[u8]| name.len() >= prefix.len() && name[..prefix.len()].eq_ignore_ascii_case(prefix);
     // Every field the proxy itself recognises frames, routes or identifies; none of them may be a trailer.
     model::Known::of(name) == model::Known::Other
