@@ -170,3 +170,32 @@ fn an_origin_that_is_not_allowed_gets_no_permission() {
     let (_, plain) = exchange(&started, "OPTIONS /", "");
     assert_eq!(plain.text(), "ok", "OPTIONS without a preflight's fields goes on");
 }
+
+#[test]
+fn a_head_that_filters_make_longer_leaves_the_body_behind_it_whole_in_both_directions() {
+    let body: Vec<u8> = (0..100_000_u32).map(|at| (at % 251) as u8).collect();
+    let wanted = body.clone();
+    let origin = Origin::answering(move |request| {
+        let same = request.body.is_empty() || request.body == wanted;
+        let head = format!("HTTP/1.1 200 OK\r\nX-Same: {same}\r\nContent-Length: {}\r\n\r\n", wanted.len());
+        [head.as_bytes(), &wanted].concat()
+    });
+    let long = "v".repeat(3000);
+    let filters = format!(
+        "filters: [{{ set_response_header: {{ x-long: {long} }} }}, {{ set_request_header: {{ x-long: {long} }} }}]"
+    );
+    let product = Setup::to(&origin).route(filters).start();
+    let upload = format!("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", body.len());
+    let upload = [upload.as_bytes(), &body].concat();
+    let mut kept = product.connect();
+    for _ in 0..20 {
+        for answer in [kept.get("/"), kept.ask(&upload), product.get("/"), product.connect().ask(&upload)] {
+            assert_eq!((answer.status(), answer.field("x-same")), (200, Some("true")));
+            assert_eq!(answer.field("x-long"), Some(long.as_str()));
+            assert!(answer.body == body, "the response came through changed");
+        }
+    }
+    let requests = origin.requests();
+    assert_eq!(requests.len(), 80);
+    assert!(requests.iter().all(|request| request.field("x-long") == Some(long.as_str())));
+}

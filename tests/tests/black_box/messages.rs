@@ -493,3 +493,48 @@ fn a_listener_holds_no_more_connections_than_it_may() {
     assert_eq!(second.get("/").text(), "fine");
     assert!(product.metric("equipoise_connections_refused_total", &["listener=\"web\""]) >= 1.0);
 }
+
+#[test]
+fn the_last_bytes_arrive_whatever_a_client_has_sent_behind_its_last_request() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::answering(move |request| {
+        wait.lock().expect("channel").recv().expect("the test lets it go");
+        ok(&"last".repeat(if request.target() == "/large" { 25_000 } else { 1 }))
+    });
+    let product = Setup::to(&origin).start();
+    for stray in ["\r\n", "GET /more HTTP/1.1\r\nHost: test\r\n\r\n", "\0rubbish\0"] {
+        for (path, length) in [("/small", 4), ("/large", 100_000)] {
+            for _ in 0..20 {
+                let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+                let mut peer = Peer::sending(product.web(), request);
+                eventually("the endpoint thinks", || origin.busy() == 1);
+                peer.send(stray);
+                go.send(()).expect("the origin waits");
+                let answer = peer.response();
+                assert_eq!((answer.status(), answer.body.len()), (200, length), "{stray:?}");
+                peer.assert_closed();
+                eventually("the endpoint rests", || origin.busy() == 0);
+            }
+        }
+    }
+    assert!(origin.requests().iter().all(|request| request.target() != "/more"));
+}
+
+#[test]
+fn an_interim_and_a_final_response_that_come_as_one_piece_are_passed_on_in_order_and_unchanged() {
+    const HINT: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
+    let body: Vec<u8> = (0..=255).collect();
+    let answer = [HINT, b"HTTP/1.1 200 OK\r\nX-Own: 1\r\nContent-Length: 256\r\n\r\n", &body].concat();
+    let origin = Origin::answering(move |_| answer.clone());
+    let product = Setup::to(&origin).start();
+    let mut peer = product.connect();
+    for _ in 0..20 {
+        peer.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        assert_eq!(peer.head().head_text(), String::from_utf8_lossy(HINT));
+        let last = peer.response();
+        assert_eq!((last.status(), last.field("x-own")), (200, Some("1")));
+        assert!(last.all("link").is_empty() && last.body == body, "{last:?}");
+    }
+    peer.assert_open();
+}

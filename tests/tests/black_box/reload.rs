@@ -311,3 +311,57 @@ fn tcp_streams_outlive_a_change() {
     echoes(&mut old);
     assert_eq!((one.connections(), two.connections()), (1, 1));
 }
+
+#[test]
+fn a_listener_that_gets_another_name_loses_no_request() {
+    let origin = Origin::saying("fine");
+    let setup = Setup::to(&origin);
+    let extra = refusing();
+    let named =
+        |name: &str| setup.text().replace("routes:\n", &format!("  {name}: {{ bind: \"{extra}\" }}\nroutes:\n"));
+    let product = Product::start(&named("one"));
+    let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let (stop, served) = (Arc::clone(&stop), Arc::clone(&served));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::SeqCst) {
+                    assert_eq!(Peer::connect(extra).get("/").text(), "fine");
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    for name in ["two", "three", "one", "two", "one", "three"] {
+        let before = served.load(Ordering::SeqCst);
+        eventually("requests are served", || {
+            served.load(Ordering::SeqCst) >= before + 20 || clients.iter().any(|client| client.is_finished())
+        });
+        let said = product.reload(&named(name));
+        assert!(said.contains("configuration is live"), "{said}");
+    }
+    stop.store(true, Ordering::SeqCst);
+    for client in clients {
+        client.join().expect("no request fails");
+    }
+}
+
+#[test]
+fn a_request_that_is_under_way_outlives_its_listener() {
+    let (go, wait) = channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::answering(move |_| {
+        wait.lock().expect("channel").recv().expect("the test lets it go");
+        ok("done")
+    });
+    let setup = Setup::to(&origin);
+    let extra = refusing();
+    let with = setup.text().replace("routes:\n", &format!("  extra: {{ bind: \"{extra}\" }}\nroutes:\n"));
+    let product = Product::start(&with);
+    let mut peer = Peer::sending(extra, "GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("it is under way", || origin.busy() == 1);
+    product.reload(&setup.text());
+    eventually("the listener is gone", || std::net::TcpStream::connect(extra).is_err());
+    go.send(()).expect("the origin waits");
+    assert_eq!(peer.response().text(), "done");
+}

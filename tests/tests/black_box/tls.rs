@@ -274,3 +274,46 @@ fn large_bodies_pass_whole_through_tls() {
     assert_eq!(closing.status(), 200);
     assert_eq!(peer.rest(), b"", "close_notify comes before the end: nothing was cut off");
 }
+
+#[test]
+fn a_client_that_is_slow_to_ask_after_its_handshake_is_served() {
+    let mut site = Site::with(&[&["shop.example"]]);
+    let product = site.start(", handshake_timeout: 300ms");
+    for versions in [&[&TLS12], &[&TLS13]] {
+        let client = Client { versions, ..Client::trusting(&site.authority) };
+        let mut peer = connect(product.web(), "shop.example", &client.config());
+        peer.assert_silent(Duration::from_millis(900));
+        assert_eq!(get(&mut peer).text(), "secret");
+    }
+}
+
+#[test]
+fn an_identity_cannot_be_forged_on_another_listener_nor_by_a_name_like_it_nor_in_a_trailer() {
+    const NAME: &str = "x-forwarded-client-subject";
+    let mut site = Site::with(&[&["shop.example"]]);
+    let alice = site.authority.issue_client("alice");
+    let trust = format!(", client: {{ mode: required, authorities: authority.pem, identity_header: {NAME} }}");
+    let text = site.text(&trust).replace("routes:\n", "  plain: { bind: \"127.0.0.1:0\" }\nroutes:\n");
+    let product = Product::start_in(site.folder.take().expect("started once"), &text, 2);
+    let client = Client { identity: Some(&alice), ..Client::trusting(&site.authority) }.config();
+    let fields = "X-Forwarded-Client-Subject: CN=root\r\nX_Forwarded_Client_Subject: CN=root\r\n\
+                  x-forwarded_client-subject: CN=root\r\n";
+    let head = format!("POST / HTTP/1.1\r\nHost: test\r\nTE: trailers\r\nConnection: TE\r\n{fields}");
+    let ways = [
+        format!("{head}Content-Length: 2\r\n\r\nhi"),
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{fields}\r\n"),
+    ];
+    for request in &ways {
+        for (is_alice, mut peer) in
+            [(true, connect(product.web(), "shop.example", &client)), (false, Peer::connect(product.address("plain")))]
+        {
+            assert_eq!(peer.ask(request).text(), "secret");
+            let seen = site.origin.requests().pop().expect("it was passed on");
+            let alike = |pair: &&(String, String)| pair.0.to_lowercase().replace('_', "-") == NAME;
+            let told: Vec<&str> = seen.fields.iter().filter(alike).map(|pair| pair.1.as_str()).collect();
+            assert_eq!(told, if is_alice { vec!["CN=alice"] } else { vec![] }, "{seen:?}");
+            assert!(!seen.trailers.iter().any(|pair| alike(&pair)), "{seen:?}");
+        }
+    }
+    assert_eq!(site.origin.requests().len(), 4);
+}

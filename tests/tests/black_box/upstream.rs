@@ -270,3 +270,56 @@ fn an_endpoint_that_thinks_delays_only_its_own_client() {
     go.send(()).expect("the origin waits");
     assert_eq!(slow.response().text(), "done");
 }
+
+/// An origin whose connections answer one request and die of the first bytes of the next.
+fn dying_of_first_bytes() -> Origin {
+    Origin::start(|mut visit| {
+        if visit.request().is_some() {
+            visit.peer.send(ok("first"));
+            let _ = visit.peer.fill();
+        }
+    })
+}
+
+/// How often the endpoint has received these bytes, on all its connections.
+fn times_received(origin: &Origin, wanted: &str) -> usize {
+    let texts = (0..origin.connections()).map(|number| String::from_utf8_lossy(&origin.received(number)).into_owned());
+    texts.map(|text| text.matches(wanted).count()).sum()
+}
+
+#[test]
+fn a_request_without_a_body_is_sent_again_when_its_kept_connection_dies_of_its_first_bytes() {
+    let origin = dying_of_first_bytes();
+    let product = Setup::to(&origin).workers(1).start();
+    let mut peer = product.connect();
+    for number in 1..=10 {
+        let answer = peer.get(&format!("/{number}."));
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "first"));
+    }
+    assert_eq!(times_received(&origin, "GET /10."), 2);
+}
+
+#[test]
+fn a_request_with_a_body_is_never_sent_again_and_nothing_behind_it_is_taken_for_its_body() {
+    let behind = "GET /behind HTTP/1.1\r\nHost: test\r\n\r\n";
+    for (framing, bodies) in [
+        ("Content-Length: 5", ["hello", ""]),
+        ("Transfer-Encoding: chunked", ["5\r\nhello\r\n0\r\n\r\n", ""]),
+        ("Transfer-Encoding: chunked", ["0\r\n\r\n", "2\r\nhe"]),
+    ] {
+        for body in bodies {
+            let origin = dying_of_first_bytes();
+            let product = Setup::to(&origin).workers(1).start();
+            assert_eq!(product.get("/1").text(), "first");
+            let whole = body.ends_with("hello") || body.ends_with("\r\n\r\n");
+            let more = if whole { behind } else { "" };
+            let put = format!("PUT /2 HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n{body}{more}");
+            let mut peer = product.connect();
+            assert_eq!(peer.ask(&put).status(), 502, "{put}");
+            peer.wait_closed_or_answered();
+            assert_eq!(product.get("/3").text(), "first");
+            assert_eq!(times_received(&origin, "PUT /2"), 1, "{put}");
+            assert!(origin.requests().iter().all(|request| request.body.is_empty()), "{:?}", origin.requests());
+        }
+    }
+}
