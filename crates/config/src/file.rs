@@ -113,7 +113,7 @@ fn one_of(keys: &[&str]) -> Value {
 pub struct Admin {
     /// Address and port. The API asks for no credentials, so only a loopback address is accepted.
     pub bind: String,
-    /// Accept an address that others can reach. Whoever reaches it can read and change the configuration.
+    /// Accept an address that others can reach. Whoever reaches it can read the configuration.
     #[serde(default)]
     pub allow_remote: bool,
 }

@@ -182,7 +182,7 @@ impl<'a> Resolver<'a> {
         if !bind.ip().to_canonical().is_loopback() && !admin.allow_remote {
             let message = format!(
                 "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
-                 it can read and change the configuration",
+                 it can read the configuration",
                 admin.bind
             );
             let mend = format!("bind `127.0.0.1:{}`, or accept this with `allow_remote: true`", bind.port());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use config::{Diagnostics, Loaded, Loader};
-use model::snapshot::LogFormat;
+use model::snapshot::{LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
@@ -101,6 +101,7 @@ fn compile(
         left_out: 0,
     };
     let mut issues = log_lines(&loaded.snapshot);
+    issues.extend(log_folders(&loaded.snapshot));
     match plan::compile(Arc::new(loaded.snapshot.clone()), previous, generation) {
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
@@ -125,6 +126,18 @@ fn log_lines(snapshot: &Snapshot) -> Vec<Issue> {
             Some(Issue::at(format!("access_logs/{index}/line"), wrong))
         })
         .collect()
+}
+
+/// Folders of access logs that are not there: opening the log would fail, and `check` is to say so before.
+fn log_folders(snapshot: &Snapshot) -> Vec<Issue> {
+    let missing = snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| {
+        let LogTarget::File(path) = &log.target else { return None };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+        let message = format!("the folder `{}` does not exist", folder.display());
+        let issue = Issue::at(format!("access_logs/{index}/path"), message);
+        (!folder.is_dir()).then(|| issue.suggest("make it, or name another place"))
+    });
+    missing.collect()
 }
 
 /// Where the endpoint of this name is in a snapshot.

@@ -36,15 +36,14 @@ fn configuration(options: &cli::Proxy) -> Value {
     }
     let mut whole = json!({
         "version": 1,
-        "listeners": { "listen": listener },
+        "listeners": { "proxy": listener },
         "clusters": { "to": { "balance": options.balance.as_str(), "endpoints": options.to } },
     });
     if !options.tcp {
         whole["routes"] = json!([{ "cluster": "to" }]);
     }
     if let Some(admin) = options.admin {
-        // Whoever types an address that others can reach means it.
-        whole["admin"] = json!({ "bind": admin.to_string(), "allow_remote": !admin.ip().is_loopback() });
+        whole["admin"] = json!({ "bind": admin.to_string() });
     }
     whole
 }
@@ -99,9 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_address_that_others_can_reach_is_taken_at_its_word() {
-        let snapshot = snapshot("equipoise proxy --to 127.0.0.1:1 --admin 0.0.0.0:9900");
-        assert_eq!(snapshot.admin.unwrap().bind, "0.0.0.0:9900".parse().unwrap());
+    fn an_admin_address_that_others_can_reach_is_refused() {
+        let options = options("equipoise proxy --to 127.0.0.1:1 --admin 0.0.0.0:9900");
+        let text = configuration(&options).to_string();
+        let source = Source::Text { name: "command line".into(), text, base: ".".into() };
+        let refused = control::prepare(&source, None, 1, proxy::check).err().expect("it can be reached from outside");
+        assert!(refused.to_string().contains("asks for no credentials"), "{refused}");
     }
 
     #[test]

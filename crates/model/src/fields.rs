@@ -235,6 +235,11 @@ impl Fields {
         self.entries.iter().filter(move |entry| entry.known == known).map(|entry| self.bytes(entry.value))
     }
 
+    /// Where the value of the first field of this kind lies. Not for [`Known::Other`].
+    pub fn span_known(&self, known: Known) -> Option<Span> {
+        self.entries.iter().find(|entry| entry.known == known).map(|entry| entry.value)
+    }
+
     /// Whether a field of this kind is there.
     pub fn has_known(&self, known: Known) -> bool {
         self.entries.iter().any(|entry| entry.known == known)

@@ -83,6 +83,9 @@ pub struct RequestHead {
     method_span: Span,
     path: Span,
     query: Option<Span>,
+    received_path: Span,
+    received_query: Option<Span>,
+    received_authority: Option<Span>,
 }
 
 impl RequestHead {
@@ -100,6 +103,30 @@ impl RequestHead {
         self.method_span = method;
         self.version = version;
         self.set_target(target);
+        (self.received_path, self.received_query) = (self.path, self.query);
+    }
+
+    /// Remembers the authority as it is now, before filters change it. What was received stays in the arena.
+    pub fn keep_received(&mut self) {
+        self.received_authority = self.fields.span_known(Known::Host);
+    }
+
+    /// The path that the client asked for, whatever filters made of it.
+    pub fn received_path(&self) -> &[u8] {
+        self.fields.bytes(self.received_path)
+    }
+
+    /// The query that the client asked for, without `?`.
+    pub fn received_query(&self) -> Option<&[u8]> {
+        self.received_query.map(|span| self.fields.bytes(span))
+    }
+
+    /// The host that the client asked for, without port.
+    pub fn received_host(&self) -> &[u8] {
+        match self.received_authority {
+            Some(span) => host_without_port(self.fields.bytes(span)),
+            None => self.host(),
+        }
     }
 
     /// The method as sent.
@@ -302,6 +329,17 @@ mod tests {
         assert_eq!(head.query(), Some(&b"q=1"[..]));
         head.rewrite_path(|old, out| out.extend_from_slice(&old[1..2]), &mut scratch);
         assert_eq!(head.path(), b"/a");
+    }
+
+    #[test]
+    fn what_was_received_is_known_after_everything_was_rewritten() {
+        let mut head = head("/old?q=1", "a.example:80");
+        head.keep_received();
+        head.rewrite_path(|_, out| out.extend_from_slice(b"/new"), &mut Vec::new());
+        head.set_authority(&FieldName::new("host").unwrap(), b"b.example");
+        assert_eq!((head.path(), head.host()), (&b"/new"[..], &b"b.example"[..]));
+        assert_eq!((head.received_path(), head.received_query()), (&b"/old"[..], Some(&b"q=1"[..])));
+        assert_eq!(head.received_host(), b"a.example");
     }
 
     #[test]

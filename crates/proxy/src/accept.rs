@@ -10,18 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
 use model::{Fault, Name};
 use plan::ListenerState;
-use telemetry::ListenerSeries;
+use telemetry::{Kind, ListenerSeries, Phases, Record};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream;
 use crate::io::Io;
+use crate::reconcile::Bound;
 use crate::registry::{Seat, Tether};
 use crate::stream;
 use crate::tls::{self, ListenerTls};
@@ -36,8 +37,7 @@ pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
 /// A listener on which a worker accepts.
 pub(crate) struct Accepting {
     pub name: Name,
-    /// As configured; the port may be 0.
-    pub bind: SocketAddr,
+    pub bound: Bound,
     pub seat: Rc<Seat>,
     waker: Rc<RefCell<Option<Waker>>>,
     done: Rc<RefCell<Option<Sender<()>>>>,
@@ -47,7 +47,7 @@ impl Accepting {
     /// Accepts on `socket` until told to end.
     pub(crate) fn start(
         worker: &Rc<Worker>,
-        (name, bind): (Name, SocketAddr),
+        (name, bound): (Name, Bound),
         index: usize,
         socket: std::net::TcpListener,
     ) -> io::Result<Self> {
@@ -55,7 +55,7 @@ impl Accepting {
         let seat = Rc::new(Seat::new(index));
         let (waker, done) = Told::default();
         tokio::task::spawn_local(accept(worker.clone(), listener, seat.clone(), (waker.clone(), done.clone())));
-        Ok(Self { name, bind, seat, waker, done })
+        Ok(Self { name, bound, seat, waker, done })
     }
 
     /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle. `done` is
@@ -193,6 +193,8 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
                 Err(fault) => {
                     shard.handshakes_failed.add(1);
                     shard.fault(fault);
+                    let facts = ConnectionFacts { peer, local, tls: None, listener: configured.name.clone() };
+                    log_failure(worker, &facts, fault);
                     return None;
                 }
             }
@@ -200,6 +202,28 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
     };
     let facts = ConnectionFacts { peer, local, tls, listener: configured.name.clone() };
     Some(Connection { io, facts, watch, received: None, tether: tether.clone(), requests: 0 })
+}
+
+/// Logs a connection that came to nothing. The counters know of it already.
+fn log_failure(worker: &Worker, facts: &ConnectionFacts, fault: Fault) {
+    let Some(log) = &mut *worker.logs.borrow_mut() else { return };
+    log.write(&Record {
+        facts: &facts.facts(facts.peer.ip(), ""),
+        request: None,
+        response_status: 0,
+        response: None,
+        fault: Some(fault),
+        route: None,
+        cluster: None,
+        endpoint: None,
+        endpoint_address: None,
+        retries: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
+        phases: Phases::default(),
+        at: SystemTime::now(),
+        kind: Kind::Stream,
+    });
 }
 
 async fn handshake(

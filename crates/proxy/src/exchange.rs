@@ -182,6 +182,7 @@ impl<'p> Exchange<'p> {
     /// What is set before anything is decided: who the client is, the request's id, the bound on its time.
     fn admit(&mut self) {
         let head = &mut self.incoming.head;
+        head.keep_received();
         let facts = &self.connection.facts;
         let forwarding = &self.http.forwarding;
         let peer = facts.peer.ip();

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use model::snapshot::Listener;
 use model::{Issue, Name};
-use plan::{Plan, Publisher};
+use plan::{ListenerPlan, Plan, Publisher};
 use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -84,12 +85,13 @@ struct Published {
     bound: HashMap<Name, Bound>,
 }
 
+/// Where a socket is.
 #[derive(Clone, Copy)]
-struct Bound {
+pub(crate) struct Bound {
     /// As configured.
-    bind: SocketAddr,
+    pub bind: SocketAddr,
     /// As the kernel has it.
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Workers {
@@ -214,7 +216,7 @@ impl Shared {
     fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
         let mut published = self.published();
         let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
-        let logs = self.open_logs(&plan, &published).map_err(|error| format!("access log: {error}"))?;
+        let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
         let (bound, mut sockets) = self.bind(&plan, &published)?;
         for (name, list) in &sockets {
             for socket in list {
@@ -259,9 +261,9 @@ impl Shared {
         let mut bound = HashMap::new();
         let mut sockets = Vec::new();
         for listener in &plan.snapshot.listeners {
-            let kept = published.bound.get(&listener.name).filter(|kept| kept.bind == listener.bind);
-            if let Some(kept) = kept {
-                bound.insert(listener.name.clone(), *kept);
+            let mut before = published.bound.iter();
+            if let Some((_, kept)) = before.find(|(name, kept)| is_same_place(name, kept, listener)) {
+                bound.insert(listener.name.clone(), Bound { bind: listener.bind, address: kept.address });
                 continue;
             }
             // Our own listener of another name may still hold the address: it goes with this very plan.
@@ -278,6 +280,14 @@ impl Shared {
 
 fn join(issues: &[Issue]) -> String {
     issues.iter().map(Issue::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Whether the socket of the listener called `name` serves `listener`. By address: a listener that only gets another name
+/// keeps its socket and its connections, for a socket cannot be closed without losing clients that are just
+/// connecting. Several listeners may ask for a free port, so there the name decides.
+fn is_same_place(name: &Name, bound: &Bound, listener: &Listener) -> bool {
+    let is_free_port = listener.bind.port() == 0;
+    bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind
 }
 
 /// Does what a worker was told.
@@ -303,12 +313,15 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
     let listeners = built.plan.listeners.clone();
     *worker.plan.borrow_mut() = Rc::new(built);
     *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
-    worker.listening.borrow_mut().retain(|accepting| {
-        let place = listeners
-            .iter()
-            .position(|listener| listener.listener.name == accepting.name && listener.listener.bind == accepting.bind);
+    worker.listening.borrow_mut().retain_mut(|accepting| {
+        let same = |listener: &Arc<ListenerPlan>| is_same_place(&accepting.name, &accepting.bound, &listener.listener);
+        let place = listeners.iter().position(same);
         match place {
-            Some(index) => accepting.seat.index.set(index),
+            Some(index) => {
+                accepting.name = listeners[index].listener.name.clone();
+                accepting.bound.bind = listeners[index].listener.bind;
+                accepting.seat.index.set(index);
+            }
             None => {
                 // What it has accepted, or the kernel has for it, is served by the plan that it came under.
                 *accepting.seat.last_plan.borrow_mut() = Some(before.clone());
@@ -323,7 +336,8 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         }
         let Some(index) = listeners.iter().position(|listener| listener.listener.name == name) else { continue };
         let bind = listeners[index].listener.bind;
-        match Accepting::start(worker, (name, bind), index, socket) {
+        let bound = Bound { bind, address: socket.local_addr().unwrap_or(bind) };
+        match Accepting::start(worker, (name, bound), index, socket) {
             Ok(accepting) => worker.listening.borrow_mut().push(accepting),
             Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
         }

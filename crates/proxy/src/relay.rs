@@ -411,6 +411,10 @@ impl Tunnel {
         let end = poll_fn(|cx| {
             let up = poll_half(cx, &mut self.up, (downstream, upstream), &mut self.up_shut, pool);
             if let Poll::Ready(Err(fault)) = up {
+                if self.down_shut && !matches!(fault, PumpFault::Write) {
+                    // The endpoint has said all it had to; how the client leaves is nobody's fault.
+                    return Poll::Ready(TunnelEnd::Closed);
+                }
                 let side = if matches!(fault, PumpFault::Write) { Side::Upstream } else { Side::Downstream };
                 return Poll::Ready(TunnelEnd::Broken(side));
             }

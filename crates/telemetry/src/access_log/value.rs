@@ -99,9 +99,9 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         Variable::PeerIp => Value::Ip(facts.peer.ip()),
         Variable::Scheme => plain(request.map(|_| facts.scheme.as_str())),
         Variable::Method => request.map(RequestHead::method_bytes).into(),
-        Variable::Host => request.map(RequestHead::host).into(),
-        Variable::Path => request.map(RequestHead::path).into(),
-        Variable::Query => request.and_then(RequestHead::query).into(),
+        Variable::Host => request.map(RequestHead::received_host).into(),
+        Variable::Path => request.map(RequestHead::received_path).into(),
+        Variable::Query => request.and_then(RequestHead::received_query).into(),
         Variable::Uri => request.map_or(Value::Missing, Value::Uri),
         Variable::Version => plain(request.map(|head| head.version.as_str())),
         Variable::Status if record.response_status == 0 => Value::Missing,
@@ -152,8 +152,8 @@ fn write_text(value: Value<'_>, escape: Escape, clock: &mut Clock, out: &mut Vec
         Value::Ip(ip) => text::push_ip(out, ip),
         Value::Address(address) => text::push_address(out, address),
         Value::Uri(head) => {
-            push_escaped(out, head.path(), escape);
-            if let Some(query) = head.query() {
+            push_escaped(out, head.received_path(), escape);
+            if let Some(query) = head.received_query() {
                 out.push(b'?');
                 push_escaped(out, query, escape);
             }
