@@ -40,7 +40,7 @@ pub(super) fn extra_routes(count: usize) -> String {
     let mut text = String::new();
     for number in 0..count {
         let end = if number + 1 < count { "\n" } else { "" };
-        let matching = format!("{{ host: h{number}.example.com, path: {{ prefix: /p{number} }} }}");
+        let matching = format!("{{ host: h{number:04}.example.com, path: {{ prefix: /p{number:04} }} }}");
         let _ = write!(text, "  - match: {matching}\n    cluster: site{end}");
     }
     text

@@ -189,7 +189,7 @@ mod tests {
         let routes = [("routes", equipoise::extra_routes(2))];
         let file = setup.render("equipoise/equipoise.yaml", &routes).unwrap();
         let text = fs::read_to_string(file).unwrap();
-        assert!(text.contains("h1.example.com") && text.contains("x-lab-five") && text.contains("/dev/null"));
+        assert!(text.contains("h0001.example.com") && text.contains("x-lab-five") && text.contains("/dev/null"));
         fs::remove_dir_all(dir).unwrap();
     }
 }
