@@ -16,7 +16,7 @@ use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
 use model::{Fault, Name};
 use plan::ListenerState;
-use telemetry::{Kind, ListenerSeries, Phases, Record};
+use telemetry::{Kind, ListenerSeries, Record};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection::{Connection, ConnectionFacts};
@@ -207,23 +207,8 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
 /// Logs a connection that came to nothing. The counters know of it already.
 fn log_failure(worker: &Worker, facts: &ConnectionFacts, fault: Fault) {
     let Some(log) = &mut *worker.logs.borrow_mut() else { return };
-    log.write(&Record {
-        facts: &facts.facts(facts.peer.ip(), ""),
-        request: None,
-        response_status: 0,
-        response: None,
-        fault: Some(fault),
-        route: None,
-        cluster: None,
-        endpoint: None,
-        endpoint_address: None,
-        retries: 0,
-        received_bytes: 0,
-        sent_bytes: 0,
-        phases: Phases::default(),
-        at: SystemTime::now(),
-        kind: Kind::Stream,
-    });
+    let facts = facts.facts(facts.peer.ip(), "");
+    log.write(&Record { fault: Some(fault), at: SystemTime::now(), ..Record::empty(&facts, Kind::Stream) });
 }
 
 async fn handshake(

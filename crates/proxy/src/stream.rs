@@ -171,12 +171,7 @@ impl<'p> Stream<'p> {
     fn record(&self, fault: Option<Fault>) {
         let facts = self.connection.facts.facts(self.connection.facts.peer.ip(), "");
         let record = Record {
-            facts: &facts,
-            request: None,
-            response_status: 0,
-            response: None,
             fault,
-            route: None,
             cluster: self.cluster.map(|cluster| &cluster.plan.cluster.name),
             endpoint: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
             endpoint_address: self.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
@@ -185,7 +180,7 @@ impl<'p> Stream<'p> {
             sent_bytes: self.sent_bytes,
             phases: self.phases,
             at: SystemTime::now(),
-            kind: Kind::Stream,
+            ..Record::empty(&facts, Kind::Stream)
         };
         let index = self.worker.index;
         let series = WorkerSeries {

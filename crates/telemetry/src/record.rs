@@ -76,7 +76,28 @@ pub struct Record<'a> {
     pub kind: Kind,
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
+    /// A record of something that came to nothing, so far: no head, no endpoint, no byte, no time. Fill in what is known.
+    pub fn empty(facts: &'a Facts<'a>, kind: Kind) -> Self {
+        Self {
+            facts,
+            request: None,
+            response_status: 0,
+            response: None,
+            fault: None,
+            route: None,
+            cluster: None,
+            endpoint: None,
+            endpoint_address: None,
+            retries: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            phases: Phases::default(),
+            at: SystemTime::UNIX_EPOCH,
+            kind,
+        }
+    }
+
     /// Whether the exchange became a tunnel (an upgrade, or CONNECT answered with success). The time of a tunnel says
     /// how long the client stayed, not how fast the answer was.
     pub fn is_tunnel(&self) -> bool {

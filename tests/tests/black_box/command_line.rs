@@ -22,6 +22,13 @@ fn a_good_configuration_is_said_to_be_good() {
     assert!(ended.stdout.contains("1 listener, 1 route, 1 cluster, 1 endpoint"), "{}", ended.stdout);
 }
 
+#[test]
+fn a_log_in_a_folder_that_is_not_there_is_found_before_anything_runs() {
+    let ended = check(Setup::to(&Origin::saying("fine")).text().replace("DIR/", "no/such/folder/"));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
+    assert!(ended.stderr.contains("no/such/folder` does not exist"), "{}", ended.stderr);
+}
+
 const WRONG: &str = "\
 version: 1
 listeners:

@@ -132,6 +132,15 @@ fn a_host_is_rewritten_and_a_bad_one_refused() {
     assert_eq!((record["fault"].as_str(), record["status"].as_u64()), (Some("refused_by_filter"), Some(400)));
 }
 
+#[test]
+fn the_log_tells_what_the_client_asked_for_not_what_filters_made_of_it() {
+    let started = start("[{ rewrite: { host: inside.example, path: { prefix: { from: /api, to: / } } } }]");
+    let (request, _) = exchange(&started, "GET /api/users?id=1", "");
+    assert_eq!((request.target(), request.field("host")), ("/users?id=1", Some("inside.example")));
+    let record = started.1.record("the exchange", |record| record["status"] == 200);
+    assert_eq!((&record["path"], &record["host"]), (&"/api/users".into(), &"test".into()), "{record}");
+}
+
 const CORS: &str = "[{ cors: { allow_origins: [\"https://shop.example\", \"https://*.partner.example\"], \
                     allow_methods: [PUT], allow_headers: [x-token], expose_headers: [x-keep], \
                     allow_credentials: true, max_age: 10m } }]";

@@ -247,6 +247,9 @@ fn what_is_no_tls_on_a_tls_listener_ends_only_its_own_connection() {
     assert!(silent.wait_closed() < Duration::from_secs(5));
     let mut rubbish = Peer::sending(product.web(), b"\x16\x03\x01\x00\x05hello");
     rubbish.wait_closed();
+    for flag in ["CH", "CHT"] {
+        assert_eq!(product.flagged(flag)["client_ip"], "127.0.0.1", "{flag}");
+    }
     product.expect_metric("equipoise_faults_total", &["fault=\"handshake_failed\""], 2.0);
     product.expect_metric("equipoise_faults_total", &["fault=\"handshake_timeout\""], 1.0);
     let client = Client::trusting(&site.authority).config();
