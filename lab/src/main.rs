@@ -12,6 +12,8 @@ mod net;
 mod paths;
 mod peers;
 mod products;
+mod report;
+mod study;
 mod sys;
 mod template;
 
@@ -35,6 +37,8 @@ struct Cli {
 enum Command {
     /// CPU time, latency and memory of every product, side by side
     Cost(cost::CostArgs),
+    /// Published comparisons, made again: `lab study NAME`, or all of them
+    Study(study::StudyArgs),
     /// The products and generators that are compared with and by
     Peers {
         #[command(subcommand)]
@@ -114,6 +118,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Cost(args) => {
             sys::catch_interrupts();
             cost::run(&args, &Paths::new()?)
+        }
+        Command::Study(args) => {
+            sys::catch_interrupts();
+            study::run(&args, &Paths::new()?)
         }
         Command::Peers { command: PeersCommand::Install { again } } => {
             sys::catch_interrupts();

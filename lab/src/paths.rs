@@ -27,10 +27,9 @@ impl Paths {
         Ok(paths)
     }
 
-    /// A template of a product's configuration.
-    pub(crate) fn template(&self, name: &str) -> Result<String, Failure> {
-        let path = self.lab.join("configs").join(name);
-        fs::read_to_string(&path).map_err(|error| Failure::io(&path, &error))
+    /// The folder of a study's configurations.
+    pub(crate) fn studies(&self, name: &str) -> PathBuf {
+        self.lab.join("studies").join(name)
     }
 
     /// A program out of an unpacked tree of packages, run by the tree's own loader and libraries.

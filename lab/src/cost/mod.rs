@@ -9,10 +9,9 @@ use crate::failure::Failure;
 use crate::measure::bench::{Bench, BenchOptions};
 use crate::paths::Paths;
 use crate::peers;
-use crate::products::{self, Product};
+use crate::products::{self, Product, build};
 use clap::Args;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to measure and how long.
@@ -64,23 +63,19 @@ pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
         let names: Vec<&str> = chosen.iter().map(|product| product.name).collect();
         peers::install(paths, false, Some(&names))?;
     }
-    let equipoise = match &args.equipoise {
-        Some(path) => absolute(path)?,
-        None => workspace_target(paths).join("release/equipoise"),
-    };
-    if args.equipoise.is_none() && chosen.iter().any(|product| product.name == "equipoise") {
-        build(paths)?;
-    }
+    let is_needed = chosen.iter().any(|product| product.name == "equipoise");
+    let equipoise = build::executable(args.equipoise.as_deref(), is_needed, paths)?;
     let rounds = if args.quick { 1 } else { args.rounds.max(1) };
     let seconds = if args.quick { 1 } else { args.seconds.max(1) };
     let options = BenchOptions {
         equipoise,
-        baseline: args.baseline.as_deref().map(absolute).transpose()?,
+        baseline: args.baseline.as_deref().map(build::absolute).transpose()?,
         port_base: args.port_base,
         measured: Duration::from_secs(seconds),
         warm_up: Duration::from_secs(1),
     };
-    let bench = Bench::new(paths, options)?;
+    let bench = Bench::new(paths, "cost", options)?;
+    let _origin = bench.start_origin()?;
     let json = args.json.clone().unwrap_or_else(|| paths.out.join("cost.json"));
     let mut report = results::Report::new(&bench, &chosen, rounds, seconds, args.quick);
     let run = run::Run { bench: &bench, products: &chosen, rounds, json: &json };
@@ -113,28 +108,4 @@ fn contestants(args: &CostArgs) -> Result<Vec<&'static Product>, Failure> {
     }
     let asked = args.only.iter().map(|name| products::find(name)).collect::<Result<Vec<_>, _>>()?;
     Ok(products::ALL.iter().copied().filter(|product| asked.iter().any(|one| one.name == product.name)).collect())
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    path.canonicalize().map_err(|error| Failure::io(path, &error))
-}
-
-/// The folder that cargo builds into.
-fn workspace_target(paths: &Paths) -> PathBuf {
-    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    named.unwrap_or_else(|| paths.lab.parent().unwrap_or(&paths.lab).join("target"))
-}
-
-/// Builds Equipoise; cargo knows whether there is anything to do. An older build must not pass for this one.
-fn build(paths: &Paths) -> Result<(), Failure> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--release", "-p", "equipoise"])
-        .current_dir(&paths.lab)
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
-    if !status.success() {
-        return Err(Failure::new("equipoise could not be built; `--equipoise PATH` measures another executable"));
-    }
-    crate::measure::child::interruption()
 }

@@ -6,7 +6,7 @@ use super::table;
 use crate::failure::Failure;
 use crate::measure::Sample;
 use crate::measure::bench::Bench;
-use crate::products::Product;
+use crate::products::{Product, Start, extra_routes};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -106,7 +106,9 @@ fn measure_undisturbed(
 
 fn measure(bench: &Bench, cell: &Cell, product: &'static Product, rate: f64) -> Result<Sample, Failure> {
     let started = Instant::now();
-    let mut running = bench.start(product, cell.features, cell.workers)?;
+    let values = [("routes", extra_routes(cell.features.routes))];
+    let start = Start { features: cell.features, workers: cell.workers, values: &values, ..Start::new(product) };
+    let mut running = bench.start(&start)?;
     let start_ms = started.elapsed().as_secs_f64() * 1000.0;
     let sample = match &cell.kind {
         Kind::Closed(asked) => bench.closed_loop(&mut running, cell.workers, asked),

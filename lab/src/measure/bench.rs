@@ -5,10 +5,10 @@ use crate::certificate;
 use crate::failure::Failure;
 use crate::net::hold;
 use crate::paths::Paths;
-use crate::products::{Features, Ports, Product, Setup, Version};
+use crate::products::{Ports, Product, Setup, Start, Version};
 use crate::sys;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
@@ -28,19 +28,20 @@ pub(crate) struct BenchOptions {
     pub warm_up: Duration,
 }
 
-/// The bench. Dropping it ends the origin.
+/// The bench.
 pub(crate) struct Bench {
     pub(super) paths: Paths,
-    pub(super) ports: Ports,
+    pub(crate) ports: Ports,
     pub(super) options: BenchOptions,
+    templates: PathBuf,
     files: u64,
     cores: Vec<usize>,
-    _origin: Running,
 }
 
 impl Bench {
-    /// Checks the ports, makes the certificate, starts the origin, and moves the lab itself off the product's core.
-    pub(crate) fn new(paths: &Paths, options: BenchOptions) -> Result<Self, Failure> {
+    /// Checks the ports, makes the certificate, and moves the lab itself off the product's core. Products are configured
+    /// by the templates of the study.
+    pub(crate) fn new(paths: &Paths, study: &str, options: BenchOptions) -> Result<Self, Failure> {
         let files = sys::raise_open_files()?;
         let cores = sys::cores_allowed()?;
         if cores.len() < 2 {
@@ -52,17 +53,21 @@ impl Bench {
                 .map_err(|error| Failure::new(format!("port {port} is not free ({error}); choose --port-base")))?;
         }
         certificate::ensure(&paths.out.join("tls"))?;
-        let load_cores = load_cores(&cores, 1);
-        sys::pin_self(&load_cores)?;
+        sys::pin_self(&load_cores(&cores, 1))?;
+        Ok(Self { paths: paths.clone(), ports, options, templates: paths.studies(study), files, cores })
+    }
+
+    /// Starts the lab's origin on its four addresses.
+    pub(crate) fn start_origin(&self) -> Result<Running, Failure> {
         let mut launch = Launch::new(std::env::current_exe()?).arg("origin");
-        for port in ports.origin {
+        for port in self.ports.origin {
             launch = launch.arg("--listen").arg(loopback(port).to_string());
         }
-        let mut origin = Running::start("origin", &launch, &load_cores, &paths.out.join("origin.log"))?;
-        for port in ports.origin {
+        let mut origin = Running::start("origin", &launch, &self.load_cores(1), &self.log("origin"))?;
+        for port in self.ports.origin {
             origin.wait_listening(loopback(port), START_TIMEOUT)?;
         }
-        Ok(Self { paths: paths.clone(), ports, options, files, cores, _origin: origin })
+        Ok(origin)
     }
 
     /// How many cores the lab can use.
@@ -73,6 +78,11 @@ impl Bench {
     /// The cores of generators.
     pub(crate) fn load_cores(&self, workers: usize) -> Vec<usize> {
         load_cores(&self.cores, workers)
+    }
+
+    /// The cores of a product.
+    pub(crate) fn product_cores(&self, workers: usize) -> Vec<usize> {
+        product_cores(&self.cores, workers)
     }
 
     /// The address of the product's plain or TLS listener.
@@ -86,12 +96,12 @@ impl Bench {
     }
 
     /// What a product is told.
-    fn setup<'a>(&'a self, dir: &'a std::path::Path, features: Features, workers: usize) -> Setup<'a> {
+    fn setup<'a>(&'a self, dir: &'a Path, workers: usize) -> Setup<'a> {
         Setup {
             paths: &self.paths,
+            templates: &self.templates,
             dir,
             ports: self.ports,
-            features,
             workers,
             files: self.files,
             equipoise: &self.options.equipoise,
@@ -99,44 +109,62 @@ impl Bench {
         }
     }
 
-    /// A product's version and TLS library.
-    pub(crate) fn version(&self, product: &Product) -> Result<Version, Failure> {
-        let dir = self.paths.out.join(product.name);
-        (product.version)(&self.setup(&dir, Features::default(), 1))
+    /// The folder of a product's files.
+    pub(crate) fn folder(&self, start: &Start<'_>) -> PathBuf {
+        self.paths.out.join(start.product.name).join(start.variant)
     }
 
-    /// Starts a product on its own cores and waits until it proxies.
-    pub(crate) fn start(&self, product: &Product, features: Features, workers: usize) -> Result<Running, Failure> {
-        let dir = self.paths.out.join(product.name);
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::io(&dir, &error))?;
-        let launch = (product.launch)(&self.setup(&dir, features, workers))?;
-        let cores = product_cores(&self.cores, workers);
-        let mut running = Running::start(product.name, &launch, &cores, &self.log(product.name))?;
-        running.wait_listening(self.target(features.tls), START_TIMEOUT)?;
+    /// A product's version and TLS library.
+    pub(crate) fn version(&self, product: &Product) -> Result<Version, Failure> {
+        (product.version)(&self.setup(&self.paths.out, 1))
+    }
+
+    /// Writes a product's configuration, anew if it is there, and returns the file that it is started with.
+    pub(crate) fn configure(&self, start: &Start<'_>) -> Result<PathBuf, Failure> {
+        self.setup(&self.folder(start), start.workers).configure(start)
+    }
+
+    /// Configures and starts a product on its own cores, and waits until it proxies.
+    pub(crate) fn start(&self, start: &Start<'_>) -> Result<Running, Failure> {
+        let Start { product, workers, .. } = *start;
+        let dir = self.folder(start);
+        let setup = self.setup(&dir, workers);
+        let launch = (product.launch)(&setup, &setup.configure(start)?)?;
+        let mut running = Running::start(product.name, &launch, &self.product_cores(workers), &self.log(product.name))?;
+        self.wait_ready(&mut running, start)?;
+        Ok(running)
+    }
+
+    /// Waits until a product listens and, if it is to be probed, answers 200.
+    pub(crate) fn wait_ready(&self, running: &mut Running, start: &Start<'_>) -> Result<(), Failure> {
+        running.wait_listening(self.target(start.features.tls), START_TIMEOUT)?;
+        let Some(path) = start.probe else { return Ok(()) };
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            let problem = match self.ask_once() {
-                Ok(200) => return Ok(running),
+            let problem = match self.ask_once(path) {
+                Ok(200) => return Ok(()),
                 Ok(status) => format!("it answers {status}"),
                 Err(error) => error.to_string(),
             };
             running.check_alive()?;
             if Instant::now() > deadline {
-                return Err(Failure::new(format!("{} does not proxy: {problem}; {}", product.name, running.log_end())));
+                let name = start.product.name;
+                return Err(Failure::new(format!("{name} does not proxy: {problem}; {}", running.log_end())));
             }
             child::pause(Duration::from_millis(50))?;
         }
     }
 
-    fn ask_once(&self) -> std::io::Result<u16> {
+    fn ask_once(&self, path: &str) -> std::io::Result<u16> {
         let address = self.target(false);
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        hold::exchange(&mut stream, address)
+        hold::exchange(&mut stream, address, path)
     }
 }
 
-fn loopback(port: u16) -> SocketAddr {
+/// An address that only this machine reaches.
+pub(crate) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 

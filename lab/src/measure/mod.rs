@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod child;
 pub(crate) mod loads;
+pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod procfs;
 pub(crate) mod stats;

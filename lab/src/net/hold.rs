@@ -47,18 +47,18 @@ fn open(to: SocketAddr, config: Option<&Arc<ClientConfig>>) -> io::Result<Held> 
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let Some(config) = config else {
-        exchange(&mut stream, to)?;
+        exchange(&mut stream, to, "/12")?;
         return Ok(Held { _stream: stream, _tls: None });
     };
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-    exchange(&mut rustls::Stream::new(&mut tls, &mut stream), to)?;
+    exchange(&mut rustls::Stream::new(&mut tls, &mut stream), to, "/12")?;
     Ok(Held { _stream: stream, _tls: Some(tls) })
 }
 
 /// One request and its whole answer.
-pub(crate) fn exchange(stream: &mut (impl Read + Write), to: SocketAddr) -> io::Result<u16> {
-    stream.write_all(format!("GET /12 HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes())?;
+pub(crate) fn exchange(stream: &mut (impl Read + Write), to: SocketAddr, path: &str) -> io::Result<u16> {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes())?;
     stream.flush()?;
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

@@ -3,16 +3,17 @@
 use super::{Product, Setup, Version, one_route_only};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use std::path::Path;
 
 /// How Envoy is run.
-pub(crate) const PRODUCT: Product = Product { name: "envoy", is_peer: true, refuses: one_route_only, launch, version };
+pub(crate) const PRODUCT: Product =
+    Product { name: "envoy", is_peer: true, refuses: one_route_only, templates: &["envoy.yaml"], launch, version };
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     Ok(Launch::new(setup.paths.peer_file("python-envoy/envoy/_bin/envoy")?))
 }
 
-fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    let file = setup.render("envoy/envoy.yaml", &[])?;
+fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
     Ok(program(setup)?.arg("-c").arg(file).args(["--concurrency", &setup.workers.to_string()]).args([
         "--disable-hot-restart",
         "--log-level",

@@ -7,36 +7,43 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// How Equipoise is run.
-pub(crate) const PRODUCT: Product = Product { name: "equipoise", is_peer: false, refuses, launch, version };
+pub(crate) const PRODUCT: Product =
+    Product { name: "equipoise", is_peer: false, refuses, templates: TEMPLATES, launch, version };
 
 /// How the executable given with `--baseline` is run.
-pub(crate) const BASELINE: Product =
-    Product { name: "equipoise-base", is_peer: false, refuses, launch: launch_baseline, version: version_baseline };
+pub(crate) const BASELINE: Product = Product {
+    name: "equipoise-base",
+    is_peer: false,
+    refuses,
+    templates: TEMPLATES,
+    launch: launch_baseline,
+    version: version_baseline,
+};
+
+const TEMPLATES: &[&str] = &["equipoise.yaml"];
 
 fn refuses(features: &Features, _workers: usize) -> Option<&'static str> {
     features.http2.then_some("it does not speak HTTP/2 yet")
 }
 
-fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    start(setup, setup.equipoise)
+fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
+    Ok(start(setup, setup.equipoise, file))
 }
 
-fn launch_baseline(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    start(setup, baseline(setup)?)
+fn launch_baseline(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
+    Ok(start(setup, baseline(setup)?, file))
 }
 
 fn baseline<'a>(setup: &Setup<'a>) -> Result<&'a Path, Failure> {
     setup.baseline.ok_or_else(|| Failure::new("no --baseline PATH was given"))
 }
 
-fn start(setup: &Setup<'_>, program: &Path) -> Result<Launch, Failure> {
-    let routes = extra_routes(setup.features.routes);
-    let file = setup.render("equipoise/equipoise.yaml", &[("routes", routes)])?;
-    Ok(Launch::new(program).args(["run", "-c"]).arg(file).args(["--workers", &setup.workers.to_string()]))
+fn start(setup: &Setup<'_>, program: &Path, file: &Path) -> Launch {
+    Launch::new(program).args(["run", "-c"]).arg(file).args(["--workers", &setup.workers.to_string()])
 }
 
 /// Routes by host and path prefix beside the one that matches everything; the measured request matches the middle one.
-pub(super) fn extra_routes(count: usize) -> String {
+pub(crate) fn extra_routes(count: usize) -> String {
     let mut text = String::new();
     for number in 0..count {
         let end = if number + 1 < count { "\n" } else { "" };

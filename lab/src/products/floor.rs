@@ -3,9 +3,10 @@
 use super::{Features, Product, Setup, Version};
 use crate::failure::Failure;
 use crate::measure::child::Launch;
+use std::path::Path;
 
 /// How the floor is run.
-pub(crate) const PRODUCT: Product = Product { name: "floor", is_peer: false, refuses, launch, version };
+pub(crate) const PRODUCT: Product = Product { name: "floor", is_peer: false, refuses, templates: &[], launch, version };
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     match () {
@@ -16,7 +17,7 @@ fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     }
 }
 
-fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
+fn launch(setup: &Setup<'_>, _file: &Path) -> Result<Launch, Failure> {
     let me = std::env::current_exe()?;
     let mut launch = Launch::new(me).args(["floor", "--listen"]).arg(format!("127.0.0.1:{}", setup.ports.web));
     for port in setup.ports.origin {

@@ -3,17 +3,17 @@
 use super::{Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use std::path::Path;
 
 /// How HAProxy is run.
 pub(crate) const PRODUCT: Product =
-    Product { name: "haproxy", is_peer: true, refuses: one_route_only, launch, version };
+    Product { name: "haproxy", is_peer: true, refuses: one_route_only, templates: &["haproxy.cfg"], launch, version };
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     setup.paths.unpacked("haproxy-root", "usr/sbin/haproxy")
 }
 
-fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    let file = setup.render("haproxy/haproxy.cfg", &[])?;
+fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
     let mut launch = program(setup)?.arg("-db").arg("-f").arg(file);
     // Its access log goes to the standard output, which stands for /dev/null here.
     launch.discard_output = true;

@@ -1,11 +1,14 @@
 //! The products that are compared: one file each, with how to configure, start and ask for the version.
 
+pub(crate) mod build;
 mod envoy;
 mod equipoise;
 mod floor;
 mod haproxy;
 mod nginx;
 mod traefik;
+
+pub(crate) use equipoise::extra_routes;
 
 use crate::failure::Failure;
 use crate::measure::child::{Launch, write_file};
@@ -34,8 +37,10 @@ pub(crate) struct Product {
     pub is_peer: bool,
     /// Why it cannot do what a cell asks for, if it cannot.
     pub refuses: fn(&Features, usize) -> Option<&'static str>,
-    /// Writes its configuration and says how to start it.
-    pub launch: fn(&Setup<'_>) -> Result<Launch, Failure>,
+    /// Its templates in a study's folder. It is started with the first.
+    pub templates: &'static [&'static str],
+    /// How to start it with that file.
+    pub launch: fn(&Setup<'_>, &Path) -> Result<Launch, Failure>,
     /// Its version and TLS library.
     pub version: fn(&Setup<'_>) -> Result<Version, Failure>,
 }
@@ -85,16 +90,44 @@ impl Ports {
     }
 }
 
+/// How a product is started for a measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    pub product: &'static Product,
+    /// What its configuration has to do.
+    pub features: Features,
+    /// Workers, threads, or what the product calls it.
+    pub workers: usize,
+    /// More names for its templates.
+    pub values: &'a [(&'a str, String)],
+    /// More flags for its templates.
+    pub flags: &'a [(&'a str, bool)],
+    /// More templates beside its own.
+    pub more: &'a [&'a str],
+    /// A folder for its files within its own, so that those of several starts are kept; empty: its own.
+    pub variant: &'a str,
+    /// The path that is asked for on its plain listener until it answers 200; `None`: it only has to listen.
+    pub probe: Option<&'a str>,
+}
+
+impl Start<'_> {
+    /// One worker, nothing special, probed with a small answer of the lab's origin.
+    pub(crate) fn new(product: &'static Product) -> Self {
+        let features = Features::default();
+        Self { product, features, workers: 1, values: &[], flags: &[], more: &[], variant: "", probe: Some("/12") }
+    }
+}
+
 /// What a product needs to know to be started.
 pub(crate) struct Setup<'a> {
     /// The lab's folders.
     pub paths: &'a Paths,
+    /// The folder of the templates.
+    pub templates: &'a Path,
     /// A folder for the product's configuration and files.
     pub dir: &'a Path,
     /// Addresses.
     pub ports: Ports,
-    /// What its configuration has to do.
-    pub features: Features,
     /// Workers, threads, or what the product calls it.
     pub workers: usize,
     /// Limit of open files.
@@ -111,10 +144,20 @@ impl Setup<'_> {
         ["site.pem", "site.key", "site-both.pem"].map(|name| self.paths.out.join("tls").join(name))
     }
 
-    /// Renders a template into the product's folder and returns where it is.
-    pub(crate) fn render(&self, template_name: &str, more: &[(&str, String)]) -> Result<PathBuf, Failure> {
+    /// Writes all files of a product into its folder and returns the first.
+    pub(crate) fn configure(&self, start: &Start<'_>) -> Result<PathBuf, Failure> {
+        fs::create_dir_all(self.dir).map_err(|error| Failure::io(self.dir, &error))?;
+        let mut first = None;
+        for name in start.product.templates.iter().chain(start.more) {
+            let file = self.render(name, start)?;
+            first.get_or_insert(file);
+        }
+        Ok(first.unwrap_or_else(|| self.dir.to_owned()))
+    }
+
+    fn render(&self, name: &str, start: &Start<'_>) -> Result<PathBuf, Failure> {
         let [chain, key, pem] = self.certificate();
-        let mut values = vec![
+        let own = [
             ("dir", text(self.dir)),
             ("workers", self.workers.to_string()),
             ("files", self.files.to_string()),
@@ -129,14 +172,39 @@ impl Setup<'_> {
             ("key", text(&key)),
             ("pem", text(&pem)),
         ];
-        values.extend(more.iter().cloned());
-        let flags = [("access_log", self.features.access_log), ("header_steps", self.features.header_steps)];
-        let rendered = template::render(&self.paths.template(template_name)?, &values, &flags)?;
-        fs::create_dir_all(self.dir).map_err(|error| Failure::io(self.dir, &error))?;
-        let file = self.dir.join(Path::new(template_name).file_name().unwrap_or_default());
+        // A study's own values go before those that are always there.
+        let values: Vec<(&str, String)> = start.values.iter().cloned().chain(own).collect();
+        let Features { tls, access_log, header_steps, .. } = start.features;
+        let own = [
+            ("tls", tls),
+            ("access_log", access_log),
+            ("header_steps", header_steps),
+            ("debian", start.product.name.ends_with("-debian")),
+        ];
+        let flags: Vec<(&str, bool)> = start.flags.iter().copied().chain(own).collect();
+        let path = self.templates.join(name);
+        let template = fs::read_to_string(&path).map_err(|error| Failure::io(&path, &error))?;
+        let rendered = template::render(&template, &values, &flags)
+            .map_err(|failure| Failure::new(format!("{}: {failure}", path.display())))?;
+        let file = self.dir.join(name);
         write_file(&file, &rendered)?;
         Ok(file)
     }
+}
+
+/// The configurations that were written into a product's folder, and into the folders in it.
+pub(crate) fn rendered(folder: &Path) -> Vec<PathBuf> {
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        paths.sort();
+        paths
+    };
+    let nested = entries(folder).into_iter().flat_map(|path| if path.is_dir() { entries(&path) } else { vec![path] });
+    let is_configuration = |path: &PathBuf| {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+        path.is_file() && ["conf", "cfg", "yaml", "caddyfile"].contains(&extension)
+    };
+    nested.filter(is_configuration).collect()
 }
 
 /// Finds a product by its name.
@@ -173,22 +241,24 @@ mod tests {
         let paths = Paths::new().unwrap();
         let dir = std::env::temp_dir().join(format!("lab-test-{}-render", std::process::id()));
         let features = Features { http2: true, tls: true, access_log: true, header_steps: true, routes: 2 };
+        let templates = paths.studies("cost");
         let setup = Setup {
             paths: &paths,
+            templates: &templates,
             dir: &dir,
             ports: Ports::from_base(18000),
-            features,
             workers: 2,
             files: 1000,
             equipoise: Path::new("equipoise"),
             baseline: None,
         };
-        for name in ["nginx/nginx.conf", "haproxy/haproxy.cfg", "envoy/envoy.yaml", "traefik/traefik.yaml"] {
-            setup.render(name, &[]).unwrap();
+        let values = [("routes", extra_routes(2))];
+        for product in ALL.iter().filter(|product| templates.join(product.templates.first().unwrap_or(&"-")).exists()) {
+            setup.configure(&Start { features, values: &values, ..Start::new(product) }).unwrap();
         }
-        let routes = [("routes", equipoise::extra_routes(2))];
-        let file = setup.render("equipoise/equipoise.yaml", &routes).unwrap();
-        let text = fs::read_to_string(file).unwrap();
+        let names: Vec<_> = rendered(&dir).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        assert!(names.len() >= 6 && names.contains(&"traefik-dynamic.yaml".into()), "{names:?}");
+        let text = fs::read_to_string(dir.join("equipoise.yaml")).unwrap();
         assert!(text.contains("h0001.example.com") && text.contains("x-lab-five") && text.contains("/dev/null"));
         fs::remove_dir_all(dir).unwrap();
     }

@@ -3,16 +3,17 @@
 use super::{Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use std::path::Path;
 
 /// How nginx is run.
-pub(crate) const PRODUCT: Product = Product { name: "nginx", is_peer: true, refuses: one_route_only, launch, version };
+pub(crate) const PRODUCT: Product =
+    Product { name: "nginx", is_peer: true, refuses: one_route_only, templates: &["nginx.conf"], launch, version };
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     setup.paths.unpacked("debian-root", "usr/sbin/nginx")
 }
 
-fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    let file = setup.render("nginx/nginx.conf", &[])?;
+fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
     Ok(program(setup)?.arg("-p").arg(setup.dir).arg("-c").arg(file).args(["-e", "stderr"]))
 }
 

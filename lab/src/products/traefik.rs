@@ -3,18 +3,23 @@
 use super::{Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use std::path::Path;
 
 /// How Traefik is run.
-pub(crate) const PRODUCT: Product =
-    Product { name: "traefik", is_peer: true, refuses: one_route_only, launch, version };
+pub(crate) const PRODUCT: Product = Product {
+    name: "traefik",
+    is_peer: true,
+    refuses: one_route_only,
+    templates: &["traefik.yaml", "traefik-dynamic.yaml"],
+    launch,
+    version,
+};
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     Ok(Launch::new(setup.paths.peer_file("python-traefik/bin/traefik")?))
 }
 
-fn launch(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    setup.render("traefik/dynamic.yaml", &[])?;
-    let file = setup.render("traefik/traefik.yaml", &[])?;
+fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
     let launch = program(setup)?.env("GOMAXPROCS", setup.workers.to_string());
     Ok(launch.arg(format!("--configFile={}", file.display())))
 }

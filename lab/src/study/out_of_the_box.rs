@@ -1,0 +1,13 @@
+//! The study `out-of-the-box`.
+
+use super::{Run, Study};
+use crate::failure::Failure;
+use crate::report::page::Page;
+
+/// The study.
+pub(crate) const STUDY: Study =
+    Study { name: "out-of-the-box", title: "", question: "", article: "", products: &["equipoise", "nginx"], run };
+
+fn run(run: &Run<'_>) -> Result<Page, Failure> {
+    Ok(run.page())
+}

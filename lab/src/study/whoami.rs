@@ -1,0 +1,13 @@
+//! The study `whoami`.
+
+use super::{Run, Study};
+use crate::failure::Failure;
+use crate::report::page::Page;
+
+/// The study.
+pub(crate) const STUDY: Study =
+    Study { name: "whoami", title: "", question: "", article: "", products: &["equipoise", "nginx"], run };
+
+fn run(run: &Run<'_>) -> Result<Page, Failure> {
+    Ok(run.page())
+}
