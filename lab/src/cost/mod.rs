@@ -8,7 +8,7 @@ mod table;
 use crate::failure::Failure;
 use crate::measure::bench::{Bench, BenchOptions};
 use crate::paths::Paths;
-use crate::peers;
+use crate::peers::{self, Wanted};
 use crate::products::{self, Product, build};
 use clap::Args;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
     let chosen = contestants(args)?;
     if chosen.iter().any(|product| product.is_peer) || chosen.len() > 1 {
         let names: Vec<&str> = chosen.iter().map(|product| product.name).collect();
-        peers::install(paths, false, Some(&names))?;
+        peers::install(paths, false, &Wanted::For(&names))?;
     }
     let is_needed = chosen.iter().any(|product| product.name == "equipoise");
     let equipoise = build::executable(args.equipoise.as_deref(), is_needed, paths)?;
@@ -100,12 +100,16 @@ fn all_were_measured(report: &results::Report) -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(format!("not measured: {}", failed.join(", ")))) }
 }
 
+/// Those that have a configuration for this study, in the order of the tables.
+const PRODUCTS: &[&str] = &["floor", "equipoise", "equipoise-base", "nginx", "haproxy", "envoy", "traefik"];
+
 fn contestants(args: &CostArgs) -> Result<Vec<&'static Product>, Failure> {
-    if args.only.is_empty() {
-        let with_baseline = args.baseline.is_some();
-        let all = products::ALL.iter().copied();
-        return Ok(all.filter(|product| with_baseline || product.name != "equipoise-base").collect());
+    if let Some(unknown) = args.only.iter().find(|name| !PRODUCTS.contains(&name.as_str())) {
+        return Err(Failure::new(format!("no product is called {unknown:?}; there are {}", PRODUCTS.join(", "))));
     }
-    let asked = args.only.iter().map(|name| products::find(name)).collect::<Result<Vec<_>, _>>()?;
-    Ok(products::ALL.iter().copied().filter(|product| asked.iter().any(|one| one.name == product.name)).collect())
+    let is_chosen = |name: &str| match args.only.as_slice() {
+        [] => args.baseline.is_some() || name != "equipoise-base",
+        only => only.iter().any(|one| one == name),
+    };
+    PRODUCTS.iter().copied().filter(|name| is_chosen(name)).map(products::find).collect()
 }

@@ -4,7 +4,38 @@ pub(crate) mod h2load;
 pub(crate) mod hey;
 pub(crate) mod wrk;
 
+use crate::measure::child::output_of;
+use crate::paths::Paths;
 use serde::{Deserialize, Serialize};
+
+/// The generators, as `lab peers list` shows them.
+pub(crate) const ALL: &[&str] = &["wrk", "hey", "ab", "h2load", "vegeta", "oha"];
+
+/// A generator's version, in one line. Those that say nothing useful have their package's.
+pub(crate) fn version(paths: &Paths, name: &str) -> String {
+    let option = match name {
+        "wrk" => "-v",
+        "ab" => "-V",
+        "hey" => return of_package(paths.package_version("debian-root", "hey")),
+        "vegeta" => {
+            let text = std::fs::read_to_string(paths.peers.join("go-vegeta.installed")).ok();
+            return of_package(text.map(|text| text.trim().to_owned()));
+        }
+        _ => "--version",
+    };
+    match paths.generator(name).and_then(|launch| output_of(&launch.arg(option))) {
+        Ok(text) => {
+            let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+            let line = line.strip_prefix("This is ").unwrap_or(line);
+            line.split(" <").next().unwrap_or(line).to_owned()
+        }
+        Err(failure) => failure.to_string(),
+    }
+}
+
+fn of_package(version: Option<String>) -> String {
+    version.unwrap_or_else(|| "not installed".to_owned())
+}
 
 /// What a generator counted in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -96,8 +96,9 @@ impl Bench {
     }
 
     /// What a product is told.
-    fn setup<'a>(&'a self, dir: &'a Path, workers: usize) -> Setup<'a> {
+    fn setup<'a>(&'a self, product: &'a Product, dir: &'a Path, workers: usize) -> Setup<'a> {
         Setup {
+            product,
             paths: &self.paths,
             templates: &self.templates,
             dir,
@@ -116,19 +117,19 @@ impl Bench {
 
     /// A product's version and TLS library.
     pub(crate) fn version(&self, product: &Product) -> Result<Version, Failure> {
-        (product.version)(&self.setup(&self.paths.out, 1))
+        (product.version)(&self.setup(product, &self.paths.out, 1))
     }
 
     /// Writes a product's configuration, anew if it is there, and returns the file that it is started with.
     pub(crate) fn configure(&self, start: &Start<'_>) -> Result<PathBuf, Failure> {
-        self.setup(&self.folder(start), start.workers).configure(start)
+        self.setup(start.product, &self.folder(start), start.workers).configure(start)
     }
 
     /// Configures and starts a product on its own cores, and waits until it proxies.
     pub(crate) fn start(&self, start: &Start<'_>) -> Result<Running, Failure> {
         let Start { product, workers, .. } = *start;
         let dir = self.folder(start);
-        let setup = self.setup(&dir, workers);
+        let setup = self.setup(product, &dir, workers);
         let launch = (product.launch)(&setup, &setup.configure(start)?)?;
         let mut running = Running::start(product.name, &launch, &self.product_cores(workers), &self.log(product.name))?;
         self.wait_ready(&mut running, start)?;

@@ -6,8 +6,15 @@ use crate::measure::child::{Launch, output_of};
 use std::path::Path;
 
 /// How Envoy is run.
-pub(crate) const PRODUCT: Product =
-    Product { name: "envoy", is_peer: true, refuses: one_route_only, templates: &["envoy.yaml"], launch, version };
+pub(crate) const PRODUCT: Product = Product {
+    name: "envoy",
+    is_peer: true,
+    home: "python-envoy",
+    refuses: one_route_only,
+    templates: &["envoy.yaml"],
+    launch,
+    version,
+};
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     Ok(Launch::new(setup.paths.peer_file("python-envoy/envoy/_bin/envoy")?))

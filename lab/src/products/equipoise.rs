@@ -8,12 +8,13 @@ use std::path::Path;
 
 /// How Equipoise is run.
 pub(crate) const PRODUCT: Product =
-    Product { name: "equipoise", is_peer: false, refuses, templates: TEMPLATES, launch, version };
+    Product { name: "equipoise", is_peer: false, home: "", refuses, templates: TEMPLATES, launch, version };
 
 /// How the executable given with `--baseline` is run.
 pub(crate) const BASELINE: Product = Product {
     name: "equipoise-base",
     is_peer: false,
+    home: "",
     refuses,
     templates: TEMPLATES,
     launch: launch_baseline,

@@ -6,7 +6,8 @@ use crate::measure::child::Launch;
 use std::path::Path;
 
 /// How the floor is run.
-pub(crate) const PRODUCT: Product = Product { name: "floor", is_peer: false, refuses, templates: &[], launch, version };
+pub(crate) const PRODUCT: Product =
+    Product { name: "floor", is_peer: false, home: "", refuses, templates: &[], launch, version };
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     match () {

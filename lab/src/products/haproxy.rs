@@ -6,11 +6,21 @@ use crate::measure::child::{Launch, output_of};
 use std::path::Path;
 
 /// How HAProxy is run.
-pub(crate) const PRODUCT: Product =
-    Product { name: "haproxy", is_peer: true, refuses: one_route_only, templates: &["haproxy.cfg"], launch, version };
+pub(crate) const PRODUCT: Product = Product {
+    name: "haproxy",
+    is_peer: true,
+    home: "haproxy-root",
+    refuses: one_route_only,
+    templates: &["haproxy.cfg"],
+    launch,
+    version,
+};
+
+/// The one of Debian stable.
+pub(crate) const DEBIAN: Product = Product { name: "haproxy-debian", home: "stable-root", ..PRODUCT };
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    setup.paths.unpacked("haproxy-root", "usr/sbin/haproxy")
+    setup.paths.unpacked(setup.product.home, "usr/sbin/haproxy")
 }
 
 fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
@@ -22,9 +32,11 @@ fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
 
 fn version(setup: &Setup<'_>) -> Result<Version, Failure> {
     let text = output_of(&program(setup)?.arg("-vv"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Running on SSL library version :"));
+    // "SSL library" since 3.3, "OpenSSL" before.
+    let is_running = |line: &&str| line.starts_with("Running on ") && line.contains("SSL");
+    let line = text.lines().find(is_running).and_then(|line| line.split_once(" : "));
     Ok(Version {
         version: word_after(&text, "HAProxy version ").unwrap_or("unknown").to_owned(),
-        tls: line.map_or("unknown", str::trim).to_owned(),
+        tls: line.map_or("unknown", |(_, library)| library.trim()).to_owned(),
     })
 }

@@ -1,6 +1,8 @@
 //! The products that are compared: one file each, with how to configure, start and ask for the version.
 
 pub(crate) mod build;
+mod caddy;
+mod direct;
 mod envoy;
 mod equipoise;
 mod floor;
@@ -24,9 +26,13 @@ pub(crate) const ALL: &[&Product] = &[
     &equipoise::PRODUCT,
     &equipoise::BASELINE,
     &nginx::PRODUCT,
+    &nginx::DEBIAN,
     &haproxy::PRODUCT,
+    &haproxy::DEBIAN,
     &envoy::PRODUCT,
     &traefik::PRODUCT,
+    &caddy::PRODUCT,
+    &direct::PRODUCT,
 ];
 
 /// How one product is run.
@@ -35,6 +41,8 @@ pub(crate) struct Product {
     pub name: &'static str,
     /// It is somebody else's.
     pub is_peer: bool,
+    /// The folder in `lab/.peers` that holds it; empty: it is no peer.
+    pub home: &'static str,
     /// Why it cannot do what a cell asks for, if it cannot.
     pub refuses: fn(&Features, usize) -> Option<&'static str>,
     /// Its templates in a study's folder. It is started with the first.
@@ -120,6 +128,8 @@ impl Start<'_> {
 
 /// What a product needs to know to be started.
 pub(crate) struct Setup<'a> {
+    /// The product.
+    pub product: &'a Product,
     /// The lab's folders.
     pub paths: &'a Paths,
     /// The folder of the templates.
@@ -215,6 +225,28 @@ pub(crate) fn find(name: &str) -> Result<&'static Product, Failure> {
     })
 }
 
+/// The version of a product that was installed.
+pub(crate) fn installed_version(paths: &Paths, product: &Product) -> Result<Version, Failure> {
+    (product.version)(&bare_setup(paths, product))
+}
+
+/// Enough to ask for a version.
+fn bare_setup<'a>(paths: &'a Paths, product: &'a Product) -> Setup<'a> {
+    let (nowhere, ports) = (Path::new(""), Ports::from_base(18000));
+    let files = 1000;
+    Setup {
+        product,
+        paths,
+        templates: nowhere,
+        dir: nowhere,
+        ports,
+        workers: 1,
+        files,
+        equipoise: nowhere,
+        baseline: None,
+    }
+}
+
 /// The first word that follows `after` in a text.
 fn word_after<'a>(text: &'a str, after: &str) -> Option<&'a str> {
     let start = text.find(after)? + after.len();
@@ -242,16 +274,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("lab-test-{}-render", std::process::id()));
         let features = Features { http2: true, tls: true, access_log: true, header_steps: true, routes: 2 };
         let templates = paths.studies("cost");
-        let setup = Setup {
-            paths: &paths,
-            templates: &templates,
-            dir: &dir,
-            ports: Ports::from_base(18000),
-            workers: 2,
-            files: 1000,
-            equipoise: Path::new("equipoise"),
-            baseline: None,
-        };
+        let setup = Setup { templates: &templates, dir: &dir, ..bare_setup(&paths, ALL[0]) };
         let values = [("routes", extra_routes(2))];
         for product in ALL.iter().filter(|product| templates.join(product.templates.first().unwrap_or(&"-")).exists()) {
             setup.configure(&Start { features, values: &values, ..Start::new(product) }).unwrap();

@@ -6,11 +6,21 @@ use crate::measure::child::{Launch, output_of};
 use std::path::Path;
 
 /// How nginx is run.
-pub(crate) const PRODUCT: Product =
-    Product { name: "nginx", is_peer: true, refuses: one_route_only, templates: &["nginx.conf"], launch, version };
+pub(crate) const PRODUCT: Product = Product {
+    name: "nginx",
+    is_peer: true,
+    home: "debian-root",
+    refuses: one_route_only,
+    templates: &["nginx.conf"],
+    launch,
+    version,
+};
+
+/// The one of Debian stable.
+pub(crate) const DEBIAN: Product = Product { name: "nginx-debian", home: "stable-root", ..PRODUCT };
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
-    setup.paths.unpacked("debian-root", "usr/sbin/nginx")
+    setup.paths.unpacked(setup.product.home, "usr/sbin/nginx")
 }
 
 fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {

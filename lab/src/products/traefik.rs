@@ -9,6 +9,7 @@ use std::path::Path;
 pub(crate) const PRODUCT: Product = Product {
     name: "traefik",
     is_peer: true,
+    home: "python-traefik",
     refuses: one_route_only,
     templates: &["traefik.yaml", "traefik-dynamic.yaml"],
     launch,

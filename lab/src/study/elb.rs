@@ -6,7 +6,7 @@ use crate::report::page::Page;
 
 /// The study.
 pub(crate) const STUDY: Study =
-    Study { name: "elb", title: "", question: "", article: "", products: &["equipoise", "nginx"], run };
+    Study { name: "elb", title: "", question: "", article: "", products: &["equipoise", "nginx"], tools: &[], run };
 
 fn run(run: &Run<'_>) -> Result<Page, Failure> {
     Ok(run.page())

@@ -16,7 +16,7 @@ use crate::measure::bench::{Bench, BenchOptions};
 use crate::measure::child::{self, write_file};
 use crate::measure::machine::{self, Machine};
 use crate::paths::Paths;
-use crate::peers;
+use crate::peers::{self, Wanted};
 use crate::products::{self, Product, Version, build};
 use crate::report::page::{File, Page, ProductLine};
 use clap::Args;
@@ -41,6 +41,8 @@ pub(crate) struct Study {
     pub article: &'static str,
     /// The products that take part, in the order of tables.
     pub products: &'static [&'static str],
+    /// What else of `lab peers` it needs, such as a generator that is not always there.
+    pub tools: &'static [&'static str],
     /// Measures, and makes the page.
     pub run: fn(&Run<'_>) -> Result<Page, Failure>,
 }
@@ -253,7 +255,8 @@ fn run_one(
 fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Result<Run<'a>, Failure> {
     let products = choose(study, &args.only)?;
     let names: Vec<&str> = products.iter().map(|product| product.name).collect();
-    peers::install(paths, false, Some(&names))?;
+    let needs: Vec<&str> = names.iter().chain(study.tools).copied().collect();
+    install(paths, &needs)?;
     let size = match (args.smallest, args.quick) {
         (true, _) => Size::Smallest,
         (_, true) => Size::Quick,
@@ -286,6 +289,15 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
         bench,
         paths,
     })
+}
+
+/// The peers belong to the lab, not to the study's output.
+fn install(paths: &Paths, needs: &[&str]) -> Result<(), Failure> {
+    if needs.iter().all(|need| ["equipoise", "floor", "direct"].contains(need)) && paths.generator("wrk").is_ok() {
+        return Ok(());
+    }
+    // What could not be installed is told there, and again by the measurement that needs it.
+    peers::install(paths, false, &Wanted::For(needs)).map(drop)
 }
 
 /// The products of the study, or those among them that were asked for.

@@ -5,8 +5,15 @@ use crate::failure::Failure;
 use crate::report::page::Page;
 
 /// The study.
-pub(crate) const STUDY: Study =
-    Study { name: "out-of-the-box", title: "", question: "", article: "", products: &["equipoise", "nginx"], run };
+pub(crate) const STUDY: Study = Study {
+    name: "out-of-the-box",
+    title: "",
+    question: "",
+    article: "",
+    products: &["equipoise", "nginx"],
+    tools: &[],
+    run,
+};
 
 fn run(run: &Run<'_>) -> Result<Page, Failure> {
     Ok(run.page())

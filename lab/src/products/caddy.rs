@@ -1,0 +1,36 @@
+//! Caddy, from the Python package that carries its executable.
+
+use super::{Product, Setup, Version, one_route_only};
+use crate::failure::Failure;
+use crate::measure::child::{Launch, output_of};
+use std::path::Path;
+
+/// How Caddy is run.
+pub(crate) const PRODUCT: Product = Product {
+    name: "caddy",
+    is_peer: true,
+    home: "python-caddy",
+    refuses: one_route_only,
+    templates: &["caddy.caddyfile"],
+    launch,
+    version,
+};
+
+fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
+    Ok(Launch::new(setup.paths.peer_file("python-caddy/bin/caddy")?))
+}
+
+fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
+    // It keeps certificates and a copy of its configuration in the home folder unless told where else.
+    let launch = program(setup)?.env("GOMAXPROCS", setup.workers.to_string());
+    let launch = launch.env("XDG_DATA_HOME", setup.dir).env("XDG_CONFIG_HOME", setup.dir);
+    Ok(launch.args(["run", "--adapter", "caddyfile", "--config"]).arg(file))
+}
+
+fn version(setup: &Setup<'_>) -> Result<Version, Failure> {
+    let text = output_of(&program(setup)?.arg("version"))?;
+    let version = text.split_ascii_whitespace().next().unwrap_or("unknown").trim_start_matches('v').to_owned();
+    let built = output_of(&program(setup)?.arg("build-info"))?;
+    let go = built.lines().find_map(|line| line.strip_prefix("go\t")).unwrap_or("unknown");
+    Ok(Version { version, tls: format!("Go {} crypto/tls", go.trim().trim_start_matches("go")) })
+}
