@@ -5,7 +5,7 @@ use crate::measure::Sample;
 use crate::measure::bench::Bench;
 use crate::measure::child::write_file;
 use crate::measure::machine::{self, Machine};
-use crate::measure::stats::{median, spread};
+use crate::measure::stats::spread;
 use crate::products::{Product, Version};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -137,25 +137,9 @@ impl ProductResult {
         if samples.is_empty() {
             return;
         }
-        let middle = |field: fn(&Sample) -> Option<f64>| median(&samples.iter().filter_map(field).collect::<Vec<_>>());
-        let worst = |field: fn(&Sample) -> f64| samples.iter().map(field).fold(0.0, f64::max);
         self.spread = spread(&samples.iter().filter_map(figure).collect::<Vec<_>>());
         self.disturbed = samples.iter().any(Sample::is_disturbed);
-        self.median = Some(Sample {
-            cpu_us: middle(|sample| sample.cpu_us),
-            connection_bytes: middle(|sample| sample.connection_bytes),
-            rps: middle(|sample| sample.rps),
-            p50_us: middle(|sample| sample.p50_us),
-            p99_us: middle(|sample| sample.p99_us),
-            offered_rps: middle(|sample| sample.offered_rps),
-            generator_late_us: middle(|sample| sample.generator_late_us),
-            start_ms: middle(|sample| Some(sample.start_ms)).unwrap_or(0.0),
-            requests: samples.iter().map(|sample| sample.requests).sum(),
-            errors: samples.iter().map(|sample| sample.errors).sum(),
-            others_share: worst(|sample| sample.others_share),
-            stolen_share: worst(|sample| sample.stolen_share),
-            tls: samples.iter().find_map(|sample| sample.tls.clone()),
-        });
+        self.median = Sample::median(samples);
     }
 }
 

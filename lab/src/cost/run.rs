@@ -4,8 +4,8 @@ use super::cells::{Cell, Kind, REFERENCE};
 use super::results::{CellResult, ProductResult, Report};
 use super::table;
 use crate::failure::Failure;
-use crate::measure::Sample;
 use crate::measure::bench::Bench;
+use crate::measure::{Sample, undisturbed};
 use crate::products::{Product, Start, extra_routes};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -76,7 +76,7 @@ fn measure_cell(
     Ok(())
 }
 
-/// Measures once, and once more when others used the machine meanwhile.
+/// Measures, if possible while nobody else uses the machine.
 fn measure_undisturbed(
     bench: &Bench,
     cell: &Cell,
@@ -84,23 +84,11 @@ fn measure_undisturbed(
     rate: f64,
     row: &mut ProductResult,
 ) -> Result<(), Failure> {
-    let mut best: Option<Sample> = None;
-    for _ in 0..2 {
-        match measure(bench, cell, product, rate) {
-            Ok(sample) => {
-                let calm = |sample: &Sample| sample.others_share + sample.stolen_share;
-                if best.as_ref().is_none_or(|best| calm(&sample) < calm(best)) {
-                    best = Some(sample);
-                }
-            }
-            Err(failure) if failure.is_interruption() => return Err(failure),
-            Err(failure) => row.failure = Some(failure.to_string()),
-        }
-        if best.as_ref().is_none_or(|best| !best.is_disturbed()) {
-            break;
-        }
+    match undisturbed(|| measure(bench, cell, product, rate)) {
+        Ok(sample) => row.samples.push(sample),
+        Err(failure) if failure.is_interruption() => return Err(failure),
+        Err(failure) => row.failure = Some(failure.to_string()),
     }
-    row.samples.extend(best);
     Ok(())
 }
 

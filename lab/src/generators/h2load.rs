@@ -24,7 +24,8 @@ pub(crate) fn parse(text: &str) -> Option<Outcome> {
             ["requests:", .., done, "done", _, "succeeded", failed, "failed", _, "errored", timeout, "timeout"] => {
                 requests = done.parse().ok();
                 // "failed" counts the "errored" too, and answers that were not 2xx or 3xx.
-                load.errors += failed.parse::<u64>().ok()? + timeout.parse::<u64>().ok()?;
+                load.fail("failed", failed.parse().ok()?);
+                load.fail("timeout", timeout.parse().ok()?);
             }
             ["request", ":", _min, _max, median, _p95, p99, ..] => {
                 load.p50_us = time_us(median)?;
@@ -67,8 +68,9 @@ connect     :     2.29ms      6.06ms      4.16ms      6.06ms      6.06ms      4.
     #[test]
     fn a_run_is_parsed_with_its_protocol() {
         let outcome = parse(OUTPUT).unwrap();
-        let load = Load { requests: 48_913, errors: 5, rps: 48_913.0, p50_us: 10_000.0, p99_us: 14_130.0 };
-        assert_eq!((outcome.load, outcome.protocol.as_str()), (load, "h2"));
+        let load = &outcome.load;
+        assert_eq!((load.requests, load.errors, load.rps), (48_913, 5, 48_913.0));
+        assert_eq!((load.p50_us, load.p99_us, outcome.protocol.as_str()), (10_000.0, 14_130.0, "h2"));
         assert_eq!(outcome.tls.unwrap(), "TLSv1.3, TLS_AES_128_GCM_SHA256, x25519");
     }
 

@@ -1,11 +1,13 @@
-//! `hey`: a new connection with a full TLS handshake for every request. It keeps no TLS session; `wrk` does.
+//! `hey`: a number of requests, or a new connection with a full TLS handshake for each. It keeps no TLS session; `wrk`
+//! does.
 
 use super::Load;
 
 /// Parses the summary that `hey` prints.
 pub(crate) fn parse(text: &str) -> Option<Load> {
     let mut load = Load::default();
-    let mut requests = 0;
+    let (mut total_s, mut total_bytes) = (0.0, None);
+    let mut slowest = None;
     let mut seen = false;
     let mut in_errors = false;
     for line in text.lines() {
@@ -20,22 +22,32 @@ pub(crate) fn parse(text: &str) -> Option<Load> {
                 load.rps = rate.parse().ok()?;
                 seen = true;
             }
-            ["50%", "in", seconds, "secs"] | ["50%%", "in", seconds, "secs"] => load.p50_us = us(seconds)?,
-            ["99%", "in", seconds, "secs"] | ["99%%", "in", seconds, "secs"] => load.p99_us = us(seconds)?,
+            ["Total:", seconds, "secs"] => total_s = seconds.parse().ok()?,
+            ["Total", "data:", bytes, "bytes"] => total_bytes = bytes.parse::<f64>().ok(),
+            ["Fastest:", seconds, "secs"] => load.quantiles.push((0.0, us(seconds)?)),
+            ["Slowest:", seconds, "secs"] => slowest = us(seconds),
+            [percent, "in", seconds, "secs"] if percent.ends_with('%') => {
+                load.quantiles.push((percent.trim_end_matches('%').parse().ok()?, us(seconds)?));
+            }
             [status, count, "responses"] => {
                 let count: u64 = count.parse().ok()?;
-                requests += count;
+                load.requests += count;
                 if !status.starts_with("[2") {
-                    load.errors += count;
+                    load.fail(&format!("status {}", status.trim_matches(['[', ']'])), count);
                 }
             }
             [count, ..] if in_errors && count.starts_with('[') => {
-                load.errors += count.trim_matches(['[', ']']).parse::<u64>().ok()?;
+                let what = line.rsplit(": ").next().unwrap_or("error").trim();
+                load.fail(what, count.trim_matches(['[', ']']).parse().ok()?);
             }
             _ => {}
         }
     }
-    load.requests = requests;
+    load.quantiles.extend(slowest.map(|slowest| (100.0, slowest)));
+    load.quantiles.sort_by(|one, other| one.0.total_cmp(&other.0));
+    load.p50_us = load.quantile_us(50.0).unwrap_or(0.0);
+    load.p99_us = load.quantile_us(99.0).unwrap_or(0.0);
+    load.transfer_bytes = total_bytes.filter(|_| total_s > 0.0).map(|bytes| bytes / total_s);
     seen.then_some(load)
 }
 
@@ -71,6 +83,9 @@ Error distribution:
         let load = parse(OUTPUT).unwrap();
         assert_eq!((load.requests, load.errors, load.rps), (9997, 10, 10_130.55));
         assert!((load.p50_us - 4400.0).abs() < 0.1 && (load.p99_us - 15_000.0).abs() < 0.1);
+        let percentiles: Vec<f64> = load.quantiles.iter().map(|(percentile, _)| *percentile).collect();
+        assert_eq!(percentiles, [10.0, 50.0, 99.0, 100.0]);
+        assert_eq!((load.error_kinds["connection refused"], load.error_kinds["status 502"]), (3, 7));
     }
 
     #[test]

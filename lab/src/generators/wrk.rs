@@ -1,8 +1,8 @@
 //! `wrk`: keep-alive and one-request connections, closed loop.
 
-use super::{Load, time_us};
+use super::{Load, size_bytes, time_us};
 
-/// Parses the output of `wrk --latency`.
+/// Parses the output of `wrk --latency`, with or without the lab's script for the distribution.
 pub(crate) fn parse(text: &str) -> Option<Load> {
     let mut load = Load::default();
     let mut requests = None;
@@ -13,10 +13,12 @@ pub(crate) fn parse(text: &str) -> Option<Load> {
             ["99%", time] => load.p99_us = time_us(time)?,
             [count, "requests", "in", ..] => requests = count.parse().ok(),
             ["Requests/sec:", rate] => load.rps = rate.parse().ok()?,
-            ["Non-2xx", "or", "3xx", "responses:", count] => load.errors += count.parse::<u64>().ok()?,
+            ["Transfer/sec:", size] => load.transfer_bytes = size_bytes(size),
+            ["lab-percentile", percentile, us] => load.quantiles.push((percentile.parse().ok()?, us.parse().ok()?)),
+            ["Non-2xx", "or", "3xx", "responses:", count] => load.fail("not 2xx", count.parse().ok()?),
             ["Socket", "errors:", "connect", c, "read", r, "write", w, "timeout", t] => {
-                for count in [c, r, w, t] {
-                    load.errors += count.trim_end_matches(',').parse::<u64>().ok()?;
+                for (kind, count) in [("connect", c), ("read", r), ("write", w), ("timeout", t)] {
+                    load.fail(kind, count.trim_end_matches(',').parse().ok()?);
                 }
             }
             _ => {}
@@ -48,7 +50,8 @@ Transfer/sec:      5.88MB
     #[test]
     fn a_clean_run_is_parsed() {
         let load = parse(OUTPUT).unwrap();
-        assert_eq!(load, Load { requests: 237_312, errors: 0, rps: 47_451.24, p50_us: 998.0, p99_us: 2250.0 });
+        let expected = Load { requests: 237_312, rps: 47_451.24, p50_us: 998.0, p99_us: 2250.0, ..Load::default() };
+        assert_eq!(load, Load { transfer_bytes: Some(5.88 * 1024.0 * 1024.0), ..expected });
     }
 
     #[test]
@@ -57,7 +60,14 @@ Transfer/sec:      5.88MB
             "Requests/sec",
             "  Socket errors: connect 1, read 2, write 3, timeout 4\n  Non-2xx or 3xx responses: 90\nRequests/sec",
         );
-        assert_eq!(parse(&text).unwrap().errors, 100);
+        let load = parse(&text).unwrap();
+        assert_eq!((load.errors, load.error_kinds["not 2xx"], load.error_kinds["timeout"]), (100, 90, 4));
+    }
+
+    #[test]
+    fn the_distribution_of_the_script_is_read() {
+        let load = parse(&format!("{OUTPUT}lab-percentile 50 998\nlab-percentile 99.9 4000\n")).unwrap();
+        assert_eq!(load.quantiles, [(50.0, 998.0), (99.9, 4000.0)]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::generators::{Load, h2load, hey, wrk};
 use crate::net::open_loop;
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What a generator asks for.
@@ -25,6 +26,18 @@ pub(crate) struct Requests {
     pub tls: bool,
 }
 
+/// When a generator ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// After that time; whole seconds.
+    Time(Duration),
+    /// After that many requests.
+    Requests(u64),
+}
+
+/// A generator must not wait for ever for a product that does not answer.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(3600);
+
 impl Bench {
     /// As many requests as the product answers, by `wrk`.
     pub(crate) fn closed_loop(
@@ -33,24 +46,8 @@ impl Bench {
         workers: usize,
         asked: &Requests,
     ) -> Result<Sample, Failure> {
-        let run = |time: Duration| {
-            let mut launch = self.paths.generator("wrk")?.args(["-t1", "--latency", "--timeout", "10s"]);
-            launch = launch.arg(format!("-c{}", asked.connections)).arg(format!("-d{}s", whole_seconds(time)));
-            if !asked.keep_alive {
-                launch = launch.args(["-H", "Connection: close"]);
-            }
-            if let Some(host) = asked.host {
-                launch = launch.arg("-H").arg(format!("Host: {host}"));
-            }
-            let output = self.generate("wrk", &launch.arg(self.url(asked)), workers, time)?;
-            wrk::parse(&output).ok_or_else(|| Failure::new(format!("wrk: {}", last_line(&output))))
-        };
-        run(self.options.warm_up)?;
-        let window = Window::open(product.pid())?;
-        let load = run(self.options.measured)?;
-        let used = window.close()?;
-        product.check_alive()?;
-        sample(&load, &used)
+        let run = |time: Duration| self.wrk(self.target(asked.tls), workers, asked, time);
+        self.under_load(Some(product), || run(self.options.warm_up), || run(self.options.measured))
     }
 
     /// A new connection with a full TLS handshake for every request, by `hey`, which keeps no session.
@@ -60,24 +57,70 @@ impl Bench {
         workers: usize,
         asked: &Requests,
     ) -> Result<Sample, Failure> {
-        let run = |time: Duration| {
-            // It is a Go program, for which OPENSSL_CONF means nothing: X25519 has to be said in its own way.
-            let launch = self.paths.generator("hey")?.env("GODEBUG", "tlsmlkem=0").env("GOMAXPROCS", "1");
-            // Without a name of its own `hey` asks for `127.0.0.1:PORT` in SNI, which is no host name: RFC 6066 section 3
-            // has it refused, and one of the TLS libraries here does.
-            let launch = launch
-                .args(["-host", "localhost", "-disable-keepalive", "-z"])
-                .arg(format!("{}s", whole_seconds(time)));
-            let launch = launch.arg("-c").arg(asked.connections.to_string()).arg(self.url(asked));
-            let output = self.generate("hey", &launch, workers, time)?;
-            hey::parse(&output).ok_or_else(|| Failure::new(format!("hey: {}", last_line(&output))))
-        };
-        run(self.options.warm_up)?;
-        let window = Window::open(product.pid())?;
-        let load = run(self.options.measured)?;
+        let run = |time: Duration| self.hey(self.target(asked.tls), workers, asked, Until::Time(time));
+        self.under_load(Some(product), || run(self.options.warm_up), || run(self.options.measured))
+    }
+
+    /// Runs one load to warm up, and one in a window on the product. Without a product only the load is told.
+    pub(crate) fn under_load(
+        &self,
+        product: Option<&mut Running>,
+        warm_up: impl FnOnce() -> Result<Load, Failure>,
+        load: impl FnOnce() -> Result<Load, Failure>,
+    ) -> Result<Sample, Failure> {
+        warm_up()?;
+        let window = Window::open(product.as_ref().map(|product| product.pid()))?;
+        let load = load();
         let used = window.close()?;
-        product.check_alive()?;
-        sample(&load, &used)
+        // A generator that broke off says less than the product that died under it.
+        product.map_or(Ok(()), Running::check_alive)?;
+        sample(&load?, &used)
+    }
+
+    /// As many requests as are answered at an address, by `wrk`, with the whole distribution of the latencies.
+    pub(crate) fn wrk(
+        &self,
+        at: SocketAddr,
+        workers: usize,
+        asked: &Requests,
+        time: Duration,
+    ) -> Result<Load, Failure> {
+        let mut launch = self.paths.generator("wrk")?.args(["-t1", "--latency", "--timeout", "10s"]);
+        launch = launch.arg("-s").arg(self.paths.lab.join("configs/wrk.lua"));
+        launch = launch.arg(format!("-c{}", asked.connections)).arg(format!("-d{}s", whole_seconds(time)));
+        if !asked.keep_alive {
+            launch = launch.args(["-H", "Connection: close"]);
+        }
+        if let Some(host) = asked.host {
+            launch = launch.arg("-H").arg(format!("Host: {host}"));
+        }
+        let output = self.generate("wrk", &launch.arg(url(at, asked)), workers, time)?;
+        wrk::parse(&output).ok_or_else(|| Failure::new(format!("wrk: {}", last_line(&output))))
+    }
+
+    /// Requests until the end, by `hey`.
+    pub(crate) fn hey(&self, at: SocketAddr, workers: usize, asked: &Requests, until: Until) -> Result<Load, Failure> {
+        // It is a Go program, for which OPENSSL_CONF means nothing: X25519 has to be said in its own way.
+        let launch = self.paths.generator("hey")?.env("GODEBUG", "tlsmlkem=0").env("GOMAXPROCS", "1");
+        // Without a name of its own `hey` asks for `127.0.0.1:PORT` in SNI, which is no host name: RFC 6066 section 3
+        // has it refused, and one of the TLS libraries here does.
+        let mut launch = launch.args(["-host", asked.host.unwrap_or("localhost")]);
+        if !asked.keep_alive {
+            launch = launch.arg("-disable-keepalive");
+        }
+        let time = match until {
+            Until::Time(time) => {
+                launch = launch.arg("-z").arg(format!("{}s", whole_seconds(time)));
+                time
+            }
+            Until::Requests(count) => {
+                launch = launch.arg("-n").arg(count.to_string());
+                REQUESTS_TIMEOUT
+            }
+        };
+        let launch = launch.arg("-c").arg(asked.connections.to_string()).arg(url(at, asked));
+        let output = self.generate("hey", &launch, workers, time)?;
+        hey::parse(&output).ok_or_else(|| Failure::new(format!("hey: {}", last_line(&output))))
     }
 
     /// Several requests at a time on each connection, HTTP/2 over TLS, by `h2load`.
@@ -91,7 +134,7 @@ impl Bench {
         let run = |time: Duration| {
             let launch = self.paths.generator("h2load")?.arg("-t1").arg(format!("-c{}", asked.connections));
             let launch = launch.arg(format!("-m{streams}")).arg("-D").arg(whole_seconds(time).to_string());
-            let output = self.generate("h2load", &launch.arg(self.url(asked)), workers, time)?;
+            let output = self.generate("h2load", &launch.arg(url(self.target(asked.tls), asked)), workers, time)?;
             let outcome = h2load::parse(&output);
             let outcome = outcome.ok_or_else(|| Failure::new(format!("h2load: {}", last_line(&output))))?;
             match outcome.protocol.as_str() {
@@ -99,12 +142,14 @@ impl Bench {
                 other => Err(Failure::new(format!("it speaks {other}, not h2"))),
             }
         };
-        run(self.options.warm_up)?;
-        let window = Window::open(product.pid())?;
-        let outcome = run(self.options.measured)?;
-        let used = window.close()?;
-        product.check_alive()?;
-        Ok(Sample { tls: outcome.tls, ..sample(&outcome.load, &used)? })
+        let mut tls = None;
+        let load = || {
+            let outcome = run(self.options.measured)?;
+            tls = outcome.tls;
+            Ok(outcome.load)
+        };
+        let sample = self.under_load(Some(product), || run(self.options.warm_up).map(|outcome| outcome.load), load)?;
+        Ok(Sample { tls, ..sample })
     }
 
     /// A constant rate, whatever the product does, by the lab's own generator.
@@ -120,16 +165,19 @@ impl Bench {
                 .map_err(|_| Failure::new(format!("load: {}", last_line(&output))))
         };
         run(self.options.warm_up)?;
-        let window = Window::open(product.pid())?;
+        let window = Window::open(Some(product.pid()))?;
         let outcome = run(self.options.measured)?;
         let used = window.close()?;
         product.check_alive()?;
+        let kinds = [("not 2xx or lost", outcome.errors), ("unanswered", outcome.unanswered)];
         let load = Load {
             requests: outcome.answered,
             errors: outcome.errors + outcome.unanswered,
+            error_kinds: kinds.into_iter().filter(|(_, n)| *n > 0).map(|(kind, n)| (kind.to_owned(), n)).collect(),
             rps: outcome.rate,
             p50_us: outcome.p50_us as f64,
             p99_us: outcome.p99_us as f64,
+            ..Load::default()
         };
         Ok(Sample {
             offered_rps: Some(rate),
@@ -148,24 +196,30 @@ impl Bench {
         }
         fs::read_to_string(&log).map_err(|error| Failure::io(&log, &error))
     }
+}
 
-    fn url(&self, asked: &Requests) -> String {
-        let scheme = if asked.tls { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.target(asked.tls), asked.path)
-    }
+fn url(at: SocketAddr, asked: &Requests) -> String {
+    let scheme = if asked.tls { "https" } else { "http" };
+    format!("{scheme}://{at}{}", asked.path)
 }
 
 fn sample(load: &Load, used: &Used) -> Result<Sample, Failure> {
     if load.requests == 0 {
-        return Err(Failure::new(format!("no request was answered, {} failed", load.errors)));
+        let kinds: Vec<String> = load.error_kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        return Err(Failure::new(format!("no request was answered, {} failed: {}", load.errors, kinds.join(", "))));
     }
     Ok(Sample {
-        cpu_us: Some(used.product_us as f64 / load.requests as f64),
+        cpu_us: used.product_us.map(|used_us| used_us as f64 / load.requests as f64),
         rps: Some(load.rps),
         p50_us: (load.p50_us > 0.0).then_some(load.p50_us),
         p99_us: (load.p99_us > 0.0).then_some(load.p99_us),
         requests: load.requests,
         errors: load.errors,
+        error_kinds: load.error_kinds.clone(),
+        transfer_bytes: load.transfer_bytes,
+        quantiles: load.quantiles.clone(),
+        peak_bytes: used.peak_bytes,
+        cores_over_time: used.cores_over_time.clone(),
         others_share: used.others_share,
         stolen_share: used.stolen_share,
         ..Sample::default()

@@ -16,7 +16,7 @@ impl Bench {
         // First a few, which are closed again, so that what the product allocates once is not counted.
         drop(self.hold(50, tls)?);
         child::pause(SETTLE)?;
-        let window = Window::open(product.pid())?;
+        let window = Window::open(Some(product.pid()))?;
         let before = procfs::memory_bytes(product.pid())?;
         let holder = self.hold(connections, tls)?;
         child::pause(SETTLE)?;

@@ -92,10 +92,15 @@ pub(crate) fn tree(root: u32) -> io::Result<Vec<Stat>> {
     Ok(all.0.values().filter(|stat| all.belongs(stat.pid, root)).copied().collect())
 }
 
+/// CPU time so far of the process `root` and all its descendants that live now, in clock ticks.
+pub(crate) fn tree_ticks(root: u32) -> io::Result<u64> {
+    Ok(tree(root)?.iter().map(|stat| stat.ticks).sum())
+}
+
 /// CPU time so far, in clock ticks. A process that ended counts with the parent that waited for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks {
-    /// Of the product's process tree.
+    /// Of the product's process tree; 0 without a product.
     pub product: u64,
     /// Of everything that is not the lab, nor started by it.
     pub others: u64,
@@ -103,11 +108,11 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     /// Reads them now, with the product's tree headed by `product`.
-    pub(crate) fn read(product: u32) -> io::Result<Self> {
+    pub(crate) fn read(product: Option<u32>) -> io::Result<Self> {
         let all = Everybody::read()?;
         let lab = std::process::id();
         Ok(Self {
-            product: all.ticks(|pid| all.belongs(pid, product)),
+            product: product.map_or(0, |product| all.ticks(|pid| all.belongs(pid, product))),
             others: all.ticks(|pid| !all.belongs(pid, lab)),
         })
     }
