@@ -60,6 +60,18 @@ enum Command {
         #[arg(long, required = true)]
         listen: Vec<SocketAddr>,
     },
+    /// Run an origin that works on one request at a time on each of its addresses
+    MongrelOrigin {
+        /// Where to listen
+        #[arg(long, required = true, value_delimiter = ',')]
+        listen: Vec<SocketAddr>,
+        /// What the pauses follow from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// What a request usually takes
+        #[arg(long, default_value_t = 20)]
+        work_ms: u64,
+    },
     /// Send requests at a constant rate and print the latencies as JSON
     Load {
         /// Where to
@@ -140,6 +152,10 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Floor { listen, to } => Ok(net::floor::run(listen, to)?),
         Command::Origin { listen } => Ok(net::origin::run(&listen)?),
+        Command::MongrelOrigin { listen, seed, work_ms } => {
+            let work = net::mongrel::Work { seed, usual: Duration::from_millis(work_ms) };
+            Ok(net::mongrel::run(&listen, work)?)
+        }
         Command::Load { to, path, rate, connections, seconds } => {
             let duration = Duration::from_secs(seconds);
             let outcome = net::open_loop::run(&net::open_loop::Plan { to, path, rate, connections, duration })?;

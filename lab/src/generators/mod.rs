@@ -2,6 +2,7 @@
 
 pub(crate) mod h2load;
 pub(crate) mod hey;
+pub(crate) mod vegeta;
 pub(crate) mod wrk;
 
 use crate::measure::child::output_of;

@@ -20,6 +20,12 @@ pub(crate) fn spread(values: &[f64]) -> Option<f64> {
     (middle != 0.0).then(|| (high - low) / middle)
 }
 
+/// The value that so many percent of the sorted values do not exceed. `None` without values.
+pub(crate) fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+    let place = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
+    sorted.get(place.clamp(1, sorted.len().max(1)) - 1).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,6 +35,14 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+        let at = |percent| percentile(&values, percent).unwrap();
+        assert_eq!([at(0.0), at(50.0), at(95.0), at(99.9), at(100.0)], [1.0, 100.0, 190.0, 200.0, 200.0]);
+        assert_eq!(percentile(&[], 50.0), None);
     }
 
     #[test]

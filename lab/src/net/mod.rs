@@ -4,6 +4,7 @@ pub(crate) mod floor;
 pub(crate) mod histogram;
 pub(crate) mod hold;
 pub(crate) mod http1;
+pub(crate) mod mongrel;
 pub(crate) mod open_loop;
 pub(crate) mod origin;
 

@@ -7,8 +7,10 @@
 
 mod elb;
 pub(crate) mod journal;
+mod mongrel;
 mod out_of_the_box;
 mod progress;
+mod show;
 mod whoami;
 
 use crate::failure::Failure;
@@ -48,7 +50,7 @@ pub(crate) struct Study {
 }
 
 /// All studies.
-pub(crate) const ALL: &[&Study] = &[&out_of_the_box::STUDY, &elb::STUDY, &whoami::STUDY];
+pub(crate) const ALL: &[&Study] = &[&out_of_the_box::STUDY, &elb::STUDY, &mongrel::STUDY, &whoami::STUDY];
 
 /// What to run, and how large.
 #[derive(Args, Debug)]
