@@ -4,6 +4,7 @@
 //! These types hold what was written. What it means is found out in `resolve`.
 
 mod cluster;
+mod health;
 mod listener;
 mod route;
 
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use crate::units::Time;
 
 pub use cluster::*;
+pub use health::*;
 pub use listener::*;
 pub use route::*;
 

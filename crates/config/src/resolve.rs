@@ -6,6 +6,7 @@
 
 mod address;
 mod cluster;
+mod health;
 mod listener;
 mod pem;
 mod route;

@@ -12,6 +12,8 @@ pub const DURATION_MAX: Duration = Duration::from_secs(8_760 * 3_600);
 pub(crate) const DURATION_FORMAT: &str = "equipoise-duration";
 /// How the schema names sizes.
 pub(crate) const SIZE_FORMAT: &str = "equipoise-size";
+/// How the schema names shares.
+pub(crate) const PERCENT_FORMAT: &str = "equipoise-percent";
 
 /// A duration such as `250ms`, `2s`, `5m`, `1h` or `1m30s`; longer than nothing and at most a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,25 @@ pub struct Time(pub Duration);
 /// A number of bytes: `100`, `16KiB`, `1MB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
+
+/// A share such as `50%`, from `0%` to `100%`, in whole percents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(pub u8);
+
+/// Reads a share.
+///
+/// # Errors
+/// What is wrong, and the mend if it can be guessed.
+pub fn parse_percent(text: &str) -> Result<u8, (String, Option<String>)> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    let number = digits.parse::<u8>().ok().filter(|number| *number <= 100);
+    let is_plain = digits.bytes().all(|b| b.is_ascii_digit());
+    match number.filter(|_| is_plain) {
+        Some(number) if digits.len() < text.len() => Ok(number),
+        Some(_) => Err((format!("`{text}` has no percent sign"), Some(format!("did you mean `{text}%`?")))),
+        None => Err((format!("`{text}` is not a share"), Some("write it like `50%`, from 0% to 100%".to_owned()))),
+    }
+}
 
 /// Reads a duration.
 ///
@@ -158,6 +179,37 @@ impl JsonSchema for Size {
     }
 }
 
+impl JsonSchema for Percent {
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": PERCENT_FORMAT,
+            "pattern": "^(100|[0-9]{1,2})%$",
+        })
+    }
+}
+
+impl Serialize for Percent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}%", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_percent(&text).map(Self).map_err(|(message, _)| de::Error::custom(message))
+    }
+}
+
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&show_duration(self.0))
@@ -214,6 +266,15 @@ mod tests {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_duration("5").unwrap_err().1.unwrap(), "did you mean `5s`?");
+    }
+
+    #[test]
+    fn shares_are_whole_percents_up_to_a_hundred() {
+        assert_eq!((parse_percent("0%"), parse_percent("50%"), parse_percent("100%")), (Ok(0), Ok(50), Ok(100)));
+        for bad in ["", "%", "101%", "-1%", "+1%", "1.5%", "50 %", "5%%", "half", "1é%"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_percent("50").unwrap_err().1.unwrap(), "did you mean `50%`?");
     }
 
     #[test]

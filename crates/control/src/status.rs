@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::Name;
 use model::snapshot::{Cluster, Listener, Protocol};
-use plan::{ClusterPlan, Plan};
+use plan::passive::Ejection;
+use plan::{ClusterPlan, Plan, Roll, Standing};
 use telemetry::summary::{Summary, Totals};
 
 use crate::history::Entry;
@@ -152,9 +153,13 @@ pub struct EndpointStatus {
     pub weight: u32,
     /// Whether it gets work.
     pub up: bool,
+    /// Why it gets work or not: `fit`, `ejected`, `down`, `out`.
+    pub standing: &'static str,
+    /// How long it is still ejected, while it is.
+    pub ejected_for: Option<Duration>,
     /// `up` or `down` as its checks tell, `unknown` before the first; `unchecked` without any.
     pub health: &'static str,
-    /// What the last probe that failed said, until one succeeds.
+    /// While it is ejected, what for; otherwise what the last probe that failed said, until one succeeds.
     pub reason: Option<String>,
     /// Requests and streams there now.
     pub in_flight: u32,
@@ -163,20 +168,31 @@ pub struct EndpointStatus {
 }
 
 impl EndpointStatus {
-    fn of(cluster: &ClusterPlan, index: usize, reason: Option<String>, totals: Totals) -> Self {
+    fn of((cluster, roll): (&ClusterPlan, &Roll), index: usize, reason: Option<String>, totals: Totals) -> Self {
         let plan = &cluster.endpoints[index];
+        let standing = roll.standing(index);
+        let ejection = plan.state.ejection().filter(|_| standing == Standing::Ejected);
+        let (evidence, ejected_for) = ejection.as_ref().and_then(ejected).unzip();
         let checked = cluster.cluster.health_check.is_some();
         Self {
             name: plan.endpoint.name.clone(),
             address: plan.endpoint.address,
             weight: plan.endpoint.weight,
-            up: cluster.is_up(index),
+            up: cluster.is_up(index) && standing != Standing::Ejected,
+            standing: standing.as_str(),
+            ejected_for,
             health: if checked { plan.state.health_state().as_str() } else { "unchecked" },
-            reason,
+            reason: evidence.or(reason),
             in_flight: plan.state.in_flight(),
             totals,
         }
     }
+}
+
+/// Why, and for how long still.
+fn ejected(ejection: &Ejection) -> Option<(String, Duration)> {
+    let left = ejection.until()?.saturating_duration_since(Instant::now());
+    Some((ejection.evidence()?.to_string(), left))
 }
 
 /// The listeners of a plan with what was counted for them.
@@ -201,10 +217,11 @@ pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, summary: &Summary) -> Vec
         .map(|plan| {
             let name = &plan.cluster.name;
             let totals = clusters.get(name).map(|totals| (*totals).clone()).unwrap_or_default();
+            let roll = plan.roll();
             let list = plan.endpoints.iter().enumerate().map(|(index, endpoint)| {
                 let key = (name, &endpoint.endpoint.name);
                 let totals = endpoints.get(&key).map(|totals| (*totals).clone()).unwrap_or_default();
-                EndpointStatus::of(plan, index, reasons.get(name, &endpoint.endpoint.name), totals)
+                EndpointStatus::of((plan, &roll), index, reasons.get(name, &endpoint.endpoint.name), totals)
             });
             ClusterStatus::of(plan, totals, list.collect())
         })

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::Name;
-use plan::Plan;
+use plan::passive::{Cause, Ejection};
+use plan::{Plan, Standing};
 use serde_json::Value;
 use telemetry::summary::Totals;
 use telemetry::{Gauge, Metric, Telemetry};
@@ -132,10 +133,14 @@ impl View {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
             gauges.push(gauge(Metric::ClusterQueueLength, &[name], f64::from(cluster.state.waiting())));
+            let roll = cluster.roll();
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
                 let labels = [name, endpoint.endpoint.name.as_str()];
-                let up = if cluster.is_up(index) { 1.0 } else { 0.0 };
+                let up = if cluster.is_up(index) && roll.standing(index) != Standing::Ejected { 1.0 } else { 0.0 };
                 gauges.push(gauge(Metric::EndpointUp, &labels, up));
+                if cluster.cluster.fitness.passive.is_some() {
+                    push_ejections(&mut gauges, labels, endpoint.state.ejection().unwrap_or_default());
+                }
                 gauges.push(gauge(Metric::EndpointWeight, &labels, f64::from(endpoint.endpoint.weight)));
                 gauges.push(gauge(Metric::EndpointInFlight, &labels, f64::from(endpoint.state.in_flight())));
             }
@@ -192,5 +197,14 @@ impl View {
     fn running(&self) -> MutexGuard<'_, Running> {
         // Every change of it is a whole assignment: a panic elsewhere cannot leave it half made.
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push_ejections<'a>(gauges: &mut Vec<Gauge<'a>>, [cluster, endpoint]: [&'a str; 2], ejection: Ejection) {
+    let ejected = if ejection.until().is_some() { 1.0 } else { 0.0 };
+    gauges.push(Gauge::new(Metric::EndpointEjected, &[cluster, endpoint], ejected));
+    for cause in Cause::ALL.into_iter().filter(|cause| ejection.count(*cause) > 0) {
+        let labels = [cluster, endpoint, cause.as_str()];
+        gauges.push(Gauge::new(Metric::EndpointEjections, &labels, ejection.count(cause) as f64));
     }
 }

@@ -8,6 +8,7 @@ pub mod facts;
 pub mod fault;
 pub mod fields;
 pub mod filter;
+pub mod fitness;
 pub mod head;
 pub mod issue;
 pub mod limits;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::address::{Cidr, HostPattern};
 use crate::filter::FilterUse;
+use crate::fitness::Fitness;
 use crate::matching::Match;
 use crate::{LocalResponse, Name};
 
@@ -238,6 +239,8 @@ pub struct Cluster {
     pub balance: Balance,
     /// Active checks.
     pub health_check: Option<HealthCheck>,
+    /// What else decides whether endpoints are fit for work.
+    pub fitness: Fitness,
     /// Waiting when all endpoints are full; `None`: refuse at once.
     pub queue: Option<Queue>,
     /// TLS towards the endpoints.

@@ -107,6 +107,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         endpoints: (0..endpoints).map(endpoint).collect(),
         balance,
         health_check: None,
+        fitness: model::fitness::Fitness::default(),
         queue: None,
         tls: None,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None },

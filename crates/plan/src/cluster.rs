@@ -9,6 +9,7 @@ use model::snapshot::{Cluster, Endpoint};
 use crate::balance::{self, PickCache, View};
 use crate::health::{Change, Outcome};
 use crate::queue;
+use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
 
 /// A cluster, compiled.
@@ -95,6 +96,11 @@ impl ClusterPlan {
         self.latest_view().view.take_any(self.state.peek_turn(), &[])
     }
 
+    /// Where every endpoint stands now. Looks at all of them.
+    pub fn roll(&self) -> Roll {
+        Roll::call(&self.cluster, &self.endpoints)
+    }
+
     /// Whether an endpoint may get work as far as checks go: always when no check is configured.
     pub fn is_up(&self, endpoint: usize) -> bool {
         let checked = self.cluster.health_check.is_some();
@@ -114,7 +120,7 @@ impl ClusterPlan {
     }
 
     /// Builds the view here, on the thread of the probe, before workers learn that they need one.
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         let mut latest = self.lock();
         // Should the epoch move meanwhile (another plan of this cluster shares it), the stamp below is too old, and
         // the view is built again by whoever needs it: never is a view trusted that missed a change.
@@ -152,6 +158,8 @@ fn compile_endpoints(
     // Without a check nobody looks at health, so what an earlier check left behind may be wiped before a new one begins.
     let begins_check =
         cluster.health_check.is_some() && previous.is_some_and(|plan| plan.cluster.health_check.is_none());
+    let begins_passive =
+        cluster.fitness.passive.is_some() && previous.is_some_and(|plan| plan.cluster.fitness.passive.is_none());
     let compile = |endpoint: &Endpoint| {
         let state = match known.get(&(&endpoint.name, endpoint.address)) {
             Some(&kept) => kept.clone(),
@@ -159,6 +167,9 @@ fn compile_endpoints(
         };
         if begins_check {
             state.forget_health();
+        }
+        if begins_passive && let Some(passive) = state.passive_if_any() {
+            passive.forget();
         }
         EndpointPlan { endpoint: endpoint.clone(), state }
     };

@@ -6,12 +6,13 @@
 //! the `Arc` of its state, or compare it, before it trusts the number.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use model::snapshot::HealthCheck;
 
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
+use crate::passive::{Ejection, Judge, PassiveState};
 use crate::queue::{self, Queue};
 use crate::slot::{Slot, SlotSpace};
 
@@ -53,6 +54,8 @@ pub struct ClusterState {
     /// Turns given out.
     cursor: Padded<AtomicUsize>,
     queue: Mutex<Queue>,
+    /// Taken to eject and at ticks; never together with the queue.
+    judge: Mutex<Judge>,
 }
 
 #[derive(Default)]
@@ -71,6 +74,7 @@ impl ClusterState {
             seldom: Padded::default(),
             cursor: Padded::default(),
             queue: Mutex::default(),
+            judge: Mutex::default(),
         }
     }
 
@@ -108,6 +112,10 @@ impl ClusterState {
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {
+        self.judge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What all workers share about one endpoint.
@@ -119,6 +127,8 @@ pub struct EndpointState {
     /// A [`Health`] in one word; written by the one owner of the probe.
     health: AtomicU64,
     in_flight: Padded<AtomicU32>,
+    /// Made at first use: without passive health it costs a pointer.
+    passive: OnceLock<Box<PassiveState>>,
 }
 
 impl EndpointState {
@@ -131,6 +141,7 @@ impl EndpointState {
             cluster,
             health: AtomicU64::new(Health::default().to_bits()),
             in_flight: Padded::default(),
+            passive: OnceLock::new(),
         }
     }
 
@@ -160,6 +171,20 @@ impl EndpointState {
     /// `unknown`, `up` or `down`.
     pub fn health_state(&self) -> HealthState {
         self.health().state()
+    }
+
+    /// What is known of its ejections; `None` when there never was passive health.
+    pub fn ejection(&self) -> Option<Ejection> {
+        self.passive_if_any().map(PassiveState::ejection)
+    }
+
+    #[inline]
+    pub(crate) fn passive(&self) -> &PassiveState {
+        self.passive.get_or_init(Box::default)
+    }
+
+    pub(crate) fn passive_if_any(&self) -> Option<&PassiveState> {
+        self.passive.get().map(|passive| &**passive)
     }
 
     /// Takes in the outcome of a check. For [`crate::ClusterPlan::observe`], which tells the balancers too.

@@ -6,6 +6,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use model::fields::Span;
+use model::fitness::Fitness;
 use model::matching::Match;
 use model::snapshot::{
     Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, Listener, Pool,
@@ -38,6 +39,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         endpoints,
         balance,
         health_check: None,
+        fitness: Fitness::default(),
         queue: None,
         tls: None,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },

@@ -83,6 +83,8 @@ pub(crate) struct Told<'p> {
     pub is_interim_cut: bool,
     /// The client takes the end of the connection for the end of the response.
     pub ends_by_close: bool,
+    /// How the present attempt went has been told to passive health.
+    pub is_witnessed: bool,
 }
 
 /// Carries one exchange: from the first byte of a request to the record of its end.
@@ -140,6 +142,7 @@ impl<'p> Told<'p> {
             received_bytes: 0,
             sent_bytes: 0,
             ends_by_close: false,
+            is_witnessed: false,
         }
     }
 }
@@ -243,10 +246,12 @@ impl<'p> Exchange<'p> {
             self.lease = Some(lease);
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.told.endpoint = Some((endpoint, side));
+            self.told.is_witnessed = false;
             let fault = match self.attempt(cluster, now, (endpoint, side)).await {
                 Ok(next) => return Ok(next),
                 Err(fault) => fault,
             };
+            self.witness_fault(fault);
             self.lease = None;
             let may_retry = fault.consequence().retryable
                 && self.told.retries + 1 < ATTEMPTS_MAX

@@ -22,6 +22,7 @@ mod stream;
 mod tls;
 mod upstream;
 mod watch;
+mod witness;
 mod worker;
 mod worker_plan;
 

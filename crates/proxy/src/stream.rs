@@ -10,7 +10,7 @@ use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{ClusterPlan, EndpointPlan, Lease, ListenerTarget};
+use plan::{ClusterPlan, EndpointPlan, Lease, ListenerTarget, Seen};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
@@ -153,10 +153,15 @@ impl<'p> Stream<'p> {
             match connected {
                 Ok(upstream) => {
                     shard.connects_opened.add(1);
+                    let seen = Seen::Answered { status: 0, latency: begun.elapsed() };
+                    cluster.witness(&endpoint.state, seen, Instant::now());
                     return Ok((upstream, lease));
                 }
                 Err(fault) => {
                     shard.connects_failed.add(1);
+                    if fault.consequence().against_health {
+                        cluster.witness(&endpoint.state, Seen::Failed, Instant::now());
+                    }
                     if self.retries + 1 >= ATTEMPTS_MAX || cluster.endpoints.len() <= attempt + 1 {
                         return Err(fault);
                     }

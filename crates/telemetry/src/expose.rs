@@ -16,16 +16,16 @@ use crate::summary::Totals;
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge<'a> {
     metric: Metric,
-    labels: [&'a str; 2],
+    labels: [&'a str; 3],
     value: f64,
 }
 
 impl<'a> Gauge<'a> {
-    /// A sample of `metric`, whose labels are given in the order of the table: at most two.
+    /// A sample of `metric`, whose labels are given in the order of the table: at most three.
     pub fn new(metric: Metric, labels: &[&'a str], value: f64) -> Self {
         debug_assert_eq!(labels.len(), metric.definition().labels.len());
         let label = |index: usize| labels.get(index).copied().unwrap_or_default();
-        Self { metric, labels: [label(0), label(1)], value }
+        Self { metric, labels: [label(0), label(1), label(2)], value }
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn expose(listing: &Listing, gauges: &[Gauge<'_>], out: &mut String) 
             page.float(&[], value);
         }
         for gauge in gauges.iter().filter(|gauge| gauge.metric == metric) {
-            page.float(&gauge.labels[..told.labels.len().min(2)], gauge.value);
+            page.float(&gauge.labels[..told.labels.len().min(3)], gauge.value);
         }
     }
 }

@@ -110,8 +110,12 @@ metrics! {
     ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
     /// Faults of exchanges and streams for which a cluster was chosen.
     ClusterFaults = Counter "equipoise_cluster_faults_total" ["cluster", "source", "fault"];
-    /// 1 when an endpoint gets work, 0 when it is down.
+    /// 1 when an endpoint gets work, 0 when its checks say down or it is ejected.
     EndpointUp = Gauge "equipoise_endpoint_up" ["cluster", "endpoint"];
+    /// 1 while an endpoint is ejected by passive health.
+    EndpointEjected = Gauge "equipoise_endpoint_ejected" ["cluster", "endpoint"];
+    /// Ejections of an endpoint by passive health; `cause` is the setting that they follow from.
+    EndpointEjections = Counter "equipoise_endpoint_ejections_total" ["cluster", "endpoint", "cause"];
     /// Configured weight of an endpoint.
     EndpointWeight = Gauge "equipoise_endpoint_weight" ["cluster", "endpoint"];
     /// Requests and streams at an endpoint now.

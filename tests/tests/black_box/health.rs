@@ -155,3 +155,181 @@ fn tcp_streams_follow_the_checks_too() {
     let mut peer = super::harness::Peer::connect(product.address("line"));
     assert_eq!(peer.get("/").text(), "well");
 }
+
+/// An endpoint's line in the status.
+fn told(product: &Product, origin: &Origin) -> serde_json::Value {
+    let status = product.api("/api/status");
+    let endpoints = status["clusters"][0]["endpoints"].as_array().cloned().unwrap_or_default();
+    let name = origin.address().to_string();
+    endpoints.into_iter().find(|endpoint| endpoint["name"] == name.as_str()).expect("the endpoint")
+}
+
+#[test]
+fn an_endpoint_that_fails_requests_in_a_row_is_ejected_and_comes_back() {
+    let broken = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&broken);
+    let failing = Origin::start(move |mut visit| {
+        while visit.request().is_some() {
+            if state.load(Ordering::SeqCst) {
+                return;
+            }
+            visit.peer.send(ok("mended"));
+        }
+    });
+    let well = Origin::saying("well");
+    let product = Setup::to_addresses(&[failing.address(), well.address()])
+        .cluster("passive_health: { consecutive_failures: 3, ejection_time: 1s }")
+        .workers(2)
+        .start();
+    let mut failed = 0;
+    eventually("it is ejected", || {
+        if product.get("/").status() != 200 {
+            failed += 1;
+        }
+        told(&product, &failing)["standing"] == "ejected"
+    });
+    assert_eq!(failed, 3, "three in a row, on whichever worker, and no more");
+    let shown = told(&product, &failing);
+    assert_eq!((&shown["up"], &shown["reason"]), (&false.into(), &"3 failures in a row".into()));
+    assert!(shown["ejected_for_s"].as_f64().is_some_and(|left| left <= 1.0), "{shown}");
+    let endpoint = format!("endpoint=\"{}\"", failing.address());
+    product.expect_metric("equipoise_endpoint_ejections_total", &[&endpoint, "cause=\"consecutive_failures\""], 1.0);
+    broken.store(false, Ordering::SeqCst);
+    eventually("it works again", || product.get("/").text() == "mended");
+    product.expect_metric("equipoise_endpoint_ejected", &[&endpoint], 0.0);
+    let said = product.stderr();
+    for words in ["endpoint is ejected", "cause=consecutive_failures", "endpoint is no longer ejected"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn without_passive_health_nobody_is_ejected() {
+    let failing = Origin::start(|mut visit| _ = visit.request());
+    let product = Setup::to_addresses(&[failing.address(), Origin::saying("well").address()]).start();
+    for _ in 0..20 {
+        product.get("/");
+    }
+    assert_eq!(told(&product, &failing)["standing"], "fit");
+    assert!(!product.admin("/metrics").text().contains("equipoise_endpoint_ejected"));
+}
+
+#[test]
+fn an_endpoint_that_answers_5xx_more_often_than_may_be_is_ejected() {
+    let failing = Origin::answering(|request| {
+        let status = if request.target() == "/bad" { "500 Internal Server Error" } else { "200 OK" };
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let well = Origin::saying("well");
+    let product = Setup::to_addresses(&[failing.address(), well.address()])
+        .cluster(
+            "passive_health: { consecutive_failures: 0, failure_rate: { max: 40%, requests_min: 4 }, interval: 200ms }",
+        )
+        .start();
+    // Every other request goes there, and every other of those is bad: never two in a row.
+    eventually("it is ejected", || {
+        for path in ["/bad", "/bad", "/", "/"] {
+            product.get(path);
+        }
+        told(&product, &failing)["standing"] == "ejected"
+    });
+    let reason = told(&product, &failing)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.ends_with("requests failed"), "{reason}");
+    assert_eq!(told(&product, &well)["standing"], "fit");
+}
+
+#[test]
+fn an_endpoint_much_slower_than_the_others_is_ejected() {
+    let slow = Origin::answering(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(40));
+        ok("slow")
+    });
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let product = Setup::to_addresses(&[slow.address(), one.address(), two.address()])
+        .cluster("passive_health: { latency: { enough: 20ms, requests_min: 3 }, interval: 500ms }")
+        .start();
+    eventually("it is ejected", || {
+        for _ in 0..9 {
+            product.get("/");
+        }
+        told(&product, &slow)["standing"] == "ejected"
+    });
+    let reason = told(&product, &slow)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.starts_with("answers take"), "{reason}");
+}
+
+#[test]
+fn tcp_endpoints_that_refuse_connections_are_ejected_too() {
+    let well = Origin::echo();
+    let refused = refusing();
+    let product = Product::start(&format!(
+        "version: 1\nlisteners:\n  line: {{ bind: \"127.0.0.1:0\", protocol: tcp, cluster: echo }}\nclusters:\n  echo:\n\
+         \x20   endpoints: [\"{refused}\", \"{}\"]\n\
+         \x20   passive_health: {{ consecutive_failures: 2, ejection_time: 10m, ejection_time_max: 10m }}\n\
+         admin: {{ bind: \"127.0.0.1:0\" }}\n",
+        well.address()
+    ));
+    let stream = || {
+        let mut peer = super::harness::Peer::connect(product.address("line"));
+        peer.send("hello");
+        assert_eq!(peer.take(5), b"hello");
+    };
+    for _ in 0..6 {
+        stream();
+    }
+    product.expect_metric("equipoise_endpoint_ejected", &[&format!("endpoint=\"{refused}\"")], 1.0);
+    let retries = product.metric("equipoise_cluster_retries_total", &[]);
+    for _ in 0..6 {
+        stream();
+    }
+    assert_eq!(product.metric("equipoise_cluster_retries_total", &[]), retries, "it is not even tried");
+}
+
+/// An origin that is a process of its own, and so can be killed.
+fn process(body: &str) -> Product {
+    let admin = "admin: { bind: \"127.0.0.1:0\" }";
+    Product::start(&format!(
+        "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ respond: {{ status: 200, body: \"{body}\" }} }}]\n{admin}\n"
+    ))
+}
+
+#[test]
+fn an_origin_that_is_killed_under_load_is_ejected_and_costs_no_more_than_what_was_under_way() {
+    const CLIENTS: usize = 4;
+    let (mut killed, stays) = (process("killed"), process("stays"));
+    let product = Setup::to_addresses(&[killed.web(), stays.web()])
+        .cluster("passive_health: { consecutive_failures: 2, ejection_time: 10m, ejection_time_max: 10m }")
+        .workers(2)
+        .start();
+    let (end, failed, served) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let endpoint = format!("endpoint=\"{}\"", killed.web());
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut peer = product.connect();
+                while !end.load(Ordering::SeqCst) {
+                    let answer = peer.get("/");
+                    let count = if answer.status() == 200 { &served } else { &failed };
+                    count.fetch_add(1, Ordering::SeqCst);
+                    if answer.field("connection") == Some("close") {
+                        peer = product.connect();
+                    }
+                }
+            });
+        }
+        eventually("both work", || served.load(Ordering::SeqCst) > 100);
+        killed.signal(9);
+        killed.wait_ended();
+        eventually("it is ejected", || product.metric("equipoise_endpoint_ejected", &[&endpoint]) == 1.0);
+        let (before, tries) = (served.load(Ordering::SeqCst), failed_connects(&product, &endpoint));
+        eventually("work goes on", || served.load(Ordering::SeqCst) > before + 100);
+        assert_eq!(failed_connects(&product, &endpoint), tries, "it is not even tried");
+        end.store(true, Ordering::SeqCst);
+    });
+    let failed = failed.into_inner();
+    assert!(failed <= CLIENTS, "{failed} requests failed: more than were under way");
+}
+
+fn failed_connects(product: &Product, endpoint: &str) -> f64 {
+    product.metric("equipoise_endpoint_connects_total", &[endpoint, "result=\"failed\""])
+}

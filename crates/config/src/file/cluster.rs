@@ -4,7 +4,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Certificate, one_of};
+use super::{Certificate, PassiveHealth, one_of};
 use crate::units::Time;
 
 /// Endpoints that serve the same thing.
@@ -20,6 +20,9 @@ pub struct Cluster {
     /// Ask the endpoints regularly whether they work. By default they are not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
+    /// Leave out endpoints that fail requests, for a while. By default none is left out for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passive_health: Option<PassiveHealth>,
     /// Let requests wait while all endpoints are full. By default they are refused at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,

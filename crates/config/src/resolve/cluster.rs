@@ -30,6 +30,7 @@ impl Resolver<'_> {
                 file::Balance::LeastRequest => Balance::LeastRequest,
             },
             health_check: health_check.flatten(),
+            fitness: self.fitness(&at, written),
             queue: written
                 .queue
                 .as_ref()

@@ -369,3 +369,31 @@ clusters: { a: { endpoints: ['${TOKEN}'], balance: '${TOKEN}' } }
     assert!(!told.contains("s3cret") && !told.contains("90210") && !told.contains("S3CRET"), "{told}");
     assert!(told.ends_with("15 problems"), "{told}");
 }
+
+#[test]
+fn mistakes_in_passive_health_are_told() {
+    let told = about(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], passive_health: { consecutive_failures: 0 } }
+  b: { endpoints: ['127.0.0.1:1'], passive_health: { ejected_max: 0% } }
+  c: { endpoints: ['127.0.0.1:1'], passive_health: { ejected_max: 50 } }
+  d: { endpoints: ['127.0.0.1:1'], passive_health: { ejected_max: 150% } }
+  e: { endpoints: ['127.0.0.1:1'], passive_health: { ejection_time: 1m, ejection_time_max: 30s } }
+  f: { endpoints: ['127.0.0.1:1'], passive_health: { consecutive_5xx: 0, success_rate: { deviations: 0.1 } } }
+  g: { endpoints: ['127.0.0.1:1'], passive_health: { max_fails: 3 } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: this ejects no endpoint, whatever happens (leave `passive_health` out to switch it off)",
+            "4: this ejects no endpoint, whatever happens (leave `passive_health` out to switch it off)",
+            "5: `ejected_max` must be a share such as `50%`, not the number 50 (did you mean `50%`?)",
+            "6: `ejected_max`: `150%` is not a share (write it like `50%`, from 0% to 100%)",
+            "7: no ejection can last 30s at most when the first lasts 1m (write 1m or more)",
+            "8: `consecutive_5xx` must be a whole number from 1 to 1000000, not 0",
+            "8: `deviations` must be a number from 0.5 to 10, not 0.1",
+            "9: unknown key `max_fails` in `passive_health` of cluster `g` (there is `consecutive_failures`, `consecutive_5xx`, `failure_rate`, `success_rate`, `latency`, `interval`, `ejection_time`, `ejection_time_max`, `ejected_max`)",
+        ]
+    );
+}

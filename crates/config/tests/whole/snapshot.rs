@@ -135,6 +135,45 @@ admin: { bind: "0.0.0.0:9000", allow_remote: true }
     assert_eq!(snapshot.admin.as_ref().unwrap().bind.to_string(), "0.0.0.0:9000");
 }
 
+#[test]
+fn passive_health_takes_its_settings_and_has_defaults() {
+    let text = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0", protocol: tcp, cluster: a } }
+clusters:
+  a: { endpoints: ["127.0.0.1:1"], passive_health: {} }
+  b:
+    endpoints: ["127.0.0.1:1"]
+    passive_health:
+      consecutive_failures: 0
+      consecutive_5xx: 7
+      failure_rate: { max: 20% }
+      success_rate: { deviations: 2.5, endpoints_min: 3 }
+      latency: { factor: 4 }
+      interval: 1s
+      ejection_time: 2s
+      ejection_time_max: 2s
+      ejected_max: 10%
+  c: { endpoints: ["127.0.0.1:1"] }
+"#;
+    let snapshot = load(text).unwrap().snapshot;
+    let passive = |index: usize| snapshot.clusters[index].fitness.passive.as_ref();
+    let defaults = passive(0).unwrap();
+    assert_eq!(
+        (defaults.consecutive_failures, defaults.consecutive_5xx, defaults.has_windows()),
+        (Some(5), None, false)
+    );
+    assert_eq!((defaults.ejection_time, defaults.ejected_percent_max), (Duration::from_secs(30), 50));
+    let given = passive(1).unwrap();
+    assert_eq!((given.consecutive_failures, given.consecutive_5xx), (None, Some(7)));
+    assert_eq!(given.failure_rate.as_ref().map(|rate| (rate.percent_max, rate.requests_min)), Some((20, 50)));
+    let rate = given.success_rate.as_ref().unwrap();
+    assert_eq!((rate.deviations, rate.enough_percent, rate.endpoints_min), (2.5, 95, 3));
+    assert_eq!(given.latency.as_ref().map(|rule| (rule.factor, rule.enough)), Some((4.0, Duration::from_millis(100))));
+    assert_eq!((given.ejection_time_max, given.ejected_percent_max), (Duration::from_secs(2), 10));
+    assert!(passive(2).is_none());
+}
+
 const TLS: &str = r#"
 version: 1
 listeners:

@@ -9,6 +9,7 @@ mod owner;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod tls;
 
 use std::collections::BTreeMap;

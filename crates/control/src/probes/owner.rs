@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::attempt::Target;
+use super::ticks::Ticks;
 use super::{PROBES_AT_ONCE_MAX, Reasons, schedule, tls};
 
 /// Cluster and endpoint.
@@ -24,9 +25,21 @@ type Key = (Name, Name);
 /// Follows the plans until their sender is gone.
 pub(super) async fn run(mut plans: watch::Receiver<Arc<Plan>>, reasons: Arc<Reasons>) {
     let mut owner = Owner { reasons, turns: Rc::new(Semaphore::new(PROBES_AT_ONCE_MAX)), probes: HashMap::new() };
-    while plans.changed().await.is_ok() {
-        let plan = Arc::clone(&plans.borrow_and_update());
-        owner.reconcile(&plan);
+    let mut ticks = Ticks::default();
+    loop {
+        let changed = match ticks.next() {
+            Some(next) => tokio::time::timeout_at(next, plans.changed()).await,
+            None => Ok(plans.changed().await),
+        };
+        match changed {
+            Ok(Ok(())) => {
+                let plan = Arc::clone(&plans.borrow_and_update());
+                owner.reconcile(&plan);
+                ticks.follow(&plan);
+            }
+            Ok(Err(_)) => return,
+            Err(_) => ticks.tick(),
+        }
     }
 }
 

@@ -167,6 +167,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         endpoints: endpoints.collect(),
         balance: Balance::RoundRobin,
         health_check: check,
+        fitness: model::fitness::Fitness::default(),
         queue: None,
         tls: None,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use model::snapshot::{Balance, Cluster, Endpoint};
 
 use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Stamped};
+use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
 
 /// One balancer, as the reference page and the schema tell of it.
@@ -66,11 +67,11 @@ enum Choice {
 impl View {
     /// The view that the present health of the endpoints gives.
     pub(crate) fn new(cluster: &Cluster, endpoints: &[EndpointPlan]) -> Self {
-        let checked = cluster.health_check.is_some();
+        let roll = Roll::call(cluster, endpoints);
         let members: Box<[Member]> = endpoints
             .iter()
             .zip(0..)
-            .filter(|(plan, _)| plan.endpoint.weight > 0 && (!checked || plan.state.is_up()))
+            .filter(|&(_, index)| roll.gets_work(index as usize))
             .map(|(plan, index)| member(&plan.endpoint, plan.state.clone(), index))
             .collect();
         let weights: Vec<u32> = members.iter().map(|member| member.weight).collect();

@@ -318,6 +318,8 @@ impl<'p> Conversation<'p> {
         self.download = Some(download);
         self.keeps_alive = parsed.keep_alive && parsed.framing != Framing::UntilClose;
         self.move_response(exchange).await?;
+        // Without effect if the endpoint's part was done before the client's.
+        exchange.witness_answer();
         Ok(next_after(exchange, keeps_alive, self.upload.is_read()))
     }
 
@@ -385,6 +387,7 @@ impl<'p> Conversation<'p> {
             }
         }
         exchange.told.status = exchange.response().status;
+        exchange.witness_answer();
         let mut tunnel = Tunnel::new(up, down);
         let idle = self.upload_timeout(exchange);
         exchange.connection.watch.set_bound(None);
@@ -430,6 +433,7 @@ impl<'p> Conversation<'p> {
 /// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is
 /// the connection if it ended `clean`.
 fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
+    exchange.witness_answer();
     exchange.lease = None;
     if let Some(upstream) = upstream.filter(|_| clean) {
         side.pool.give(upstream, exchange.told.now);

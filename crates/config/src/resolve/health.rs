@@ -1,0 +1,66 @@
+//! What decides whether endpoints are fit for work.
+
+use model::fitness::{FailureRate, Fitness, LatencyOutliers, PassiveHealth, SuccessRate};
+
+use super::Resolver;
+use crate::file;
+use crate::units::show_duration;
+
+impl Resolver<'_> {
+    /// Everything but the active checks.
+    pub(super) fn fitness(&mut self, at: &str, written: &file::Cluster) -> Fitness {
+        let passive = written.passive_health.as_ref();
+        Fitness { passive: passive.map(|passive| self.passive_health(&format!("{at}/passive_health"), passive)) }
+    }
+
+    fn passive_health(&mut self, at: &str, written: &file::PassiveHealth) -> PassiveHealth {
+        let (shortest, longest) = (written.ejection_time.0, written.ejection_time_max.0);
+        if longest < shortest {
+            let path = format!("{at}/ejection_time_max");
+            let shown = (show_duration(longest), show_duration(shortest));
+            let message = format!("no ejection can last {} at most when the first lasts {}", shown.0, shown.1);
+            self.report(&path, message, Some(format!("write {} or more", shown.1)));
+        }
+        let looks = written.consecutive_failures > 0
+            || written.consecutive_5xx.is_some()
+            || written.failure_rate.is_some()
+            || written.success_rate.is_some()
+            || written.latency.is_some();
+        if !looks || written.ejected_max.0 == 0 {
+            let message = "this ejects no endpoint, whatever happens";
+            self.report(at, message, Some("leave `passive_health` out to switch it off".to_owned()));
+        }
+        PassiveHealth {
+            consecutive_failures: Some(written.consecutive_failures).filter(|limit| *limit > 0),
+            consecutive_5xx: written.consecutive_5xx,
+            failure_rate: written
+                .failure_rate
+                .as_ref()
+                .map(|rate| FailureRate { percent_max: rate.max.0, requests_min: rate.requests_min }),
+            success_rate: written.success_rate.as_ref().map(success_rate),
+            latency: written.latency.as_ref().map(latency),
+            interval: written.interval.0,
+            ejection_time: shortest,
+            ejection_time_max: longest,
+            ejected_percent_max: written.ejected_max.0,
+        }
+    }
+}
+
+fn success_rate(written: &file::SuccessRate) -> SuccessRate {
+    SuccessRate {
+        deviations: written.deviations,
+        enough_percent: written.enough.0,
+        requests_min: written.requests_min,
+        endpoints_min: written.endpoints_min,
+    }
+}
+
+fn latency(written: &file::LatencyOutliers) -> LatencyOutliers {
+    LatencyOutliers {
+        factor: written.factor,
+        enough: written.enough.0,
+        requests_min: written.requests_min,
+        endpoints_min: written.endpoints_min,
+    }
+}

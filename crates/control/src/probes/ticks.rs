@@ -1,0 +1,62 @@
+//! What time brings to clusters without anyone asking: ejections that end, intervals that are over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plan::{ClusterPlan, Event, Plan};
+use tokio::time::Instant;
+
+/// So late at most does anything happen.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// The clusters of the plan in force that time changes.
+#[derive(Default)]
+pub(super) struct Ticks {
+    clusters: Vec<Arc<ClusterPlan>>,
+    next: Option<Instant>,
+}
+
+impl Ticks {
+    /// When the next tick is due; `None` while time changes nothing.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Follows this plan from now on.
+    pub(super) fn follow(&mut self, plan: &Plan) {
+        self.clusters = plan.clusters.iter().filter(|cluster| cluster.needs_ticks()).cloned().collect();
+        self.next = (!self.clusters.is_empty()).then(|| self.next.unwrap_or_else(Instant::now));
+    }
+
+    /// One tick.
+    pub(super) fn tick(&mut self) {
+        let now = Instant::now();
+        for cluster in &self.clusters {
+            for event in cluster.tick(now.into_std()) {
+                tell(cluster, &event);
+            }
+        }
+        self.next = Some(now + EVERY);
+    }
+}
+
+fn tell(plan: &ClusterPlan, event: &Event) {
+    let cluster = &plan.cluster.name;
+    match event {
+        Event::Released { endpoint } => {
+            telemetry::log::info("endpoint is no longer ejected", &[("cluster", cluster), ("endpoint", endpoint)]);
+        }
+        Event::Ejected { endpoint, evidence, lasts, ejected } => {
+            let (lasts, ejected) = (format!("{lasts:?}"), format!("{} of at most {}", ejected.0, ejected.1));
+            let pairs: telemetry::log::Pairs<'_> = &[
+                ("cluster", cluster),
+                ("endpoint", endpoint),
+                ("cause", &evidence.cause().as_str()),
+                ("reason", evidence),
+                ("for", &lasts),
+                ("ejected", &ejected),
+            ];
+            telemetry::log::warn("endpoint is ejected", pairs);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What decides, beside active checks, whether the endpoints of a cluster are fit for work.
+
+use std::time::Duration;
+
+/// Everything off by default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fitness {
+    /// What exchanges tell.
+    pub passive: Option<PassiveHealth>,
+}
+
+/// Ejects endpoints by what exchanges with them tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassiveHealth {
+    /// Failures in a row that eject; `None`: not looked at. At least 1.
+    pub consecutive_failures: Option<u32>,
+    /// Failures and statuses from 500 in a row that eject; `None`: not looked at. At least 1.
+    pub consecutive_5xx: Option<u32>,
+    /// A bound on the share of failures within an interval.
+    pub failure_rate: Option<FailureRate>,
+    /// Comparison of success with the other endpoints.
+    pub success_rate: Option<SuccessRate>,
+    /// Comparison of latency with the other endpoints.
+    pub latency: Option<LatencyOutliers>,
+    /// Time over which rates and latency are counted.
+    pub interval: Duration,
+    /// How long the first ejection lasts; each that follows lasts as much longer.
+    pub ejection_time: Duration,
+    /// How long any ejection lasts at most; not below `ejection_time`.
+    pub ejection_time_max: Duration,
+    /// Share of a cluster's endpoints, in percent and rounded down to whole endpoints, that are ejected at once at most.
+    pub ejected_percent_max: u8,
+}
+
+impl PassiveHealth {
+    /// Whether anything is counted over an interval.
+    pub fn has_windows(&self) -> bool {
+        self.failure_rate.is_some() || self.success_rate.is_some() || self.latency.is_some()
+    }
+}
+
+/// Ejects an endpoint of which too many exchanges fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureRate {
+    /// Failures in percent of all exchanges; more ejects.
+    pub percent_max: u8,
+    /// Exchanges in an interval below which nothing is concluded.
+    pub requests_min: u64,
+}
+
+/// Ejects an endpoint that succeeds less often than the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuccessRate {
+    /// Standard deviations below the mean of all endpoints.
+    pub deviations: f64,
+    /// Success in percent that is good enough, whatever the others do.
+    pub enough_percent: u8,
+    /// Exchanges in an interval below which nothing is concluded from an endpoint.
+    pub requests_min: u64,
+    /// Endpoints with so many exchanges below which nothing is concluded at all.
+    pub endpoints_min: u32,
+}
+
+/// Ejects an endpoint that answers later than the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyOutliers {
+    /// How many times the median of the others.
+    pub factor: f64,
+    /// Latency that is good enough, whatever the others do.
+    pub enough: Duration,
+    /// Answers in an interval below which nothing is concluded from an endpoint.
+    pub requests_min: u64,
+    /// Endpoints with so many answers below which nothing is concluded at all.
+    pub endpoints_min: u32,
+}

@@ -1,0 +1,46 @@
+//! What went wrong in a row.
+
+use model::fitness::PassiveHealth;
+
+use super::{Evidence, Seen};
+
+/// Exchanges with one endpoint that went wrong, one after the other, over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Failures since the last answer of any kind.
+    failures: u32,
+    /// Failures and statuses from 500 since the last good answer.
+    bad: u32,
+}
+
+impl Run {
+    /// One exchange later.
+    pub(super) fn after(self, seen: Seen) -> Self {
+        match seen {
+            _ if seen.is_good() => Self::default(),
+            Seen::Answered { .. } => Self { failures: 0, bad: self.bad.saturating_add(1) },
+            Seen::Failed => Self { failures: self.failures.saturating_add(1), bad: self.bad.saturating_add(1) },
+        }
+    }
+
+    /// Why the endpoint is to be ejected. When the bounds on ejections do not let it go, each further multiple of the limit
+    /// asks again: not every failure, since asking takes the mutex.
+    pub(super) fn verdict(self, rules: &PassiveHealth) -> Option<Evidence> {
+        let reaches =
+            |count: u32, limit: Option<u32>| limit.is_some_and(|limit| count > 0 && count.is_multiple_of(limit.max(1)));
+        if reaches(self.failures, rules.consecutive_failures) {
+            return Some(Evidence::Failures(self.failures));
+        }
+        reaches(self.bad, rules.consecutive_5xx).then_some(Evidence::Errors(self.bad))
+    }
+
+    /// Both parts in one word.
+    pub(super) fn to_bits(self) -> u64 {
+        u64::from(self.bad) << 32 | u64::from(self.failures)
+    }
+
+    /// The reverse of [`Self::to_bits`].
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self { failures: bits as u32, bad: (bits >> 32) as u32 }
+    }
+}
