@@ -3,6 +3,7 @@
 //!
 //! These types hold what was written. What it means is found out in `resolve`.
 
+mod balance;
 mod cluster;
 mod health;
 mod listener;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::units::Time;
 
+pub use balance::*;
 pub use cluster::*;
 pub use health::*;
 pub use listener::*;

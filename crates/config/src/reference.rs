@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::expectation::{allowed_values, integer_bounds};
 use crate::schema::schema;
-use crate::units::{DURATION_FORMAT, PERCENT_FORMAT, SIZE_FORMAT};
+use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SIZE_FORMAT};
 
 const GENERATED: &str = "<!-- Generated from the program: change the comments there, not this page. -->\n\n";
 
@@ -50,6 +50,7 @@ A configuration is one file in YAML 1.2 or JSON. `equipoise schema` prints its J
 
 - Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; longer than nothing, at most a year.
 - Sizes: a number of bytes, or `16KiB`, `1MiB`, `1GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
+- Shares: `50%`, from 0% to 100%; percentages of 100% or more: `125%`. Whole, with their sign.
 - `${NAME}` in a value is replaced by an environment variable, `${NAME:-default}` by the default when the variable is not \
 set or empty; `$${` stands for `${`. Put such values in quotes inside `{ }` and `[ ]`. The result is never looked at \
 again, and cannot add keys.
@@ -177,6 +178,7 @@ impl<'a> Writer<'a> {
             Some(DURATION_FORMAT) => return "duration".to_owned(),
             Some(SIZE_FORMAT) => return "size".to_owned(),
             Some(PERCENT_FORMAT) => return "share".to_owned(),
+            Some(MARGIN_FORMAT) => return "percentage".to_owned(),
             _ => {}
         }
         match map.get("type").and_then(Value::as_str) {

@@ -5,6 +5,7 @@
 //! they are missing.
 
 mod address;
+mod balance;
 mod cluster;
 mod health;
 mod listener;

@@ -1,4 +1,4 @@
-//! Durations and sizes as a person writes them.
+//! Durations, sizes and percentages as a person writes them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,6 +14,10 @@ pub(crate) const DURATION_FORMAT: &str = "equipoise-duration";
 pub(crate) const SIZE_FORMAT: &str = "equipoise-size";
 /// How the schema names shares.
 pub(crate) const PERCENT_FORMAT: &str = "equipoise-percent";
+/// How the schema names margins.
+pub(crate) const MARGIN_FORMAT: &str = "equipoise-margin";
+/// Largest margin that is accepted, in percent.
+pub const MARGIN_MAX: u32 = 10_000;
 
 /// A duration such as `250ms`, `2s`, `5m`, `1h` or `1m30s`; longer than nothing and at most a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +30,28 @@ pub struct Size(pub u64);
 /// A share such as `50%`, from `0%` to `100%`, in whole percents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percent(pub u8);
+
+/// The whole and more, such as `125%`, from `100%` to `10000%`, in whole percents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Margin(pub u32);
+
+/// Reads a margin.
+///
+/// # Errors
+/// What is wrong, and the mend if it can be guessed.
+pub fn parse_margin(text: &str) -> Result<u32, (String, Option<String>)> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    let number = digits.parse::<u32>().ok().filter(|number| (100..=MARGIN_MAX).contains(number));
+    let is_plain = digits.bytes().all(|b| b.is_ascii_digit());
+    match number.filter(|_| is_plain) {
+        Some(number) if digits.len() < text.len() => Ok(number),
+        Some(_) => Err((format!("`{text}` has no percent sign"), Some(format!("did you mean `{text}%`?")))),
+        None => Err((
+            format!("`{text}` is not a percentage of 100% or more"),
+            Some(format!("write it like `125%`, from 100% to {MARGIN_MAX}%")),
+        )),
+    }
+}
 
 /// Reads a share.
 ///
@@ -197,6 +223,33 @@ impl JsonSchema for Percent {
     }
 }
 
+impl JsonSchema for Margin {
+    fn schema_name() -> Cow<'static, str> {
+        "Margin".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": MARGIN_FORMAT, "pattern": "^[1-9][0-9]{2,4}%$" })
+    }
+}
+
+impl Serialize for Margin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}%", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Margin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_margin(&text).map(Self).map_err(|(message, _)| de::Error::custom(message))
+    }
+}
+
 impl Serialize for Percent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{}%", self.0))
@@ -275,6 +328,18 @@ mod tests {
             assert!(parse_percent(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_percent("50").unwrap_err().1.unwrap(), "did you mean `50%`?");
+    }
+
+    #[test]
+    fn margins_are_whole_percents_from_a_hundred() {
+        assert_eq!(
+            (parse_margin("100%"), parse_margin("125%"), parse_margin("10000%")),
+            (Ok(100), Ok(125), Ok(10_000))
+        );
+        for bad in ["", "%", "99%", "10001%", "+125%", "125.5%", "125 %", "5%%", "half", "99999999999%"] {
+            assert!(parse_margin(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_margin("125").unwrap_err().1.unwrap(), "did you mean `125%`?");
     }
 
     #[test]

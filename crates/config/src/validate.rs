@@ -12,7 +12,10 @@ use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_
 use crate::file::NAME_FORMAT;
 use crate::source::Span;
 use crate::tree::{Key, Kind, Node, Scalar};
-use crate::units::{DURATION_FORMAT, PERCENT_FORMAT, SIZE_FORMAT, parse_duration, parse_percent, parse_size};
+use crate::units::{
+    DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin, parse_percent,
+    parse_size,
+};
 use crate::wording::{gist, lower_first, mend_type, mismatch, place, quoted, required_keys, similar_key};
 
 /// `$ref`s followed in a row: a schema that refers to itself ends here.
@@ -411,6 +414,7 @@ impl<'a> Validator<'a> {
             Some(DURATION_FORMAT) => parse_duration(text).map(|_| ()),
             Some(SIZE_FORMAT) => parse_size(text).map(|_| ()),
             Some(PERCENT_FORMAT) => parse_percent(text).map(|_| ()),
+            Some(MARGIN_FORMAT) => parse_margin(text).map(|_| ()),
             Some(NAME_FORMAT) => check_name(text).map_err(|message| (message, Some(NAME_RULE.to_owned()))),
             _ => check_length(schema, text),
         };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{did_you_mean, nearest};
 use crate::expectation::{Shape, shape};
 use crate::tree::{Key, Kind, Node};
-use crate::units::{DURATION_FORMAT, PERCENT_FORMAT};
+use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT};
 use crate::validate::Step;
 
 /// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
@@ -105,7 +105,9 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<Stri
         (Shape::Text, Value::Number(_)) if schema.get("format").and_then(Value::as_str) == Some(DURATION_FORMAT) => {
             Some(format!("did you mean `{text}s`?"))
         }
-        (Shape::Text, Value::Number(_)) if schema.get("format").and_then(Value::as_str) == Some(PERCENT_FORMAT) => {
+        (Shape::Text, Value::Number(_))
+            if matches!(schema.get("format").and_then(Value::as_str), Some(PERCENT_FORMAT | MARGIN_FORMAT)) =>
+        {
             Some(format!("did you mean `{text}%`?"))
         }
         (Shape::Text, Value::Number(_) | Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),

@@ -130,10 +130,7 @@ impl ClusterStatus {
         let cluster: &Cluster = &plan.cluster;
         Self {
             name: cluster.name.clone(),
-            balance: plan::balance::BALANCERS
-                .iter()
-                .find(|spec| spec.balance == cluster.balance)
-                .map_or("", |spec| spec.name),
+            balance: cluster.balance.name(),
             waiting: plan.state.waiting(),
             latency: Latency::of(&totals, Duration::ZERO),
             totals,

@@ -85,7 +85,7 @@ mod tests {
     fn a_command_line_for_http_is_a_good_configuration() {
         let snapshot = snapshot("equipoise proxy --to 127.0.0.1:1 --to [::1]:2 --balance random --listen 127.0.0.1:0");
         assert!(matches!(snapshot.listeners[0].protocol, Protocol::Http(_)));
-        assert_eq!((snapshot.clusters[0].balance, snapshot.clusters[0].endpoints.len()), (Balance::Random, 2));
+        assert_eq!((&snapshot.clusters[0].balance, snapshot.clusters[0].endpoints.len()), (&Balance::Random, 2));
         assert_eq!((snapshot.routes.len(), snapshot.admin), (1, None));
     }
 

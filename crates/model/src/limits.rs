@@ -31,6 +31,12 @@ pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 pub const ATTEMPTS_MAX: u32 = 3;
 /// Longest sequence that weighted round robin precomputes for one cluster.
 pub const ROUND_ROBIN_STEPS_MAX: usize = 65_536;
+/// Points on a ketama ring of an endpoint of mean weight.
+pub const KETAMA_POINTS: u64 = 160;
+/// Points on one ketama ring, 8 bytes each.
+pub const KETAMA_POINTS_MAX: u64 = 4 << 20;
+/// Endpoints up to which rendezvous hashing looks at each.
+pub const RENDEZVOUS_FLAT_MAX: usize = 256;
 /// Largest weight of an endpoint.
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.

@@ -265,7 +265,7 @@ pub struct Endpoint {
 }
 
 /// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Smooth weighted round robin.
     RoundRobin,
@@ -273,6 +273,67 @@ pub enum Balance {
     Random,
     /// Fewest exchanges in flight per weight.
     LeastRequest,
+    /// By a key of the request: equal keys go to the same endpoint.
+    Hash(Hash),
+}
+
+impl Balance {
+    /// As the configuration calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round_robin",
+            Self::Random => "random",
+            Self::LeastRequest => "least_request",
+            Self::Hash(hash) if *hash == Hash::of_source() => "source_hash",
+            Self::Hash(_) => "hash",
+        }
+    }
+}
+
+/// Equal keys go to the same endpoint, and nearly all still do when endpoints come and go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hash {
+    /// The first of these that a request has; chance stands in when it has none.
+    pub on: Vec<HashKey>,
+    /// How keys are mapped to endpoints.
+    pub algorithm: HashAlgorithm,
+    /// Bound on what an endpoint has in flight, in percent of its share of all that is in flight; 100 or more.
+    pub load_max: Option<u32>,
+}
+
+impl Hash {
+    /// By the client's address, with defaults.
+    pub fn of_source() -> Self {
+        Self { on: vec![HashKey::Source], algorithm: HashAlgorithm::Rendezvous, load_max: None }
+    }
+}
+
+/// What of a request is hashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashKey {
+    /// The client's address.
+    Source,
+    /// The values of a header field, by its name in lower case.
+    Header(String),
+    /// The value of a cookie.
+    Cookie(String),
+    /// The value of a query parameter.
+    Query(String),
+    /// The path, without the query.
+    Path,
+    /// Path and query.
+    Uri,
+}
+
+/// How keys are mapped to endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashAlgorithm {
+    /// Points on a ring.
+    Ketama,
+    /// A table that endpoints fill in turns.
+    Maglev,
+    /// The highest score of key and endpoint.
+    Rendezvous,
 }
 
 /// An active check of each endpoint.

@@ -13,7 +13,7 @@ use model::snapshot::{
     UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
-use plan::{ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router};
+use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 2_000_000;
@@ -22,7 +22,7 @@ fn main() {
     for balance in [Balance::RoundRobin, Balance::Random, Balance::LeastRequest] {
         for endpoints in [1, 4, 64] {
             for bound in [None, Some(1_000)] {
-                let plan = plan(cluster(balance, endpoints, bound), vec![]);
+                let plan = plan(cluster(balance.clone(), endpoints, bound), vec![]);
                 let cluster = &plan.clusters[0];
                 let one = picks(cluster);
                 let two = std::thread::scope(|scope| {
@@ -49,8 +49,9 @@ fn picks(cluster: &Arc<ClusterPlan>) -> f64 {
     let mut cache = PickCache::default();
     let mut random = Random::new(7);
     let start = Instant::now();
+    let ask = Ask { tried: &[], key: None, now: start };
     for _ in 0..ROUNDS {
-        let pick = cluster.pick(&mut cache, &mut || random.next_u64(), &[]);
+        let pick = cluster.pick(&mut cache, &mut || random.next_u64(), &ask);
         assert!(matches!(std::hint::black_box(pick), Pick::Endpoint(_)));
     }
     start.elapsed().as_nanos() as f64 / f64::from(ROUNDS)

@@ -1,16 +1,19 @@
 //! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::snapshot::{Cluster, Endpoint};
+use model::RequestHead;
+use model::snapshot::{Balance, Cluster, Endpoint};
 
-use crate::balance::{self, PickCache, View};
+use crate::balance::{self, Ask, PickCache, TierState, View};
 use crate::health::{Change, Outcome};
-use crate::queue;
+use crate::key::Key;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
+use crate::{hash, queue};
 
 /// A cluster, compiled.
 pub struct ClusterPlan {
@@ -22,6 +25,8 @@ pub struct ClusterPlan {
     pub state: Arc<ClusterState>,
     /// Unique in the process, so that a cache built from one plan is never used with another.
     version: u64,
+    /// What of a request is hashed, if the balancer goes by that.
+    keys: Box<[Key]>,
     /// The view of the latest epoch, built once for all workers.
     latest: Mutex<Stamped>,
 }
@@ -38,6 +43,8 @@ pub(crate) struct Stamped {
 pub struct EndpointPlan {
     /// What was configured.
     pub endpoint: Endpoint,
+    /// Hash of its name, by which consistent hashes know it.
+    pub(crate) id: u64,
     /// Shared with plans before and after this one.
     pub state: Arc<EndpointState>,
 }
@@ -60,9 +67,13 @@ impl ClusterPlan {
         let state = previous.map_or_else(|| Arc::new(ClusterState::new()), |plan| plan.state.clone());
         let endpoints = compile_endpoints(&cluster, &state, previous);
         let epoch = state.epoch();
-        let view = Arc::new(View::new(&cluster, &endpoints));
+        let view = Arc::new(View::new(&cluster, &endpoints, &state));
         let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
-        Self { cluster, endpoints, state, version, latest: Mutex::new(Stamped { epoch, view }) }
+        let keys = match &cluster.balance {
+            Balance::Hash(hash) => hash.on.iter().filter_map(Key::new).collect(),
+            _ => Box::default(),
+        };
+        Self { cluster, endpoints, state, version, keys, latest: Mutex::new(Stamped { epoch, view }) }
     }
 
     /// Unique in the process among all plans of all clusters.
@@ -71,21 +82,33 @@ impl ClusterPlan {
         self.version
     }
 
-    /// Chooses an endpoint and takes a place there. Endpoints whose slots are in `tried` are left out unless no other
-    /// has room. Allocates nothing unless availability has changed since the last pick with this cache.
+    /// The hash of the key that a request goes by, if the balancer wants one and the request has it. For
+    /// [`Ask::key`].
+    #[inline]
+    pub fn key(&self, head: &RequestHead, client: IpAddr) -> Option<u64> {
+        self.keys.iter().find_map(|key| key.of_request(head, client))
+    }
+
+    /// The same for a connection, of which only the client is known.
+    pub fn key_of_client(&self, client: IpAddr) -> Option<u64> {
+        self.keys.iter().find_map(|key| key.of_client(client))
+    }
+
+    /// Chooses an endpoint and takes a place there. Endpoints that were tried are left out unless no other has
+    /// room. Allocates nothing unless availability has changed since the last pick with this cache.
     ///
     /// While anyone waits in the queue this answers [`Pick::Full`], so that nobody is overtaken. A plan without a queue
     /// does not ask: those who still wait then do so by an earlier plan, and must not turn away what has room now.
     #[inline]
-    pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Pick {
+    pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, ask: &Ask<'_>) -> Pick {
         let view = cache.view(self);
-        if view.members().is_empty() {
+        if view.is_empty() {
             return Pick::None;
         }
         if self.state.waiting() > 0 && self.cluster.queue.is_some() {
             return Pick::Full;
         }
-        match balance::take(view, &self.state, random, tried) {
+        match balance::take(view, random, ask) {
             Some(lease) => Pick::Endpoint(lease),
             None => Pick::Full,
         }
@@ -93,7 +116,7 @@ impl ClusterPlan {
 
     /// Takes any free place, for the first in the queue.
     pub(crate) fn take_free(&self) -> Option<Lease> {
-        self.latest_view().view.take_any(self.state.peek_turn(), &[])
+        self.latest_view().view.take_free()
     }
 
     /// Where every endpoint stands now. Looks at all of them.
@@ -125,7 +148,7 @@ impl ClusterPlan {
         // Should the epoch move meanwhile (another plan of this cluster shares it), the stamp below is too old, and
         // the view is built again by whoever needs it: never is a view trusted that missed a change.
         let epoch = self.state.epoch();
-        let view = Arc::new(View::new(&self.cluster, &self.endpoints));
+        let view = Arc::new(View::new(&self.cluster, &self.endpoints, &self.state));
         self.state.bump_epoch();
         *latest = Stamped { epoch: epoch + 1, view };
     }
@@ -135,7 +158,7 @@ impl ClusterPlan {
         let mut latest = self.lock();
         let epoch = self.state.epoch();
         if latest.epoch != epoch {
-            *latest = Stamped { epoch, view: Arc::new(View::new(&self.cluster, &self.endpoints)) };
+            *latest = Stamped { epoch, view: Arc::new(View::new(&self.cluster, &self.endpoints, &self.state)) };
         }
         latest.clone()
     }
@@ -171,7 +194,7 @@ fn compile_endpoints(
         if begins_passive && let Some(passive) = state.passive_if_any() {
             passive.forget();
         }
-        EndpointPlan { endpoint: endpoint.clone(), state }
+        EndpointPlan { endpoint: endpoint.clone(), id: hash::of_bytes(endpoint.name.as_str().as_bytes()), state }
     };
     cluster.endpoints.iter().map(compile).collect()
 }
@@ -188,13 +211,15 @@ impl fmt::Debug for ClusterPlan {
 pub struct Lease {
     state: Arc<EndpointState>,
     index: u32,
+    /// Where the place is counted beside the endpoint itself, if the balancer wants that.
+    counted: Option<Arc<TierState>>,
 }
 
 impl Lease {
     /// Wraps a place that was taken already.
     #[inline]
-    pub(crate) fn new(state: &Arc<EndpointState>, index: u32) -> Self {
-        Self { state: state.clone(), index }
+    pub(crate) fn new(state: &Arc<EndpointState>, index: u32, counted: Option<Arc<TierState>>) -> Self {
+        Self { state: state.clone(), index, counted }
     }
 
     /// Place in [`ClusterPlan::endpoints`] of the plan that was asked.
@@ -213,6 +238,9 @@ impl Lease {
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
+        if let Some(tier) = &self.counted {
+            tier.leave();
+        }
         self.state.release();
     }
 }

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::random::mix;
+
 /// A map with keys from the configuration.
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
@@ -21,6 +23,14 @@ impl FastHasher {
         let product = u128::from(self.0.rotate_left(23) ^ word ^ MULTIPLIER) * u128::from(MULTIPLIER);
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
+}
+
+/// The hash of some bytes, the same in every process and on every machine, spread evenly over all 64 bits.
+pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
+    let mut hasher = FastHasher::default();
+    hasher.write(bytes);
+    // The length tells a short text from the same one with zeros behind it.
+    mix(hasher.finish() ^ bytes.len() as u64)
 }
 
 impl Hasher for FastHasher {

@@ -17,6 +17,7 @@ pub mod filter;
 mod hash;
 pub mod health;
 mod hosts;
+mod key;
 mod padded;
 pub mod passive;
 mod plan;
@@ -34,7 +35,7 @@ pub mod state;
 mod testing;
 pub mod weighted;
 
-pub use balance::PickCache;
+pub use balance::{Ask, PickCache};
 pub use cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
 pub use compile::compile;
 pub use health::{Change, Health, HealthState, Outcome};

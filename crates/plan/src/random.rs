@@ -1,5 +1,17 @@
 //! Chance, from a seed that the caller gives.
 
+/// 2^64 over the golden ratio, odd: its multiples are spread evenly.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Turns a number into another, one to one, so that each bit of the one changes half of the bits of the other.
+#[inline]
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut mixed = number;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// A small generator of numbers that look random (splitmix64, public domain, by Sebastiano Vigna). One per worker,
 /// seeded by it. Not for secrets.
 #[derive(Clone, Debug)]
@@ -14,11 +26,8 @@ impl Random {
     /// The next 64 bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
     }
 
     /// A number below `bound`; 0 when `bound` is 0.

@@ -5,11 +5,12 @@
 //! by it (idle connections, caches). Numbers are used again once a state is gone: an entry of such a table must hold
 //! the `Arc` of its state, or compare it, before it trusts the number.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use model::snapshot::HealthCheck;
 
+use crate::balance::TierState;
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
 use crate::passive::{Ejection, Judge, PassiveState};
@@ -51,8 +52,7 @@ pub struct ClusterState {
     _slot: Slot,
     /// Read by every pick, written seldom.
     seldom: Padded<Seldom>,
-    /// Turns given out.
-    cursor: Padded<AtomicUsize>,
+    tier: Arc<TierState>,
     queue: Mutex<Queue>,
     /// Taken to eject and at ticks; never together with the queue.
     judge: Mutex<Judge>,
@@ -72,7 +72,7 @@ impl ClusterState {
             slot: slot.number(),
             _slot: slot,
             seldom: Padded::default(),
-            cursor: Padded::default(),
+            tier: Arc::default(),
             queue: Mutex::default(),
             judge: Mutex::default(),
         }
@@ -98,15 +98,9 @@ impl ClusterState {
         self.seldom.waiting.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::SeqCst);
     }
 
-    /// The next turn. Relaxed: turns only have to differ.
-    #[inline]
-    pub(crate) fn turn(&self) -> usize {
-        self.cursor.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Where the turns stand, without taking one.
-    pub(crate) fn peek_turn(&self) -> usize {
-        self.cursor.load(Ordering::Relaxed)
+    /// What workers share about its endpoints as the balancer sees them.
+    pub(crate) fn tier(&self) -> Arc<TierState> {
+        self.tier.clone()
     }
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -14,7 +14,8 @@ use model::snapshot::{
 };
 use model::{FieldName, RequestHead, Version};
 
-use crate::{ClusterPlan, Lease, Pick, PickCache, Plan, Random};
+use crate::balance::tests::begin;
+use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random};
 
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
@@ -123,7 +124,11 @@ impl Worker {
     }
 
     pub(crate) fn pick_but(&mut self, plan: &ClusterPlan, tried: &[u32]) -> Pick {
-        plan.pick(&mut self.cache, &mut || self.random.next_u64(), tried)
+        self.pick_for(plan, &Ask { tried, key: None, now: begin() })
+    }
+
+    pub(crate) fn pick_for(&mut self, plan: &ClusterPlan, ask: &Ask<'_>) -> Pick {
+        plan.pick(&mut self.cache, &mut || self.random.next_u64(), ask)
     }
 
     /// A place that must be there.

@@ -16,7 +16,7 @@ use model::limits::ATTEMPTS_MAX;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -235,9 +235,11 @@ impl<'p> Exchange<'p> {
     /// Tries endpoints until one has answered, or may have seen the request.
     async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
+        let key = cluster.key(&self.incoming.head, self.client);
         loop {
             let attempt = self.told.retries as usize;
-            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &tried[..attempt]).await?;
+            let ask = Ask { tried: &tried[..attempt], key, now: self.told.now };
+            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
             if !waited.is_zero() {
                 self.told.phases.queue += waited;
                 self.told.look();

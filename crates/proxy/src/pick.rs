@@ -6,14 +6,13 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
-use plan::{ClusterPlan, Lease, Pick};
+use plan::{Ask, ClusterPlan, Lease, Pick};
 
 use crate::connection::Connection;
 use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
 
-/// Picks an endpoint beside those `tried` (by slot), waiting in the cluster's queue if it has one. Also tells how long
-/// the wait was.
+/// Picks an endpoint by what is asked for, waiting in the cluster's queue if it has one. Also tells how long the wait was.
 ///
 /// # Errors
 /// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::QueueTimeout`], [`Fault::ClosedInQueue`], or what rang the watch before.
@@ -21,9 +20,9 @@ pub(crate) async fn pick(
     worker: &Worker,
     connection: &mut Connection,
     (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
-    tried: &[u32],
+    ask: &Ask<'_>,
 ) -> Result<(Lease, Duration), Fault> {
-    let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), tried);
+    let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), ask);
     match picked {
         Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
         Pick::None => Err(Fault::NoEndpoint),

@@ -10,7 +10,7 @@ use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{ClusterPlan, EndpointPlan, Lease, ListenerTarget, Seen};
+use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Seen};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
@@ -138,9 +138,11 @@ impl<'p> Stream<'p> {
         now: &'p ClusterNow,
     ) -> Result<(UpstreamConnection, Lease), Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
+        let key = cluster.key_of_client(self.connection.facts.peer.ip());
         loop {
             let attempt = self.retries as usize;
-            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &tried[..attempt]).await?;
+            let ask = Ask { tried: &tried[..attempt], key, now: Instant::now() };
+            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
             self.phases.queue += waited;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;

@@ -57,7 +57,7 @@ fn random_reaches_every_endpoint_by_its_weight() {
 }
 
 /// An origin that thinks about `/hold` until the test lets one go.
-fn holding() -> (Origin, Sender<()>) {
+pub(super) fn holding() -> (Origin, Sender<()>) {
     let (go, wait) = channel::<()>();
     let wait = Mutex::new(wait);
     let origin = Origin::answering(move |request| {
@@ -69,7 +69,8 @@ fn holding() -> (Origin, Sender<()>) {
     (origin, go)
 }
 
-fn hold(product: &Product, name: &str) -> Peer {
+/// A request that waits there.
+pub(super) fn hold(product: &Product, name: &str) -> Peer {
     Peer::sending(product.web(), format!("GET /hold{name} HTTP/1.1\r\nHost: test\r\n\r\n"))
 }
 

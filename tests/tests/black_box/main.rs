@@ -6,6 +6,7 @@
 mod harness;
 
 mod admin;
+mod balancers;
 mod balancing;
 mod command_line;
 mod faults;

@@ -4,7 +4,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Certificate, PassiveHealth, one_of};
+use super::{Balance, Certificate, PassiveHealth, one_of};
 use crate::units::Time;
 
 /// Endpoints that serve the same thing.
@@ -64,19 +64,6 @@ pub struct EndpointSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
-}
-
-/// How an endpoint is chosen.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Balance {
-    /// One after the other, by weight.
-    #[default]
-    RoundRobin,
-    /// At random, by weight.
-    Random,
-    /// The one with the fewest requests in flight, by weight.
-    LeastRequest,
 }
 
 /// A regular check of each endpoint, either `tcp` or `http`.

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use model::snapshot::{
-    Balance, Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Queue, UpstreamTimeouts, UpstreamTls,
-};
+use model::snapshot::{Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Queue, UpstreamTimeouts, UpstreamTls};
 
 use super::Resolver;
 use crate::file;
@@ -24,11 +22,7 @@ impl Resolver<'_> {
         Some(Cluster {
             name: name.into(),
             endpoints,
-            balance: match written.balance {
-                file::Balance::RoundRobin => Balance::RoundRobin,
-                file::Balance::Random => Balance::Random,
-                file::Balance::LeastRequest => Balance::LeastRequest,
-            },
+            balance: self.balance(&format!("{at}/balance"), &written.balance),
             health_check: health_check.flatten(),
             fitness: self.fitness(&at, written),
             queue: written

@@ -30,7 +30,7 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
     assert_eq!(http.request_id.as_deref(), Some("x-request-id"));
     assert!(http.forwarding.x_forwarded && !http.forwarding.forwarded && http.forwarding.trusted.is_empty());
     let cluster = &snapshot.clusters[0];
-    assert_eq!((cluster.balance, cluster.endpoints[0].weight), (Balance::RoundRobin, 1));
+    assert_eq!((&cluster.balance, cluster.endpoints[0].weight), (&Balance::RoundRobin, 1));
     assert_eq!(
         (cluster.pool.idle_max, cluster.pool.idle_timeout),
         (limits::IDLE_UPSTREAM_CONNECTIONS_MAX, limits::UPSTREAM_IDLE)

@@ -3,121 +3,65 @@
 //! A [`View`] is what balancers work on: the endpoints of a cluster that may get work now, and what is computed from
 //! their weights. It is built when the plan is, and again when availability changes; a pick only reads it.
 
+mod hash;
 mod least_request;
 mod random;
 mod round_robin;
+mod tier;
 
-use std::sync::Arc;
+use std::time::Instant;
 
-use model::snapshot::{Balance, Cluster, Endpoint};
+use crate::cluster::{ClusterPlan, Lease, Stamped};
 
-use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Stamped};
-use crate::standing::Roll;
-use crate::state::{ClusterState, EndpointState};
+use tier::{Choice, Member, Seed, Tier};
+pub(crate) use tier::{TierState, View};
 
-/// One balancer, as the reference page and the schema tell of it.
+/// One balancer, as the reference page tells of it.
 #[derive(Clone, Copy, Debug)]
 pub struct BalancerSpec {
-    /// The value of `balance:`.
+    /// The value of `balance:`, [`model::snapshot::Balance::name`].
     pub name: &'static str,
     /// Markdown: first line a summary, then explanation.
     pub doc: &'static str,
-    /// Its noun.
-    pub balance: Balance,
 }
 
 /// Every balancer, the default first.
-pub const BALANCERS: &[BalancerSpec] = &[round_robin::SPEC, random::SPEC, least_request::SPEC];
+pub const BALANCERS: &[BalancerSpec] =
+    &[round_robin::SPEC, random::SPEC, least_request::SPEC, hash::SOURCE_SPEC, hash::SPEC];
 
-/// An endpoint that may get work.
-pub(crate) struct Member {
-    state: Arc<EndpointState>,
-    index: u32,
-    weight: u32,
-    max: Option<u32>,
+/// What a pick goes by, beside chance.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Endpoints, by slot, that are left out unless no other has room.
+    pub tried: &'a [u32],
+    /// Hash of the request's key, [`ClusterPlan::key`]; `None` when there is none.
+    pub key: Option<u64>,
+    /// The time.
+    pub now: Instant,
 }
 
-impl Member {
-    #[inline]
-    fn take(&self) -> Option<Lease> {
-        self.state.try_take(self.max).then(|| Lease::new(&self.state, self.index))
-    }
-
-    #[inline]
-    fn is_open(&self, tried: &[u32]) -> bool {
-        !tried.contains(&self.state.slot) && !self.state.is_full(self.max)
-    }
-}
-
-/// The endpoints that may get work, prepared for one balancer.
-pub(crate) struct View {
-    members: Box<[Member]>,
-    choice: Choice,
-}
-
-/// What a balancer computes ahead.
-enum Choice {
-    /// Places in `members`, one for each turn.
-    RoundRobin(Box<[u32]>),
-    /// Sums of the weights up to and with each member.
-    Random(Box<[u64]>),
-    LeastRequest,
-}
-
-impl View {
-    /// The view that the present health of the endpoints gives.
-    pub(crate) fn new(cluster: &Cluster, endpoints: &[EndpointPlan]) -> Self {
-        let roll = Roll::call(cluster, endpoints);
-        let members: Box<[Member]> = endpoints
-            .iter()
-            .zip(0..)
-            .filter(|&(_, index)| roll.gets_work(index as usize))
-            .map(|(plan, index)| member(&plan.endpoint, plan.state.clone(), index))
-            .collect();
-        let weights: Vec<u32> = members.iter().map(|member| member.weight).collect();
-        let choice = match cluster.balance {
-            Balance::RoundRobin => Choice::RoundRobin(round_robin::sequence(&weights)),
-            Balance::Random => Choice::Random(random::sums(&weights)),
-            Balance::LeastRequest => Choice::LeastRequest,
-        };
-        Self { members, choice }
-    }
-
-    #[inline]
-    pub(crate) fn members(&self) -> &[Member] {
-        &self.members
-    }
-
-    /// Takes the first free place from `start` on, around the circle. Sees every member.
-    pub(crate) fn take_any(&self, start: usize, tried: &[u32]) -> Option<Lease> {
-        let count = self.members.len();
-        let start = start.checked_rem(count)?;
-        let (before, after) = self.members.split_at(start);
-        after.iter().chain(before).find_map(|member| if member.is_open(tried) { member.take() } else { None })
-    }
-}
-
-fn member(endpoint: &Endpoint, state: Arc<EndpointState>, index: u32) -> Member {
-    Member { state, index, weight: endpoint.weight, max: endpoint.connections_max }
-}
+/// Random bits, a new number at each call.
+pub(crate) type Chance<'a> = dyn FnMut() -> u64 + 'a;
 
 /// Takes a place by the rules of the view's balancer. Tried endpoints are left out unless no other has room. `None`: all
 /// are full.
 #[inline]
-pub(crate) fn take(view: &View, state: &ClusterState, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Option<Lease> {
-    if let [only] = view.members() {
-        return only.take();
+pub(crate) fn take(view: &View, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+    let tier = view.tier()?;
+    if let [only] = tier.members() {
+        return tier.take(only);
     }
-    let lease = choose(view, state, random, tried);
-    if lease.is_none() && !tried.is_empty() { choose(view, state, random, &[]) } else { lease }
+    let lease = choose(tier, chance, ask);
+    if lease.is_none() && !ask.tried.is_empty() { choose(tier, chance, &Ask { tried: &[], ..*ask }) } else { lease }
 }
 
 #[inline]
-fn choose(view: &View, state: &ClusterState, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Option<Lease> {
-    match &view.choice {
-        Choice::RoundRobin(sequence) => round_robin::take(view, sequence, state, tried),
-        Choice::Random(sums) => random::take(view, sums, random, tried),
-        Choice::LeastRequest => least_request::take(view, random, tried),
+fn choose(tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+    match tier.choice() {
+        Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, ask.tried),
+        Choice::Random(sums) => random::take(tier, sums, chance, ask.tried),
+        Choice::LeastRequest => least_request::take(tier, chance, ask.tried),
+        Choice::Hash(table) => hash::take(tier, table, chance, ask),
     }
 }
 
@@ -144,4 +88,4 @@ impl PickCache {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,8 +1,6 @@
 //! At random by weight.
 
-use model::snapshot::Balance;
-
-use super::{BalancerSpec, View};
+use super::{BalancerSpec, Chance, Tier};
 use crate::cluster::Lease;
 use crate::random::scale;
 
@@ -12,7 +10,6 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
         Nothing is shared between workers, and several instances of the program that face the same endpoints never fall \
         into step. An endpoint that is full, down or has weight 0 is passed over, its share going to the others in \
         proportion.",
-    balance: Balance::Random,
 };
 
 /// Sums of the weights up to and with each.
@@ -24,28 +21,40 @@ pub(super) fn sums(weights: &[u32]) -> Box<[u64]> {
     weights.iter().scan(0, add).collect()
 }
 
+/// Draws before those that have room are counted: as long as some have, few draws are needed, and what comes of them is
+/// the same as of the exact draw.
+const DRAWS_MAX: u32 = 8;
+
 #[inline]
-pub(super) fn take(view: &View, sums: &[u64], random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Option<Lease> {
-    let drawn = scale(random(), *sums.last()?);
-    let member = view.members.get(sums.partition_point(|&sum| sum <= drawn))?;
-    if (tried.is_empty() || member.is_open(tried))
-        && let Some(lease) = member.take()
-    {
-        return Some(lease);
+pub(super) fn take(tier: &Tier, sums: &[u64], chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {
+    for _ in 0..DRAWS_MAX {
+        let member = &tier.members()[draw(sums, chance)];
+        if (tried.is_empty() || member.is_open(tried))
+            && let Some(lease) = tier.take(member)
+        {
+            return Some(lease);
+        }
     }
-    take_open(view, random, tried)
+    take_open(tier, chance, tried)
+}
+
+/// The place that chance falls on by weight. There is at least one.
+#[inline]
+pub(super) fn draw(sums: &[u64], chance: &mut Chance<'_>) -> usize {
+    let drawn = scale(chance(), sums[sums.len() - 1]);
+    sums.partition_point(|&sum| sum <= drawn)
 }
 
 /// The exact draw among those that have room. Another worker may fill the chosen one first: then the draw is made
 /// again, at most once for each endpoint.
-fn take_open(view: &View, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Option<Lease> {
-    for _ in 0..view.members.len() {
-        let open = || view.members.iter().filter(|member| member.is_open(tried));
+fn take_open(tier: &Tier, chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {
+    for _ in 0..tier.members().len() {
+        let open = || tier.members().iter().filter(|member| member.is_open(tried));
         let total: u64 = open().map(|member| u64::from(member.weight)).sum();
         if total == 0 {
             return None;
         }
-        let mut left = scale(random(), total);
+        let mut left = scale(chance(), total);
         let chosen = open().find(|member| match left.checked_sub(u64::from(member.weight)) {
             Some(rest) => {
                 left = rest;
@@ -53,9 +62,9 @@ fn take_open(view: &View, random: &mut dyn FnMut() -> u64, tried: &[u32]) -> Opt
             }
             None => true,
         });
-        if let Some(lease) = chosen.and_then(super::Member::take) {
+        if let Some(lease) = chosen.and_then(|member| tier.take(member)) {
             return Some(lease);
         }
     }
-    view.take_any(0, tried)
+    tier.take_any(0, tried)
 }

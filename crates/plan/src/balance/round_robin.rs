@@ -1,11 +1,9 @@
 //! Smooth weighted round robin.
 
 use model::limits::ROUND_ROBIN_STEPS_MAX;
-use model::snapshot::Balance;
 
-use super::{BalancerSpec, View};
+use super::{BalancerSpec, Tier};
 use crate::cluster::Lease;
-use crate::state::ClusterState;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "round_robin",
@@ -13,7 +11,6 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
         The turns of heavier endpoints are spread out: weights 5, 1 and 1 give `a a b a c a a`, not `a a a a a b c`. \
         All workers take turns from one counter, so the shares are exact over the whole process. An endpoint that is \
         full, down or has weight 0 is passed over.",
-    balance: Balance::RoundRobin,
 };
 
 /// Turns tried before every endpoint is looked at in order. Passing over a full endpoint by taking the next turn keeps
@@ -21,18 +18,18 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
 const TURNS_MAX: usize = 16;
 
 #[inline]
-pub(super) fn take(view: &View, sequence: &[u32], state: &ClusterState, tried: &[u32]) -> Option<Lease> {
+pub(super) fn take(tier: &Tier, sequence: &[u32], tried: &[u32]) -> Option<Lease> {
     let mut place = 0;
     for _ in 0..sequence.len().min(TURNS_MAX) {
-        place = sequence[state.turn() % sequence.len()] as usize;
-        let member = &view.members[place];
+        place = sequence[tier.turn() % sequence.len()] as usize;
+        let member = &tier.members()[place];
         if (tried.is_empty() || member.is_open(tried))
-            && let Some(lease) = member.take()
+            && let Some(lease) = tier.take(member)
         {
             return Some(lease);
         }
     }
-    view.take_any(place, tried)
+    tier.take_any(place, tried)
 }
 
 /// The turns of one round: each place as often as its weight, as far apart as can be, by the rule that nginx made known:

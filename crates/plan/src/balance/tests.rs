@@ -1,14 +1,27 @@
 //! What the balancers promise, whatever the number of threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::snapshot::Balance::{self, LeastRequest, RoundRobin};
+use model::snapshot::Hash;
+use model::snapshot::HashAlgorithm::{Ketama, Maglev, Rendezvous};
 
 use super::*;
 use crate::testing::{Worker, bounded, cluster, endpoint, health_check, plan_of, weighted};
 use crate::{Outcome, Pick};
 
-const ALL: [Balance; 3] = [RoundRobin, Balance::Random, LeastRequest];
+/// When time begins in these tests.
+pub(crate) fn begin() -> Instant {
+    static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    *BEGIN
+}
+
+fn all() -> Vec<Balance> {
+    let hash = |algorithm| Balance::Hash(Hash { algorithm, ..Hash::of_source() });
+    let hashes = [Ketama, Maglev, Rendezvous].map(hash);
+    [vec![RoundRobin, Balance::Random, LeastRequest], hashes.into()].concat()
+}
 
 /// How often each endpoint is picked when every place is given back at once.
 fn shares(plan: &ClusterPlan, worker: &mut Worker, picks: usize) -> Vec<usize> {
@@ -21,12 +34,9 @@ fn shares(plan: &ClusterPlan, worker: &mut Worker, picks: usize) -> Vec<usize> {
 
 #[test]
 fn every_balancer_of_the_model_is_in_the_registry_under_its_own_name() {
-    let mut names: Vec<&str> = BALANCERS.iter().map(|spec| spec.name).collect();
-    for balance in ALL {
-        assert_eq!(BALANCERS.iter().filter(|spec| spec.balance == balance).count(), 1);
-    }
-    names.dedup();
-    assert_eq!(names, ["round_robin", "random", "least_request"]);
+    let names: Vec<&str> = BALANCERS.iter().map(|spec| spec.name).collect();
+    assert_eq!(names, ["round_robin", "random", "least_request", "source_hash", "hash"]);
+    assert!(all().iter().all(|balance| names.contains(&balance.name())));
     assert!(BALANCERS.iter().all(|spec| spec.doc.lines().next().is_some_and(|line| line.ends_with('.'))));
 }
 
@@ -136,9 +146,9 @@ fn least_request_shares_evenly_among_idle_endpoints_beside_busy_ones() {
 
 #[test]
 fn a_bound_is_never_exceeded_whatever_the_number_of_threads() {
-    for balance in ALL {
+    for balance in all() {
         let bounds = [1, 2, 3];
-        let plan = plan_of(cluster("c", balance, bounded(&bounds)));
+        let plan = plan_of(cluster("c", balance.clone(), bounded(&bounds)));
         let holding: Vec<AtomicU32> = bounds.iter().map(|_| AtomicU32::new(0)).collect();
         std::thread::scope(|scope| {
             for seed in 0..8 {
@@ -170,8 +180,8 @@ fn a_bound_is_never_exceeded_whatever_the_number_of_threads() {
 
 #[test]
 fn every_place_is_found_before_a_cluster_is_called_full() {
-    for balance in ALL {
-        let plan = plan_of(cluster("c", balance, bounded(&[1; 40])));
+    for balance in all() {
+        let plan = plan_of(cluster("c", balance.clone(), bounded(&[1; 40])));
         let mut worker = Worker::new(2);
         let mut held: Vec<_> = (0..40).map(|_| worker.lease(&plan)).collect();
         assert!(matches!(worker.pick(&plan), Pick::Full));
@@ -182,20 +192,20 @@ fn every_place_is_found_before_a_cluster_is_called_full() {
 
 #[test]
 fn weight_0_gets_no_work() {
-    for balance in ALL {
-        let plan = plan_of(cluster("c", balance, weighted(&[0, 1, 1])));
+    for balance in all() {
+        let plan = plan_of(cluster("c", balance.clone(), weighted(&[0, 1, 1])));
         assert_eq!(shares(&plan, &mut Worker::new(1), 100)[0], 0);
-        let nobody = plan_of(cluster("c", balance, weighted(&[0, 0])));
+        let nobody = plan_of(cluster("c", balance.clone(), weighted(&[0, 0])));
         assert!(matches!(Worker::new(1).pick(&nobody), Pick::None));
-        let only = plan_of(cluster("c", balance, weighted(&[0])));
+        let only = plan_of(cluster("c", balance.clone(), weighted(&[0])));
         assert!(matches!(Worker::new(1).pick(&only), Pick::None));
     }
 }
 
 #[test]
 fn tried_endpoints_are_left_out_unless_no_other_has_room() {
-    for balance in ALL {
-        let plan = plan_of(cluster("c", balance, bounded(&[9, 1, 9])));
+    for balance in all() {
+        let plan = plan_of(cluster("c", balance.clone(), bounded(&[9, 1, 9])));
         let mut worker = Worker::new(8);
         let slot = |place: usize| plan.endpoints[place].state.slot;
         let picked = |pick: Pick| match pick {
@@ -210,7 +220,7 @@ fn tried_endpoints_are_left_out_unless_no_other_has_room() {
         assert_ne!(picked(worker.pick_but(&plan, &[slot(0), slot(2)])).endpoint_index(), 1);
         let all: Vec<u32> = (0..3).map(slot).collect();
         drop(picked(worker.pick_but(&plan, &all)));
-        let one = plan_of(cluster("c", balance, weighted(&[1])));
+        let one = plan_of(cluster("c", balance.clone(), weighted(&[1])));
         let slot = one.endpoints[0].state.slot;
         drop(picked(worker.pick_but(&one, &[slot])));
     }
@@ -218,8 +228,8 @@ fn tried_endpoints_are_left_out_unless_no_other_has_room() {
 
 #[test]
 fn an_endpoint_that_is_down_gets_no_work_until_it_is_up_again() {
-    for balance in ALL {
-        let mut checked = cluster("c", balance, weighted(&[1, 1, 1]));
+    for balance in all() {
+        let mut checked = cluster("c", balance.clone(), weighted(&[1, 1, 1]));
         checked.health_check = health_check(2, 1);
         let plan = plan_of(checked);
         let mut worker = Worker::new(1);

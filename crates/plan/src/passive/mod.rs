@@ -219,7 +219,7 @@ impl ClusterPlan {
                 continue;
             }
             judge.numbers += 1;
-            let EndpointPlan { endpoint, state } = &self.endpoints[index];
+            let EndpointPlan { endpoint, state, .. } = &self.endpoints[index];
             let lasts = state.passive().begin(judge.numbers, (evidence, rules), now);
             let ejected = (roll.ejected + 1, roll.ejected_max);
             judge.tell(Event::Ejected { endpoint: endpoint.name.clone(), evidence, lasts, ejected });
@@ -266,7 +266,7 @@ impl ClusterPlan {
         let mut any = false;
         let mut judge = self.state.judge();
         let roll = Roll::call(&self.cluster, &self.endpoints);
-        for (index, EndpointPlan { endpoint, state }) in self.endpoints.iter().enumerate() {
+        for (index, EndpointPlan { endpoint, state, .. }) in self.endpoints.iter().enumerate() {
             let Some(passive) = state.passive_if_any().filter(|passive| passive.ejected() > 0) else { continue };
             if passive.ejection().is_over(now) || roll.is_surplus(index) {
                 passive.release();

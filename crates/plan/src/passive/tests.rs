@@ -356,8 +356,8 @@ impl History {
         let out = (0..count).filter(is_well).filter(|index| roll.standing(*index) == Standing::Ejected).count();
         assert!(out <= bound, "{out} of {count} are ejected, {bound} may be");
         let view = plan.latest_view().view;
-        assert!(view.members().len() >= (0..count).filter(is_well).count() - out);
-        assert_eq!(view.members().is_empty(), !(0..count).any(|index| is_well(&index)), "the last was left out");
+        assert!(view.len() >= (0..count).filter(is_well).count() - out);
+        assert_eq!(view.is_empty(), !(0..count).any(|index| is_well(&index)), "the last was left out");
         for endpoint in &plan.endpoints {
             let Some(ejection) = endpoint.state.ejection() else { continue };
             assert_eq!(ejection.until().is_some(), ejection.evidence().is_some());

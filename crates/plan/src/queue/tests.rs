@@ -181,7 +181,7 @@ fn simulate(seed: u64) {
     let mut random = Random::new(seed);
     let bounds: Vec<u32> = (0..1 + random.below(3)).map(|_| random.below(4) as u32).collect();
     let requests_max = 1 + random.below(20) as u32;
-    let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize];
+    let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize].clone();
     let config = Cluster { health_check: health_check(1, 1), balance, ..queued(&bounds, requests_max) };
     let plan = plan_of(config);
     let mut worker = Worker::new(seed);

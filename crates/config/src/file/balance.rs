@@ -1,0 +1,136 @@
+//! How an endpoint is chosen.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::one_of;
+use crate::units::Margin;
+
+/// How an endpoint is chosen: a name, or settings.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Balance {
+    /// With defaults.
+    Name(BalanceName),
+    /// With these settings.
+    Settings(BalanceSettings),
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Self::Name(BalanceName::RoundRobin)
+    }
+}
+
+/// How an endpoint is chosen, with defaults.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BalanceName {
+    /// One after the other, by weight.
+    RoundRobin,
+    /// At random, by weight.
+    Random,
+    /// The one with the fewest requests in flight, by weight.
+    LeastRequest,
+    /// The same client to the same endpoint, by its address.
+    SourceHash,
+}
+
+/// How an endpoint is chosen, with settings.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Balance", extend("oneOf" = one_of(&["hash"])))]
+pub struct BalanceSettings {
+    /// Equal keys to the same endpoint, whatever other endpoints come and go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Hash>,
+}
+
+/// Equal keys go to the same endpoint.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hash {
+    /// What of a request is the key. Of a list the first counts that the request has; a request that has none goes to any
+    /// endpoint.
+    pub on: HashKeys,
+    /// How keys are mapped to endpoints.
+    #[serde(default)]
+    pub algorithm: HashAlgorithm,
+    /// Send no more to an endpoint that has this much of an even share in flight, such as `125%`. No bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_max: Option<Margin>,
+}
+
+/// One key, or a list of them.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum HashKeys {
+    /// Several.
+    Many(#[schemars(length(min = 1))] Vec<HashKey>),
+    /// One.
+    One(HashKey),
+}
+
+impl HashKeys {
+    /// All of them.
+    pub fn as_slice(&self) -> &[HashKey] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// A part of a request: its name, or a map that names a field.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum HashKey {
+    /// What every request has.
+    Part(HashPart),
+    /// A named field.
+    Field(HashField),
+}
+
+/// What every request has.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HashPart {
+    /// The client's address.
+    Source,
+    /// The path without the query.
+    Path,
+    /// Path and query.
+    Uri,
+}
+
+/// A named field of a request.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["header", "cookie", "query"])))]
+pub struct HashField {
+    /// A header field (upper or lower case).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// A cookie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<String>,
+    /// A query parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+}
+
+/// How keys are mapped to endpoints.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HashAlgorithm {
+    /// Points on a ring.
+    Ketama,
+    /// A table that endpoints fill in turns.
+    Maglev,
+    /// The highest score of key and endpoint.
+    #[default]
+    Rendezvous,
+}

@@ -1,0 +1,70 @@
+//! How an endpoint is chosen.
+
+use model::fields::is_token;
+use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
+
+use super::Resolver;
+use crate::file::{self, BalanceName};
+
+impl Resolver<'_> {
+    pub(super) fn balance(&mut self, at: &str, written: &file::Balance) -> Balance {
+        let settings = match written {
+            file::Balance::Name(name) => return named(*name),
+            file::Balance::Settings(settings) => settings,
+        };
+        match &settings.hash {
+            Some(hash) => Balance::Hash(self.hash(&format!("{at}/hash"), hash)),
+            None => named(BalanceName::RoundRobin),
+        }
+    }
+
+    fn hash(&mut self, at: &str, written: &file::Hash) -> Hash {
+        let is_list = matches!(written.on, file::HashKeys::Many(_));
+        let mut on = Vec::new();
+        for (index, key) in written.on.as_slice().iter().enumerate() {
+            let path = if is_list { format!("{at}/on/{index}") } else { format!("{at}/on") };
+            on.extend(self.hash_key(&path, key));
+        }
+        Hash {
+            on,
+            algorithm: match written.algorithm {
+                file::HashAlgorithm::Ketama => HashAlgorithm::Ketama,
+                file::HashAlgorithm::Maglev => HashAlgorithm::Maglev,
+                file::HashAlgorithm::Rendezvous => HashAlgorithm::Rendezvous,
+            },
+            load_max: written.load_max.map(|margin| margin.0),
+        }
+    }
+
+    fn hash_key(&mut self, at: &str, written: &file::HashKey) -> Option<HashKey> {
+        match written {
+            file::HashKey::Part(file::HashPart::Source) => Some(HashKey::Source),
+            file::HashKey::Part(file::HashPart::Path) => Some(HashKey::Path),
+            file::HashKey::Part(file::HashPart::Uri) => Some(HashKey::Uri),
+            file::HashKey::Field(file::HashField { header: Some(name), .. }) => {
+                self.token(&format!("{at}/header"), name, "header field");
+                Some(HashKey::Header(name.to_ascii_lowercase()))
+            }
+            file::HashKey::Field(file::HashField { cookie: Some(name), .. }) => {
+                self.token(&format!("{at}/cookie"), name, "cookie");
+                Some(HashKey::Cookie(name.clone()))
+            }
+            file::HashKey::Field(file::HashField { query, .. }) => query.clone().map(HashKey::Query),
+        }
+    }
+
+    fn token(&mut self, at: &str, name: &str, what: &str) {
+        if !is_token(name.as_bytes()) {
+            self.report(at, format!("`{name}` is not the name of a {what}"), None);
+        }
+    }
+}
+
+fn named(name: BalanceName) -> Balance {
+    match name {
+        BalanceName::RoundRobin => Balance::RoundRobin,
+        BalanceName::Random => Balance::Random,
+        BalanceName::LeastRequest => Balance::LeastRequest,
+        BalanceName::SourceHash => Balance::Hash(Hash::of_source()),
+    }
+}

@@ -1,0 +1,96 @@
+//! How endpoints are chosen, as it may be written.
+
+use model::snapshot::{Balance, Cluster, Hash, HashAlgorithm, HashKey};
+
+use crate::support::{load, messages};
+
+/// A cluster of two endpoints with this line.
+fn with(line: &str) -> String {
+    format!("version: 1\nclusters:\n  a:\n    endpoints: ['127.0.0.1:1', '127.0.0.1:2']\n    {line}\n")
+}
+
+fn cluster(line: &str) -> Cluster {
+    match load(&with(line)) {
+        Ok(loaded) => (*loaded.snapshot.clusters[0]).clone(),
+        Err(diagnostics) => panic!("{diagnostics}"),
+    }
+}
+
+/// What is told about a line, without the number of the line.
+fn told(line: &str) -> Vec<String> {
+    messages(&with(line)).into_iter().map(|message| message.trim_start_matches("5: ").to_owned()).collect()
+}
+
+#[test]
+fn simple_balancers_have_a_name() {
+    for (name, balance) in [
+        ("round_robin", Balance::RoundRobin),
+        ("random", Balance::Random),
+        ("least_request", Balance::LeastRequest),
+        ("source_hash", Balance::Hash(Hash::of_source())),
+    ] {
+        assert_eq!(cluster(&format!("balance: {name}")).balance, balance);
+        assert_eq!(balance.name(), name);
+    }
+}
+
+#[test]
+fn a_hash_says_what_it_goes_by() {
+    let hash = |text: &str| match cluster(&format!("balance: {{ hash: {text} }}")).balance {
+        Balance::Hash(hash) => hash,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(hash("{ on: source }"), Hash::of_source());
+    assert_eq!(hash("{ on: path }").on, [HashKey::Path]);
+    let all =
+        hash("{ on: [{ cookie: Id }, { header: X-User }, { query: u }, uri], algorithm: maglev, load_max: 125% }");
+    let keys =
+        [HashKey::Cookie("Id".into()), HashKey::Header("x-user".into()), HashKey::Query("u".into()), HashKey::Uri];
+    assert_eq!(all, Hash { on: keys.into(), algorithm: HashAlgorithm::Maglev, load_max: Some(125) });
+    assert_eq!(Balance::Hash(all).name(), "hash");
+}
+
+/// The names that stand alone.
+const NAMES: &str = "`round_robin`, `random`, `least_request` or `source_hash`";
+
+#[test]
+fn mistakes_in_a_balancer_are_told_with_what_to_write() {
+    let of = |text: &str| told(&format!("balance: {text}"));
+    assert_eq!(
+        of("least_requests"),
+        [format!("`balance` must be {NAMES}, not the text `least_requests` (did you mean `least_request`?)")]
+    );
+    assert_eq!(of("hash"), [format!("`balance` must be {NAMES}, not the text `hash`")]);
+    assert_eq!(of("[random]"), [format!("`balance` must be {NAMES} or a map, not a list")]);
+    assert_eq!(of("{ hahs: { on: path } }"), ["unknown key `hahs` in `balance` of cluster `a` (did you mean `hash`?)"]);
+    assert_eq!(
+        of("{ hash: {} }"),
+        ["`on` is missing in `balance.hash` of cluster `a` (add `on`: what of a request is the key)"]
+    );
+}
+
+#[test]
+fn mistakes_in_a_key_are_told_with_what_to_write() {
+    let of = |text: &str| told(&format!("balance: {{ hash: {text} }}"));
+    let fields = "`header`, `cookie` or `query`";
+    assert_eq!(of("{ on: {} }"), [format!("`balance.hash.on` of cluster `a` needs one of {fields}")]);
+    assert_eq!(of("{ on: [] }"), ["`on` is empty (it needs at least one item)"]);
+    assert_eq!(of("{ on: user }"), ["`on` must be `source`, `path` or `uri`, not the text `user`"]);
+    assert_eq!(
+        of("{ on: { header: a, cookie: b } }"),
+        ["`header` and `cookie` exclude each other in `balance.hash.on` of cluster `a` (keep one of them)"]
+    );
+    assert_eq!(of("{ on: { header: 'a b' } }"), ["`a b` is not the name of a header field"]);
+    assert_eq!(of("{ on: [path, { cookie: '' }] }"), ["`` is not the name of a cookie"]);
+    assert_eq!(
+        of("{ on: path, algorithm: ring, load_max: 99% }"),
+        [
+            "`algorithm` must be `ketama`, `maglev` or `rendezvous`, not the text `ring`",
+            "`load_max`: `99%` is not a percentage of 100% or more (write it like `125%`, from 100% to 10000%)",
+        ]
+    );
+    assert_eq!(
+        of("{ on: path, load_max: 125 }"),
+        ["`load_max` must be a percentage such as `125%`, not the number 125 (did you mean `125%`?)"]
+    );
+}

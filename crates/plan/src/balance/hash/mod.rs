@@ -1,0 +1,126 @@
+//! By a key of the request.
+
+mod ketama;
+mod maglev;
+mod rendezvous;
+
+use model::snapshot::{Hash, HashAlgorithm};
+
+use super::tier::Configured;
+use super::{Ask, BalancerSpec, Chance, Member, Seed, Tier};
+use crate::cluster::Lease;
+use crate::random::mix;
+
+pub(super) const SPEC: BalancerSpec = BalancerSpec {
+    name: "hash",
+    doc: "By a key of the request: equal keys go to the same endpoint.\n\n\
+        `balance: { hash: { on: { header: x-user }, algorithm: ketama, load_max: 125% } }`. `on` is `source` (the client's \
+        address), `path`, `uri` (path and query), `{ header: NAME }`, `{ cookie: NAME }` or `{ query: NAME }`, or a list \
+        of these, of which the first counts that the request has. What is hashed is what the endpoint will see, after the \
+        route's filters. A request without any of them goes anywhere, at random by weight.\n\n\
+        The hash depends on the names and weights of the endpoints and on nothing else, so all instances of the program \
+        that have the same endpoints send a key to the same one, today and after a restart. When an endpoint comes or \
+        goes, nearly all keys of the others stay where they are. The algorithms:\n\n\
+        - `rendezvous` (the default): key and endpoint together give a score, the highest wins. Exactly the keys of the \
+        endpoint that goes move, and shares are those of chance. Every endpoint is looked at, up to 256; more are chosen \
+        in groups, which at each level of groups may move as many keys again, and nearly all move when the number of \
+        endpoints passes 256.\n\
+        - `maglev`: a table that the endpoints fill in turns, each in its own order. The most even shares and one look to \
+        pick, whatever the number of endpoints, for 256 KiB or more of memory. When an endpoint goes, a few keys in a \
+        hundred of the others move too; nearly all move when the number of endpoints passes 655, 2,621 or 10,485, because \
+        the table grows. From *Maglev: A Fast and Reliable Software Network Load Balancer*, 2016.\n\
+        - `ketama`: 160 points of each endpoint on a ring; a key belongs to the next point. Exactly the keys of the \
+        endpoint that goes move, and the cost hardly grows with the number of endpoints. Shares differ by 8 % or so (one \
+        standard deviation).\n\n\
+        `load_max` bounds what a popular key does: no endpoint gets a request while it has more than this share of what \
+        it would have in flight if all were evenly loaded (*Consistent Hashing with Bounded Loads*, 2016). Such requests, \
+        and those whose endpoint is full or was tried before, go where the key leads when it is hashed once more, so that \
+        they too meet the same endpoint as long as it has room.",
+};
+
+pub(super) const SOURCE_SPEC: BalancerSpec = BalancerSpec {
+    name: "source_hash",
+    doc: "The same client to the same endpoint, by its address.\n\n\
+        Short for `hash` with `on: source`. The address is that of the client as trusted proxies tell it. For TCP too.",
+};
+
+/// Places that a key may lead to before the first with room is taken.
+const TRIES_MAX: u64 = 24;
+
+/// What was computed ahead for the members of a tier.
+pub(in crate::balance) struct HashTable {
+    table: Table,
+    /// Percent of an even load, and the sum of all weights.
+    bound: Option<(u32, u64)>,
+}
+
+enum Table {
+    Ketama(ketama::Ring),
+    Maglev(Box<[u32]>),
+    Rendezvous(rendezvous::Scores),
+}
+
+impl HashTable {
+    pub(super) fn new(hash: &Hash, seeds: &[Seed], configured: Configured) -> Self {
+        let table = match hash.algorithm {
+            HashAlgorithm::Ketama => Table::Ketama(ketama::Ring::new(seeds, configured)),
+            HashAlgorithm::Maglev => Table::Maglev(maglev::fill(seeds, configured.count)),
+            HashAlgorithm::Rendezvous => Table::Rendezvous(rendezvous::Scores::new(seeds, configured.count)),
+        };
+        let weight = seeds.iter().map(|seed| u64::from(seed.weight)).sum();
+        Self { table, bound: hash.load_max.map(|percent| (percent, weight)) }
+    }
+
+    pub(super) fn is_bounded(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// The member that a key belongs to.
+    #[inline]
+    fn locate(&self, key: u64) -> usize {
+        match &self.table {
+            Table::Ketama(ring) => ring.locate(key),
+            Table::Maglev(slots) => maglev::locate(slots, key),
+            Table::Rendezvous(scores) => scores.locate(key),
+        }
+    }
+}
+
+#[inline]
+pub(super) fn take(tier: &Tier, table: &HashTable, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+    let key = ask.key.unwrap_or_else(chance);
+    let mut place = table.locate(key);
+    for again in 1..=TRIES_MAX {
+        let member = &tier.members()[place];
+        if (ask.tried.is_empty() || member.is_open(ask.tried))
+            && let Some(lease) = take_bounded(tier, member, table.bound)
+        {
+            return Some(lease);
+        }
+        // Hashing again spreads the overflow of one endpoint over all others, where walking on would lead to one
+        // (Chen, Coleman, Shrivastava: Revisiting Consistent Hashing with Bounded Loads, 2021).
+        place = table.locate(mix(key.wrapping_add(again)));
+    }
+    if table.bound.is_some() {
+        let open = |member: &&Member| member.is_open(ask.tried);
+        let bounded = tier.members().iter().filter(open).find_map(|member| take_bounded(tier, member, table.bound));
+        if bounded.is_some() {
+            return bounded;
+        }
+    }
+    tier.take_any(place, ask.tried)
+}
+
+/// Exact: the member never has more than its bound, and another worker that counts at the same time moves the bound by
+/// one at most.
+#[inline]
+fn take_bounded(tier: &Tier, member: &Member, bound: Option<(u32, u64)>) -> Option<Lease> {
+    let Some((percent, total)) = bound else { return tier.take(member) };
+    let even = u64::from(percent) * (u64::from(tier.busy()) + 1) * u64::from(member.weight);
+    let bound = u32::try_from(even.div_ceil(100 * total)).unwrap_or(u32::MAX);
+    let max = member.max.map_or(bound, |max| max.min(bound));
+    member.state.try_take(Some(max)).then(|| tier.lease(member))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! What the balancers promise to those who choose one.
+
+use std::sync::mpsc::Sender;
+
+use super::balancing::{hold, holding};
+use super::harness::origin::ok;
+use super::harness::{Origin, Product, Setup, eventually};
+
+/// Which origin answers, by its place, for a request with these fields.
+fn place(product: &Product, fields: &str) -> String {
+    let mut peer = product.connect();
+    peer.send(format!("GET / HTTP/1.1\r\nHost: test\r\n{fields}\r\n"));
+    peer.response().text()
+}
+
+/// Origins that answer with their place.
+fn numbered(count: usize) -> Vec<Origin> {
+    (0..count).map(|place| Origin::answering(move |_| ok(&place.to_string()))).collect()
+}
+
+#[test]
+fn equal_keys_go_to_the_same_endpoint_on_all_workers_and_other_keys_to_others() {
+    for algorithm in ["ketama", "maglev", "rendezvous"] {
+        let origins = numbered(4);
+        let hash = format!("balance: {{ hash: {{ on: [{{ header: x-user }}, source], algorithm: {algorithm} }} }}");
+        let product = Setup::to_all(&origins).cluster(hash).workers(4).start();
+        let mut places = std::collections::BTreeSet::new();
+        for user in 0..40 {
+            let first = place(&product, &format!("X-User: {user}\r\n"));
+            for _ in 0..3 {
+                assert_eq!(place(&product, &format!("x-user: {user}\r\nOther: {user}{first}\r\n")), first);
+            }
+            places.insert(first);
+        }
+        assert_eq!(places.len(), 4, "{algorithm} reaches every endpoint");
+        let by_source = place(&product, "");
+        assert!((0..10).all(|_| place(&product, "") == by_source));
+    }
+}
+
+#[test]
+fn a_key_stays_where_it_is_when_another_endpoint_leaves_the_file() {
+    let origins = numbered(4);
+    let setup = |origins: &[Origin]| Setup::to_all(origins).cluster("balance: { hash: { on: { cookie: id } } }");
+    let product = setup(&origins).start();
+    let ask = |user: u32| place(&product, &format!("Cookie: a=b; id={user}\r\n"));
+    let before: Vec<String> = (0..60).map(ask).collect();
+    product.reload(&setup(&origins[..3]).text());
+    for (user, before) in (0..60).zip(before) {
+        let after = ask(user);
+        assert!(after == before || before == "3", "{user} moved from {before} to {after}");
+        assert_ne!(after, "3");
+    }
+}
+
+#[test]
+fn a_popular_key_spreads_once_its_endpoint_has_its_bounded_load() {
+    let held: Vec<(Origin, Sender<()>)> = (0..2).map(|_| holding()).collect();
+    let addresses: Vec<_> = held.iter().map(|(origin, _)| origin.address()).collect();
+    let product = Setup::to_addresses(&addresses).cluster("balance: { hash: { on: path, load_max: 150% } }").start();
+    let busy = || held.iter().map(|(origin, _)| origin.busy()).collect::<Vec<_>>();
+    let mut clients = Vec::new();
+    for count in 1..=12 {
+        clients.push(hold(&product, ""));
+        eventually("it arrived", || busy().iter().sum::<usize>() == count);
+        // 150 % of half of all, rounded up.
+        let bound = (3 * count).div_ceil(4);
+        assert!(busy().iter().all(|busy| *busy <= bound), "{:?} of {count}", busy());
+    }
+    assert!(busy().contains(&9) && busy().contains(&3), "the key's own endpoint takes what it may: {:?}", busy());
+    for ((_, go), count) in held.iter().zip(busy()) {
+        (0..count).for_each(|_| go.send(()).expect("the origin waits"));
+    }
+    assert!(clients.iter_mut().all(|client| client.response().status() == 200));
+}
