@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "raw system calls: epoll, affinity, limits, signals")]
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -157,6 +157,26 @@ pub(crate) fn raise_open_files() -> io::Result<u64> {
     // SAFETY: `limit` is valid for reading through the call.
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
     Ok(limit.rlim_cur)
+}
+
+/// Makes the receive buffer of a socket as large as is allowed, up to `bytes`. One that stays small only loses more.
+pub(crate) fn enlarge_receive_buffer(socket: &UdpSocket, bytes: usize) {
+    let size = bytes as libc::c_int;
+    for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
+        // SAFETY: `size` lives through the call, and its length is passed with it.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                std::ptr::from_ref(&size).cast(),
+                std::mem::size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if result == 0 {
+            return;
+        }
+    }
 }
 
 /// Clock ticks a second, the unit of the CPU times in `/proc/PID/stat`.

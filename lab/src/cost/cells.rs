@@ -39,7 +39,8 @@ pub(crate) enum Kind {
 
 const PLAIN: Features = Features { http2: false, tls: false, access_log: false, header_steps: false, routes: 0 };
 const TLS: Features = Features { tls: true, ..PLAIN };
-const SMALL: Requests = Requests { path: "/12", host: None, connections: 50, keep_alive: true, tls: false };
+const SMALL: Requests =
+    Requests { path: "/12", host: None, connections: 50, keep_alive: true, tls: false, tls12: false };
 
 /// Routes in the cell with many, and the one in the middle that the requests match.
 const ROUTES: usize = 10_000;

@@ -1,5 +1,6 @@
 //! The load generators and what they print. Each is somebody else's tool, except the one for constant rates.
 
+pub(crate) mod ab;
 pub(crate) mod h2load;
 pub(crate) mod hey;
 pub(crate) mod vegeta;
@@ -29,7 +30,8 @@ pub(crate) fn version(paths: &Paths, name: &str) -> String {
         Ok(text) => {
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
             let line = line.strip_prefix("This is ").unwrap_or(line);
-            line.split(" <").next().unwrap_or(line).to_owned()
+            let end = [" <", " Copyright"].iter().filter_map(|mark| line.find(mark)).min();
+            line[..end.unwrap_or(line.len())].to_owned()
         }
         Err(failure) => failure.to_string(),
     }
@@ -58,6 +60,8 @@ pub(crate) struct Load {
     pub quantiles: Vec<(f64, f64)>,
     /// Bytes received a second, if it tells.
     pub transfer_bytes: Option<f64>,
+    /// Protocol, cipher and key, if it tells.
+    pub tls: Option<String>,
 }
 
 impl Load {

@@ -131,8 +131,24 @@ impl Bench {
         let dir = self.folder(start);
         let setup = self.setup(product, &dir, workers);
         let launch = (product.launch)(&setup, &setup.configure(start)?)?;
-        let mut running = Running::start(product.name, &launch, &self.product_cores(workers), &self.log(product.name))?;
+        let (cores, log) = (self.product_cores(workers), self.log(product.name));
+        let mut running = match start.syslog {
+            Some(to) => Running::start_forwarded(product.name, &launch, &cores, &log, to)?,
+            None => Running::start(product.name, &launch, &cores, &log)?,
+        };
         self.wait_ready(&mut running, start)?;
+        Ok(running)
+    }
+
+    /// Starts a product as an origin, on the cores of the load, and waits until it listens on the ports.
+    pub(crate) fn start_as_origin(&self, start: &Start<'_>, ports: &[u16]) -> Result<Running, Failure> {
+        let dir = self.folder(start);
+        let setup = self.setup(start.product, &dir, start.workers);
+        let launch = (start.product.launch)(&setup, &setup.configure(start)?)?;
+        let mut running = Running::start("origin", &launch, &self.load_cores(1), &self.log("origin"))?;
+        for &port in ports {
+            running.wait_listening(loopback(port), START_TIMEOUT)?;
+        }
         Ok(running)
     }
 

@@ -1,5 +1,6 @@
 //! Child processes of the lab: pinned, with their output in a file, and never left behind.
 
+use super::syslog;
 use crate::failure::Failure;
 use crate::sys;
 use std::ffi::OsString;
@@ -81,6 +82,24 @@ impl Running {
         let output = file.try_clone().map_err(|error| Failure::io(log, &error))?;
         command.stdin(Stdio::piped()).stdout(Stdio::from(output)).stderr(Stdio::from(file));
         Self::spawn(name, launch, command, cores, log)
+    }
+
+    /// Starts a program whose output goes to an address line by line, as syslog messages; its errors go to `log`.
+    pub(crate) fn start_forwarded(
+        name: &str,
+        launch: &Launch,
+        cores: &[usize],
+        log: &Path,
+        to: SocketAddr,
+    ) -> Result<Self, Failure> {
+        let mut command = launch.command();
+        let file = File::create(log).map_err(|error| Failure::io(log, &error))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(file));
+        let mut running = Self::spawn(name, launch, command, cores, log)?;
+        if let Some(output) = running.child.stdout.take() {
+            syslog::forward(output, name, to)?;
+        }
+        Ok(running)
     }
 
     fn spawn(name: &str, launch: &Launch, mut command: Command, cores: &[usize], log: &Path) -> Result<Self, Failure> {

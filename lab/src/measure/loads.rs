@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::child::{Launch, Running};
 use super::window::{Used, Window};
 use crate::failure::Failure;
-use crate::generators::{Load, h2load, hey, wrk};
+use crate::generators::{Load, ab, h2load, hey, wrk};
 use crate::net::open_loop;
 use std::fs;
 use std::net::SocketAddr;
@@ -24,6 +24,8 @@ pub(crate) struct Requests {
     pub keep_alive: bool,
     /// Over TLS.
     pub tls: bool,
+    /// Over TLS 1.2 with RSA and AES-256 instead of what is otherwise the same for all; not with `hey`.
+    pub tls12: bool,
 }
 
 /// When a generator ends.
@@ -85,7 +87,7 @@ impl Bench {
         asked: &Requests,
         time: Duration,
     ) -> Result<Load, Failure> {
-        let mut launch = self.paths.generator("wrk")?.args(["-t1", "--latency", "--timeout", "10s"]);
+        let mut launch = self.openssl("wrk", asked)?.args(["-t1", "--latency", "--timeout", "10s"]);
         launch = launch.arg("-s").arg(self.paths.lab.join("configs/wrk.lua"));
         launch = launch.arg(format!("-c{}", asked.connections)).arg(format!("-d{}s", whole_seconds(time)));
         if !asked.keep_alive {
@@ -96,6 +98,24 @@ impl Bench {
         }
         let output = self.generate("wrk", &launch.arg(url(at, asked)), workers, time)?;
         wrk::parse(&output).ok_or_else(|| Failure::new(format!("wrk: {}", last_line(&output))))
+    }
+
+    /// A new connection for each request, with a full handshake if it is over TLS, by `ab`.
+    pub(crate) fn ab(&self, at: SocketAddr, workers: usize, asked: &Requests, time: Duration) -> Result<Load, Failure> {
+        let percentiles = self.paths.out.join("ab-percentiles.csv");
+        // `-t` also means 50,000 requests unless more are said after it.
+        let launch = self.openssl("ab", asked)?.args(["-q", "-r", "-l", "-t"]).arg(whole_seconds(time).to_string());
+        let launch = launch.args(["-n", "2000000", "-c"]).arg(asked.connections.to_string());
+        let output = self.generate("ab", &launch.arg("-e").arg(&percentiles).arg(url(at, asked)), workers, time)?;
+        let percentiles = fs::read_to_string(&percentiles).map_err(|error| Failure::io(&percentiles, &error))?;
+        ab::parse(&output, &percentiles).ok_or_else(|| Failure::new(format!("ab: {}", last_line(&output))))
+    }
+
+    /// A generator that offers in TLS what OpenSSL's settings say.
+    fn openssl(&self, name: &str, asked: &Requests) -> Result<Launch, Failure> {
+        let launch = self.paths.generator(name)?;
+        let settings = self.paths.lab.join("configs/openssl-tls12.cnf");
+        Ok(if asked.tls12 { launch.env("OPENSSL_CONF", settings) } else { launch })
     }
 
     /// Requests until the end, by `hey`.
@@ -220,6 +240,7 @@ fn sample(load: &Load, used: &Used) -> Result<Sample, Failure> {
         quantiles: load.quantiles.clone(),
         peak_bytes: used.peak_bytes,
         cores_over_time: used.cores_over_time.clone(),
+        tls: load.tls.clone(),
         others_share: used.others_share,
         stolen_share: used.stolen_share,
         ..Sample::default()

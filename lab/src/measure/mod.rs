@@ -7,6 +7,7 @@ pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod procfs;
 pub(crate) mod stats;
+pub(crate) mod syslog;
 pub(crate) mod window;
 
 use crate::failure::Failure;
@@ -59,6 +60,12 @@ pub(crate) struct Sample {
     /// Seconds since the measurement began, and how many cores the product used around then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores_over_time: Vec<(f64, f64)>,
+    /// Lines of the access log that reached the lab's receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_lines: Option<u64>,
+    /// Seconds since the measurement began, and the origin's response time around then as the access log tells it, ms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origin_over_time: Vec<(f64, f64)>,
     /// Share of the machine that programs outside the lab used meanwhile.
     pub others_share: f64,
     /// Share of the machine that its host took away meanwhile.
@@ -102,6 +109,8 @@ impl Sample {
             quantiles: quantiles(samples, &first.quantiles),
             peak_bytes: samples.iter().filter_map(|sample| sample.peak_bytes).max(),
             cores_over_time: first.cores_over_time.clone(),
+            log_lines: samples.iter().map(|sample| sample.log_lines).sum(),
+            origin_over_time: first.origin_over_time.clone(),
             others_share: worst(|sample| sample.others_share),
             stolen_share: worst(|sample| sample.stolen_share),
             tls: samples.iter().find_map(|sample| sample.tls.clone()),

@@ -1,6 +1,7 @@
 //! The origin: a cheap keep-alive HTTP/1.1 program on one epoll loop, on as many addresses as there are endpoints.
 //!
-//! The last segment of the path is the size of the body: `/12`, `/10k`, `/any/where/100k`. Responses are prepared once.
+//! The last segment of the path is the size of the body: `/12`, `/10k`, `/any/where/100k`. Such responses are prepared
+//! once. `/whoami` answers with the request, as the small programs of that name do.
 
 use super::{Io, accept, http1, listen, read, write};
 use crate::sys::{Epoll, Ready};
@@ -112,16 +113,22 @@ fn answer_all(conn: &mut Conn, responses: &mut HashMap<usize, Rc<[u8]>>) -> bool
         if conn.partial.is_empty() {
             return true;
         }
-        let (head, size) = match http1::request(&conn.partial) {
-            Ok(Some((head, target))) => (head, body_size(target)),
+        let (head, response) = match http1::request(&conn.partial) {
+            Ok(Some((head, target))) if target.ends_with("/whoami") => {
+                let response = whoami(&conn.partial[..head.head_bytes]);
+                (head, response)
+            }
+            Ok(Some((head, target))) => {
+                let size = body_size(target);
+                (head, Rc::clone(responses.entry(size).or_insert_with(|| response(size))))
+            }
             Ok(None) => return true,
             Err(http1::Malformed) => return false,
         };
         conn.partial.drain(..head.head_bytes);
         conn.skip = head.body_bytes;
         conn.close_after = head.close;
-        let response = responses.entry(size).or_insert_with(|| response(size));
-        conn.sending = Some((Rc::clone(response), 0));
+        conn.sending = Some((response, 0));
         if !push(conn) {
             return false;
         }
@@ -157,6 +164,14 @@ fn body_size(target: &str) -> usize {
     digits.parse::<usize>().map_or(12, |number| number.saturating_mul(unit).min(BODY_MAX))
 }
 
+/// What a small API that tells who asked would say: its own name, and the request as it came.
+fn whoami(request: &[u8]) -> Rc<[u8]> {
+    let name = "Hostname: lab\nIP: 127.0.0.1\n";
+    let size = name.len() + request.len();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {size}\r\n\r\n{name}");
+    [head.as_bytes(), request].concat().into()
+}
+
 fn response(size: usize) -> Rc<[u8]> {
     let mut bytes =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {size}\r\n\r\n").into_bytes();
@@ -176,6 +191,14 @@ mod tests {
             assert_eq!(body_size(target), size, "{target}");
         }
         assert_eq!(body_size("/999999999999m"), BODY_MAX);
+    }
+
+    #[test]
+    fn whoami_answers_with_the_request() {
+        let bytes = whoami(b"GET /whoami HTTP/1.1\r\nX-Real-IP: 127.0.0.9\r\n\r\n");
+        let head = http1::response(&bytes).unwrap().unwrap();
+        assert_eq!(head.head_bytes + head.body_bytes, bytes.len());
+        assert!(String::from_utf8_lossy(&bytes).contains("X-Real-IP: 127.0.0.9"));
     }
 
     #[test]

@@ -23,6 +23,9 @@ fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
 fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
     Ok(program(setup)?.arg("-c").arg(file).args(["--concurrency", &setup.workers.to_string()]).args([
         "--disable-hot-restart",
+        // Access logs are otherwise written every ten seconds.
+        "--file-flush-interval-msec",
+        "250",
         "--log-level",
         "error",
     ]))

@@ -21,6 +21,9 @@ pub(crate) const BASELINE: Product = Product {
     version: version_baseline,
 };
 
+/// Equipoise with the features of a cloud's application load balancer.
+pub(crate) const ALB: Product = Product { name: "equipoise-alb", templates: &["equipoise-alb.yaml"], ..PRODUCT };
+
 const TEMPLATES: &[&str] = &["equipoise.yaml"];
 
 fn refuses(features: &Features, _workers: usize) -> Option<&'static str> {

@@ -18,6 +18,7 @@ use crate::paths::{Paths, text};
 use crate::template;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// All products, in the order of the tables.
@@ -25,6 +26,7 @@ pub(crate) const ALL: &[&Product] = &[
     &floor::PRODUCT,
     &equipoise::PRODUCT,
     &equipoise::BASELINE,
+    &equipoise::ALB,
     &nginx::PRODUCT,
     &nginx::DEBIAN,
     &haproxy::PRODUCT,
@@ -110,10 +112,14 @@ pub(crate) struct Start<'a> {
     pub values: &'a [(&'a str, String)],
     /// More flags for its templates.
     pub flags: &'a [(&'a str, bool)],
-    /// More templates beside its own.
+    /// Templates instead of its own, when it is started as something else.
+    pub templates: Option<&'a [&'a str]>,
+    /// More templates beside them.
     pub more: &'a [&'a str],
     /// A folder for its files within its own, so that those of several starts are kept; empty: its own.
     pub variant: &'a str,
+    /// Its standard output, the access log, goes there as syslog messages; `None`: to its log file.
+    pub syslog: Option<SocketAddr>,
     /// The path that is asked for on its plain listener until it answers 200; `None`: it only has to listen.
     pub probe: Option<&'a str>,
 }
@@ -122,7 +128,18 @@ impl Start<'_> {
     /// One worker, nothing special, probed with a small answer of the lab's origin.
     pub(crate) fn new(product: &'static Product) -> Self {
         let features = Features::default();
-        Self { product, features, workers: 1, values: &[], flags: &[], more: &[], variant: "", probe: Some("/12") }
+        Self {
+            product,
+            features,
+            workers: 1,
+            values: &[],
+            flags: &[],
+            templates: None,
+            more: &[],
+            variant: "",
+            syslog: None,
+            probe: Some("/12"),
+        }
     }
 }
 
@@ -158,7 +175,7 @@ impl Setup<'_> {
     pub(crate) fn configure(&self, start: &Start<'_>) -> Result<PathBuf, Failure> {
         fs::create_dir_all(self.dir).map_err(|error| Failure::io(self.dir, &error))?;
         let mut first = None;
-        for name in start.product.templates.iter().chain(start.more) {
+        for name in start.templates.unwrap_or(start.product.templates).iter().chain(start.more) {
             let file = self.render(name, start)?;
             first.get_or_insert(file);
         }
@@ -181,6 +198,7 @@ impl Setup<'_> {
             ("chain", text(&chain)),
             ("key", text(&key)),
             ("pem", text(&pem)),
+            ("modules", text(&self.paths.peers.join(self.product.home).join("usr/lib/nginx/modules"))),
         ];
         // A study's own values go before those that are always there.
         let values: Vec<(&str, String)> = start.values.iter().cloned().chain(own).collect();

@@ -3,8 +3,9 @@
 //! A study is one file here and one folder of configurations in `lab/studies`. Its `run` measures through [`Run`], which
 //! keeps every measurement in a [`journal`], and makes a [`Page`] of them. It is called again when it was interrupted,
 //! with the journal closed, so that the page is made of what there is: nothing but [`Run::measure`] may start anything.
-#![allow(dead_code)] // Until the studies are there.
 
+mod cells;
+mod charts;
 mod elb;
 pub(crate) mod journal;
 mod mongrel;
@@ -148,6 +149,11 @@ impl Run<'_> {
         outcome
     }
 
+    /// Whether a measurement that others disturbed is made once more: a full run is to be quoted.
+    pub(crate) fn repeats_when_disturbed(&self) -> bool {
+        self.size == Size::Full
+    }
+
     /// A page with all that is the same for every study: facts, products, configurations. The rest is the study's.
     pub(crate) fn page(&self) -> Page {
         let Study { name, title, question, article, .. } = *self.study;
@@ -210,13 +216,11 @@ pub(crate) fn run(args: &StudyArgs, paths: &Paths) -> Result<(), Failure> {
         match run_one(study, args, &out, paths) {
             Ok(failures) => problems.extend(failures.into_iter().map(|(key, _)| format!("{}: {key}", study.name))),
             Err(failure) if failure.is_interruption() => {
-                write_index(&out)?;
-                return Err(failure);
+                        return Err(failure);
             }
             Err(failure) => problems.push(format!("{}: {failure}", study.name)),
         }
     }
-    write_index(&out)?;
     if problems.is_empty() { Ok(()) } else { Err(Failure::new(format!("not measured: {}", problems.join("; ")))) }
 }
 
@@ -248,8 +252,8 @@ fn run_one(
         Err(failure) => return Err(failure),
     };
     let page = Page { interrupted, ..page };
-    write_report(&page, &paths.out)?;
-    run.progress.say(&format!("{}: written to {}", study.name, paths.out.join("report.html").display()));
+    let report = write_report(&page, &paths.out)?;
+    run.progress.say(&format!("{}: written to {}", study.name, report.display()));
     if interrupted { Err(Failure::interrupted()) } else { Ok(run.journal.failures()) }
 }
 
@@ -266,7 +270,11 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
     };
     let rounds = args.rounds.unwrap_or(size.pick(3, 1, 1)).max(1);
     let options = BenchOptions {
-        equipoise: build::executable(args.equipoise.as_deref(), names.contains(&"equipoise"), paths)?,
+        equipoise: build::executable(
+            args.equipoise.as_deref(),
+            names.iter().any(|name| name.starts_with("equipoise")),
+            paths,
+        )?,
         baseline: None,
         port_base: args.port_base,
         measured: Duration::from_secs(1),
@@ -295,7 +303,9 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
 
 /// The peers belong to the lab, not to the study's output.
 fn install(paths: &Paths, needs: &[&str]) -> Result<(), Failure> {
-    if needs.iter().all(|need| ["equipoise", "floor", "direct"].contains(need)) && paths.generator("wrk").is_ok() {
+    if needs.iter().all(|need| ["equipoise", "equipoise-alb", "floor", "direct"].contains(need))
+        && paths.generator("wrk").is_ok()
+    {
         return Ok(());
     }
     // What could not be installed is told there, and again by the measurement that needs it.
@@ -334,12 +344,9 @@ fn repeat(study: &Study, args: &StudyArgs) -> String {
     line
 }
 
-fn write_report(page: &Page, folder: &Path) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(page).map_err(|error| Failure::new(error.to_string()))?;
-    write_file(&folder.join("results.json"), &(json + "\n"))
-}
-
-/// An index of all reports that are in the folder, of this run and of earlier ones.
-fn write_index(_out: &Path) -> Result<(), Failure> {
-    Ok(())
+fn write_report(page: &Page, folder: &Path) -> Result<PathBuf, Failure> {
+    let json = serde_json::to_string(page).map_err(|error| Failure::new(error.to_string()))?;
+    let file = folder.join("results.json");
+    write_file(&file, &(json + "\n"))?;
+    Ok(file)
 }
