@@ -40,6 +40,8 @@ enum Command {
     Cost(cost::CostArgs),
     /// Published comparisons, made again: `lab study NAME`, or all of them
     Study(study::StudyArgs),
+    /// Draw reports again from their results
+    Report(report::ReportArgs),
     /// The products and generators that are compared with and by
     Peers {
         #[command(subcommand)]
@@ -138,6 +140,7 @@ fn run(command: Command) -> Result<(), Failure> {
             sys::catch_interrupts();
             study::run(&args, &Paths::new()?)
         }
+        Command::Report(args) => report::run(&args),
         Command::Peers { command: PeersCommand::Install { names, again } } => {
             sys::catch_interrupts();
             let wanted = if names.is_empty() { Wanted::All } else { Wanted::Named(&names) };

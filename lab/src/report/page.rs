@@ -1,6 +1,6 @@
 //! What a report shows: plain data that a study computes and [`super::html`] draws. It knows no study.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A whole report. It stands in `results.json`, too, so that a report can be drawn again from the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,6 +118,8 @@ pub(crate) enum Scale {
 pub(crate) struct Series {
     /// The product: it has one colour in all charts.
     pub product: String,
+    /// Those that are no numbers are neither kept nor drawn.
+    #[serde(serialize_with = "finite")]
     pub points: Vec<(f64, f64)>,
     /// Why there are no points.
     pub failure: Option<String>,
@@ -165,4 +167,23 @@ pub(crate) enum Tone {
     Failed,
     /// It cannot do this.
     LeftOut,
+}
+
+/// JSON has no word for what is not finite: such points would make a file that cannot be read again.
+fn finite<S: Serializer>(points: &[(f64, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_can_be_read_again_whatever_was_measured() {
+        let points = vec![(1.0, f64::NAN), (f64::INFINITY, 2.0), (3.0, 4.0)];
+        let series = vec![Series { points, ..Series::default() }];
+        let page = Page { charts: vec![Chart { series, ..Chart::default() }], ..Page::default() };
+        let read: Page = serde_json::from_str(&serde_json::to_string(&page).unwrap()).unwrap();
+        assert_eq!(read.charts[0].series[0].points, [(3.0, 4.0)]);
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use equipoise_tests::repository;
 
 /// Folders that hold what is built, fetched or found, not what is written.
-const NOT_OURS: &[&str] = &["target", ".git", "corpus", "artifacts", "out", ".peers"];
+const NOT_OURS: &[&str] = &["target", ".git", "corpus", "artifacts", "out", ".peers", "node_modules"];
 
 /// One text.
 pub(crate) struct File {
