@@ -86,6 +86,7 @@ fn cluster(cluster: &ClusterStatus) -> Value {
         "retries": totals.retries,
         "waiting": cluster.waiting,
         "waits": totals.queue_waits,
+        "panics": cluster.panics,
         "latency_ms": latency(&cluster.latency),
         "endpoints": cluster.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
     })
@@ -99,6 +100,7 @@ fn endpoint(endpoint: &EndpointStatus) -> Value {
         "weight": endpoint.weight,
         "up": endpoint.up,
         "health": endpoint.health,
+        "weight_now": endpoint.weight_now,
         "standing": endpoint.standing,
         "reason": endpoint.reason,
         "ejected_for_s": endpoint.ejected_for.map(|left| left.as_secs_f64()),

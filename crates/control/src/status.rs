@@ -117,6 +117,8 @@ pub struct ClusterStatus {
     pub balance: &'static str,
     /// Requests and streams that wait for room.
     pub waiting: u32,
+    /// So few endpoints are fit that all get work.
+    pub panics: bool,
     /// Latency since the start.
     pub latency: Latency,
     /// Counts since the start.
@@ -126,12 +128,13 @@ pub struct ClusterStatus {
 }
 
 impl ClusterStatus {
-    fn of(plan: &ClusterPlan, totals: Totals, endpoints: Vec<EndpointStatus>) -> Self {
+    fn of((plan, roll): (&ClusterPlan, &Roll), totals: Totals, endpoints: Vec<EndpointStatus>) -> Self {
         let cluster: &Cluster = &plan.cluster;
         Self {
             name: cluster.name.clone(),
             balance: cluster.balance.name(),
             waiting: plan.state.waiting(),
+            panics: roll.panics,
             latency: Latency::of(&totals, Duration::ZERO),
             totals,
             endpoints,
@@ -148,9 +151,12 @@ pub struct EndpointStatus {
     pub address: SocketAddr,
     /// Its configured weight.
     pub weight: u32,
+    /// Its share of the work in proportion to the others now; 0 is none. While one of them starts slowly, the weights of all
+    /// are larger.
+    pub weight_now: u32,
     /// Whether it gets work.
     pub up: bool,
-    /// Why it gets work or not: `fit`, `ejected`, `down`, `out`.
+    /// Why it gets work or not, [`Standing::as_str`].
     pub standing: &'static str,
     /// How long it is still ejected, while it is.
     pub ejected_for: Option<Duration>,
@@ -175,7 +181,8 @@ impl EndpointStatus {
             name: plan.endpoint.name.clone(),
             address: plan.endpoint.address,
             weight: plan.endpoint.weight,
-            up: cluster.is_up(index) && standing != Standing::Ejected,
+            weight_now: roll.weight(index),
+            up: standing.is_up(),
             standing: standing.as_str(),
             ejected_for,
             health: if checked { plan.state.health_state().as_str() } else { "unchecked" },
@@ -220,7 +227,7 @@ pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, summary: &Summary) -> Vec
                 let totals = endpoints.get(&key).map(|totals| (*totals).clone()).unwrap_or_default();
                 EndpointStatus::of((plan, &roll), index, reasons.get(name, &endpoint.endpoint.name), totals)
             });
-            ClusterStatus::of(plan, totals, list.collect())
+            ClusterStatus::of((plan, &roll), totals, list.collect())
         })
         .collect()
 }

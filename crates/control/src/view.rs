@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::Name;
+use plan::Plan;
 use plan::passive::{Cause, Ejection};
-use plan::{Plan, Standing};
 use serde_json::Value;
 use telemetry::summary::Totals;
 use telemetry::{Gauge, Metric, Telemetry};
@@ -134,12 +134,18 @@ impl View {
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
             gauges.push(gauge(Metric::ClusterQueueLength, &[name], f64::from(cluster.state.waiting())));
             let roll = cluster.roll();
+            if cluster.cluster.fitness.panic_percent > 0 {
+                gauges.push(gauge(Metric::ClusterPanic, &[name], if roll.panics { 1.0 } else { 0.0 }));
+            }
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
                 let labels = [name, endpoint.endpoint.name.as_str()];
-                let up = if cluster.is_up(index) && roll.standing(index) != Standing::Ejected { 1.0 } else { 0.0 };
+                let up = if roll.standing(index).is_up() { 1.0 } else { 0.0 };
                 gauges.push(gauge(Metric::EndpointUp, &labels, up));
                 if cluster.cluster.fitness.passive.is_some() {
                     push_ejections(&mut gauges, labels, endpoint.state.ejection().unwrap_or_default());
+                }
+                if cluster.cluster.fitness.slow_start.is_some() {
+                    gauges.push(gauge(Metric::EndpointWeightNow, &labels, f64::from(roll.weight(index))));
                 }
                 gauges.push(gauge(Metric::EndpointWeight, &labels, f64::from(endpoint.endpoint.weight)));
                 gauges.push(gauge(Metric::EndpointInFlight, &labels, f64::from(endpoint.state.in_flight())));

@@ -7,6 +7,33 @@ use std::time::Duration;
 pub struct Fitness {
     /// What exchanges tell.
     pub passive: Option<PassiveHealth>,
+    /// Share of fit endpoints, in percent, below which all get work, fit or not; 0: never.
+    pub panic_percent: u8,
+    /// Time over which an endpoint that comes up gets its full weight.
+    pub slow_start: Option<Duration>,
+}
+
+/// What the operator wants of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AdminState {
+    /// It gets work while it is fit.
+    #[default]
+    Auto,
+    /// It gets work, whatever checks and exchanges say.
+    Up,
+    /// It gets none, as if its checks failed.
+    Down,
+    /// It gets nothing new; what is under way there ends in its own time.
+    Drain,
+    /// As [`Self::Drain`], and it is not even checked.
+    Maintenance,
+}
+
+impl AdminState {
+    /// Whether it gets nothing new, however well it is.
+    pub fn is_out(self) -> bool {
+        matches!(self, Self::Down | Self::Drain | Self::Maintenance)
+    }
 }
 
 /// Ejects endpoints by what exchanges with them tell.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::address::{Cidr, HostPattern};
 use crate::filter::FilterUse;
-use crate::fitness::Fitness;
+use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::{LocalResponse, Name};
 
@@ -262,6 +262,8 @@ pub struct Endpoint {
     pub weight: u32,
     /// Exchanges (HTTP) or connections (TCP) at once, over all workers.
     pub connections_max: Option<u32>,
+    /// What the operator wants of it.
+    pub state: AdminState,
 }
 
 /// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.

@@ -102,6 +102,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         address: ([127, 0, 0, 1], 9000 + place).into(),
         weight: 1 + u32::from(place % 3),
         connections_max,
+        state: model::fitness::AdminState::Auto,
     };
     Cluster {
         name: "c".into(),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::RequestHead;
+use model::fitness::AdminState;
 use model::snapshot::{Balance, Cluster, Endpoint};
 
 use crate::balance::{self, Ask, PickCache, TierState, View};
@@ -136,10 +137,22 @@ impl ClusterPlan {
         let check = self.cluster.health_check.as_ref()?;
         let change = self.endpoints.get(endpoint)?.state.observe(outcome, check)?;
         if change.alters_availability() {
+            if change.to.serves() {
+                self.begin_ramp(endpoint);
+            }
             self.announce();
             queue::dispatch(&self.state);
         }
         Some(change)
+    }
+
+    /// An endpoint comes up: with a slow start it gets a small share at first. To be called before [`Self::announce`].
+    pub(crate) fn begin_ramp(&self, endpoint: usize) {
+        if self.cluster.fitness.slow_start.is_some()
+            && let Some(plan) = self.endpoints.get(endpoint)
+        {
+            plan.state.ramp.begin();
+        }
     }
 
     /// Builds the view here, on the thread of the probe, before workers learn that they need one.
@@ -176,7 +189,7 @@ fn compile_endpoints(
     let known: std::collections::HashMap<_, _> = previous
         .iter()
         .flat_map(|plan| plan.endpoints.iter())
-        .map(|plan| ((&plan.endpoint.name, plan.endpoint.address), &plan.state))
+        .map(|plan| ((&plan.endpoint.name, plan.endpoint.address), plan))
         .collect();
     // Without a check nobody looks at health, so what an earlier check left behind may be wiped before a new one begins.
     let begins_check =
@@ -184,10 +197,22 @@ fn compile_endpoints(
     let begins_passive =
         cluster.fitness.passive.is_some() && previous.is_some_and(|plan| plan.cluster.fitness.passive.is_none());
     let compile = |endpoint: &Endpoint| {
-        let state = match known.get(&(&endpoint.name, endpoint.address)) {
-            Some(&kept) => kept.clone(),
+        let before = known.get(&(&endpoint.name, endpoint.address));
+        let state = match before {
+            Some(kept) => kept.state.clone(),
             None => Arc::new(EndpointState::new(state.clone())),
         };
+        // Those of the first plan begin together: there is nothing to spare them from.
+        let was_at_work = before.map_or(previous.is_none(), |kept| !kept.endpoint.state.is_out());
+        if cluster.fitness.slow_start.is_some() && !was_at_work && !endpoint.state.is_out() {
+            state.ramp.begin();
+        }
+        // Nothing was asked meanwhile: what was known before is old.
+        if before
+            .is_some_and(|kept| kept.endpoint.state == AdminState::Maintenance && kept.endpoint.state != endpoint.state)
+        {
+            state.forget_health();
+        }
         if begins_check {
             state.forget_health();
         }

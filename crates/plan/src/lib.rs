@@ -24,6 +24,7 @@ mod plan;
 pub mod publish;
 mod query;
 pub mod queue;
+mod ramp;
 pub mod random;
 pub mod redirect;
 pub mod router;

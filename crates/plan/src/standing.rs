@@ -1,20 +1,25 @@
 //! Which endpoints of a cluster get work, everything that is known of them taken together.
 //!
 //! ```text
-//!                 weight 0                                     → out
-//!                 its checks say down                          → unwell
-//!   endpoint ─────ejected, and no more of them than may be     → ejected
+//!                 the operator says so                         → drain, maintenance, forced down
+//!                 its checks say down                          → down
+//!   endpoint ─────weight 0                                     → out
+//!                 ejected, and no more of them than may be     → ejected
 //!                 otherwise                                    → fit
 //!
-//!   members of the view: the fit ones; without any, those that are ejected but well
+//!   who gets work: the fit ones
+//!                  without any, those that are ejected but well
+//!                  fewer of them fit than the threshold of panic: all but those that the operator took out
 //! ```
 //!
 //! [`Roll::call`] is the only place that decides it: the views of balancers, the bound on ejections, metrics and the status
 //! all ask there.
 
-use model::snapshot::Cluster;
+use model::fitness::AdminState;
+use model::snapshot::{Balance, Cluster};
 
 use crate::cluster::EndpointPlan;
+use crate::ramp;
 
 /// Where one endpoint stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +30,22 @@ pub enum Standing {
     Ejected,
     /// Its checks say that it is not well.
     Unwell,
-    /// It is to get no work: it has weight 0.
+    /// It has weight 0.
     Out,
+    /// The operator takes it out as if its checks failed.
+    ForcedDown,
+    /// The operator wants it to get nothing new.
+    Drain,
+    /// The operator works on it.
+    Maintenance,
 }
 
 impl Standing {
+    /// Whether it would get work if it had a weight.
+    pub fn is_up(self) -> bool {
+        matches!(self, Self::Fit | Self::Out)
+    }
+
     /// As the admin API writes it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,12 +53,15 @@ impl Standing {
             Self::Ejected => "ejected",
             Self::Unwell => "down",
             Self::Out => "out",
+            Self::ForcedDown => "forced_down",
+            Self::Drain => "drain",
+            Self::Maintenance => "maintenance",
         }
     }
 }
 
 /// Where all endpoints of a cluster stand at a moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Roll {
     /// In the order of the endpoints.
     standings: Box<[Standing]>,
@@ -52,22 +71,29 @@ pub struct Roll {
     pub ejected: usize,
     /// Endpoints that may be ejected at once.
     pub ejected_max: usize,
-    /// Endpoints that get work.
-    fit: usize,
+    /// Endpoints that are fit for work.
+    pub fit: usize,
+    /// Endpoints that could be: all but those of weight 0 and those that the operator took out.
+    pub eligible: usize,
+    /// So few are fit that all that could be get work.
+    pub panics: bool,
+    /// What each endpoint gets of the work in proportion to the others; 0 is none.
+    weights: Box<[u32]>,
 }
 
 impl Roll {
     /// Looks at every endpoint.
     pub(crate) fn call(cluster: &Cluster, endpoints: &[EndpointPlan]) -> Self {
         let mut standings: Box<[Standing]> = endpoints.iter().map(|endpoint| alone(cluster, endpoint)).collect();
-        let eligible = standings.iter().filter(|standing| **standing != Standing::Out).count();
-        let mut roll = Self { standings: Box::default(), surplus: Vec::new(), ejected: 0, ejected_max: 0, fit: 0 };
+        let mut roll = Self { eligible: endpoints.iter().filter(|plan| is_eligible(plan)).count(), ..Self::default() };
         if let Some(rules) = &cluster.fitness.passive {
-            roll.ejected_max = eligible * usize::from(rules.ejected_percent_max.min(100)) / 100;
+            roll.ejected_max = roll.eligible * usize::from(rules.ejected_percent_max.min(100)) / 100;
             roll.eject(&mut standings, endpoints);
         }
         roll.fit = standings.iter().filter(|standing| **standing == Standing::Fit).count();
         roll.standings = standings;
+        roll.panics = roll.fit * 100 < roll.eligible * usize::from(cluster.fitness.panic_percent);
+        roll.weights = roll.weights(cluster, endpoints);
         roll
     }
 
@@ -79,7 +105,9 @@ impl Roll {
             endpoints.iter().enumerate().filter_map(number).filter(|(number, _)| *number > 0).collect();
         ejected.sort_unstable_by(|a, b| b.cmp(a));
         // One that is out or unwell is not left out for its ejection, but it was ejected: it counts.
-        ejected.retain(|&(_, index)| standings[index] != Standing::Out);
+        ejected.retain(|&(_, index)| {
+            is_eligible(&endpoints[index]) && endpoints[index].endpoint.state == AdminState::Auto
+        });
         self.surplus =
             ejected.split_off(ejected.len().min(self.ejected_max)).into_iter().map(|(_, index)| index).collect();
         self.ejected = ejected.len();
@@ -92,7 +120,7 @@ impl Roll {
 
     /// Whether one more may be ejected: this one, which is not yet, and it is not the last that could work.
     pub(crate) fn may_eject(&self, index: usize) -> bool {
-        let is_fit = self.standings.get(index) == Some(&Standing::Fit) && !self.is_surplus(index);
+        let is_fit = self.standing(index) == Standing::Fit && !self.is_surplus(index);
         is_fit && self.ejected < self.ejected_max && self.fit > 1
     }
 
@@ -108,21 +136,60 @@ impl Roll {
 
     /// Whether it is to get work. Without anyone fit, those that are only ejected do: to leave out the last one that could
     /// work is never better.
-    pub(crate) fn gets_work(&self, index: usize) -> bool {
+    fn gets_work(&self, index: usize, endpoint: &EndpointPlan) -> bool {
         match self.standing(index) {
             Standing::Fit => true,
-            Standing::Ejected => self.fit == 0,
-            Standing::Unwell | Standing::Out => false,
+            Standing::Ejected => self.fit == 0 || self.panics,
+            Standing::Unwell => self.panics && is_eligible(endpoint),
+            _ => false,
         }
+    }
+
+    /// What an endpoint gets of the work in proportion to the others; 0 is none.
+    #[inline]
+    pub fn weight(&self, index: usize) -> u32 {
+        self.weights.get(index).copied().unwrap_or(0)
+    }
+
+    fn weights(&self, cluster: &Cluster, endpoints: &[EndpointPlan]) -> Box<[u32]> {
+        let at_work = |index: usize, endpoint: &EndpointPlan| self.gets_work(index, endpoint);
+        // A hash is to send equal keys to the same endpoint: weights that climb would move them again and again.
+        let slow = cluster.fitness.slow_start.is_some()
+            && !matches!(cluster.balance, Balance::Hash(_))
+            && endpoints
+                .iter()
+                .enumerate()
+                .any(|(index, plan)| at_work(index, plan) && plan.state.ramp.share() < ramp::WHOLE);
+        let weight = |(index, plan): (usize, &EndpointPlan)| match at_work(index, plan) {
+            false => 0,
+            true if slow => plan.endpoint.weight * plan.state.ramp.share(),
+            true => plan.endpoint.weight,
+        };
+        endpoints.iter().enumerate().map(weight).collect()
     }
 }
 
+/// Whether it could get work, as far as the operator goes.
+fn is_eligible(endpoint: &EndpointPlan) -> bool {
+    endpoint.endpoint.weight > 0 && !endpoint.endpoint.state.is_out()
+}
+
+#[cfg(test)]
+mod tests;
+
 /// Where an endpoint stands but for ejection.
 fn alone(cluster: &Cluster, endpoint: &EndpointPlan) -> Standing {
-    if endpoint.endpoint.weight == 0 {
-        Standing::Out
-    } else if cluster.health_check.is_some() && !endpoint.state.is_up() {
+    let is_forced = match endpoint.endpoint.state {
+        AdminState::Down => return Standing::ForcedDown,
+        AdminState::Drain => return Standing::Drain,
+        AdminState::Maintenance => return Standing::Maintenance,
+        AdminState::Up => true,
+        AdminState::Auto => false,
+    };
+    if !is_forced && cluster.health_check.is_some() && !endpoint.state.is_up() {
         Standing::Unwell
+    } else if endpoint.endpoint.weight == 0 {
+        Standing::Out
     } else {
         Standing::Fit
     }

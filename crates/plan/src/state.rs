@@ -15,6 +15,7 @@ use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
 use crate::passive::{Ejection, Judge, PassiveState};
 use crate::queue::{self, Queue};
+use crate::ramp::Ramp;
 use crate::slot::{Slot, SlotSpace};
 
 static ENDPOINT_SLOTS: SlotSpace = SlotSpace::new();
@@ -121,6 +122,8 @@ pub struct EndpointState {
     /// A [`Health`] in one word; written by the one owner of the probe.
     health: AtomicU64,
     in_flight: Padded<AtomicU32>,
+    /// Moves only while the cluster has a slow start.
+    pub(crate) ramp: Ramp,
     /// Made at first use: without passive health it costs a pointer.
     passive: OnceLock<Box<PassiveState>>,
 }
@@ -135,6 +138,7 @@ impl EndpointState {
             cluster,
             health: AtomicU64::new(Health::default().to_bits()),
             in_flight: Padded::default(),
+            ramp: Ramp::default(),
             passive: OnceLock::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use model::fields::Span;
-use model::fitness::Fitness;
+use model::fitness::{AdminState, Fitness};
 use model::matching::Match;
 use model::snapshot::{
     Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, Listener, Pool,
@@ -20,7 +20,7 @@ use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random};
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
     let name = format!("127.0.0.1:{}", 9000 + place);
-    Endpoint { address: name.parse().unwrap(), name: name.into(), weight, connections_max }
+    Endpoint { address: name.parse().unwrap(), name: name.into(), weight, connections_max, state: AdminState::Auto }
 }
 
 /// Endpoints of these weights without bounds.

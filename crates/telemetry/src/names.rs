@@ -110,7 +110,9 @@ metrics! {
     ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
     /// Faults of exchanges and streams for which a cluster was chosen.
     ClusterFaults = Counter "equipoise_cluster_faults_total" ["cluster", "source", "fault"];
-    /// 1 when an endpoint gets work, 0 when its checks say down or it is ejected.
+    /// 1 while so few endpoints of a cluster are fit that all get work.
+    ClusterPanic = Gauge "equipoise_cluster_panic" ["cluster"];
+    /// 1 when an endpoint gets work, 0 when its checks say down, it is ejected, or the operator took it out.
     EndpointUp = Gauge "equipoise_endpoint_up" ["cluster", "endpoint"];
     /// 1 while an endpoint is ejected by passive health.
     EndpointEjected = Gauge "equipoise_endpoint_ejected" ["cluster", "endpoint"];
@@ -118,6 +120,8 @@ metrics! {
     EndpointEjections = Counter "equipoise_endpoint_ejections_total" ["cluster", "endpoint", "cause"];
     /// Configured weight of an endpoint.
     EndpointWeight = Gauge "equipoise_endpoint_weight" ["cluster", "endpoint"];
+    /// Share of the work that an endpoint gets in proportion to the others of a cluster that starts endpoints slowly.
+    EndpointWeightNow = Gauge "equipoise_endpoint_weight_now" ["cluster", "endpoint"];
     /// Requests and streams at an endpoint now.
     EndpointInFlight = Gauge "equipoise_endpoint_in_flight" ["cluster", "endpoint"];
     /// Requests whose last attempt went to an endpoint, by class of the status sent to the client.

@@ -333,3 +333,99 @@ fn an_origin_that_is_killed_under_load_is_ejected_and_costs_no_more_than_what_wa
 fn failed_connects(product: &Product, endpoint: &str) -> f64 {
     product.metric("equipoise_endpoint_connects_total", &[endpoint, "result=\"failed\""])
 }
+
+/// A cluster of these endpoints, each with its state.
+fn with_states(origins: &[(&Origin, &str)], cluster: &str) -> Setup {
+    let line = |(origin, state): &(&Origin, &str)| format!("{{ address: \"{}\", state: {state} }}", origin.address());
+    Setup::to_endpoints(origins.iter().map(line)).cluster(cluster)
+}
+
+#[test]
+fn an_endpoint_that_drains_keeps_its_streams_and_gets_nothing_new() {
+    let (one, two) = (Origin::echo(), Origin::echo());
+    let text = |state: &str| {
+        format!(
+            "version: 1\nlisteners:\n  line: {{ bind: \"127.0.0.1:0\", protocol: tcp, cluster: echo }}\nclusters:\n  echo:\n\
+             \x20   endpoints: [{{ address: \"{}\", state: {state} }}, \"{}\"]\nadmin: {{ bind: \"127.0.0.1:0\" }}\n",
+            one.address(),
+            two.address()
+        )
+    };
+    let product = Product::start(&text("auto"));
+    let mut peers: Vec<_> = (0..2).map(|_| super::harness::Peer::connect(product.address("line"))).collect();
+    let talk = |peer: &mut super::harness::Peer| {
+        peer.send("hello");
+        assert_eq!(peer.take(5), b"hello");
+    };
+    peers.iter_mut().for_each(talk);
+    assert_eq!((one.connections(), two.connections()), (1, 1));
+    product.reload(&text("drain"));
+    eventually("it drains", || told(&product, &one)["standing"] == "drain");
+    for _ in 0..4 {
+        talk(&mut super::harness::Peer::connect(product.address("line")));
+    }
+    peers.iter_mut().for_each(talk);
+    assert_eq!(one.connections(), 1, "nothing new");
+    product.reload(&text("auto"));
+    eventually("it gets work again", || {
+        talk(&mut super::harness::Peer::connect(product.address("line")));
+        one.connections() > 1
+    });
+}
+
+#[test]
+fn states_that_are_forced_overrule_the_checks_and_maintenance_ends_them() {
+    let ((forced, sick), kept_down, worked_on) = (patient(), Origin::saying("down"), Origin::saying("maintained"));
+    sick.store(true, Ordering::SeqCst);
+    let states = [(&forced, "up"), (&kept_down, "down"), (&worked_on, "maintenance")];
+    let product =
+        with_states(&states, "health_check: { http: { path: /h }, interval: 20ms, timeout: 2s, rise: 1, fall: 1 }")
+            .start();
+    eventually("it is found to be down", || told(&product, &forced)["health"] == "down");
+    eventually("checks go on where it is forced down", || kept_down.requests().len() > 3);
+    assert_eq!(product.get("/").status(), 503, "it gets work, and answers what it answers");
+    assert!(forced.requests().iter().any(|request| request.target() == "/"));
+    assert_eq!(told(&product, &kept_down)["standing"], "forced_down");
+    assert_eq!(told(&product, &worked_on)["standing"], "maintenance");
+    assert_eq!(worked_on.connections(), 0, "it is left alone");
+}
+
+#[test]
+fn below_the_threshold_of_panic_endpoints_that_are_down_get_work_too() {
+    let ((one, sick_one), (two, sick_two)) = (patient(), patient());
+    let product = Setup::to_addresses(&[one.address(), two.address()])
+        .cluster("panic_threshold: 50%")
+        .cluster("health_check: { http: { path: /h }, interval: 20ms, timeout: 2s, rise: 1, fall: 1 }")
+        .start();
+    sick_one.store(true, Ordering::SeqCst);
+    eventually("one is out", || !up(&product, &one));
+    assert_eq!(product.metric("equipoise_cluster_panic", &[]), 0.0);
+    assert_eq!(product.get("/").text(), "well");
+    sick_two.store(true, Ordering::SeqCst);
+    eventually("both are out", || !up(&product, &two));
+    assert_eq!(product.metric("equipoise_cluster_panic", &[]), 1.0);
+    assert_ne!(product.get("/").field("content-length"), None);
+    assert!(product.records().iter().all(|record| record["flag"] != "PE"));
+    eventually("it is said", || product.stderr().contains("too few endpoints are fit"));
+    sick_one.store(false, Ordering::SeqCst);
+    eventually("it is over", || product.stderr().contains("enough endpoints are fit again"));
+    product.expect_metric("equipoise_cluster_panic", &[], 0.0);
+}
+
+#[test]
+fn an_endpoint_that_comes_up_starts_slowly() {
+    let ((back, sick), stays) = (patient(), Origin::saying("stays"));
+    sick.store(true, Ordering::SeqCst);
+    let product = Setup::to_addresses(&[back.address(), stays.address()])
+        .cluster("slow_start: 10m")
+        .cluster("health_check: { http: { path: /h }, interval: 20ms, timeout: 2s, rise: 1, fall: 1 }")
+        .start();
+    eventually("it is out", || !up(&product, &back));
+    sick.store(false, Ordering::SeqCst);
+    eventually("it is back", || up(&product, &back));
+    let got = (0..110).filter(|_| product.get("/").text() == "well").count();
+    assert_eq!(got, 10, "a tenth of what the other gets");
+    let endpoint = format!("endpoint=\"{}\"", back.address());
+    let weights = [&endpoint, ""].map(|label| product.metric("equipoise_endpoint_weight_now", &[label]));
+    assert_eq!(weights, [2.0, 22.0]);
+}

@@ -4,8 +4,8 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Balance, Certificate, PassiveHealth, one_of};
-use crate::units::Time;
+use super::{Balance, Certificate, EndpointState, PassiveHealth, one_of};
+use crate::units::{Percent, Time};
 
 /// Endpoints that serve the same thing.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +23,14 @@ pub struct Cluster {
     /// Leave out endpoints that fail requests, for a while. By default none is left out for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passive_health: Option<PassiveHealth>,
+    /// Share of endpoints that are fit for work below which all get work, fit or not: with too few left, work that may fail
+    /// is better than work that crushes them. `0%` never does that.
+    #[serde(default = "never")]
+    pub panic_threshold: Percent,
+    /// Time over which an endpoint that comes up gets its full share: from a tenth of its weight to the whole. By default
+    /// it gets its full share at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<Time>,
     /// Let requests wait while all endpoints are full. By default they are refused at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
@@ -64,6 +72,9 @@ pub struct EndpointSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
+    /// What is wanted of it, whatever its checks say.
+    #[serde(default)]
+    pub state: EndpointState,
 }
 
 /// A regular check of each endpoint, either `tcp` or `http`.
@@ -216,6 +227,10 @@ impl Default for ClusterTimeouts {
             idle: Time(limits::STREAM_IDLE),
         }
     }
+}
+
+fn never() -> Percent {
+    Percent(0)
 }
 
 fn weight() -> u32 {

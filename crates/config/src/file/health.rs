@@ -7,6 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Percent, Time};
 
+/// What is wanted of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndpointState {
+    /// It gets work while it is fit for it.
+    #[default]
+    Auto,
+    /// It gets work, whatever checks and requests say of it.
+    Up,
+    /// It gets no work, as if its checks failed.
+    Down,
+    /// It gets nothing new. What is under way ends in its own time.
+    Drain,
+    /// It gets nothing new, and is not checked.
+    Maintenance,
+}
+
 /// Endpoints that fail requests are ejected: they get no work for a while. The last one that could work is never
 /// ejected.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

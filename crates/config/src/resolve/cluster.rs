@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use model::fitness::AdminState;
 use model::snapshot::{Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Queue, UpstreamTimeouts, UpstreamTls};
 
 use super::Resolver;
@@ -54,6 +55,10 @@ impl Resolver<'_> {
                     (path, &settings.address, settings.weight, settings.connections_max)
                 }
             };
+            let state = match endpoint {
+                file::Endpoint::Address(_) => AdminState::Auto,
+                file::Endpoint::Settings(settings) => settings.state.into(),
+            };
             let Some(address) = self.endpoint_address(&path, name) else { continue };
             if let Some(first) = seen.insert(address, name) {
                 let message = if first == name {
@@ -64,7 +69,7 @@ impl Resolver<'_> {
                 self.report(&path, message, Some("use `weight` to give an endpoint more work".to_owned()));
                 continue;
             }
-            all.push(Endpoint { name: name.as_str().into(), address, weight, connections_max });
+            all.push(Endpoint { name: name.as_str().into(), address, weight, connections_max, state });
         }
         if !all.is_empty() && all.iter().all(|endpoint| endpoint.weight == 0) {
             self.report(at, "all weights are 0", Some("give at least one endpoint a weight".to_owned()));

@@ -1,6 +1,6 @@
 //! What decides whether endpoints are fit for work.
 
-use model::fitness::{FailureRate, Fitness, LatencyOutliers, PassiveHealth, SuccessRate};
+use model::fitness::{AdminState, FailureRate, Fitness, LatencyOutliers, PassiveHealth, SuccessRate};
 
 use super::Resolver;
 use crate::file;
@@ -10,7 +10,11 @@ impl Resolver<'_> {
     /// Everything but the active checks.
     pub(super) fn fitness(&mut self, at: &str, written: &file::Cluster) -> Fitness {
         let passive = written.passive_health.as_ref();
-        Fitness { passive: passive.map(|passive| self.passive_health(&format!("{at}/passive_health"), passive)) }
+        Fitness {
+            passive: passive.map(|passive| self.passive_health(&format!("{at}/passive_health"), passive)),
+            panic_percent: written.panic_threshold.0,
+            slow_start: written.slow_start.map(|time| time.0),
+        }
     }
 
     fn passive_health(&mut self, at: &str, written: &file::PassiveHealth) -> PassiveHealth {
@@ -43,6 +47,18 @@ impl Resolver<'_> {
             ejection_time: shortest,
             ejection_time_max: longest,
             ejected_percent_max: written.ejected_max.0,
+        }
+    }
+}
+
+impl From<file::EndpointState> for AdminState {
+    fn from(written: file::EndpointState) -> Self {
+        match written {
+            file::EndpointState::Auto => Self::Auto,
+            file::EndpointState::Up => Self::Up,
+            file::EndpointState::Down => Self::Down,
+            file::EndpointState::Drain => Self::Drain,
+            file::EndpointState::Maintenance => Self::Maintenance,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::Issue;
+use model::fitness::AdminState;
 use model::limits;
 use model::matching::{PathMatch, ValueTest};
 use model::snapshot::{
@@ -154,7 +155,10 @@ clusters:
       ejection_time: 2s
       ejection_time_max: 2s
       ejected_max: 10%
-  c: { endpoints: ["127.0.0.1:1"] }
+  c:
+    endpoints: ["127.0.0.1:1", { address: "127.0.0.1:2", state: drain }]
+    panic_threshold: 40%
+    slow_start: 30s
 "#;
     let snapshot = load(text).unwrap().snapshot;
     let passive = |index: usize| snapshot.clusters[index].fitness.passive.as_ref();
@@ -171,7 +175,11 @@ clusters:
     assert_eq!((rate.deviations, rate.enough_percent, rate.endpoints_min), (2.5, 95, 3));
     assert_eq!(given.latency.as_ref().map(|rule| (rule.factor, rule.enough)), Some((4.0, Duration::from_millis(100))));
     assert_eq!((given.ejection_time_max, given.ejected_percent_max), (Duration::from_secs(2), 10));
+    let cluster = &snapshot.clusters[2];
     assert!(passive(2).is_none());
+    assert_eq!((cluster.fitness.panic_percent, cluster.fitness.slow_start), (40, Some(Duration::from_secs(30))));
+    assert_eq!(snapshot.clusters[0].fitness.panic_percent, 0);
+    assert_eq!([0, 1].map(|index: usize| cluster.endpoints[index].state), [AdminState::Auto, AdminState::Drain]);
 }
 
 const TLS: &str = r#"

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Name;
+use model::fitness::AdminState;
 use model::snapshot::{HealthCheck, UpstreamTls};
 use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
 use rustls::ClientConfig;
@@ -78,6 +79,9 @@ impl Owner {
             let Some(check) = &cluster.cluster.health_check else { continue };
             let mut client = None;
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
+                if endpoint.endpoint.state == AdminState::Maintenance {
+                    continue;
+                }
                 let key = (cluster.cluster.name.clone(), endpoint.endpoint.name.clone());
                 let what =
                     What { address: endpoint.endpoint.address, check: check.clone(), tls: cluster.cluster.tls.clone() };

@@ -160,6 +160,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         address: *address,
         weight: 1,
         connections_max: None,
+        state: model::fitness::AdminState::Auto,
     });
     let second = Duration::from_secs(1);
     let cluster = Cluster {

@@ -46,6 +46,14 @@ fn tell(plan: &ClusterPlan, event: &Event) {
         Event::Released { endpoint } => {
             telemetry::log::info("endpoint is no longer ejected", &[("cluster", cluster), ("endpoint", endpoint)]);
         }
+        Event::Panic { begins, fit } => {
+            let fit = format!("{} of {}", fit.0, fit.1);
+            let pairs: telemetry::log::Pairs<'_> = &[("cluster", cluster), ("fit", &fit)];
+            match begins {
+                true => telemetry::log::warn("too few endpoints are fit, all get work", pairs),
+                false => telemetry::log::info("enough endpoints are fit again", pairs),
+            }
+        }
         Event::Ejected { endpoint, evidence, lasts, ejected } => {
             let (lasts, ejected) = (format!("{lasts:?}"), format!("{} of at most {}", ejected.0, ejected.1));
             let pairs: telemetry::log::Pairs<'_> = &[

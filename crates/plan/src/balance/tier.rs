@@ -148,10 +148,10 @@ impl View {
         let mut members = Vec::with_capacity(endpoints.len());
         let mut configured = Configured { count: 0, weight: 0 };
         for (index, plan) in endpoints.iter().enumerate().filter(|(_, plan)| plan.endpoint.weight > 0) {
-            let weight = plan.endpoint.weight;
             configured.count += 1;
-            configured.weight += u64::from(weight);
-            if roll.gets_work(index) {
+            configured.weight += u64::from(plan.endpoint.weight);
+            let weight = roll.weight(index);
+            if weight > 0 {
                 let max = plan.endpoint.connections_max;
                 members.push((Member { state: plan.state.clone(), index: index as u32, weight, max }, plan.id));
             }

@@ -71,6 +71,13 @@ pub enum Event {
         /// Which.
         endpoint: Name,
     },
+    /// So few endpoints of the cluster are fit that all get work, or no longer so.
+    Panic {
+        /// Whether they do now.
+        begins: bool,
+        /// Endpoints that are fit, and those that could be.
+        fit: (usize, usize),
+    },
 }
 
 /// What is kept of what happened until somebody asks.
@@ -103,6 +110,7 @@ pub(crate) struct Judge {
     /// Ejections so far.
     numbers: u64,
     interval_ends: Option<Instant>,
+    panics: bool,
     /// What happened since the last tick, oldest first.
     news: Vec<Event>,
 }
@@ -233,13 +241,39 @@ impl ClusterPlan {
 
     /// Whether [`Self::tick`] has anything to do, now or ever.
     pub fn needs_ticks(&self) -> bool {
-        self.cluster.fitness.passive.is_some()
+        let fitness = &self.cluster.fitness;
+        fitness.passive.is_some() || fitness.slow_start.is_some() || fitness.panic_percent > 0
     }
 
     /// Does what time brings: ends ejections, and at the end of an interval compares endpoints. Tells what has happened
     /// since the last tick. One thread calls this every so often; how often bounds how late things happen.
     pub fn tick(&self, now: Instant) -> Vec<Event> {
-        let Some(rules) = &self.cluster.fitness.passive else { return Vec::new() };
+        if let Some(rules) = &self.cluster.fitness.passive {
+            self.judge_all(rules, now);
+        }
+        if let Some(over) = self.cluster.fitness.slow_start {
+            // All of them, whatever the first says.
+            let changed = self.endpoints.iter().filter(|plan| plan.state.ramp.step(now, over)).count();
+            if changed > 0 {
+                self.announce();
+            }
+        }
+        if self.cluster.fitness.panic_percent > 0 {
+            self.look_for_panic();
+        }
+        std::mem::take(&mut self.state.judge().news)
+    }
+
+    fn look_for_panic(&self) {
+        let roll = self.roll();
+        let mut judge = self.state.judge();
+        if judge.panics != roll.panics {
+            judge.panics = roll.panics;
+            judge.tell(Event::Panic { begins: roll.panics, fit: (roll.fit, roll.eligible) });
+        }
+    }
+
+    fn judge_all(&self, rules: &PassiveHealth, now: Instant) {
         self.release_due(now);
         if self.interval_is_over(rules, now) {
             let windows: Vec<Window> = self.endpoints.iter().map(|plan| plan.state.passive().take_window()).collect();
@@ -248,7 +282,6 @@ impl ClusterPlan {
             }
             self.eject(rules, &outliers::find(rules, &windows), now);
         }
-        std::mem::take(&mut self.state.judge().news)
     }
 
     fn interval_is_over(&self, rules: &PassiveHealth, now: Instant) -> bool {
@@ -270,6 +303,7 @@ impl ClusterPlan {
             let Some(passive) = state.passive_if_any().filter(|passive| passive.ejected() > 0) else { continue };
             if passive.ejection().is_over(now) || roll.is_surplus(index) {
                 passive.release();
+                self.begin_ramp(index);
                 judge.tell(Event::Released { endpoint: endpoint.name.clone() });
                 any = true;
             }
