@@ -196,6 +196,22 @@ pub(crate) fn signal_group(pid: u32, signal: i32) {
     }
 }
 
+/// Sends a signal to one process of a group that the lab created. One that has gone is no error.
+pub(crate) fn signal_process(pid: u32, signal: i32) {
+    if let Ok(pid) = libc::pid_t::try_from(pid)
+        && pid > 1
+    {
+        // SAFETY: takes no pointers; `pid` is a single process, never 0, 1 or a group.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// From now on processes whose parents have ended become children of the lab, so that what they use counts as its own.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1 as libc::c_ulong) }).map(drop)
+}
+
 extern "C" fn on_interrupt(_signal: libc::c_int) {
     // A second Ctrl-C finds the flag set already; the way out takes below a second.
     INTERRUPTED.store(true, Ordering::SeqCst);

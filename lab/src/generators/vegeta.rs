@@ -23,7 +23,7 @@ pub(crate) struct Row {
     /// Its number, from 0, in the order in which they began.
     pub number: u64,
     /// The fields of the answer, a line each.
-    fields: String,
+    pub fields: String,
 }
 
 /// What `vegeta` says when the list of targets ends. It is no request.

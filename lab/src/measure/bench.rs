@@ -115,6 +115,11 @@ impl Bench {
         self.paths.out.join(start.product.name).join(start.variant)
     }
 
+    /// Equipoise's executable.
+    pub(crate) fn equipoise(&self) -> &Path {
+        &self.options.equipoise
+    }
+
     /// A product's version and TLS library.
     pub(crate) fn version(&self, product: &Product) -> Result<Version, Failure> {
         (product.version)(&self.setup(product, &self.paths.out, 1))

@@ -31,7 +31,7 @@ pub(crate) fn run(to: SocketAddr, connections: usize, trust: Option<&Path>) -> i
     Ok(())
 }
 
-fn client_config(trust: &Path) -> io::Result<Arc<ClientConfig>> {
+pub(super) fn client_config(trust: &Path) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(trust).map_err(io::Error::other)? {
         roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;

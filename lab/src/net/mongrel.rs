@@ -3,7 +3,8 @@
 //!
 //! Work takes 20 ms, and now and then much longer, as with a garbage collector. When, and how long, follows from a seed,
 //! so every product meets the same. Each answer tells what the origin saw, so that a generator which keeps the fields of
-//! answers has both sides of every request.
+//! answers has both sides of every request. For that alone it serves other studies, too: with no time for work it takes
+//! none, and has no pauses.
 
 use super::{Io, accept, http1, listen, read, write};
 use crate::sys::{Epoll, Ready};
@@ -30,6 +31,9 @@ const HICCUP_MS: std::ops::RangeInclusive<u64> = 200..=400;
 
 /// The field of an answer that tells what the origin saw of the request.
 pub(crate) const SEEN_FIELD: &str = "x-lab-seen";
+
+/// The field of an answer that repeats the target of the request.
+pub(crate) const TARGET_FIELD: &str = "x-lab-target";
 
 /// The path that asks only whether anybody is there.
 pub(crate) const PROBE: &str = "/probe";
@@ -67,6 +71,9 @@ impl Seen {
 
 /// How long the `number`th request at an address takes.
 fn time_for(work: Work, address: usize, number: u64) -> Duration {
+    if work.usual.is_zero() {
+        return work.usual;
+    }
     let drawn = mix(work.seed ^ mix(address as u64 ^ mix(number)));
     if !drawn.is_multiple_of(HICCUP_EVERY) {
         return work.usual;
@@ -108,6 +115,8 @@ struct Conn {
     is_waiting: bool,
     /// It came when there was something else to do.
     overlapped: bool,
+    /// The target of the request that was read last.
+    target: String,
 }
 
 /// What reading a request came to.
@@ -184,7 +193,13 @@ impl Address {
                 self.conns.len() - 1
             });
             if self.epoll.add(stream.as_raw_fd(), id as u64).is_ok() {
-                self.conns[id] = Some(Conn { stream, bytes: Vec::new(), is_waiting: false, overlapped: false });
+                self.conns[id] = Some(Conn {
+                    stream,
+                    bytes: Vec::new(),
+                    is_waiting: false,
+                    overlapped: false,
+                    target: String::new(),
+                });
             } else {
                 self.free.push(id);
             }
@@ -244,7 +259,9 @@ impl Address {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let work = if is_probe { Duration::ZERO } else { time_for(self.work, self.number, self.done) };
         self.done += u64::from(!is_probe);
-        thread::sleep(work);
+        if !work.is_zero() {
+            thread::sleep(work);
+        }
         self.collect(Some(Duration::ZERO), true)?;
         let seen = Seen {
             address: self.number,
@@ -253,7 +270,7 @@ impl Address {
             overlapped: conn.overlapped,
         };
         let more_came = !conn.bytes.is_empty() || conn.stream.peek(&mut [0]).is_ok();
-        let answer = answer(&seen, close);
+        let answer = answer(&seen, &conn.target, close);
         let is_sent = matches!(write(&conn.stream, answer.as_bytes()), Io::Moved(count) if count == answer.len());
         Ok((close || !is_sent, more_came))
     }
@@ -278,6 +295,7 @@ fn request(conn: &mut Conn) -> Request {
         Ok(Some((head, target))) => {
             let close = head.close || head.body_bytes > 0 || is_over;
             let is_probe = target == PROBE;
+            target.clone_into(&mut conn.target);
             conn.bytes.drain(..head.head_bytes);
             Request::Whole { close, is_probe }
         }
@@ -286,10 +304,10 @@ fn request(conn: &mut Conn) -> Request {
     }
 }
 
-fn answer(seen: &Seen, close: bool) -> String {
+fn answer(seen: &Seen, target: &str, close: bool) -> String {
     let close = if close { "Connection: close\r\n" } else { "" };
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{SEEN_FIELD}: {}\r\n{close}", seen.text());
-    format!("{head}Content-Length: 14\r\n\r\nequipoise-lab\n")
+    let told = format!("{SEEN_FIELD}: {}\r\n{TARGET_FIELD}: {target}\r\n", seen.text());
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{told}{close}Content-Length: 14\r\n\r\nequipoise-lab\n")
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub(crate) const STUDY: Study = Study {
               and a balancer of which only the software varied.",
     products: &["direct", "floor", "equipoise", "haproxy", "haproxy-debian", "nginx", "nginx-debian"],
     tools: &[],
+    rounds: 3,
     run,
 };
 

@@ -6,6 +6,7 @@
 
 mod cells;
 mod charts;
+mod elastic;
 mod elb;
 pub(crate) mod journal;
 mod mongrel;
@@ -46,12 +47,14 @@ pub(crate) struct Study {
     pub products: &'static [&'static str],
     /// What else of `lab peers` it needs, such as a generator that is not always there.
     pub tools: &'static [&'static str],
+    /// Rounds of a full run, unless another number is asked for.
+    pub rounds: usize,
     /// Measures, and makes the page.
     pub run: fn(&Run<'_>) -> Result<Page, Failure>,
 }
 
 /// All studies.
-pub(crate) const ALL: &[&Study] = &[&out_of_the_box::STUDY, &elb::STUDY, &mongrel::STUDY, &whoami::STUDY];
+pub(crate) const ALL: &[&Study] = &[&out_of_the_box::STUDY, &elb::STUDY, &elastic::STUDY, &mongrel::STUDY, &whoami::STUDY];
 
 /// What to run, and how large.
 #[derive(Args, Debug)]
@@ -268,7 +271,7 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
         (_, true) => Size::Quick,
         _ => Size::Full,
     };
-    let rounds = args.rounds.unwrap_or(size.pick(3, 1, 1)).max(1);
+    let rounds = args.rounds.unwrap_or(size.pick(study.rounds, 1, 1)).max(1);
     let options = BenchOptions {
         equipoise: build::executable(
             args.equipoise.as_deref(),

@@ -22,6 +22,7 @@ pub(crate) const STUDY: Study = Study {
               four origins that answer who asked, 16 cores, and the same without a proxy.",
     products: &["direct", "floor", "equipoise", "nginx", "nginx-debian", "haproxy", "envoy", "traefik", "caddy"],
     tools: &["go-httpbin"],
+    rounds: 3,
     run,
 };
 

@@ -18,6 +18,7 @@ pub(crate) const STUDY: Study = Study {
               application; 1,000 requests of ab at 3, 10 and 30 at a time, the response time of each plotted in order.",
     products: &["equipoise", "nginx", "haproxy", "envoy", "traefik"],
     tools: &["vegeta"],
+    rounds: 3,
     run,
 };
 

@@ -38,6 +38,7 @@ pub(crate) const STUDY: Study = Study {
         "caddy",
     ],
     tools: &[],
+    rounds: 3,
     run,
 };
 
