@@ -7,6 +7,7 @@ mod balance;
 mod cluster;
 mod health;
 mod listener;
+mod retry;
 mod route;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub use balance::*;
 pub use cluster::*;
 pub use health::*;
 pub use listener::*;
+pub use retry::*;
 pub use route::*;
 
 /// The line of an access log when none is given.

@@ -10,6 +10,7 @@ mod cluster;
 mod health;
 mod listener;
 mod pem;
+mod retry;
 mod route;
 
 use std::collections::{HashMap, HashSet};

@@ -174,6 +174,8 @@ faults! {
     ResponseHeadTimeout = Upstream Await 504 false true "URT" "response_head_timeout";
     /// The response head breaks RFC 9112.
     BadResponse = Upstream Await 502 false true "UB" "bad_response";
+    /// The endpoint answered with a status that is tried again elsewhere.
+    RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
     /// The response head is longer than accepted.
     ResponseHeadTooLarge = Upstream Await 502 false true "UL" "response_head_too_large";
     /// The client closed while the response was awaited.

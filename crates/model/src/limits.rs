@@ -27,8 +27,12 @@ pub const INTERIM_RESPONSES_MAX: u32 = 16;
 pub const LEADING_EMPTY_LINES_MAX: usize = 4;
 /// Connections accepted from one listener before other work of the worker gets a turn.
 pub const ACCEPTS_PER_TURN_MAX: usize = 64;
-/// Endpoints tried for one exchange, the first included.
-pub const ATTEMPTS_MAX: u32 = 3;
+/// Largest `attempts_max` of a retry: attempts for one exchange, the first included.
+pub const ATTEMPTS_MAX: u32 = 10;
+/// Largest request body that is kept to be sent again: with its head it fits into one relay buffer.
+pub const REPLAY_BYTES_MAX: usize = 48 * 1024;
+/// Retries that a cluster can save up in one worker while nothing fails.
+pub const RETRIES_SAVED_MAX: u32 = 100;
 /// Longest sequence that weighted round robin precomputes for one cluster.
 pub const ROUND_ROBIN_STEPS_MAX: usize = 65_536;
 /// Points on a ketama ring of an endpoint of mean weight.

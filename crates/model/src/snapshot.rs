@@ -12,6 +12,7 @@ use crate::address::{Cidr, HostPattern};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
+use crate::retry::Retry;
 use crate::{LocalResponse, Name};
 
 /// Everything that is configured.
@@ -198,6 +199,8 @@ pub struct Route {
     pub action: Action,
     /// Bound on the whole exchange, from the request head to the last byte of the response.
     pub timeout: Option<Duration>,
+    /// When another endpoint is tried, in place of what the cluster says.
+    pub retry: Option<Retry>,
 }
 
 /// What a route does.
@@ -249,6 +252,8 @@ pub struct Cluster {
     pub pool: Pool,
     /// Time-outs towards the endpoints.
     pub timeouts: UpstreamTimeouts,
+    /// When another endpoint is tried.
+    pub retry: Retry,
 }
 
 /// One endpoint.

@@ -114,6 +114,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         tls: None,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
+        retry: model::retry::Retry::default(),
     }
 }
 
@@ -126,6 +127,7 @@ fn route(place: usize, matches: Match) -> Route {
         filters: vec![],
         action: Action::Cluster("c".into()),
         timeout: None,
+        retry: None,
     }
 }
 

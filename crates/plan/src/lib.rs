@@ -27,6 +27,7 @@ pub mod queue;
 mod ramp;
 pub mod random;
 pub mod redirect;
+pub mod retry;
 pub mod router;
 mod slot;
 pub mod sni;

@@ -45,6 +45,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         tls: None,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+        retry: model::retry::Retry::default(),
     }
 }
 
@@ -79,7 +80,16 @@ pub(crate) fn http_listener(name: &str) -> Listener {
 
 pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
     let action = Action::Cluster(cluster.into());
-    Route { name: name.into(), listeners: vec![], matches, priority: 0, filters: vec![], action, timeout: None }
+    Route {
+        name: name.into(),
+        listeners: vec![],
+        matches,
+        priority: 0,
+        filters: vec![],
+        action,
+        timeout: None,
+        retry: None,
+    }
 }
 
 pub(crate) fn snapshot(listeners: Vec<Listener>, routes: Vec<Route>, clusters: Vec<Cluster>) -> Arc<Snapshot> {

@@ -24,6 +24,7 @@ use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::pick::pick;
 use crate::random::RequestId;
+use crate::retry::Replay;
 use crate::upstream::connect::connect;
 use crate::upstream::http1::Conversation;
 use crate::upstream::pool::UpstreamConnection;
@@ -60,6 +61,7 @@ pub(crate) struct Exchange<'p> {
     pub request_id: RequestId,
     /// The place at the endpoint, held until the endpoint's part is done.
     pub lease: Option<Lease>,
+    pub replay: Replay,
     pub told: Told<'p>,
 }
 
@@ -114,6 +116,7 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         client,
         request_id: RequestId::NONE,
         lease: None,
+        replay: Replay::default(),
         told: Told::new(&arrival),
     };
     let outcome = match received {
@@ -232,8 +235,9 @@ impl<'p> Exchange<'p> {
         }
     }
 
-    /// Tries endpoints until one has answered, or may have seen the request.
+    /// Tries endpoints until one has answered, or the rules for retries end it.
     async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
+        self.prepare_retries(now).await?;
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         let key = cluster.key(&self.incoming.head, self.client);
         loop {
@@ -255,15 +259,15 @@ impl<'p> Exchange<'p> {
             };
             self.witness_fault(fault);
             self.lease = None;
-            let may_retry = fault.consequence().retryable
-                && self.told.retries + 1 < ATTEMPTS_MAX
-                && cluster.endpoints.len() > attempt + 1;
-            if !may_retry {
-                return Err(fault);
-            }
+            let pause = self.pause_after(now, fault)?;
             side.series.of(self.worker.index).fault(fault);
             tried[attempt] = endpoint.state.slot;
             self.told.retries += 1;
+            self.told.received_bytes = 0;
+            if !pause.is_zero() {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                Box::pin(self.pause(pause)).await?;
+            }
         }
     }
 
@@ -299,10 +303,10 @@ impl<'p> Exchange<'p> {
         self.converse(cluster, connected?, (endpoint, side)).await
     }
 
-    /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and it has
-    /// no body, of which some would be gone.
+    /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and
+    /// nothing of it is gone.
     fn may_send_again(&self) -> bool {
-        self.incoming.head.method.is_idempotent() && self.request.framing == Framing::None
+        self.incoming.head.method.is_idempotent() && self.is_replayable()
     }
 
     async fn converse(

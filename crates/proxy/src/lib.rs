@@ -18,6 +18,7 @@ mod random;
 mod reconcile;
 mod registry;
 mod relay;
+mod retry;
 mod stream;
 mod tls;
 mod upstream;

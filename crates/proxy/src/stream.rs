@@ -164,7 +164,9 @@ impl<'p> Stream<'p> {
                     if fault.consequence().against_health {
                         cluster.witness(&endpoint.state, Seen::Failed, Instant::now());
                     }
-                    if self.retries + 1 >= ATTEMPTS_MAX || cluster.endpoints.len() <= attempt + 1 {
+                    let attempts_max = cluster.cluster.retry.attempts_max;
+                    let is_wanted = cluster.cluster.retry.on.holds_fault(fault);
+                    if !is_wanted || self.retries + 1 >= attempts_max || cluster.endpoints.len() <= attempt + 1 {
                         return Err(fault);
                     }
                     shard.fault(fault);

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use model::fields::FieldName;
 use model::snapshot::{HttpListener, Protocol};
+use plan::retry::Savings;
 use plan::{ClusterPlan, EndpointState, ListenerPlan, PickCache, Plan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
@@ -47,6 +48,8 @@ pub(crate) struct ClusterNow {
     pub plan: Arc<ClusterPlan>,
     pub series: Arc<ClusterSeries>,
     pub cache: RefCell<PickCache>,
+    /// For retries.
+    pub savings: RefCell<Savings>,
     pub tls: Option<Arc<UpstreamTlsNow>>,
 }
 
@@ -87,13 +90,15 @@ impl WorkerPlan {
     fn add_cluster(&mut self, cluster: &Arc<ClusterPlan>, tls: &TlsMaterial, telemetry: &Telemetry, previous: &Self) {
         let slot = cluster.state.slot as usize;
         let tls = tls.cluster(&cluster.cluster.name);
-        let kept = previous.clusters.get(slot).cloned().flatten();
-        let kept = kept.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()));
+        let before = previous.clusters.get(slot).cloned().flatten();
+        let savings = before.as_ref().map(|old| old.savings.clone());
+        let kept = before.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()));
         let now = kept.unwrap_or_else(|| {
             Rc::new(ClusterNow {
                 plan: cluster.clone(),
                 series: telemetry.cluster(&cluster.cluster.name),
                 cache: RefCell::default(),
+                savings: savings.unwrap_or_else(|| Savings::new(telemetry.workers() as u32, Instant::now()).into()),
                 tls: tls.clone(),
             })
         });

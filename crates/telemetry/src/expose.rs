@@ -233,6 +233,7 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
         Metric::ClusterRequestSeconds => page.histogram(labels, &totals.latency),
         Metric::ClusterFirstByteSeconds => page.histogram(labels, &totals.first_byte),
         Metric::ClusterRetries => page.integer(labels, totals.retries),
+        Metric::ClusterRetriesRefused => page.integer(labels, totals.retries_refused),
         Metric::ClusterQueueWaits => page.integer(labels, totals.queue_waits),
         Metric::ClusterQueueSeconds => page.seconds("", labels, totals.queue_nanos),
         Metric::ClusterFaults => page.faults(labels, &totals.faults),

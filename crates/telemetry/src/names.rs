@@ -102,6 +102,8 @@ metrics! {
     ClusterFirstByteSeconds = Histogram "equipoise_cluster_first_byte_seconds" ["cluster"];
     /// Attempts after the first.
     ClusterRetries = Counter "equipoise_cluster_retries_total" ["cluster"];
+    /// Attempts that the budget for retries did not allow.
+    ClusterRetriesRefused = Counter "equipoise_cluster_retries_refused_total" ["cluster"];
     /// Requests and streams that waited for an endpoint with room.
     ClusterQueueWaits = Counter "equipoise_cluster_queue_waits_total" ["cluster"];
     /// Time that requests and streams waited for an endpoint with room, added up.

@@ -99,6 +99,11 @@ impl Telemetry {
         Arc::new(Self { workers: workers.max(1), shelves: Mutex::default() })
     }
 
+    /// How many workers count, at least one.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
     /// The counters of a listener, made if they are not there.
     pub fn listener(&self, name: &Name) -> Arc<ListenerSeries> {
         self.shelves().listeners.get(name.clone(), self.workers)

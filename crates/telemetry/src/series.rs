@@ -91,6 +91,8 @@ pub struct RouteShard {
 pub struct ClusterShard {
     pub(crate) requests: ClassCounters,
     pub(crate) streams: Counter,
+    /// Retries that the budget did not allow. The data plane counts them.
+    pub retries_refused: Counter,
     pub(crate) retries: Counter,
     pub(crate) queue_waits: Counter,
     pub(crate) queue_nanos: Counter,

@@ -35,6 +35,8 @@ pub struct Totals {
     pub sent_bytes: u64,
     /// Attempts after the first.
     pub retries: u64,
+    /// Retries that the budget did not allow.
+    pub retries_refused: u64,
     /// How often something waited for an endpoint with room.
     pub queue_waits: u64,
     /// Those waits added up, in nanoseconds.
@@ -63,6 +65,7 @@ impl Default for Totals {
             received_bytes: 0,
             sent_bytes: 0,
             retries: 0,
+            retries_refused: 0,
             queue_waits: 0,
             queue_nanos: 0,
             busy_nanos: 0,
@@ -115,6 +118,7 @@ impl Totals {
             received_bytes: sub(self.received_bytes, earlier.received_bytes),
             sent_bytes: sub(self.sent_bytes, earlier.sent_bytes),
             retries: sub(self.retries, earlier.retries),
+            retries_refused: sub(self.retries_refused, earlier.retries_refused),
             queue_waits: sub(self.queue_waits, earlier.queue_waits),
             queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
             busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
@@ -148,6 +152,7 @@ impl Totals {
     pub(crate) fn add_cluster(&mut self, series: &ClusterSeries) {
         for shard in series.used() {
             self.retries += shard.retries.get();
+            self.retries_refused += shard.retries_refused.get();
             self.queue_waits += shard.queue_waits.get();
             self.queue_nanos += shard.queue_nanos.get();
             shard.first_byte.add_to(&mut self.first_byte);

@@ -142,6 +142,7 @@ fn snapshot_with_route(name: &str) -> Snapshot {
         filters: Vec::new(),
         action: Action::Respond(model::LocalResponse::default()),
         timeout: None,
+        retry: None,
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
 }

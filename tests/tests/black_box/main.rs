@@ -17,6 +17,7 @@ mod health;
 mod logs;
 mod messages;
 mod reload;
+mod retries;
 mod routing;
 mod shutdown;
 mod streaming;

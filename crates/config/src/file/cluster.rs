@@ -4,7 +4,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Balance, Certificate, EndpointState, PassiveHealth, one_of};
+use super::{Balance, Certificate, EndpointState, PassiveHealth, Retry, one_of};
 use crate::units::{Percent, Time};
 
 /// Endpoints that serve the same thing.
@@ -43,6 +43,9 @@ pub struct Cluster {
     /// How long endpoints may take.
     #[serde(default)]
     pub timeouts: ClusterTimeouts,
+    /// When another endpoint is tried. By default only while no endpoint has seen the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
 }
 
 /// An endpoint: its address, or its settings.

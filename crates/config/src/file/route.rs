@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FILTER_DEFINITION, NAME_FORMAT, OneOrMany, one_of};
+use super::{FILTER_DEFINITION, NAME_FORMAT, OneOrMany, Retry, one_of};
 use crate::units::Time;
 
 /// Which requests go where: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
@@ -34,6 +34,9 @@ pub struct Route {
     /// Bound on the whole exchange, from the request head to the last byte of the response. No bound by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
+    /// When another endpoint is tried, in place of what the cluster says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// Forward to this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use model::fitness::AdminState;
 use model::snapshot::{Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Queue, UpstreamTimeouts, UpstreamTls};
 
+use model::retry::Retry;
+
 use super::Resolver;
 use crate::file;
 
@@ -40,6 +42,10 @@ impl Resolver<'_> {
                 connect: written.timeouts.connect.0,
                 response_head: written.timeouts.response_head.0,
                 idle: written.timeouts.idle.0,
+            },
+            retry: match &written.retry {
+                Some(retry) => self.retry(&format!("{at}/retry"), retry),
+                None => Retry::default(),
             },
         })
     }
@@ -109,7 +115,7 @@ impl Resolver<'_> {
         }
         let mut statuses = Vec::new();
         for (index, status) in written.statuses.iter().enumerate() {
-            match status_range(status) {
+            match status_range(&status.to_string()) {
                 Some(range) => statuses.push(range),
                 None => {
                     let mend = "write a status such as 200, or a range such as \"200-299\", from 100 to 599".to_owned();
@@ -137,17 +143,10 @@ impl Resolver<'_> {
     }
 }
 
-fn status_range(written: &file::Statuses) -> Option<(u16, u16)> {
-    let (first, last) = match written {
-        file::Statuses::One(status) => (*status, *status),
-        file::Statuses::Range(text) => match text.split_once('-') {
-            Some((first, last)) => (first.trim().parse().ok()?, last.trim().parse().ok()?),
-            None => {
-                let status = text.parse().ok()?;
-                (status, status)
-            }
-        },
-    };
+/// The statuses that a number or a range such as `502-504` stands for.
+pub(super) fn status_range(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first <= last && first >= 100 && last <= 599).then_some((first, last))
 }
 

@@ -397,3 +397,31 @@ fn mistakes_in_passive_health_are_told() {
         ]
     );
 }
+
+#[test]
+fn rules_for_retries_are_checked_one_by_one() {
+    let told = about(
+        "clusters:
+  a:
+    endpoints: ['127.0.0.1:1']
+    retry:
+      on: [conect_failure, '504-502', 503, later]
+      attempts_max: 11
+      body_max: 1MiB
+      backoff: { base: 2s, max: 1s }
+      methods: get
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "6: nothing is tried again after `conect_failure` (did you mean `connect_failure`?)",
+            "6: nothing is tried again after `504-502` (did you mean `502-504`?)",
+            "6: nothing is tried again after `later` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, `a status such as 503`, `502-504`)",
+            "7: `attempts_max` must be a whole number from 1 to 10, not 11",
+            "8: so much of a body is not kept (at most 48 KiB can be kept)",
+            "9: the first pause is longer than the longest (make `max` at least as long as `base`)",
+            "10: `methods` must be `idempotent` or `any`, not the text `get`",
+        ]
+    );
+}

@@ -20,6 +20,7 @@ use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
+use crate::retry::policy;
 use crate::worker_plan::EndpointNow;
 
 /// See the module.
@@ -69,7 +70,16 @@ impl<'p> Conversation<'p> {
         let received = &mut exchange.connection.received;
         // What follows a request without a body is the next request: it stays where it is.
         let is_next_request = framing == Framing::None && received.as_ref().is_some_and(|buffer| !buffer.is_empty());
-        let first = if is_next_request { None } else { received.take() };
+        let first = match exchange.replay.again() {
+            Some(kept) => {
+                let mut first = buffers.take();
+                let _fits_by_its_bound = first.append(kept);
+                Some(first)
+            }
+            None if is_next_request => None,
+            None => received.take(),
+        };
+        exchange.replay.is_taken = true;
         let first = first.unwrap_or_else(|| buffers.take());
         upload.begin(&head, first, buffers).map_err(|_| Fault::BadRequestBody)?;
         Ok(Self {
@@ -98,7 +108,23 @@ impl<'p> Conversation<'p> {
             // Boxed: a tunnel lasts, and its state would make every exchange larger.
             return Box::pin(self.tunnel(exchange)).await;
         }
+        if exchange.told.cluster.is_some_and(|now| exchange.retries_status(now)) {
+            self.discard_response(exchange, &parsed);
+            return Err(Fault::RetriedStatus);
+        }
         self.relay_response(exchange, parsed).await
+    }
+
+    /// Throws a response away; the connection is kept if nothing more comes on it.
+    fn discard_response(&mut self, exchange: &mut Exchange<'p>, parsed: &ResponseParsed) {
+        let here = self.inbound.as_ref().map_or(0, |buffer| buffer.len() as u64);
+        let is_whole = match parsed.framing {
+            Framing::None => here == 0,
+            Framing::Length(length) => here == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        let clean = is_whole && parsed.keep_alive && self.upload.is_finished() && !self.upload_broken;
+        give_back(exchange, self.side, self.upstream.take(), clean);
     }
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
@@ -179,7 +205,9 @@ impl<'p> Conversation<'p> {
     /// Nothing more is sent: from now on the endpoint's time to answer counts.
     fn expect_head(&self, exchange: &mut Exchange<'p>) {
         if self.download.is_none() {
-            exchange.connection.watch.set(exchange.told.now, self.cluster.cluster.timeouts.response_head);
+            let whole = self.cluster.cluster.timeouts.response_head;
+            let tried = exchange.told.cluster.and_then(|now| policy(exchange, now).timeout);
+            exchange.connection.watch.set(exchange.told.now, tried.map_or(whole, |tried| whole.min(tried)));
         }
     }
 

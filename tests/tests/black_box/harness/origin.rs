@@ -19,6 +19,8 @@ pub(crate) struct Origin {
 #[derive(Default)]
 pub(crate) struct Book {
     stop: AtomicBool,
+    /// Of an origin that can be killed: its connections. They stay open until then.
+    sockets: Option<Mutex<Vec<TcpStream>>>,
     journals: Mutex<Vec<Arc<Mutex<Vec<u8>>>>>,
     requests: Mutex<Vec<Message>>,
     open: AtomicUsize,
@@ -83,18 +85,26 @@ impl Visit<'_> {
 impl Origin {
     /// Runs `script` for each connection.
     pub(crate) fn start(script: impl Fn(Visit<'_>) + Send + Sync + 'static) -> Self {
-        Self::spawn(bind(), None, script)
+        Self::spawn(bind(), None, Book::default(), script)
     }
 
     /// The same over TLS; connections whose handshake fails are counted but run no script.
     pub(crate) fn start_tls(config: Arc<ServerConfig>, script: impl Fn(Visit<'_>) + Send + Sync + 'static) -> Self {
-        Self::spawn(bind(), Some(config), script)
+        Self::spawn(bind(), Some(config), Book::default(), script)
     }
 
     /// The same at an address where something listened before.
     pub(crate) fn start_at(address: SocketAddr, script: impl Fn(Visit<'_>) + Send + Sync + 'static) -> Self {
         let listener = poll::until("the address is free", || TcpListener::bind(address).ok());
-        Self::spawn(listener, None, script)
+        Self::spawn(listener, None, Book::default(), script)
+    }
+
+    /// Answers every request with 200 and this body until it is killed; at `address`, if something listened there before.
+    pub(crate) fn mortal(address: Option<SocketAddr>, body: &'static str) -> Self {
+        let again = |address| poll::until("the address is free", || TcpListener::bind(address).ok());
+        let book = Book { sockets: Some(Mutex::default()), ..Book::default() };
+        let listener = address.map_or_else(bind, again);
+        Self::spawn(listener, None, book, move |mut visit| visit.answer_all(|_| Some(ok(body))))
     }
 
     /// Answers every request with what `answer` makes of it.
@@ -123,10 +133,11 @@ impl Origin {
     fn spawn(
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
+        book: Book,
         script: impl Fn(Visit<'_>) + Send + Sync + 'static,
     ) -> Self {
         let address = listener.local_addr().expect("an address");
-        let book = Arc::new(Book::default());
+        let book = Arc::new(book);
         let (shared, script) = (Arc::clone(&book), Arc::new(script));
         std::thread::spawn(move || {
             for (index, stream) in listener.incoming().enumerate() {
@@ -134,6 +145,9 @@ impl Origin {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
+                if let Some(sockets) = &shared.sockets {
+                    sockets.lock().expect("sockets").extend(stream.try_clone());
+                }
                 let (book, script, tls) = (Arc::clone(&shared), Arc::clone(&script), tls.clone());
                 let journal = Arc::new(Mutex::new(Vec::new()));
                 book.journals.lock().expect("journals").push(Arc::clone(&journal));
@@ -147,6 +161,17 @@ impl Origin {
             }
         });
         Self { address, book }
+    }
+
+    /// Ends like a process that is killed: it listens no more, and its connections are gone in the middle of whatever
+    /// they carry.
+    pub(crate) fn kill(&self) {
+        self.book.stop.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect_timeout(&self.address, poll::PATIENCE);
+        let sockets = self.book.sockets.as_ref().expect("an origin that was started as one that can be killed");
+        for socket in sockets.lock().expect("sockets").drain(..) {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
     }
 
     /// Where it listens.

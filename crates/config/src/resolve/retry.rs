@@ -1,0 +1,61 @@
+//! When another endpoint is tried.
+
+use model::limits::REPLAY_BYTES_MAX;
+use model::retry::{Backoff, Budget, Conditions, Methods, Retry};
+
+use super::Resolver;
+use super::cluster::status_range;
+use crate::diagnostic::did_you_mean;
+use crate::file;
+
+const NAMES: [&str; 4] = ["connect_failure", "reset", "timeout", "bad_response"];
+
+impl Resolver<'_> {
+    pub(super) fn retry(&mut self, at: &str, written: &file::Retry) -> Retry {
+        if written.backoff.base.0 > written.backoff.max.0 {
+            let mend = Some("make `max` at least as long as `base`".to_owned());
+            self.report(&format!("{at}/backoff/base"), "the first pause is longer than the longest", mend);
+        }
+        if written.body_max.0 > REPLAY_BYTES_MAX as u64 {
+            let mend = Some(format!("at most {} KiB can be kept", REPLAY_BYTES_MAX / 1024));
+            self.report(&format!("{at}/body_max"), "so much of a body is not kept", mend);
+        }
+        Retry {
+            on: self.conditions(&format!("{at}/on"), &written.on),
+            attempts_max: written.attempts_max,
+            methods: match written.methods {
+                file::RetryMethods::Idempotent => Methods::Idempotent,
+                file::RetryMethods::Any => Methods::Any,
+            },
+            timeout: written.timeout.map(|time| time.0),
+            backoff: Some(Backoff { base: written.backoff.base.0, max: written.backoff.max.0 }),
+            body_bytes_max: written.body_max.0 as usize,
+            budget: Some(Budget { percent: u32::from(written.budget.share.0), per_second: written.budget.per_second }),
+        }
+    }
+
+    fn conditions(&mut self, at: &str, written: &[file::RetryOn]) -> Conditions {
+        let mut all = Conditions::default();
+        for (index, condition) in written.iter().enumerate() {
+            let text = match condition {
+                file::RetryOn::Status(status) => status.to_string(),
+                file::RetryOn::Name(name) => name.clone(),
+            };
+            match text.as_str() {
+                "connect_failure" => all.connect_failure = true,
+                "reset" => all.reset = true,
+                "timeout" => all.timeout = true,
+                "bad_response" => all.bad_response = true,
+                other => match status_range(other) {
+                    Some(range) => all.statuses.push(range),
+                    None => {
+                        let mend = did_you_mean(other, NAMES.into_iter().chain(["a status such as 503", "502-504"]));
+                        let message = format!("nothing is tried again after `{other}`");
+                        self.report(&format!("{at}/{index}"), message, mend);
+                    }
+                },
+            }
+        }
+        all
+    }
+}

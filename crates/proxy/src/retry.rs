@@ -1,0 +1,150 @@
+//! Attempts after the first: what [`plan::retry`] needs to decide, and what it takes to carry the decision out.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use model::Fault;
+use model::retry::Retry;
+use plan::retry::{Attempted, Failure, Verdict, decide};
+use wire::http1::Framing;
+
+use crate::exchange::Exchange;
+use crate::worker_plan::ClusterNow;
+
+/// What the retries of one exchange need to know beside its request.
+#[derive(Default)]
+pub(crate) struct Replay {
+    /// The request body, kept whole.
+    pub body: Option<Box<[u8]>>,
+    /// The body has left the client's buffer: a further attempt takes the kept one.
+    pub is_taken: bool,
+    /// A response was thrown away for another attempt, after this pause.
+    pub after_status: Option<Duration>,
+}
+
+impl Replay {
+    /// The body for an attempt after one that has taken it from the client's buffer.
+    pub(crate) fn again(&self) -> Option<&[u8]> {
+        if self.is_taken { self.body.as_deref() } else { None }
+    }
+}
+
+/// The rules for one exchange: the route's, else the cluster's.
+pub(crate) fn policy<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> &'p Retry {
+    let own = exchange.told.route.and_then(|route| route.route.retry.as_ref());
+    own.unwrap_or(&now.plan.cluster.retry)
+}
+
+impl<'p> Exchange<'p> {
+    /// Before the first attempt: the request's share of the budget, and its body if that may be needed again.
+    pub(crate) async fn prepare_retries(&mut self, now: &'p ClusterNow) -> Result<(), Fault> {
+        let policy = policy(self, now);
+        if let Some(budget) = policy.budget {
+            now.savings.borrow_mut().earn(budget);
+        }
+        let Framing::Length(length) = self.request.framing else { return Ok(()) };
+        let is_kept = length <= policy.body_bytes_max as u64
+            && policy.attempts_max > 1
+            && policy.on.hold_after_sending()
+            && policy.methods.allow(self.incoming.head.method)
+            // Such a client sends its body only once an endpoint has asked for it.
+            && !self.request.expects_continue;
+        // Boxed: it is rare, and its state would make every exchange larger.
+        if is_kept { Box::pin(self.keep_body(length as usize)).await } else { Ok(()) }
+    }
+
+    async fn keep_body(&mut self, length: usize) -> Result<(), Fault> {
+        let buffers = &self.worker.buffers;
+        let connection = &mut *self.connection;
+        connection.watch.set(self.told.now, self.http.stream_timeout);
+        poll_fn(|cx| {
+            while connection.received.as_ref().map_or(0, |buffer| buffer.len()) < length {
+                match connection.read_more(buffers, cx) {
+                    Poll::Ready(Some(count)) if count > 0 => {
+                        connection.watch.set(Instant::now(), self.http.stream_timeout);
+                    }
+                    Poll::Ready(_) => return Poll::Ready(Err(Fault::ClosedInBody)),
+                    Poll::Pending => {
+                        let expired = connection.watch.poll(cx);
+                        return expired.map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout)));
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        self.told.look();
+        self.replay.body = self.connection.received.as_ref().map(|buffer| buffer.data()[..length].into());
+        Ok(())
+    }
+
+    /// Whether the request, or what is left of it, can be sent whole once more.
+    pub(crate) fn is_replayable(&self) -> bool {
+        self.request.framing == Framing::None || self.replay.body.is_some()
+    }
+
+    /// Whether the response that is here is thrown away for another attempt; if so, says after which pause.
+    pub(crate) fn retries_status(&mut self, now: &'p ClusterNow) -> bool {
+        let policy = policy(self, now);
+        let status = self.response.as_ref().map_or(0, |response| response.status);
+        if !policy.on.holds_status(status) {
+            return false;
+        }
+        self.replay.after_status = self.verdict(now, Failure::Status(status));
+        self.replay.after_status.is_some()
+    }
+
+    /// The pause before another attempt, if there is to be one.
+    ///
+    /// # Errors
+    /// The fault, when it is final.
+    pub(crate) fn pause_after(&mut self, now: &'p ClusterNow, fault: Fault) -> Result<Duration, Fault> {
+        match fault {
+            Fault::RetriedStatus => self.replay.after_status.take().ok_or(fault),
+            // Half an interim response cannot be taken back.
+            _ if self.told.is_interim_cut || self.told.status != 0 => Err(fault),
+            _ => self.verdict(now, Failure::Fault(fault)).ok_or(fault),
+        }
+    }
+
+    fn verdict(&mut self, now: &'p ClusterNow, failure: Failure) -> Option<Duration> {
+        let attempts = self.told.retries + 1;
+        let attempted = Attempted {
+            failure,
+            method: self.incoming.head.method,
+            is_replayable: self.is_replayable(),
+            attempts,
+            untried: now.plan.endpoints.len().saturating_sub(attempts as usize),
+        };
+        let savings = &mut now.savings.borrow_mut();
+        match decide(policy(self, now), &attempted, savings, self.told.look(), &mut || self.worker.random.next()) {
+            Verdict::Again(pause) => Some(pause),
+            Verdict::GiveUp => None,
+            Verdict::NoBudget => {
+                now.series.of(self.worker.index).retries_refused.add(1);
+                None
+            }
+        }
+    }
+
+    /// Waits before another attempt, unless the client goes or the time for all attempts ends.
+    pub(crate) async fn pause(&mut self, pause: Duration) -> Result<(), Fault> {
+        // What the watch says when it was this pause that ended.
+        const OVER: Fault = Fault::RetriedStatus;
+        let connection = &mut *self.connection;
+        connection.watch.set(self.told.now, pause);
+        poll_fn(|cx| {
+            if connection.io.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(Fault::ClosedInWait));
+            }
+            connection.watch.poll(cx).map(|()| match connection.watch.fault(OVER) {
+                OVER => Ok(()),
+                ended => Err(ended),
+            })
+        })
+        .await?;
+        self.told.look();
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! Attempts after the first: what is tried again, what never is, and how much retries may add.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::harness::origin::ok;
+use super::harness::{Origin, Product, Setup, eventually, until};
+
+/// An origin that answers everything with this status.
+fn with_status(status: u16) -> Origin {
+    Origin::answering(move |_| {
+        format!("HTTP/1.1 {status} Told\r\nContent-Length: 4\r\nX-From: bad\r\n\r\nsick").into_bytes()
+    })
+}
+
+/// An origin that reads every request whole and then resets the connection.
+fn dying() -> Origin {
+    Origin::start(|mut visit| {
+        visit.request();
+    })
+}
+
+fn retries(product: &Product) -> f64 {
+    product.metric("equipoise_cluster_retries_total", &["cluster=\"site\""])
+}
+
+#[test]
+fn a_status_that_is_tried_again_never_reaches_the_client_while_another_endpoint_is_well() {
+    let origins = [with_status(503), Origin::saying("well")];
+    let product = Setup::to_all(&origins).cluster("retry: { on: [502-504] }").workers(1).start();
+    let mut client = product.connect();
+    for _ in 0..20 {
+        let response = client.get("/");
+        assert_eq!((response.status(), response.text()), (200, "well".to_owned()));
+    }
+    assert_eq!(origins[1].requests().len(), 20);
+    assert_eq!(retries(&product), origins[0].requests().len() as f64);
+    assert!(origins[0].connections() <= 2, "the connection of an answer that is thrown away is kept");
+    product.expect_metric("equipoise_endpoint_faults_total", &["fault=\"retried_status\""], retries(&product));
+}
+
+#[test]
+fn without_rules_for_retries_a_status_is_passed_on() {
+    let origins = [with_status(503), Origin::saying("well")];
+    let product = Setup::to_all(&origins).workers(1).start();
+    let statuses: Vec<u16> = (0..4).map(|_| product.get("/").status()).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 2, "{statuses:?}");
+    assert_eq!(retries(&product), 0.0);
+}
+
+#[test]
+fn when_every_attempt_gets_a_bad_status_the_last_answer_is_passed_on_as_it_came() {
+    let origins = [with_status(503), with_status(503), with_status(503)];
+    let product = Setup::to_all(&origins).cluster("retry: { on: [503], attempts_max: 3 }").start();
+    let response = product.get("/");
+    assert_eq!((response.status(), response.text().as_str(), response.field("x-from")), (503, "sick", Some("bad")));
+    let seen: Vec<usize> = origins.iter().map(|origin| origin.requests().len()).collect();
+    assert_eq!(seen, [1, 1, 1], "each endpoint once");
+}
+
+#[test]
+fn a_kept_body_is_sent_again_whole_and_what_follows_it_on_the_connection_is_not_lost() {
+    let origins = [dying(), Origin::answering(|request| ok(&format!("{} bytes", request.body.len())))];
+    let product = Setup::to_all(&origins).cluster("retry: { on: [reset] }").workers(1).start();
+    let body: String = (0..15_000).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+    for _ in 0..4 {
+        let mut client = product.connect();
+        let put = format!("PUT /1 HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        client.send(format!("{put}GET /2 HTTP/1.1\r\nHost: test\r\n\r\n"));
+        assert_eq!(client.response().text(), "15000 bytes");
+        assert_eq!(client.response().text(), "0 bytes");
+    }
+    for request in origins[1].requests().iter().filter(|request| request.target() == "/1") {
+        assert_eq!(request.body, body.as_bytes());
+    }
+    assert!(!origins[0].requests().is_empty());
+}
+
+#[test]
+fn a_body_larger_than_what_is_kept_is_not_sent_again() {
+    let origins = [dying(), Origin::saying("well")];
+    let setup = Setup::to_all(&origins).cluster("retry: { on: [reset], body_max: 100 }").workers(1);
+    let product = setup.start();
+    let put = |length: usize| {
+        let body = "x".repeat(length);
+        let text = format!("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{body}");
+        product.connect().ask(text).status()
+    };
+    assert_eq!([put(100), put(100)], [200, 200]);
+    let mut large = [put(101), put(101)];
+    large.sort_unstable();
+    assert_eq!(large, [200, 502]);
+}
+
+#[test]
+fn a_request_that_an_endpoint_may_have_acted_on_is_sent_twice_only_if_the_operator_says_so() {
+    for (rules, expected) in [("{ on: [reset] }", 502), ("{ on: [reset], methods: any }", 200)] {
+        let origins = [dying(), Origin::saying("well")];
+        let product = Setup::to_all(&origins).cluster(format!("retry: {rules}")).workers(1).start();
+        let post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi";
+        let mut statuses = [product.connect().ask(post).status(), product.connect().ask(post).status()];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, expected]);
+    }
+}
+
+#[test]
+fn a_client_that_waits_to_be_asked_for_its_body_is_not_kept_waiting() {
+    let origin = Origin::start(|mut visit| {
+        visit.peer.send("HTTP/1.1 100 Continue\r\n\r\n");
+        visit.answer_all(|request| Some(ok(&format!("{} bytes", request.body.len()))));
+    });
+    let product = Setup::to(&origin).cluster("retry: { on: [reset] }").start();
+    let mut client = product.connect();
+    client.send("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.head().status(), 100);
+    client.send("hi");
+    assert_eq!(client.response().text(), "2 bytes");
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_is_given_up_for_another() {
+    let silent = Origin::start(|mut visit| {
+        visit.request();
+        // Until the product gives up.
+        let _ = visit.peer.fill();
+    });
+    let origins = [silent, Origin::saying("well")];
+    let product = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 100ms }").workers(1).start();
+    let begun = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(product.get("/").text(), "well");
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(200), "two attempts ran into their bound");
+    assert!((2.0..=4.0).contains(&retries(&product)), "a second attempt takes its turn, too");
+}
+
+#[test]
+fn all_attempts_together_are_bounded_by_the_time_of_the_route() {
+    let silent = || {
+        Origin::start(|mut visit| {
+            visit.request();
+            let _ = visit.peer.fill();
+        })
+    };
+    let origins = [silent(), silent(), silent()];
+    let setup = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 150ms, attempts_max: 10 }");
+    let product = setup.route("timeout: 400ms").start();
+    let begun = Instant::now();
+    assert_eq!(product.get("/").status(), 504);
+    let took = begun.elapsed();
+    assert!((390..900).contains(&took.as_millis()), "{took:?}");
+    product.flagged("PD");
+}
+
+#[test]
+fn retries_add_no_more_than_their_budget_to_the_load_of_endpoints_that_are_all_ill() {
+    let origins = [with_status(503), with_status(503)];
+    let rules = "retry: { on: [503], backoff: { base: 1ms, max: 1ms }, budget: { share: 10%, per_second: 0 } }";
+    let product = Setup::to_all(&origins).cluster(rules).workers(1).start();
+    let mut client = product.connect();
+    for _ in 0..200 {
+        assert_eq!(client.get("/").status(), 503);
+    }
+    let seen: usize = origins.iter().map(|origin| origin.requests().len()).sum();
+    assert_eq!(seen, 220, "10 % more than the clients asked for");
+    product.expect_metric("equipoise_cluster_retries_refused_total", &["cluster=\"site\""], 200.0);
+}
+
+#[test]
+fn the_only_endpoint_is_tried_again_after_a_pause() {
+    let failed = AtomicUsize::new(0);
+    let origin = Origin::start(move |mut visit| {
+        if failed.fetch_add(1, Ordering::SeqCst) < 2 {
+            visit.request();
+            return;
+        }
+        visit.answer_all(|_| Some(ok("recovered")));
+    });
+    let product = Setup::to(&origin).cluster("retry: { backoff: { base: 40ms, max: 1s } }").start();
+    let begun = Instant::now();
+    assert_eq!(product.get("/").text(), "recovered");
+    assert!(begun.elapsed() >= Duration::from_millis(20 + 40), "two pauses, each at least half of what it may be");
+    assert_eq!(origin.requests().len(), 3);
+}
+
+#[test]
+fn a_client_that_resets_during_a_pause_ends_its_exchange() {
+    let origin = dying();
+    let product = Setup::to(&origin).cluster("retry: { backoff: { base: 30s, max: 30s } }").start();
+    let mut client = product.connect();
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    until("the first attempt has failed", || (origin.requests().len() == 1 && origin.open() == 0).then_some(()));
+    client.reset();
+    product.flagged("CW");
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn the_rules_of_a_route_come_before_those_of_its_cluster() {
+    let origins = [with_status(503), Origin::saying("well")];
+    let setup = Setup::to_all(&origins).cluster("retry: { on: [503] }");
+    let product = setup
+        .route_before("{ name: raw, match: { path: { exact: /raw } }, cluster: site, retry: { attempts_max: 1 } }");
+    let product = product.workers(1).start();
+    let raw: Vec<u16> = (0..4).map(|_| product.get("/raw").status()).collect();
+    assert!(raw.contains(&503), "{raw:?}");
+    assert!((0..4).all(|_| product.get("/").status() == 200));
+}
+
+#[test]
+fn endpoints_that_are_killed_and_come_back_under_load_cost_no_client_an_answer() {
+    let mut origins: Vec<Origin> = (0..3).map(|_| Origin::mortal(None, "alive")).collect();
+    let rules = "retry: { on: [connect_failure, reset], attempts_max: 6, budget: { share: 100%, per_second: 1000 } }";
+    let product = Setup::to_all(&origins).cluster(rules).start();
+    let (asked, is_over) = (AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = product.connect();
+                while !is_over.load(Ordering::SeqCst) {
+                    assert_eq!(client.get("/").text(), "alive");
+                    asked.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for turn in 0..9 {
+            let enough = asked.load(Ordering::SeqCst) + 50;
+            eventually("clients are served", || asked.load(Ordering::SeqCst) >= enough);
+            let address = origins[turn % 3].address();
+            origins[turn % 3].kill();
+            let enough = asked.load(Ordering::SeqCst) + 50;
+            eventually("clients are served by those that are left", || asked.load(Ordering::SeqCst) >= enough);
+            origins[turn % 3] = Origin::mortal(Some(address), "alive");
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    assert!(retries(&product) > 0.0);
+    product.expect_metric("equipoise_http_requests_total", &["class=\"5xx\""], 0.0);
+}
