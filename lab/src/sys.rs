@@ -6,6 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -133,13 +134,18 @@ fn core_set(cores: &[usize]) -> libc::cpu_set_t {
     set
 }
 
-/// The cores that this process may run on.
+/// The cores that this process could run on when it was started; later it moves itself off some of them.
 pub(crate) fn cores_allowed() -> io::Result<Vec<usize>> {
+    static CORES: OnceLock<Vec<usize>> = OnceLock::new();
+    if let Some(cores) = CORES.get() {
+        return Ok(cores.clone());
+    }
     let mut set = core_set(&[]);
     // SAFETY: `set` has the size that is passed, and is only written.
     check(unsafe { libc::sched_getaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &mut set) })?;
     // SAFETY: every `core` is below the number of bits in the set.
-    Ok((0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect())
+    let cores = (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect();
+    Ok(CORES.get_or_init(|| cores).clone())
 }
 
 /// Wakes this thread from a timed wait at the time asked, not up to 50 us later.

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::charts::Figure;
-use super::journal::Outcome;
+use super::journal::{ENDED, Outcome};
 use crate::failure::Failure;
 use crate::measure::stats::spread;
 use crate::measure::{Sample, undisturbed};
@@ -93,6 +93,7 @@ fn measure_cell<T>(run: &Run<'_>, cell: &Cell<T>, method: &Method<'_, T>) -> Res
             })?;
             match outcome {
                 Outcome::Done(sample) => samples.push(sample),
+                Outcome::Failed(reason) if reason == ENDED => {}
                 Outcome::Failed(reason) => row.failure = Some(reason),
             }
         }

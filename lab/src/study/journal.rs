@@ -38,6 +38,9 @@ pub(crate) struct Journal {
     is_closed: Cell<bool>,
 }
 
+/// Why there is nothing of a measurement that the run did not come to.
+pub(crate) const ENDED: &str = "the run was ended before this";
+
 /// The first line: a run is only resumed by one of the same kind.
 const HEAD: &str = "run";
 
@@ -90,7 +93,7 @@ impl Journal {
         }
         if self.is_closed.get() {
             let known = self.entries.borrow().get(key).and_then(|entry| entry.failure.clone());
-            return Ok(Outcome::Failed(known.unwrap_or_else(|| "the run was ended before this".to_owned())));
+            return Ok(Outcome::Failed(known.unwrap_or_else(|| ENDED.to_owned())));
         }
         let (outcome, value, failure) = match measure() {
             Ok(value) => {

@@ -17,11 +17,12 @@ mod whoami;
 
 use crate::failure::Failure;
 use crate::measure::bench::{Bench, BenchOptions};
-use crate::measure::child::{self, write_file};
+use crate::measure::child;
 use crate::measure::machine::{self, Machine};
 use crate::paths::Paths;
 use crate::peers::{self, Wanted};
 use crate::products::{self, Product, Version, build};
+use crate::report;
 use crate::report::page::{File, Page, ProductLine};
 use clap::Args;
 use journal::{Journal, Outcome};
@@ -54,7 +55,8 @@ pub(crate) struct Study {
 }
 
 /// All studies.
-pub(crate) const ALL: &[&Study] = &[&out_of_the_box::STUDY, &elb::STUDY, &elastic::STUDY, &mongrel::STUDY, &whoami::STUDY];
+pub(crate) const ALL: &[&Study] =
+    &[&out_of_the_box::STUDY, &elb::STUDY, &elastic::STUDY, &mongrel::STUDY, &whoami::STUDY];
 
 /// What to run, and how large.
 #[derive(Args, Debug)]
@@ -146,7 +148,9 @@ impl Run<'_> {
             measure()
         });
         self.progress.end(!was_known);
-        if let Ok(Outcome::Failed(reason)) = &outcome {
+        if let Ok(Outcome::Failed(reason)) = &outcome
+            && reason != journal::ENDED
+        {
             self.progress.say(&format!("{}: {key} failed: {reason}", self.study.name));
         }
         outcome
@@ -219,11 +223,13 @@ pub(crate) fn run(args: &StudyArgs, paths: &Paths) -> Result<(), Failure> {
         match run_one(study, args, &out, paths) {
             Ok(failures) => problems.extend(failures.into_iter().map(|(key, _)| format!("{}: {key}", study.name))),
             Err(failure) if failure.is_interruption() => {
-                        return Err(failure);
+                report::write_index(&out)?;
+                return Err(failure);
             }
             Err(failure) => problems.push(format!("{}: {failure}", study.name)),
         }
     }
+    report::write_index(&out)?;
     if problems.is_empty() { Ok(()) } else { Err(Failure::new(format!("not measured: {}", problems.join("; ")))) }
 }
 
@@ -255,7 +261,7 @@ fn run_one(
         Err(failure) => return Err(failure),
     };
     let page = Page { interrupted, ..page };
-    let report = write_report(&page, &paths.out)?;
+    let report = report::write(&page, &paths.out)?;
     run.progress.say(&format!("{}: written to {}", study.name, report.display()));
     if interrupted { Err(Failure::interrupted()) } else { Ok(run.journal.failures()) }
 }
@@ -345,11 +351,4 @@ fn repeat(study: &Study, args: &StudyArgs) -> String {
         line.push_str(&format!(" --rounds {rounds}"));
     }
     line
-}
-
-fn write_report(page: &Page, folder: &Path) -> Result<PathBuf, Failure> {
-    let json = serde_json::to_string(page).map_err(|error| Failure::new(error.to_string()))?;
-    let file = folder.join("results.json");
-    write_file(&file, &(json + "\n"))?;
-    Ok(file)
 }
