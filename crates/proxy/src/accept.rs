@@ -201,7 +201,8 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
         }
     };
     let facts = ConnectionFacts { peer, local, tls, listener: configured.name.clone() };
-    Some(Connection { io, facts, watch, received: None, tether: tether.clone(), requests: 0 })
+    let leaves_by_end = matches!(configured.protocol, Protocol::Http(_));
+    Some(Connection { io, facts, watch, received: None, tether: tether.clone(), requests: 0, leaves_by_end })
 }
 
 /// Logs a connection that came to nothing. The counters know of it already.

@@ -44,9 +44,27 @@ pub(crate) struct Connection {
     pub received: Option<Buffer>,
     pub tether: Rc<Tether>,
     pub requests: u64,
+    /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP, where a stream of bytes
+    /// may well end before its answer comes.
+    pub leaves_by_end: bool,
 }
 
 impl Connection {
+    /// Ready when a client that waits for an endpoint has gone: reset, or, if it speaks HTTP, at its end. What it sends
+    /// meanwhile is read ahead, up to one buffer, for its end would not be seen behind it.
+    pub(crate) fn poll_gone(&mut self, buffers: &BufferPool, cx: &mut TaskContext<'_>) -> Poll<()> {
+        if !self.leaves_by_end {
+            return self.io.poll_reset(cx);
+        }
+        while self.received.as_mut().is_none_or(|buffer| !buffer.room().is_empty()) {
+            match ready!(self.read_more(buffers, cx)) {
+                Some(count) if count > 0 => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending
+    }
+
     /// Reads once into `received`, behind what is there. `None` is a broken connection, 0 its end.
     pub(crate) fn read_more(&mut self, buffers: &BufferPool, cx: &mut TaskContext<'_>) -> Poll<Option<usize>> {
         if ready!(self.io.poll_read_ready(cx)).is_err() {

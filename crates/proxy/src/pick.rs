@@ -27,20 +27,23 @@ pub(crate) async fn pick(
         Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
         Pick::None => Err(Fault::NoEndpoint),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => Box::pin(wait_in_queue(connection, cluster)).await,
+        Pick::Full => Box::pin(wait_in_queue(worker, connection, cluster)).await,
     }
 }
 
-async fn wait_in_queue(connection: &mut Connection, cluster: &Arc<ClusterPlan>) -> Result<(Lease, Duration), Fault> {
+async fn wait_in_queue(
+    worker: &Worker,
+    connection: &mut Connection,
+    cluster: &Arc<ClusterPlan>,
+) -> Result<(Lease, Duration), Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
     let begun = Instant::now();
-    let Connection { watch, io, .. } = connection;
-    watch.set(begun, queue.timeout);
+    connection.watch.set(begun, queue.timeout);
     let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
         Some(lease) => Poll::Ready(Ok(lease)),
-        None if io.poll_reset(cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),
-        None => watch.poll(cx).map(|()| Err(watch.fault(Fault::QueueTimeout))),
+        None if connection.poll_gone(&worker.buffers, cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),
+        None => connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::QueueTimeout))),
     })
     .await;
     leased.map(|lease| (lease, begun.elapsed()))

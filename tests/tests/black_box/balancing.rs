@@ -234,11 +234,21 @@ fn a_client_that_goes_away_while_it_waits_gives_up_its_place() {
     let (origin, go, product) = single("queue: { requests_max: 10, timeout: 30s }");
     let mut first = hold(&product, "1");
     eventually("the first is at work", || origin.busy() == 1);
-    let gone = hold(&product, "-gone");
-    eventually("it waits", || queue_length(&product) == 1);
-    gone.reset();
-    eventually("its place is free", || queue_length(&product) == 0);
-    product.flagged("CQ");
+    let with_reset = hold(&product, "-gone");
+    let with_end = hold(&product, "-gone");
+    let mut behind_a_body = product.connect();
+    behind_a_body.send("PUT /hold-gone HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");
+    eventually("they wait", || queue_length(&product) == 3);
+    behind_a_body.send("a part of it");
+    with_reset.reset();
+    eventually("the first place is free", || queue_length(&product) == 2);
+    drop(with_end);
+    eventually("the second place is free", || queue_length(&product) == 1);
+    drop(behind_a_body);
+    eventually("the third place is free", || queue_length(&product) == 0);
+    eventually("each is written down", || {
+        product.records().iter().filter(|record| record["flag"] == "CQ").count() == 3
+    });
     let mut last = hold(&product, "2");
     eventually("another waits", || queue_length(&product) == 1);
     for peer in [&mut first, &mut last] {
