@@ -159,6 +159,16 @@ pub(crate) enum Balance {
     Random,
     /// The one with the fewest exchanges in flight
     LeastRequest,
+    /// The better of two that chance draws
+    PowerOfTwo,
+    /// The one that is likely to answer soonest
+    LeastTime,
+    /// The better of two, by times that follow peaks at once
+    PeakEwma,
+    /// The first that has room
+    First,
+    /// The same client to the same endpoint
+    SourceHash,
 }
 
 impl Balance {
@@ -168,6 +178,11 @@ impl Balance {
             Self::RoundRobin => "round_robin",
             Self::Random => "random",
             Self::LeastRequest => "least_request",
+            Self::PowerOfTwo => "power_of_two",
+            Self::LeastTime => "least_time",
+            Self::PeakEwma => "peak_ewma",
+            Self::First => "first",
+            Self::SourceHash => "source_hash",
         }
     }
 }

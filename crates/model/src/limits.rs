@@ -41,6 +41,8 @@ pub const KETAMA_POINTS: u64 = 160;
 pub const KETAMA_POINTS_MAX: u64 = 4 << 20;
 /// Endpoints up to which rendezvous hashing looks at each.
 pub const RENDEZVOUS_FLAT_MAX: usize = 256;
+/// Default time after which the response time of an exchange counts half for a balancer.
+pub const BALANCE_HALF_LIFE: Duration = Duration::from_secs(10);
 /// Largest weight of an endpoint.
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.

@@ -280,6 +280,20 @@ pub enum Balance {
     Random,
     /// Fewest exchanges in flight per weight.
     LeastRequest,
+    /// The better of two that chance draws: fewer exchanges in flight per weight.
+    PowerOfTwo,
+    /// Shortest mean time to answer, with what is in flight, per weight.
+    LeastTime {
+        /// After which an answer counts half.
+        half_life: Duration,
+    },
+    /// The better of two that chance draws, by a mean time to answer that follows peaks at once.
+    PeakEwma {
+        /// After which an answer counts half.
+        half_life: Duration,
+    },
+    /// The first that has room.
+    First,
     /// By a key of the request: equal keys go to the same endpoint.
     Hash(Hash),
 }
@@ -291,6 +305,10 @@ impl Balance {
             Self::RoundRobin => "round_robin",
             Self::Random => "random",
             Self::LeastRequest => "least_request",
+            Self::PowerOfTwo => "power_of_two",
+            Self::LeastTime { .. } => "least_time",
+            Self::PeakEwma { .. } => "peak_ewma",
+            Self::First => "first",
             Self::Hash(hash) if *hash == Hash::of_source() => "source_hash",
             Self::Hash(_) => "hash",
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use model::RequestHead;
 use model::fitness::AdminState;
@@ -12,6 +13,8 @@ use model::snapshot::{Balance, Cluster, Endpoint};
 use crate::balance::{self, Ask, PickCache, TierState, View};
 use crate::health::{Change, Outcome};
 use crate::key::Key;
+use crate::passive::Seen;
+use crate::response_time::Timing;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
 use crate::{hash, queue};
@@ -28,6 +31,8 @@ pub struct ClusterPlan {
     version: u64,
     /// What of a request is hashed, if the balancer goes by that.
     keys: Box<[Key]>,
+    /// How response times are averaged, if the balancer goes by them.
+    timing: Option<Timing>,
     /// The view of the latest epoch, built once for all workers.
     latest: Mutex<Stamped>,
 }
@@ -74,7 +79,12 @@ impl ClusterPlan {
             Balance::Hash(hash) => hash.on.iter().filter_map(Key::new).collect(),
             _ => Box::default(),
         };
-        Self { cluster, endpoints, state, version, keys, latest: Mutex::new(Stamped { epoch, view }) }
+        let timing = match cluster.balance {
+            Balance::LeastTime { half_life } => Some(Timing::new(half_life, false)),
+            Balance::PeakEwma { half_life } => Some(Timing::new(half_life, true)),
+            _ => None,
+        };
+        Self { cluster, endpoints, state, version, keys, timing, latest: Mutex::new(Stamped { epoch, view }) }
     }
 
     /// Unique in the process among all plans of all clusters.
@@ -112,6 +122,14 @@ impl ClusterPlan {
         match balance::take(view, random, ask) {
             Some(lease) => Pick::Endpoint(lease),
             None => Pick::Full,
+        }
+    }
+
+    /// Tells the balancer how an exchange went, if it wants to know.
+    #[inline]
+    pub(crate) fn tell_time(&self, endpoint: &EndpointState, seen: Seen, now: Instant) {
+        if let Some(timing) = self.timing {
+            endpoint.response_time().observe(seen, now, timing);
         }
     }
 

@@ -27,6 +27,7 @@ pub mod queue;
 mod ramp;
 pub mod random;
 pub mod redirect;
+mod response_time;
 pub mod retry;
 pub mod router;
 mod slot;

@@ -16,6 +16,7 @@ use crate::padded::Padded;
 use crate::passive::{Ejection, Judge, PassiveState};
 use crate::queue::{self, Queue};
 use crate::ramp::Ramp;
+use crate::response_time::ResponseTime;
 use crate::slot::{Slot, SlotSpace};
 
 static ENDPOINT_SLOTS: SlotSpace = SlotSpace::new();
@@ -121,11 +122,19 @@ pub struct EndpointState {
     cluster: Arc<ClusterState>,
     /// A [`Health`] in one word; written by the one owner of the probe.
     health: AtomicU64,
-    in_flight: Padded<AtomicU32>,
+    hot: Padded<Hot>,
     /// Moves only while the cluster has a slow start.
     pub(crate) ramp: Ramp,
     /// Made at first use: without passive health it costs a pointer.
     passive: OnceLock<Box<PassiveState>>,
+}
+
+/// What picks of an endpoint read, on one cache line.
+#[derive(Default)]
+struct Hot {
+    in_flight: AtomicU32,
+    /// Known only while a balancer wants it.
+    response_time: ResponseTime,
 }
 
 impl EndpointState {
@@ -137,7 +146,7 @@ impl EndpointState {
             _slot: slot,
             cluster,
             health: AtomicU64::new(Health::default().to_bits()),
-            in_flight: Padded::default(),
+            hot: Padded::default(),
             ramp: Ramp::default(),
             passive: OnceLock::new(),
         }
@@ -151,7 +160,13 @@ impl EndpointState {
     /// Exchanges or connections that hold a place now.
     #[inline]
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+        self.hot.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// How long it takes to answer.
+    #[inline]
+    pub(crate) fn response_time(&self) -> &ResponseTime {
+        &self.hot.response_time
     }
 
     /// What the checks told so far. Means something only while the cluster has a check; see
@@ -205,10 +220,10 @@ impl EndpointState {
     pub(crate) fn try_take(&self, max: Option<u32>) -> bool {
         match max {
             None => {
-                self.in_flight.fetch_add(1, Ordering::Relaxed);
+                self.hot.in_flight.fetch_add(1, Ordering::Relaxed);
                 true
             }
-            Some(max) => take_below(&self.in_flight, max, Ordering::SeqCst),
+            Some(max) => take_below(&self.hot.in_flight, max, Ordering::SeqCst),
         }
     }
 
@@ -216,13 +231,13 @@ impl EndpointState {
     /// on: who has just enqueued must not read a count from before.
     #[inline]
     pub(crate) fn is_full(&self, max: Option<u32>) -> bool {
-        max.is_some_and(|max| self.in_flight.load(Ordering::SeqCst) >= max)
+        max.is_some_and(|max| self.hot.in_flight.load(Ordering::SeqCst) >= max)
     }
 
     /// Gives a place back; if someone waits, the first gets it.
     #[inline]
     pub(crate) fn release(&self) {
-        let before = self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let before = self.hot.in_flight.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "released more often than taken");
         if self.cluster.waiting() > 0 {
             queue::dispatch(&self.cluster);

@@ -73,3 +73,49 @@ fn a_popular_key_spreads_once_its_endpoint_has_its_bounded_load() {
     }
     assert!(clients.iter_mut().all(|client| client.response().status() == 200));
 }
+
+#[test]
+fn first_uses_the_next_endpoint_only_while_the_one_before_is_full() {
+    let ((full, go), next) = (holding(), Origin::saying("next"));
+    let first = format!("{{ address: \"{}\", connections_max: 1 }}", full.address());
+    let listed = [first, format!("\"{}\"", next.address())];
+    let product = Setup::to_endpoints(listed).cluster("balance: first").start();
+    assert!((0..10).all(|_| product.get("/").text() == "/"));
+    let mut held = hold(&product, "");
+    eventually("it arrived", || full.busy() == 1);
+    assert!((0..10).all(|_| product.get("/").text() == "next"));
+    go.send(()).expect("the origin waits");
+    assert_eq!(held.response().status(), 200);
+    eventually("the first has room again", || product.get("/").text() == "/");
+}
+
+#[test]
+fn balancers_that_go_by_time_avoid_the_slow_endpoint() {
+    for balance in ["least_time", "peak_ewma", "{ peak_ewma: { half_life: 30s } }"] {
+        let slow = Origin::answering(|_| {
+            // Far more than any answer of the other takes.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            ok("slow")
+        });
+        let fast = Origin::saying("fast");
+        let product =
+            Setup::to_addresses(&[slow.address(), fast.address()]).cluster(format!("balance: {balance}")).start();
+        for _ in 0..100 {
+            product.get("/");
+        }
+        let asked = slow.requests().len();
+        assert!((1..=3).contains(&asked), "{balance} asked the slow one {asked} times");
+    }
+}
+
+#[test]
+fn balancers_that_go_by_time_avoid_the_endpoint_that_fails_fast() {
+    for balance in ["least_time", "peak_ewma"] {
+        let broken = Origin::answering(|_| b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n".to_vec());
+        let fine = Origin::saying("fine");
+        let listed = [broken.address(), fine.address()];
+        let product = Setup::to_addresses(&listed).cluster(format!("balance: {balance}")).start();
+        let failed = (0..100).filter(|_| product.get("/").status() == 500).count();
+        assert!((1..=3).contains(&failed), "{balance} asked the broken one {failed} times");
+    }
+}

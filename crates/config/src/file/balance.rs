@@ -1,10 +1,11 @@
 //! How an endpoint is chosen.
 
+use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::one_of;
-use crate::units::Margin;
+use crate::units::{Margin, Time};
 
 /// How an endpoint is chosen: a name, or settings.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +34,14 @@ pub enum BalanceName {
     Random,
     /// The one with the fewest requests in flight, by weight.
     LeastRequest,
+    /// The better of two that chance draws, by weight: the one with fewer requests in flight.
+    PowerOfTwo,
+    /// The one that is likely to answer soonest.
+    LeastTime,
+    /// The better of two that chance draws: the one that is likely to answer sooner. Slowness is noticed at once.
+    PeakEwma,
+    /// The first that has room.
+    First,
     /// The same client to the same endpoint, by its address.
     SourceHash,
 }
@@ -40,11 +49,31 @@ pub enum BalanceName {
 /// How an endpoint is chosen, with settings.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "Balance", extend("oneOf" = one_of(&["hash"])))]
+#[schemars(rename = "Balance", extend("oneOf" = one_of(&["hash", "least_time", "peak_ewma"])))]
 pub struct BalanceSettings {
     /// Equal keys to the same endpoint, whatever other endpoints come and go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<Hash>,
+    /// The one that is likely to answer soonest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_time: Option<ResponseTimes>,
+    /// The better of two that chance draws: the one that is likely to answer sooner. Slowness is noticed at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_ewma: Option<ResponseTimes>,
+}
+
+/// How response times are averaged.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResponseTimes {
+    /// Time after which an answer counts half.
+    pub half_life: Time,
+}
+
+impl Default for ResponseTimes {
+    fn default() -> Self {
+        Self { half_life: Time(limits::BALANCE_HALF_LIFE) }
+    }
 }
 
 /// Equal keys go to the same endpoint.

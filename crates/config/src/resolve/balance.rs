@@ -1,6 +1,7 @@
 //! How an endpoint is chosen.
 
 use model::fields::is_token;
+use model::limits::BALANCE_HALF_LIFE;
 use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
 
 use super::Resolver;
@@ -12,9 +13,13 @@ impl Resolver<'_> {
             file::Balance::Name(name) => return named(*name),
             file::Balance::Settings(settings) => settings,
         };
-        match &settings.hash {
-            Some(hash) => Balance::Hash(self.hash(&format!("{at}/hash"), hash)),
-            None => named(BalanceName::RoundRobin),
+        match settings {
+            file::BalanceSettings { hash: Some(hash), .. } => Balance::Hash(self.hash(&format!("{at}/hash"), hash)),
+            file::BalanceSettings { least_time: Some(times), .. } => {
+                Balance::LeastTime { half_life: times.half_life.0 }
+            }
+            file::BalanceSettings { peak_ewma: Some(times), .. } => Balance::PeakEwma { half_life: times.half_life.0 },
+            _ => named(BalanceName::RoundRobin),
         }
     }
 
@@ -65,6 +70,10 @@ fn named(name: BalanceName) -> Balance {
         BalanceName::RoundRobin => Balance::RoundRobin,
         BalanceName::Random => Balance::Random,
         BalanceName::LeastRequest => Balance::LeastRequest,
+        BalanceName::PowerOfTwo => Balance::PowerOfTwo,
+        BalanceName::LeastTime => Balance::LeastTime { half_life: BALANCE_HALF_LIFE },
+        BalanceName::PeakEwma => Balance::PeakEwma { half_life: BALANCE_HALF_LIFE },
+        BalanceName::First => Balance::First,
         BalanceName::SourceHash => Balance::Hash(Hash::of_source()),
     }
 }

@@ -1,5 +1,6 @@
 //! How endpoints are chosen, as it may be written.
 
+use model::limits;
 use model::snapshot::{Balance, Cluster, Hash, HashAlgorithm, HashKey};
 
 use crate::support::{load, messages};
@@ -27,11 +28,23 @@ fn simple_balancers_have_a_name() {
         ("round_robin", Balance::RoundRobin),
         ("random", Balance::Random),
         ("least_request", Balance::LeastRequest),
+        ("power_of_two", Balance::PowerOfTwo),
+        ("least_time", Balance::LeastTime { half_life: limits::BALANCE_HALF_LIFE }),
+        ("peak_ewma", Balance::PeakEwma { half_life: limits::BALANCE_HALF_LIFE }),
+        ("first", Balance::First),
         ("source_hash", Balance::Hash(Hash::of_source())),
     ] {
         assert_eq!(cluster(&format!("balance: {name}")).balance, balance);
         assert_eq!(balance.name(), name);
     }
+}
+
+#[test]
+fn times_are_averaged_over_what_is_written() {
+    let half_life = std::time::Duration::from_millis(1_500);
+    assert_eq!(cluster("balance: { peak_ewma: { half_life: 1s500ms } }").balance, Balance::PeakEwma { half_life });
+    assert_eq!(cluster("balance: { least_time: { half_life: 1s500ms } }").balance, Balance::LeastTime { half_life });
+    assert_eq!(cluster("balance: { least_time: {} }").balance, cluster("balance: least_time").balance);
 }
 
 #[test]
@@ -51,7 +64,8 @@ fn a_hash_says_what_it_goes_by() {
 }
 
 /// The names that stand alone.
-const NAMES: &str = "`round_robin`, `random`, `least_request` or `source_hash`";
+const NAMES: &str =
+    "`round_robin`, `random`, `least_request`, `power_of_two`, `least_time`, `peak_ewma`, `first` or `source_hash`";
 
 #[test]
 fn mistakes_in_a_balancer_are_told_with_what_to_write() {

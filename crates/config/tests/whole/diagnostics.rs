@@ -40,7 +40,7 @@ site.yaml:9:72: `weight` must be a whole number from 0 to 1000, not 5000
    9 |     endpoints: ["127.0.0.1:9003", { address: "127.0.0.1:9004", weight: 5000 }]
      |                                                                        ^^^^
 
-site.yaml:10:14: `balance` must be `round_robin`, `random`, `least_request` or `source_hash`, not the text `least_requests`
+site.yaml:10:14: `balance` must be `round_robin`, `random`, `least_request`, `power_of_two`, `least_time`, `peak_ewma`, `first` or `source_hash`, not the text `least_requests`
   10 |     balance: least_requests
      |              ^^^^^^^^^^^^^^
      help: did you mean `least_request`?

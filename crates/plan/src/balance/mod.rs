@@ -3,8 +3,13 @@
 //! A [`View`] is what balancers work on: the endpoints of a cluster that may get work now, and what is computed from
 //! their weights. It is built when the plan is, and again when availability changes; a pick only reads it.
 
+mod first;
 mod hash;
+mod least;
 mod least_request;
+mod least_time;
+mod peak_ewma;
+mod power_of_two;
 mod random;
 mod round_robin;
 mod tier;
@@ -26,8 +31,17 @@ pub struct BalancerSpec {
 }
 
 /// Every balancer, the default first.
-pub const BALANCERS: &[BalancerSpec] =
-    &[round_robin::SPEC, random::SPEC, least_request::SPEC, hash::SOURCE_SPEC, hash::SPEC];
+pub const BALANCERS: &[BalancerSpec] = &[
+    round_robin::SPEC,
+    random::SPEC,
+    least_request::SPEC,
+    power_of_two::SPEC,
+    least_time::SPEC,
+    peak_ewma::SPEC,
+    hash::SOURCE_SPEC,
+    hash::SPEC,
+    first::SPEC,
+];
 
 /// What a pick goes by, beside chance.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +75,10 @@ fn choose(tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> 
         Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, ask.tried),
         Choice::Random(sums) => random::take(tier, sums, chance, ask.tried),
         Choice::LeastRequest => least_request::take(tier, chance, ask.tried),
+        Choice::PowerOfTwo(sums) => power_of_two::take(tier, sums, chance, ask.tried),
+        Choice::LeastTime(timing) => least_time::take(tier, *timing, chance, ask),
+        Choice::PeakEwma(sums, timing) => peak_ewma::take(tier, (sums, *timing), chance, ask),
+        Choice::First => first::take(tier, ask.tried),
         Choice::Hash(table) => hash::take(tier, table, chance, ask),
     }
 }
@@ -87,5 +105,7 @@ impl PickCache {
     }
 }
 
+#[cfg(test)]
+mod load_tests;
 #[cfg(test)]
 pub(crate) mod tests;

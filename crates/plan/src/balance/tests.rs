@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use model::limits::BALANCE_HALF_LIFE;
 use model::snapshot::Balance::{self, LeastRequest, RoundRobin};
 use model::snapshot::Hash;
 use model::snapshot::HashAlgorithm::{Ketama, Maglev, Rendezvous};
@@ -20,11 +21,14 @@ pub(crate) fn begin() -> Instant {
 fn all() -> Vec<Balance> {
     let hash = |algorithm| Balance::Hash(Hash { algorithm, ..Hash::of_source() });
     let hashes = [Ketama, Maglev, Rendezvous].map(hash);
-    [vec![RoundRobin, Balance::Random, LeastRequest], hashes.into()].concat()
+    let half_life = BALANCE_HALF_LIFE;
+    let timed = [Balance::LeastTime { half_life }, Balance::PeakEwma { half_life }];
+    let others = [RoundRobin, Balance::Random, LeastRequest, Balance::PowerOfTwo, Balance::First];
+    [Vec::from(others), timed.into(), hashes.into()].concat()
 }
 
 /// How often each endpoint is picked when every place is given back at once.
-fn shares(plan: &ClusterPlan, worker: &mut Worker, picks: usize) -> Vec<usize> {
+pub(super) fn shares(plan: &ClusterPlan, worker: &mut Worker, picks: usize) -> Vec<usize> {
     let mut shares = vec![0; plan.endpoints.len()];
     for _ in 0..picks {
         shares[worker.lease(plan).endpoint_index()] += 1;
@@ -35,7 +39,20 @@ fn shares(plan: &ClusterPlan, worker: &mut Worker, picks: usize) -> Vec<usize> {
 #[test]
 fn every_balancer_of_the_model_is_in_the_registry_under_its_own_name() {
     let names: Vec<&str> = BALANCERS.iter().map(|spec| spec.name).collect();
-    assert_eq!(names, ["round_robin", "random", "least_request", "source_hash", "hash"]);
+    assert_eq!(
+        names,
+        [
+            "round_robin",
+            "random",
+            "least_request",
+            "power_of_two",
+            "least_time",
+            "peak_ewma",
+            "source_hash",
+            "hash",
+            "first"
+        ]
+    );
     assert!(all().iter().all(|balance| names.contains(&balance.name())));
     assert!(BALANCERS.iter().all(|spec| spec.doc.lines().next().is_some_and(|line| line.ends_with('.'))));
 }
@@ -181,12 +198,14 @@ fn a_bound_is_never_exceeded_whatever_the_number_of_threads() {
 #[test]
 fn every_place_is_found_before_a_cluster_is_called_full() {
     for balance in all() {
-        let plan = plan_of(cluster("c", balance.clone(), bounded(&[1; 40])));
-        let mut worker = Worker::new(2);
-        let mut held: Vec<_> = (0..40).map(|_| worker.lease(&plan)).collect();
-        assert!(matches!(worker.pick(&plan), Pick::Full));
-        let freed = held.swap_remove(17).endpoint_index();
-        assert_eq!(worker.lease(&plan).endpoint_index(), freed);
+        for count in [40, 300] {
+            let plan = plan_of(cluster("c", balance.clone(), bounded(&vec![1; count])));
+            let mut worker = Worker::new(2);
+            let mut held: Vec<_> = (0..count).map(|_| worker.lease(&plan)).collect();
+            assert!(matches!(worker.pick(&plan), Pick::Full));
+            let freed = held.swap_remove(17).endpoint_index();
+            assert_eq!(worker.lease(&plan).endpoint_index(), freed);
+        }
     }
 }
 
@@ -228,7 +247,8 @@ fn tried_endpoints_are_left_out_unless_no_other_has_room() {
 
 #[test]
 fn an_endpoint_that_is_down_gets_no_work_until_it_is_up_again() {
-    for balance in all() {
+    // The first would get everything.
+    for balance in all().into_iter().filter(|balance| *balance != Balance::First) {
         let mut checked = cluster("c", balance.clone(), weighted(&[1, 1, 1]));
         checked.health_check = health_check(2, 1);
         let plan = plan_of(checked);

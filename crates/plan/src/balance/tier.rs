@@ -9,6 +9,7 @@ use super::hash::HashTable;
 use super::{random, round_robin};
 use crate::cluster::{EndpointPlan, Lease};
 use crate::padded::Padded;
+use crate::response_time::Timing;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
 
@@ -43,6 +44,12 @@ pub(super) enum Choice {
     /// Sums of the weights up to and with each member.
     Random(Box<[u64]>),
     LeastRequest,
+    /// Sums as above.
+    PowerOfTwo(Box<[u64]>),
+    LeastTime(Timing),
+    /// Sums as above.
+    PeakEwma(Box<[u64]>, Timing),
+    First,
     Hash(HashTable),
 }
 
@@ -85,6 +92,12 @@ impl Tier {
             Balance::RoundRobin => Choice::RoundRobin(round_robin::sequence(&weights())),
             Balance::Random => Choice::Random(random::sums(&weights())),
             Balance::LeastRequest => Choice::LeastRequest,
+            Balance::PowerOfTwo => Choice::PowerOfTwo(random::sums(&weights())),
+            Balance::LeastTime { half_life } => Choice::LeastTime(Timing::new(*half_life, false)),
+            Balance::PeakEwma { half_life } => {
+                Choice::PeakEwma(random::sums(&weights()), Timing::new(*half_life, true))
+            }
+            Balance::First => Choice::First,
             Balance::Hash(hash) => Choice::Hash(HashTable::new(hash, &seeds, configured)),
         };
         let counts = matches!(&choice, Choice::Hash(table) if table.is_bounded());

@@ -198,6 +198,7 @@ impl ClusterPlan {
     /// their next pick. Costs a branch while the cluster has no passive health.
     #[inline]
     pub fn witness(&self, endpoint: &EndpointState, seen: Seen, now: Instant) {
+        self.tell_time(endpoint, seen, now);
         let Some(rules) = &self.cluster.fitness.passive else { return };
         let passive = endpoint.passive();
         if rules.has_windows() {
