@@ -231,12 +231,12 @@ fn page(run: &Run<'_>, cells: &[Cell<Load>], found: &[Found]) -> Page {
     }
     let load = format!("{CONNECTIONS} connections, {} s a measurement", seconds(run));
     page.facts.push(("load".to_owned(), load));
-    for (group, figure) in [("rate", &RATE), ("cpu-request", &CPU)] {
+    for (group, figure) in [("Requests per second by object size", &RATE), ("CPU time per request", &CPU)] {
         let charts = MODES.into_iter().filter_map(|mode| by_size(cells, found, mode, figure));
         page.charts.extend(charts::group(group, charts));
     }
-    page.charts.extend(charts::group("completed", found.iter().map(charts::completed_within)));
-    page.charts.extend(charts::group("cpu", found.iter().map(charts::cpu_over_time)));
+    page.charts.extend(charts::group("Requests completed within a time", found.iter().map(charts::completed_within)));
+    page.charts.extend(charts::group("CPU use over time", found.iter().map(charts::cpu_over_time)));
     page.tables = found.iter().map(charts::table).collect();
     page.findings = findings(cells, found);
     page.notes = NOTES.iter().map(|&note| note.to_owned()).collect();

@@ -214,10 +214,13 @@ impl Run<'_> {
 /// Runs a study, or all.
 pub(crate) fn run(args: &StudyArgs, paths: &Paths) -> Result<(), Failure> {
     let chosen: Vec<&'static Study> = match args.name.as_str() {
-        "all" => ALL.to_vec(),
+        // Not every study has every product.
+        "all" => ALL.iter().copied().filter(|study| has_any(study, &args.only)).collect(),
         name => vec![find(name)?],
     };
+    args.only.iter().try_for_each(|name| products::find(name).map(drop))?;
     let out = args.out.clone().unwrap_or_else(|| paths.out.clone());
+    fs::create_dir_all(&out).map_err(|error| Failure::io(&out, &error))?;
     let mut problems = Vec::new();
     for study in chosen {
         match run_one(study, args, &out, paths) {
@@ -321,11 +324,12 @@ fn install(paths: &Paths, needs: &[&str]) -> Result<(), Failure> {
     peers::install(paths, false, &Wanted::For(needs)).map(drop)
 }
 
+fn has_any(study: &Study, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|name| study.products.contains(&name.as_str()))
+}
+
 /// The products of the study, or those among them that were asked for.
 fn choose(study: &Study, only: &[String]) -> Result<Vec<&'static Product>, Failure> {
-    for name in only {
-        products::find(name)?;
-    }
     let wanted = |name: &&&str| only.is_empty() || only.iter().any(|one| one == **name);
     let chosen = study.products.iter().filter(wanted).map(|name| products::find(name));
     let chosen = chosen.collect::<Result<Vec<_>, _>>()?;

@@ -128,16 +128,17 @@ fn page(run: &Run<'_>, cells: &[Cell<Load>], found: &[Found]) -> Page {
     let bars = |figure| charts::bars(&all, &labels, figure);
     let direct = |figure| charts::bars_relative(&all, &labels, figure, "direct");
     let label = |label: &str, chart| crate::report::page::Chart { label: label.to_owned(), ..chart };
-    page.charts.extend(charts::group("rate", [label("requests", bars(&RATE)), label("% of direct", direct(&RATE))]));
     page.charts
-        .extend(charts::group("transfer", [label("MB", bars(&TRANSFER)), label("% of direct", direct(&TRANSFER))]));
-    page.charts.extend(charts::group("percentiles", found.iter().map(charts::percentiles)));
+        .extend(charts::group("Request rate", [label("requests", bars(&RATE)), label("% of direct", direct(&RATE))]));
+    page.charts
+        .extend(charts::group("Transfer", [label("MB", bars(&TRANSFER)), label("% of direct", direct(&TRANSFER))]));
+    page.charts.extend(charts::group("Latency by percentile", found.iter().map(charts::percentiles)));
     page.charts.extend(charts::group(
-        "latency",
+        "Latency",
         [label("median", bars(&P50)), label("99th percentile", bars(&P99)), label("% of direct", direct(&P99))],
     ));
     page.charts.push(bars(&CPU));
-    page.charts.extend(charts::group("cpu", found.iter().map(charts::cpu_over_time)));
+    page.charts.extend(charts::group("CPU use over time", found.iter().map(charts::cpu_over_time)));
     page.charts.push(bars(&MEMORY));
     page.tables = found.iter().map(charts::table).collect();
     page.findings = found.first().map(findings).unwrap_or_default();

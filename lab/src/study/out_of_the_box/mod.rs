@@ -146,13 +146,15 @@ fn page(run: &Run<'_>, cells: &[Cell<Load>], found: &[Found]) -> Page {
     let mut page = run.page();
     page.facts.push(("generator".to_owned(), generators::version(run.paths, "hey")));
     page.facts.push(("load".to_owned(), format!("hey -n {} -c 50, 250, 500", requests(run))));
-    page.charts.extend(charts::group("percentiles", found.iter().map(charts::percentiles)));
-    for (group, figure) in [("rate", &RATE), ("cpu-request", &CPU), ("p99", &P99), ("memory", &MEMORY)] {
+    page.charts.extend(charts::group("Latency by percentile", found.iter().map(charts::percentiles)));
+    for (group, figure) in
+        [("Request rate", &RATE), ("CPU time per request", &CPU), ("99th percentile", &P99), ("Peak memory", &MEMORY)]
+    {
         let charts = [false, true].map(|is_tls| by_concurrency(cells, found, is_tls, figure));
         page.charts.extend(charts::group(group, charts));
     }
-    page.charts.extend(charts::group("origin", found.iter().map(origin_over_time)));
-    page.charts.extend(charts::group("cpu", found.iter().map(charts::cpu_over_time)));
+    page.charts.extend(charts::group("Response time of the origin", found.iter().map(origin_over_time)));
+    page.charts.extend(charts::group("CPU use over time", found.iter().map(charts::cpu_over_time)));
     page.tables = found.iter().map(charts::table).collect();
     page.tables.push(log_table(cells, found));
     page.findings = findings(cells, found);
@@ -239,7 +241,7 @@ fn findings(cells: &[Cell<Load>], found: &[Found]) -> Vec<Finding> {
     };
     let ranking = |is_tls: bool, figure: &charts::Figure| {
         let scheme = if is_tls { "HTTPS" } else { "HTTP" };
-        Some(format!("{scheme}, 250 at a time: {}.", ranked(cell(is_tls, 250)?, figure)?))
+        Some(format!("{scheme}, 250 at a time, {}.", ranked(cell(is_tls, 250)?, figure)?))
     };
     let tails = || {
         let at = |product: &str, percentile: f64| {
@@ -280,5 +282,5 @@ fn ranked(cell: &Found, figure: &charts::Figure) -> Option<String> {
         known.reverse();
     }
     let all: Vec<String> = known.iter().map(|(product, value)| format!("{product} {}", number(*value))).collect();
-    (!all.is_empty()).then(|| format!("{}, {}", figure.title, all.join(", ")))
+    (!all.is_empty()).then(|| format!("{}: {}", figure.title, all.join("; ")))
 }
