@@ -57,6 +57,10 @@ pub struct File {
     /// Endpoints that serve the same thing, by name.
     #[schemars(default, schema_with = "named::<Cluster>")]
     pub clusters: BTreeMap<String, Cluster>,
+    /// The zone that this instance is in, for clusters that prefer it. By default the environment variable
+    /// `EQUIPOISE_ZONE`, if there is one.
+    #[schemars(length(min = 1, max = 64))]
+    pub zone: Option<String>,
     /// The administrator's page and API. Without it there is none.
     pub admin: Option<Admin>,
     /// Where records of exchanges are written.

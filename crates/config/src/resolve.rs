@@ -54,6 +54,8 @@ pub(crate) struct Resolver<'a> {
     clusters: Option<HashSet<&'a str>>,
     /// Whether each speaks HTTP. `None` as above.
     listeners: Option<HashMap<&'a str, bool>>,
+    /// The zone of this instance.
+    own_zone: Option<String>,
     /// Addresses that listeners and the administrator take, and by whom.
     binds: HashMap<std::net::SocketAddr, String>,
 }
@@ -76,7 +78,9 @@ impl<'a> Resolver<'a> {
         let listeners = named("listeners")
             .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
         let (pems, files, binds) = (HashMap::new(), Vec::new(), HashMap::new());
-        Self { loader, access, documents, tree, faulty, sink, pems, files, clusters, listeners, binds }
+        let written = tree.get("zone").and_then(Node::text).map(str::to_owned);
+        let own_zone = written.or_else(|| (loader.environment)("EQUIPOISE_ZONE")).filter(|zone| !zone.is_empty());
+        Self { loader, access, documents, tree, faulty, sink, pems, files, clusters, listeners, own_zone, binds }
     }
 
     /// Resolves the whole tree. Whether anything was wrong is in the sink.
@@ -87,6 +91,9 @@ impl<'a> Resolver<'a> {
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
         let clusters = self.named("clusters", &mut effective, Self::cluster);
+        if let Some(zone) = &self.own_zone {
+            effective.insert("zone".to_owned(), Value::from(zone.as_str()));
+        }
         let admin = self.single("admin", &mut effective, Self::admin);
         let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
         let shutdown = self.shutdown(&mut effective);

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod local;
 pub mod matching;
 pub mod name;
+pub mod placement;
 pub mod retry;
 pub mod snapshot;
 pub mod template;

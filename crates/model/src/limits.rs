@@ -43,6 +43,10 @@ pub const KETAMA_POINTS_MAX: u64 = 4 << 20;
 pub const RENDEZVOUS_FLAT_MAX: usize = 256;
 /// Default time after which the response time of an exchange counts half for a balancer.
 pub const BALANCE_HALF_LIFE: Duration = Duration::from_secs(10);
+/// Largest number of a priority.
+pub const PRIORITY_MAX: u32 = 127;
+/// Default of how much more than its share an endpoint is taken to bear, in percent.
+pub const OVERPROVISIONING: u32 = 140;
 /// Largest weight of an endpoint.
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.

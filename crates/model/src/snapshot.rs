@@ -12,6 +12,7 @@ use crate::address::{Cidr, HostPattern};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
+use crate::placement::{Placement, Spread};
 use crate::retry::Retry;
 use crate::{LocalResponse, Name};
 
@@ -240,6 +241,8 @@ pub struct Cluster {
     pub endpoints: Vec<Endpoint>,
     /// How one is chosen.
     pub balance: Balance,
+    /// Who of the endpoints comes first.
+    pub spread: Spread,
     /// Active checks.
     pub health_check: Option<HealthCheck>,
     /// What else decides whether endpoints are fit for work.
@@ -269,6 +272,8 @@ pub struct Endpoint {
     pub connections_max: Option<u32>,
     /// What the operator wants of it.
     pub state: AdminState,
+    /// Where it stands among the others.
+    pub placement: Placement,
 }
 
 /// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.

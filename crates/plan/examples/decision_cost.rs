@@ -103,11 +103,13 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         weight: 1 + u32::from(place % 3),
         connections_max,
         state: model::fitness::AdminState::Auto,
+        placement: model::placement::Placement::default(),
     };
     Cluster {
         name: "c".into(),
         endpoints: (0..endpoints).map(endpoint).collect(),
         balance,
+        spread: model::placement::Spread::default(),
         health_check: None,
         fitness: model::fitness::Fitness::default(),
         queue: None,

@@ -5,12 +5,13 @@
 //! by it (idle connections, caches). Numbers are used again once a state is gone: an entry of such a table must hold
 //! the `Arc` of its state, or compare it, before it trusts the number.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use model::snapshot::HealthCheck;
 
-use crate::balance::TierState;
+use crate::balance::{TierKey, TierState};
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
 use crate::passive::{Ejection, Judge, PassiveState};
@@ -54,7 +55,8 @@ pub struct ClusterState {
     _slot: Slot,
     /// Read by every pick, written seldom.
     seldom: Padded<Seldom>,
-    tier: Arc<TierState>,
+    /// What workers share about tiers, by their keys, as long as any view shows them.
+    tiers: Mutex<HashMap<TierKey, Weak<TierState>>>,
     queue: Mutex<Queue>,
     /// Taken to eject and at ticks; never together with the queue.
     judge: Mutex<Judge>,
@@ -74,7 +76,7 @@ impl ClusterState {
             slot: slot.number(),
             _slot: slot,
             seldom: Padded::default(),
-            tier: Arc::default(),
+            tiers: Mutex::default(),
             queue: Mutex::default(),
             judge: Mutex::default(),
         }
@@ -100,9 +102,16 @@ impl ClusterState {
         self.seldom.waiting.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::SeqCst);
     }
 
-    /// What workers share about its endpoints as the balancer sees them.
-    pub(crate) fn tier(&self) -> Arc<TierState> {
-        self.tier.clone()
+    /// What workers share about the tier of this key.
+    pub(crate) fn tier(&self, key: TierKey) -> Arc<TierState> {
+        let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = tiers.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        tiers.retain(|_, known| known.strong_count() > 0);
+        let new = Arc::default();
+        tiers.insert(key, Arc::downgrade(&new));
+        new
     }
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::fields::Span;
 use model::fitness::{AdminState, Fitness};
 use model::matching::Match;
+use model::placement::{Placement, Spread};
 use model::snapshot::{
     Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, Listener, Pool,
     Protocol, Queue, Route, Snapshot, UpstreamTimeouts,
@@ -20,7 +21,14 @@ use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random};
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
     let name = format!("127.0.0.1:{}", 9000 + place);
-    Endpoint { address: name.parse().unwrap(), name: name.into(), weight, connections_max, state: AdminState::Auto }
+    Endpoint {
+        address: name.parse().unwrap(),
+        name: name.into(),
+        weight,
+        connections_max,
+        state: AdminState::Auto,
+        placement: Placement::default(),
+    }
 }
 
 /// Endpoints of these weights without bounds.
@@ -39,6 +47,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         name: name.into(),
         endpoints,
         balance,
+        spread: Spread::default(),
         health_check: None,
         fitness: Fitness::default(),
         queue: None,

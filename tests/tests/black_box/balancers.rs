@@ -119,3 +119,56 @@ fn balancers_that_go_by_time_avoid_the_endpoint_that_fails_fast() {
         assert!((1..=3).contains(&failed), "{balance} asked the broken one {failed} times");
     }
 }
+
+/// An endpoint with checks that pass as long as its origin lives.
+fn placed(origin: &Origin, settings: &str) -> String {
+    format!("{{ address: \"{}\", {settings} }}", origin.address())
+}
+
+const CHECKED: &str = "health_check: { tcp: {}, interval: 50ms, rise: 1, fall: 1 }";
+
+/// Which endpoints answer, each once.
+fn answering(product: &Product) -> std::collections::BTreeSet<String> {
+    (0..40).map(|_| product.get("/").text()).collect()
+}
+
+#[test]
+fn a_backup_is_used_only_while_all_others_are_down() {
+    let mut origins = numbered(3);
+    let settings = ["weight: 1", "weight: 1", "backup: true"];
+    let listed: Vec<String> = origins.iter().zip(settings).map(|(origin, settings)| placed(origin, settings)).collect();
+    let product = Setup::to_endpoints(listed).cluster(CHECKED).start();
+    assert_eq!(answering(&product), ["0", "1"].map(str::to_owned).into());
+    drop(origins.remove(0));
+    eventually("the first is down", || answering(&product) == ["1".to_owned()].into());
+    drop(origins.remove(0));
+    eventually("the backup takes over", || answering(&product) == ["2".to_owned()].into());
+}
+
+#[test]
+fn the_next_priority_takes_what_the_first_cannot_bear() {
+    let mut origins = numbered(4);
+    let settings = ["priority: 0", "priority: 0", "priority: 1", "priority: 1"];
+    let listed: Vec<String> = origins.iter().zip(settings).map(|(origin, settings)| placed(origin, settings)).collect();
+    let product = Setup::to_endpoints(listed).cluster(CHECKED).start();
+    assert_eq!(answering(&product), ["0", "1"].map(str::to_owned).into());
+    drop(origins.remove(1));
+    // One of two, times 140 %, bears 70 %; the rest goes on.
+    eventually("work spills over", || answering(&product) == ["0", "2", "3"].map(str::to_owned).into());
+    let second = (0..300).filter(|_| product.get("/").text() != "0").count();
+    // 90 are expected, a standard deviation is 8.
+    assert!((45..140).contains(&second), "{second}");
+    drop(origins.remove(0));
+    eventually("the first priority is down", || answering(&product) == ["2", "3"].map(str::to_owned).into());
+}
+
+#[test]
+fn the_own_zone_is_preferred_while_it_can_bear_the_work() {
+    let mut origins = numbered(2);
+    let listed = [placed(&origins[0], "zone: near"), placed(&origins[1], "zone: far")];
+    let product =
+        Setup::to_endpoints(listed).cluster(CHECKED).cluster("prefer_own_zone: true").top("zone: near").start();
+    assert_eq!(answering(&product), ["0".to_owned()].into());
+    drop(origins.remove(0));
+    eventually("the far one takes over", || answering(&product) == ["1".to_owned()].into());
+}

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Balance, Certificate, EndpointState, PassiveHealth, Retry, one_of};
-use crate::units::{Percent, Time};
+use crate::units::{Margin, Percent, Time};
 
 /// Endpoints that serve the same thing.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +17,13 @@ pub struct Cluster {
     /// How an endpoint is chosen.
     #[serde(default)]
     pub balance: Balance,
+    /// How much more than its share an endpoint is taken to bear. Endpoints of the next priority get work once those of the
+    /// first, so multiplied, cannot bear the whole: with `140%`, when less than 71% of them are up.
+    #[serde(default = "overprovisioning")]
+    pub overprovisioning: Margin,
+    /// Endpoints in the zone of this instance (`zone` at the top of the file) come before others of the same priority.
+    #[serde(default)]
+    pub prefer_own_zone: bool,
     /// Ask the endpoints regularly whether they work. By default they are not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
@@ -78,6 +85,17 @@ pub struct EndpointSettings {
     /// What is wanted of it, whatever its checks say.
     #[serde(default)]
     pub state: EndpointState,
+    /// Endpoints of a lower number come first; others get what those cannot bear, see `overprovisioning`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = limits::PRIORITY_MAX))]
+    pub priority: u32,
+    /// Give it work only while no endpoint that is not a backup is fit for any.
+    #[serde(default)]
+    pub backup: bool,
+    /// The zone that it is in, see `prefer_own_zone`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub zone: Option<String>,
 }
 
 /// A regular check of each endpoint, either `tcp` or `http`.
@@ -234,6 +252,10 @@ impl Default for ClusterTimeouts {
 
 fn never() -> Percent {
     Percent(0)
+}
+
+fn overprovisioning() -> Margin {
+    Margin(limits::OVERPROVISIONING)
 }
 
 fn weight() -> u32 {

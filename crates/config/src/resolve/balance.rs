@@ -2,6 +2,7 @@
 
 use model::fields::is_token;
 use model::limits::BALANCE_HALF_LIFE;
+use model::placement::{Placement, Spread};
 use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
 
 use super::Resolver;
@@ -21,6 +22,15 @@ impl Resolver<'_> {
             file::BalanceSettings { peak_ewma: Some(times), .. } => Balance::PeakEwma { half_life: times.half_life.0 },
             _ => named(BalanceName::RoundRobin),
         }
+    }
+
+    pub(super) fn spread(&mut self, at: &str, written: &file::Cluster) -> Spread {
+        if written.prefer_own_zone && self.own_zone.is_none() {
+            let mend = "write `zone: NAME` at the top of the file, or set EQUIPOISE_ZONE".to_owned();
+            self.report(&format!("{at}/prefer_own_zone"), "the zone of this instance is not known", Some(mend));
+        }
+        let own_zone = self.own_zone.clone().filter(|_| written.prefer_own_zone);
+        Spread { overprovisioning: written.overprovisioning.0, own_zone }
     }
 
     fn hash(&mut self, at: &str, written: &file::Hash) -> Hash {
@@ -75,5 +85,18 @@ fn named(name: BalanceName) -> Balance {
         BalanceName::PeakEwma => Balance::PeakEwma { half_life: BALANCE_HALF_LIFE },
         BalanceName::First => Balance::First,
         BalanceName::SourceHash => Balance::Hash(Hash::of_source()),
+    }
+}
+
+/// Where an endpoint stands among the others.
+pub(super) fn placement(written: &file::Endpoint) -> Placement {
+    match written {
+        file::Endpoint::Address(_) => Placement::default(),
+        file::Endpoint::Settings(settings) => Placement {
+            priority: settings.priority,
+            is_backup: settings.backup,
+            zone: settings.zone.clone(),
+            ..Placement::default()
+        },
     }
 }

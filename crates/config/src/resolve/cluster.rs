@@ -9,6 +9,7 @@ use model::snapshot::{Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Que
 use model::retry::Retry;
 
 use super::Resolver;
+use super::balance::placement;
 use crate::file;
 
 impl Resolver<'_> {
@@ -26,6 +27,7 @@ impl Resolver<'_> {
             name: name.into(),
             endpoints,
             balance: self.balance(&format!("{at}/balance"), &written.balance),
+            spread: self.spread(&at, written),
             health_check: health_check.flatten(),
             fitness: self.fitness(&at, written),
             queue: written
@@ -75,7 +77,8 @@ impl Resolver<'_> {
                 self.report(&path, message, Some("use `weight` to give an endpoint more work".to_owned()));
                 continue;
             }
-            all.push(Endpoint { name: name.as_str().into(), address, weight, connections_max, state });
+            let (name, placement) = (name.as_str().into(), placement(endpoint));
+            all.push(Endpoint { name, address, weight, connections_max, state, placement });
         }
         if !all.is_empty() && all.iter().all(|endpoint| endpoint.weight == 0) {
             self.report(at, "all weights are 0", Some("give at least one endpoint a weight".to_owned()));

@@ -1,6 +1,7 @@
 //! How endpoints are chosen, as it may be written.
 
 use model::limits;
+use model::placement::{Placement, Spread};
 use model::snapshot::{Balance, Cluster, Hash, HashAlgorithm, HashKey};
 
 use crate::support::{load, messages};
@@ -106,5 +107,59 @@ fn mistakes_in_a_key_are_told_with_what_to_write() {
     assert_eq!(
         of("{ on: path, load_max: 125 }"),
         ["`load_max` must be a percentage such as `125%`, not the number 125 (did you mean `125%`?)"]
+    );
+}
+
+/// A cluster of these endpoints, with more lines at its end and at the end of the file.
+fn of_endpoints(endpoints: &str, line: &str, top: &str) -> String {
+    format!("version: 1\nclusters:\n  a:\n    endpoints: [{endpoints}]\n    {line}\n{top}\n")
+}
+
+#[test]
+fn endpoints_have_a_place_among_each_other() {
+    let endpoints =
+        "'127.0.0.1:1', { address: '127.0.0.1:2', priority: 3, zone: eu-1 }, { address: '127.0.0.1:3', backup: true }";
+    let text = of_endpoints(endpoints, "overprovisioning: 200%", "");
+    let cluster = load(&text).unwrap().snapshot.clusters[0].clone();
+    let placement = |index: usize| cluster.endpoints[index].placement.clone();
+    assert_eq!(placement(0), Placement::default());
+    assert_eq!(placement(1), Placement { priority: 3, zone: Some("eu-1".to_owned()), ..Placement::default() });
+    assert!(placement(2).is_backup);
+    assert_eq!(cluster.spread, Spread { overprovisioning: 200, own_zone: None });
+    assert_eq!(load(&with("")).unwrap().snapshot.clusters[0].spread.overprovisioning, limits::OVERPROVISIONING);
+}
+
+#[test]
+fn the_own_zone_is_written_at_the_top_and_matters_where_it_is_preferred() {
+    let own_zone = |line: &str| {
+        let text = of_endpoints("'127.0.0.1:1'", line, "zone: \"eu-${PORT}\"");
+        load(&text).unwrap().snapshot.clusters[0].spread.own_zone.clone()
+    };
+    assert_eq!(own_zone("prefer_own_zone: true").as_deref(), Some("eu-8443"));
+    assert_eq!(own_zone("prefer_own_zone: false"), None);
+    let loader = config::Loader {
+        environment: &|name| (name == "EQUIPOISE_ZONE").then(|| "us-2".to_owned()),
+        ..crate::support::LOADER
+    };
+    let text = of_endpoints("'127.0.0.1:1'", "prefer_own_zone: true", "");
+    let loaded = loader.load_text("site.yaml", &text, std::path::Path::new("/nowhere")).unwrap();
+    assert_eq!(loaded.snapshot.clusters[0].spread.own_zone.as_deref(), Some("us-2"));
+    assert_eq!(loaded.effective()["zone"], "us-2");
+}
+
+#[test]
+fn mistakes_in_a_place_are_told_with_what_to_write() {
+    assert_eq!(
+        told("prefer_own_zone: true"),
+        ["the zone of this instance is not known (write `zone: NAME` at the top of the file, or set EQUIPOISE_ZONE)"]
+    );
+    assert_eq!(
+        told("overprovisioning: 90%"),
+        ["`overprovisioning`: `90%` is not a percentage of 100% or more (write it like `125%`, from 100% to 10000%)"]
+    );
+    let text = of_endpoints("{ address: '127.0.0.1:2', priority: 200, zone: '' }", "", "");
+    assert_eq!(
+        messages(&text),
+        ["4: `priority` must be a whole number from 0 to 127, not 200", "4: `zone`: it is empty"]
     );
 }

@@ -161,12 +161,14 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         weight: 1,
         connections_max: None,
         state: model::fitness::AdminState::Auto,
+        placement: model::placement::Placement::default(),
     });
     let second = Duration::from_secs(1);
     let cluster = Cluster {
         name: "site".into(),
         endpoints: endpoints.collect(),
         balance: Balance::RoundRobin,
+        spread: model::placement::Spread::default(),
         health_check: check,
         fitness: model::fitness::Fitness::default(),
         queue: None,

@@ -10,16 +10,19 @@ mod least_request;
 mod least_time;
 mod peak_ewma;
 mod power_of_two;
+mod priority;
 mod random;
 mod round_robin;
 mod tier;
+mod view;
 
 use std::time::Instant;
 
 use crate::cluster::{ClusterPlan, Lease, Stamped};
-
+use crate::random::mix;
 use tier::{Choice, Member, Seed, Tier};
-pub(crate) use tier::{TierState, View};
+pub(crate) use tier::{TierKey, TierState};
+pub(crate) use view::View;
 
 /// One balancer, as the reference page tells of it.
 #[derive(Clone, Copy, Debug)]
@@ -61,12 +64,25 @@ pub(crate) type Chance<'a> = dyn FnMut() -> u64 + 'a;
 /// are full.
 #[inline]
 pub(crate) fn take(view: &View, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
-    let tier = view.tier()?;
+    let [tier] = view.tiers() else { return take_of_tiers(view.tiers(), chance, ask) };
     if let [only] = tier.members() {
         return tier.take(only);
     }
     let lease = choose(tier, chance, ask);
     if lease.is_none() && !ask.tried.is_empty() { choose(tier, chance, &Ask { tried: &[], ..*ask }) } else { lease }
+}
+
+/// Chooses a tier by the shares, by the key if there is one. When it is full, the others follow in order.
+fn take_of_tiers(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+    // Not the bits by which the key finds its endpoint within the tier.
+    let drawn = ask.key.map_or_else(&mut *chance, |key| mix(!key));
+    let first = priority::choose(drawn, tiers.iter().map(|tier| tier.share_end));
+    let mut in_order = |ask: &Ask<'_>| {
+        let first = tiers.get(first).and_then(|tier| choose(tier, chance, ask));
+        first.or_else(|| tiers.iter().find_map(|tier| choose(tier, chance, ask)))
+    };
+    let lease = in_order(ask);
+    if lease.is_none() && !ask.tried.is_empty() { in_order(&Ask { tried: &[], ..*ask }) } else { lease }
 }
 
 #[inline]
@@ -107,5 +123,7 @@ impl PickCache {
 
 #[cfg(test)]
 mod load_tests;
+#[cfg(test)]
+mod spread_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use model::snapshot::{Balance, Cluster};
+use model::snapshot::Balance;
 
 use super::hash::HashTable;
 use super::{random, round_robin};
-use crate::cluster::{EndpointPlan, Lease};
+use crate::cluster::Lease;
 use crate::padded::Padded;
 use crate::response_time::Timing;
-use crate::standing::Roll;
-use crate::state::{ClusterState, EndpointState};
+use crate::state::EndpointState;
 
 /// An endpoint that may get work.
 pub(crate) struct Member {
     pub(super) state: Arc<EndpointState>,
-    index: u32,
+    pub(super) index: u32,
     pub(super) weight: u32,
     pub(super) max: Option<u32>,
 }
@@ -35,6 +34,8 @@ pub(crate) struct Tier {
     state: Arc<TierState>,
     /// Whether places taken here are counted in `state`.
     counts: bool,
+    /// Where the shares of this tier and all before it end, of [`super::priority::WHOLE`].
+    pub(super) share_end: u64,
 }
 
 /// What a balancer computes ahead.
@@ -51,6 +52,17 @@ pub(super) enum Choice {
     PeakEwma(Box<[u64]>, Timing),
     First,
     Hash(HashTable),
+}
+
+/// What tells the tiers of a cluster apart, whatever plan they are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TierKey {
+    /// Whether it is of backups, which come last.
+    pub(super) is_backup: bool,
+    /// The smaller comes first.
+    pub(super) priority: u32,
+    /// Whether it is of endpoints in other zones, which come after those in the own one.
+    pub(super) is_far: bool,
 }
 
 /// What all workers share about a tier, whatever view shows it.
@@ -77,18 +89,24 @@ pub(super) struct Seed {
 
 /// The endpoints of a tier that are configured, whether they are up or not: what is sized by them stays as it is while
 /// endpoints go down and come up.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Configured {
     pub(super) count: usize,
     pub(super) weight: u64,
 }
 
 impl Tier {
-    fn new(cluster: &Cluster, members: Vec<(Member, u64)>, configured: Configured, state: Arc<TierState>) -> Self {
+    /// `share_end` is left to the caller.
+    pub(super) fn new(
+        balance: &Balance,
+        members: Vec<(Member, u64)>,
+        configured: Configured,
+        state: Arc<TierState>,
+    ) -> Self {
         let seeds: Vec<Seed> = members.iter().map(|(member, id)| Seed { id: *id, weight: member.weight }).collect();
         let members: Box<[Member]> = members.into_iter().map(|(member, _)| member).collect();
         let weights = || members.iter().map(|member| member.weight).collect::<Vec<u32>>();
-        let choice = match &cluster.balance {
+        let choice = match balance {
             Balance::RoundRobin => Choice::RoundRobin(round_robin::sequence(&weights())),
             Balance::Random => Choice::Random(random::sums(&weights())),
             Balance::LeastRequest => Choice::LeastRequest,
@@ -101,7 +119,7 @@ impl Tier {
             Balance::Hash(hash) => Choice::Hash(HashTable::new(hash, &seeds, configured)),
         };
         let counts = matches!(&choice, Choice::Hash(table) if table.is_bounded());
-        Self { members, choice, state, counts }
+        Self { members, choice, state, counts, share_end: 0 }
     }
 
     #[inline]
@@ -126,6 +144,11 @@ impl Tier {
         self.state.busy.load(Ordering::Relaxed)
     }
 
+    /// Takes any free place, whatever the balancer would choose.
+    pub(super) fn take_free(&self) -> Option<Lease> {
+        self.take_any(self.state.turns.load(Ordering::Relaxed), &[])
+    }
+
     /// Takes a place at a member, if it has one.
     #[inline]
     pub(super) fn take(&self, member: &Member) -> Option<Lease> {
@@ -147,53 +170,5 @@ impl Tier {
         let start = start.checked_rem(self.members.len())?;
         let (before, after) = self.members.split_at(start);
         after.iter().chain(before).find_map(|member| if member.is_open(tried) { self.take(member) } else { None })
-    }
-}
-
-/// The endpoints that may get work, as the present health of all gives it.
-pub(crate) struct View {
-    tiers: Box<[Tier]>,
-}
-
-impl View {
-    pub(crate) fn new(cluster: &Cluster, endpoints: &[EndpointPlan], state: &ClusterState) -> Self {
-        let roll = Roll::call(cluster, endpoints);
-        let mut members = Vec::with_capacity(endpoints.len());
-        let mut configured = Configured { count: 0, weight: 0 };
-        for (index, plan) in endpoints.iter().enumerate().filter(|(_, plan)| plan.endpoint.weight > 0) {
-            configured.count += 1;
-            configured.weight += u64::from(plan.endpoint.weight);
-            let weight = roll.weight(index);
-            if weight > 0 {
-                let max = plan.endpoint.connections_max;
-                members.push((Member { state: plan.state.clone(), index: index as u32, weight, max }, plan.id));
-            }
-        }
-        if members.is_empty() {
-            return Self { tiers: Box::default() };
-        }
-        Self { tiers: [Tier::new(cluster, members, configured, state.tier())].into() }
-    }
-
-    #[inline]
-    pub(super) fn tier(&self) -> Option<&Tier> {
-        self.tiers.first()
-    }
-
-    /// Whether nobody may get work.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tiers.is_empty()
-    }
-
-    /// How many may get work.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.tiers.iter().map(|tier| tier.members.len()).sum()
-    }
-
-    /// Takes any free place, whatever the balancer would choose.
-    pub(crate) fn take_free(&self) -> Option<Lease> {
-        self.tiers.iter().find_map(|tier| tier.take_any(tier.state.turns.load(Ordering::Relaxed), &[]))
     }
 }

@@ -1,0 +1,32 @@
+//! Where the endpoints of a cluster stand among each other: who comes first, who is near.
+
+use std::collections::BTreeMap;
+
+/// Of one endpoint. Nothing special by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// 0 comes first, at most [`crate::limits::PRIORITY_MAX`].
+    pub priority: u32,
+    /// Gets work only while no endpoint that is none may.
+    pub is_backup: bool,
+    /// The zone that it is in.
+    pub zone: Option<String>,
+    /// What else is known of it.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Of a whole cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// How much more than its share an endpoint is taken to bear, in percent of it; 100 or more. A priority of which more than
+    /// 100 / this is up gets all the work.
+    pub overprovisioning: u32,
+    /// Endpoints in this zone, that of the instance itself, come before others of the same priority.
+    pub own_zone: Option<String>,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { overprovisioning: crate::limits::OVERPROVISIONING, own_zone: None }
+    }
+}
