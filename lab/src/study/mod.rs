@@ -356,3 +356,33 @@ fn repeat(study: &Study, args: &StudyArgs) -> String {
     }
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_product_of_a_study_has_its_configuration_and_every_study_a_name_of_its_own() {
+        let paths = Paths::new().unwrap();
+        let mut names: Vec<&str> = ALL.iter().map(|study| study.name).collect();
+        for study in ALL {
+            for product in choose(study, &[]).unwrap() {
+                for template in product.templates {
+                    let file = paths.studies(study.name).join(template);
+                    assert!(file.exists(), "{}", file.display());
+                }
+            }
+        }
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn only_products_of_the_study_are_chosen_in_its_order() {
+        let only = ["nginx".to_owned(), "equipoise".to_owned(), "floor".to_owned()];
+        let names = |study| choose(study, &only).unwrap().iter().map(|product| product.name).collect::<Vec<_>>();
+        assert_eq!(names(find("whoami").unwrap()), ["floor", "equipoise", "nginx"]);
+        assert!(choose(find("whoami").unwrap(), &["equipoise-base".to_owned()]).is_err());
+        assert!(find("nonsense").is_err());
+    }
+}
