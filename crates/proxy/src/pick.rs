@@ -39,6 +39,10 @@ async fn wait_in_queue(
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
     let begun = Instant::now();
     connection.watch.set(begun, queue.timeout);
+    // Many may wait, and a buffer is large: only those keep one who have sent more than a head.
+    if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {
+        worker.buffers.give(empty);
+    }
     let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
         Some(lease) => Poll::Ready(Ok(lease)),

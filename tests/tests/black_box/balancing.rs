@@ -323,3 +323,20 @@ fn other_endpoints_take_over_while_one_is_full() {
     go.send(()).expect("the origin waits");
     eventually("the full one has room again", || product.get("/").text() == "/");
 }
+
+#[test]
+fn those_who_wait_hold_no_buffer() {
+    const WAITING: usize = 400;
+    let (origin, go, product) = single("queue: { requests_max: 1000, timeout: 30s }");
+    let mut first = hold(&product, "");
+    eventually("the first is at work", || origin.busy() == 1);
+    let before = product.resident_bytes();
+    let waiting: Vec<Peer> = (0..WAITING).map(|_| hold(&product, "")).collect();
+    eventually("all wait", || queue_length(&product) == WAITING);
+    let each = product.resident_bytes().saturating_sub(before) / WAITING as u64;
+    assert!(each < 24 * 1024, "{each} bytes for each that waits; a buffer has 64 KiB");
+    drop(waiting);
+    eventually("all have gone", || queue_length(&product) == 0);
+    go.send(()).expect("the origin waits");
+    assert_eq!(first.response().status(), 200);
+}
