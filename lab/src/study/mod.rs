@@ -4,6 +4,7 @@
 //! keeps every measurement in a [`journal`], and makes a [`Page`] of them. It is called again when it was interrupted,
 //! with the journal closed, so that the page is made of what there is: nothing but [`Run::measure`] may start anything.
 
+mod again;
 mod cells;
 mod charts;
 mod elastic;

@@ -116,7 +116,7 @@ pub(super) fn cannot_upgrade(product: &str) -> Option<&'static str> {
     match product {
         "nginx" | "haproxy" | "envoy" => None,
         "traefik" => Some("Traefik has no way to hand its sockets to a new process"),
-        _ => Some("Equipoise does not do that yet"),
+        _ => Some("Equipoise has no way yet to hand its sockets to a new process"),
     }
 }
 

@@ -7,7 +7,7 @@ mod page;
 mod requests;
 
 use super::journal::Outcome;
-use super::{Run, Study};
+use super::{Run, Study, again};
 use crate::failure::Failure;
 use crate::report::page::Page;
 use crate::sys;
@@ -61,7 +61,9 @@ fn run(run: &Run<'_>) -> Result<Page, Failure> {
         for round in 1..=run.rounds {
             for (product, rounds) in run.products.iter().zip(&mut products) {
                 let key = format!("{rate}-rps/{round}/{}", product.name);
-                let measure = || measure::measure(run, &schedule, product, rate, round);
+                let once = || measure::measure(run, &schedule, product, rate, round);
+                let repeats = run.repeats_when_disturbed();
+                let measure = || again::calmer(repeats, |taken: &Taken| taken.others_share, once);
                 match run.measure(&key, seconds(product.name, rate), measure)? {
                     Outcome::Done(taken) => rounds.taken.push(taken),
                     Outcome::Failed(reason) => rounds.failure = Some(reason),

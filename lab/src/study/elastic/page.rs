@@ -206,7 +206,10 @@ fn findings(measured: &[Measured]) -> Vec<Finding> {
             "Envoy: below 10 ms, with 25 ms when it starts and a rare 200 ms.",
             format!("Worst at a change, {}", of("envoy")),
         ),
-        finding("Not among the products.", format!("Worst at a change, {} {}", of("equipoise"), of("traefik"))),
+        finding(
+            "Equipoise and Traefik were not among the products.",
+            format!("Worst at a change, {} {}", of("equipoise"), of("traefik")),
+        ),
     ]
 }
 
@@ -231,7 +234,19 @@ fn notes(schedule: &Schedule, measured: &[Measured]) -> Vec<String> {
     ];
     let names: Vec<&str> = measured.first().map_or(Vec::new(), |one| one.products.iter().map(|one| one.name).collect());
     let cannot = names.iter().filter_map(|name| cannot_upgrade(name));
-    notes.extend(cannot.map(|reason| format!("{reason}: that change is left out.")));
+    notes.extend(
+        cannot.map(|reason| format!("The change to a new binary is left out where it cannot be made. {reason}.")),
+    );
+    let taken = measured.iter().flat_map(|one| &one.products).flat_map(|rounds| &rounds.taken);
+    let effects = taken.flat_map(|taken| &taken.figures.effects);
+    let took = effects.map(|effect| effect.took_ms).collect::<Vec<_>>();
+    if let Some(usual) = median(&took) {
+        notes.push(format!(
+            "Lab, generator and origins share a core. To make a change known (files, a signal, commands) takes the lab {} \
+             ms there as a median: such a difference between the worst at a change and otherwise is not the product's.",
+            ms(usual)
+        ));
+    }
     notes
 }
 
@@ -246,6 +261,7 @@ mod tests {
         let effect = |(place, change): (usize, &Change)| Effect {
             change: *change,
             at_s: (place as f64 + 1.0) * 30.0,
+            took_ms: 1.5,
             settled_ms: (*change != Change::Cors).then_some(12.0),
             worst_ms: 40.0,
             failed,

@@ -74,6 +74,8 @@ pub(super) struct Effect {
     pub change: Change,
     /// Seconds since the first request.
     pub at_s: f64,
+    /// How long it took the lab to make it known, ms.
+    pub took_ms: f64,
     /// From the begin of the change until no answer showed the old state any more, ms; `None`: it never came to that.
     pub settled_ms: Option<f64>,
     /// The worst latency of a request under way in its window, ms.
@@ -141,6 +143,7 @@ fn effect(requests: &[Request], made: &Made, until_us: u64, window_us: u64) -> E
     Effect {
         change: made.change,
         at_s: made.at_us.saturating_sub(first_us) as f64 / 1e6,
+        took_ms: ms(made.took_us),
         settled_ms: settled_us(requests, made, until_us).map(ms),
         worst_ms: near.iter().map(|one| ms(one.latency_us)).fold(0.0, f64::max),
         failed: near.iter().filter(|one| !one.is_good).count(),

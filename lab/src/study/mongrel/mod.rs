@@ -4,7 +4,7 @@ mod measure;
 mod order;
 mod page;
 
-use super::{Run, Study};
+use super::{Run, Study, again};
 use crate::failure::Failure;
 use crate::report::page::Page;
 use measure::{Cell, Taken, cells};
@@ -50,7 +50,10 @@ fn run(run: &Run<'_>) -> Result<Page, Failure> {
         for round in 1..=run.rounds {
             for (product, rounds) in run.products.iter().zip(&mut products) {
                 let key = format!("{}/{round}/{}", cell.name, product.name);
-                let outcome = run.measure(&key, seconds(&cell), || measure::measure(run, &cell, product))?;
+                let once = || measure::measure(run, &cell, product);
+                let repeats = run.repeats_when_disturbed();
+                let measure = || again::calmer(repeats, |taken: &Taken| taken.others_share, once);
+                let outcome = run.measure(&key, seconds(&cell), measure)?;
                 match outcome {
                     super::journal::Outcome::Done(taken) => rounds.taken.push(taken),
                     super::journal::Outcome::Failed(reason) => rounds.failure = Some(reason),
