@@ -44,57 +44,70 @@ const chartOf = (page, title) => {
   return page.locator(`#chart-${number}`);
 };
 
-for (const screen of SCREENS) {
-  describe(screen.name, { concurrency: 2 }, () => {
-    for (const path of ["sample/report.html", "interrupted/report.html", "hostile/report.html", "index.html"]) {
-      it(`${path} fits, can be read, and can be pressed`, () => look(path, screen, async (page) => {
-        await fitsTheScreen(page);
-        await isReadable(page);
-        await canBePressed(page);
-        // Also with everything open that can be opened.
-        await page.evaluate(() => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
-        await fitsTheScreen(page);
-        await isReadable(page);
-      }));
-    }
-
-    it("draws every chart, the hidden ones of a group when their turn comes", () => look("sample/report.html", screen, async (page) => {
-      const seen = new Set();
-      const count = async () => {
-        for (const chart of await shown(page).all()) {
-          const id = await chart.getAttribute("id");
-          const { series } = results.charts[Number(id.replace("chart-", ""))];
-          assert.ok((await marks(chart)) >= series.filter(({ points }) => points.length).length, `${id} has marks`);
-          seen.add(id);
-        }
-      };
-      await count();
-      for (const button of await page.locator(".switch button").all()) {
-        await button.click();
-        assert.equal(await button.getAttribute("aria-pressed"), "true");
-        await count();
-      }
-      assert.equal(seen.size, results.charts.length);
-      await fitsTheScreen(page);
-      await isReadable(page);
-    }));
-
-    it("shows the exact figures of bars where one points", () => look("sample/report.html", screen, async (page) => {
-      const chart = chartOf(page, "Requests per second");
-      const bar = chart.locator(".bar.data").first();
-      await (screen.width < 600 ? bar.tap({ force: true }) : bar.hover({ force: true }));
-      const tip = chart.locator(".tip");
-      assert.ok(await tip.isVisible());
-      const text = await tip.innerText();
-      const series = results.charts.find((one) => one.title === "Requests per second").series;
-      for (const { product, points } of series) assert.ok(text.includes(product) && text.includes(figure(points[0][1])), `${product} in ${text}`);
-      await isReadable(page);
-      await fitsTheScreen(page);
-      await page.locator("h1").click();
-      assert.ok(!(await tip.isVisible()), "it goes when one points elsewhere");
-    }));
-  });
+/** What must hold of a page as it is opened, and with everything open that can be opened. */
+async function holds(page) {
+  await canBePressed(page);
+  for (const all of [false, true]) {
+    await page.evaluate((isOpen) => document.querySelectorAll("details").forEach((one) => { one.open = isOpen; }), all);
+    await fitsTheScreen(page);
+    await isReadable(page);
+  }
 }
+
+// One opening for all tests of a screen: opening is what takes the time.
+const onScreen = (screen) => describe(screen.name, () => {
+  let page;
+  before(async () => { page = await open(browser, url("sample/report.html"), screen); });
+  after(() => page.context().close());
+
+  for (const path of ["interrupted/report.html", "hostile/report.html", "index.html"]) {
+    it(`${path} fits, can be read, and can be pressed`, () => look(path, screen, holds));
+  }
+
+  it("the sample fits, can be read, and can be pressed", () => holds(page));
+
+  it("draws every chart, the hidden ones of a group when their turn comes", async () => {
+    const seen = new Set();
+    const count = async () => {
+      for (const chart of await shown(page).all()) {
+        const id = await chart.getAttribute("id");
+        const { series } = results.charts[Number(id.replace("chart-", ""))];
+        assert.ok((await marks(chart)) >= series.filter(({ points }) => points.length).length, `${id} has marks`);
+        seen.add(id);
+      }
+    };
+    await count();
+    for (const button of await page.locator(".switch button").all()) {
+      await button.click();
+      assert.equal(await button.getAttribute("aria-pressed"), "true");
+      await count();
+    }
+    assert.equal(seen.size, results.charts.length);
+    await fitsTheScreen(page);
+    await isReadable(page);
+  });
+
+  it("shows the exact figures of bars where one points", async () => {
+    const chart = chartOf(page, "Requests per second");
+    const bar = chart.locator(".bar.data").first();
+    await (screen.width < 600 ? bar.tap({ force: true }) : bar.hover({ force: true }));
+    const tip = chart.locator(".tip");
+    assert.ok(await tip.isVisible());
+    const text = await tip.innerText();
+    const { series } = results.charts.find((one) => one.title === "Requests per second");
+    for (const { product, points } of series) {
+      assert.ok(text.includes(product) && text.includes(figure(points[0][1])), `${product} in ${text}`);
+    }
+    await isReadable(page);
+    await fitsTheScreen(page);
+    await page.locator("h1").click();
+    assert.ok(!(await tip.isVisible()), "it goes when one points elsewhere");
+  });
+
+  it("said nothing on its console and asked nobody", () => assert.deepEqual(page.said, []));
+});
+
+describe("every screen", { concurrency: 2 }, () => SCREENS.forEach(onScreen));
 
 describe("a report", { concurrency: 2 }, () => {
   it("hides and shows a product with its button, and shows one alone", () => look("sample/report.html", {}, async (page) => {

@@ -21,7 +21,7 @@ pub(super) fn section_of(page: &Page, looks: &[Look]) -> String {
     let mut done = Vec::new();
     for (number, chart) in page.charts.iter().enumerate() {
         if chart.group.is_empty() {
-            let _ = writeln!(html, "<div class=\"card\">\n{}</div>", frame(number, chart, looks));
+            let _ = writeln!(html, "<div class=\"card\">\n{}</div>", frame(number, chart, &chart.title, looks));
         } else if !done.contains(&&chart.group) {
             done.push(&chart.group);
             html.push_str(&group(page, &chart.group, looks));
@@ -36,7 +36,8 @@ pub(super) fn section_of(page: &Page, looks: &[Look]) -> String {
 fn group(page: &Page, title: &str, looks: &[Look]) -> String {
     let members: Vec<(usize, &Chart)> =
         page.charts.iter().enumerate().filter(|(_, chart)| chart.group == title).collect();
-    let title = escape(title);
+    let shared = shared_title(&members);
+    let title = escape(shared.unwrap_or(title));
     let mut html = format!("<div class=\"card group\">\n<h3>{title}</h3>\n");
     if members.len() > 1 {
         let _ = write!(html, "<div class=\"switch\" role=\"group\" aria-label=\"{title}\" hidden>");
@@ -47,18 +48,26 @@ fn group(page: &Page, title: &str, looks: &[Look]) -> String {
         html.push_str("</div>\n");
     }
     for (number, chart) in members {
-        html.push_str(&frame(number, chart, looks));
+        let title = if shared.is_some() { &chart.label } else { &chart.title };
+        html.push_str(&frame(number, chart, title, looks));
     }
     html.push_str("</div>\n");
     html
 }
 
+/// What stands before the label in the titles of all charts of a group: said once, above them.
+fn shared_title<'a>(members: &[(usize, &'a Chart)]) -> Option<&'a str> {
+    let before = |chart: &'a Chart| chart.title.strip_suffix(&chart.label)?.strip_suffix(": ");
+    let first = before(members.first()?.1)?;
+    members.iter().all(|(_, chart)| before(chart) == Some(first)).then_some(first)
+}
+
 /// The place of one chart: title, how to read it, room for the drawing, what failed, and the figures in words.
-fn frame(number: usize, chart: &Chart, looks: &[Look]) -> String {
+fn frame(number: usize, chart: &Chart, title: &str, looks: &[Look]) -> String {
     let mut html = format!("<figure id=\"chart-{number}\" class=\"chart\" data-chart=\"{number}\">\n<figcaption>");
     let level = if chart.group.is_empty() { "h3" } else { "h4" };
-    if !chart.title.is_empty() {
-        let _ = write!(html, "<{level}>{}</{level}>", escape(&chart.title));
+    if !title.is_empty() {
+        let _ = write!(html, "<{level}>{}</{level}>", escape(title));
     }
     if !chart.note.is_empty() {
         let _ = write!(html, "<p class=\"note\">{}</p>", escape(&chart.note));
@@ -246,6 +255,19 @@ mod tests {
         let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is not in {html}"));
         assert!(place("id=\"chart-0\"") < place("id=\"chart-2\"") && place("id=\"chart-2\"") < place("id=\"chart-1\""));
         assert!(html.contains("<button type=\"button\" data-shows=\"chart-2\">&lt;two&gt;</button>"));
+    }
+
+    #[test]
+    fn what_all_titles_of_a_group_say_is_said_once() {
+        let chart = |label: &str| Chart {
+            group: "rate".into(),
+            label: label.into(),
+            title: format!("requests per second: {label}"),
+            ..Chart::default()
+        };
+        let html = html(&page(vec![chart("HTTP"), chart("HTTPS")]));
+        assert!(html.contains("<h3>requests per second</h3>") && html.contains("<h4>HTTPS</h4>"), "{html}");
+        assert!(!html.contains("<h3>rate</h3>"));
     }
 
     #[test]

@@ -86,9 +86,12 @@ function crowds(shown, place, width, height) {
   const counts = new Uint32Array(columns * (Math.ceil(height / size) + 1));
   const cell = (x, y) => Math.floor(y / size) * columns + Math.floor(x / size);
   for (const series of shown) {
-    series.px = Float32Array.from(series.xs, place.x);
-    series.py = Float32Array.from(series.ys, place.y);
-    for (let n = 0; n < series.px.length; n++) counts[cell(series.px[n], series.py[n])] += 1;
+    series.px = new Float32Array(series.xs.length);
+    series.py = new Float32Array(series.xs.length);
+    for (let n = 0; n < series.px.length; n++) {
+      const x = (series.px[n] = place.x(series.xs[n])), y = (series.py[n] = place.y(series.ys[n]));
+      counts[cell(x, y)] += 1;
+    }
   }
   return (x, y) => counts[cell(x, y)] <= 8;
 }
@@ -114,6 +117,10 @@ function drawBars(root, chart, width, values) {
 }
 
 function standingBars(root, chart, width, { shown, categories, values, thick }) {
+  // The figures upon the bars lie when all have room, else all stand.
+  const text = (value) => short(Number(value.toPrecision(3)));
+  const stands = shown.some((series) => series.ys.some((value) => measure(text(value), 11) > thick - 2));
+  if (stands) values = { ...values, y: [...values.y, bounds(values.y)[1] * 1.1] };
   const place = frame(root, chart, width, values);
   const { box, wide, tall } = place;
   const slot = wide / categories.length, bottom = box.top + tall;
@@ -122,7 +129,7 @@ function standingBars(root, chart, width, { shown, categories, values, thick }) 
   lines.forEach((texts, index) => texts.forEach((text, row) => {
     root.append(svg("text", { class: "tick strong", x: place.band(index), y: bottom + 17 + row * 14, "text-anchor": "middle" }, text));
   }));
-  const extra = Math.max(...lines.map((texts) => texts.length)) - 1;
+  const extra = Math.max(...lines.map((texts) => texts.length)) - (chart.x.title ? 1 : 2);
   root.append(svg("line", { class: "axis", x1: box.left, x2: box.left + wide, y1: bottom, y2: bottom }));
   root.append(svg("text", { class: "title", x: box.left + wide / 2, y: bottom + 36 + extra * 14, "text-anchor": "middle" }, cut(chart.x.title, wide, 12)));
   grow(root, box, width, box.height + extra * 14);
@@ -133,8 +140,8 @@ function standingBars(root, chart, width, { shown, categories, values, thick }) 
       if (!finite(top)) { missing(root, x + thick / 2, bottom - 5); return; }
       const edge = finite(place.y(0)) ? place.y(0) : bottom;
       root.append(svg("rect", { class: `bar data ${looks(series.product)}`, x: x + 1, y: Math.min(top, edge), width: thick - 2, height: Math.max(Math.abs(edge - top), 1) }));
-      const text = short(Number(value.toPrecision(3)));
-      if (measure(text, 11) < thick) root.append(svg("text", { class: "value", x: x + thick / 2, y: top - 4, "text-anchor": "middle" }, text));
+      const way = stands ? { transform: `translate(${x + thick / 2 + 4},${top - 5}) rotate(-90)` } : { x: x + thick / 2, y: top - 4, "text-anchor": "middle" };
+      root.append(svg("text", { class: "value", ...way }, text(value)));
     });
     return barStop(chart, shown, { name, index, x: place.band(index), y: box.top + 10 });
   });
@@ -144,7 +151,7 @@ function standingBars(root, chart, width, { shown, categories, values, thick }) 
 
 function lyingBars(root, chart, width, { shown, categories, values }) {
   const thick = 17, head = 24;
-  const left = Math.ceil(Math.min(width * 0.3, Math.max(30, ...shown.map((series) => measure(series.product.name))))) + 8;
+  const left = Math.ceil(Math.min(width * 0.35, Math.max(30, ...shown.map((series) => measure(series.product.name))))) + 8;
   const wide = width - left - 58, group = head + shown.length * thick + 12;
   const height = 26 + group * categories.length + 36;
   const axis = scale(chart.y, values.y, wide, true);

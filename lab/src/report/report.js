@@ -27,6 +27,7 @@ function unpack(chart, products) {
     series.ys = new Float64Array(count);
     for (let n = 0; n < count; n++) { series.xs[n] = series.points[2 * n]; series.ys[n] = series.points[2 * n + 1]; }
     series.extent = count ? bounds(series.xs) : [];
+    series.notable = { x: notable(series.xs), y: notable(series.ys) };
     series.product = products[series.product];
     series.hidden = false;
     delete series.points;
@@ -34,14 +35,23 @@ function unpack(chart, products) {
   return chart;
 }
 
+// All that an axis asks of many values: the least, the most, the least above 0, and the most below 100.
+function notable(values) {
+  const found = [Infinity, -Infinity, Infinity, -Infinity];
+  for (const value of values) {
+    if (value < found[0]) found[0] = value;
+    if (value > found[1]) found[1] = value;
+    if (value > 0 && value < found[2]) found[2] = value;
+    if (value < 100 && value > found[3]) found[3] = value;
+  }
+  return found.filter(finite);
+}
+
 // What the axes must hold. Scatters of a group stand on one scale, so that they can be compared.
 function valuesOf(chart, all) {
   const together = chart.kind === "scatter" && chart.group ? all.filter((one) => one.group === chart.group && one.kind === "scatter") : [chart];
   const shown = together.flatMap((one) => one.series.filter((series) => !series.hidden || one !== chart));
-  const values = { x: [], y: [] };
-  for (const series of shown) {
-    for (const [low, high] of [[values.x, series.xs], [values.y, series.ys]]) for (const value of high) low.push(value);
-  }
+  const values = { x: shown.flatMap((series) => series.notable.x), y: shown.flatMap((series) => series.notable.y) };
   for (const mark of chart.marks) if (finite(mark.at) && chart.kind !== "bars") values.x.push(mark.at);
   return values;
 }

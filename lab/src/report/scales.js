@@ -4,10 +4,8 @@
 const finite = Number.isFinite;
 
 // A figure for a person: at most so many significant digits, thousands apart.
-function figure(value, digits = 6) {
-  if (value === 0) return "0";
-  return value.toLocaleString("en", { maximumSignificantDigits: digits });
-}
+const FORMATS = new Map([4, 6].map((digits) => [digits, new Intl.NumberFormat("en", { maximumSignificantDigits: digits })]));
+const figure = (value, digits = 6) => (value === 0 ? "0" : FORMATS.get(digits).format(value));
 
 // A short one, for axes: 25k, 1.5M.
 function short(value) {

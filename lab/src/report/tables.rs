@@ -63,7 +63,8 @@ fn is_numeric(rows: &[Vec<TableCell>], column: usize) -> bool {
         let is_number = digits.starts_with(|c: char| c.is_ascii_digit()) && cell.text.chars().count() < 24;
         *(if is_number { &mut numbers } else { &mut others }) += 1;
     }
-    numbers > others
+    // Where all is left out, figures would have stood.
+    numbers > others || (column > 0 && numbers + others == 0)
 }
 
 fn tone_class(tone: Tone) -> &'static str {
