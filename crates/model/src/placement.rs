@@ -30,3 +30,32 @@ impl Default for Spread {
         Self { overprovisioning: crate::limits::OVERPROVISIONING, own_zone: None }
     }
 }
+
+/// Which endpoints of its cluster a route goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsetRule {
+    /// At least one; an endpoint must have them all.
+    pub labels: BTreeMap<String, LabelValue>,
+    /// Who takes over while no such endpoint may get work.
+    pub otherwise: Otherwise,
+}
+
+/// The value that a label must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelValue {
+    /// This one.
+    Written(String),
+    /// That of a header field of the request, by its name in lower case. A request without it wants no endpoint.
+    Header(String),
+}
+
+/// Who takes over for a subset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// Nobody: the request is refused.
+    Nobody,
+    /// All endpoints of the cluster.
+    Anybody,
+    /// Those with these labels.
+    Labels(BTreeMap<String, String>),
+}

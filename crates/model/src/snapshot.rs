@@ -12,7 +12,7 @@ use crate::address::{Cidr, HostPattern};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
-use crate::placement::{Placement, Spread};
+use crate::placement::{Placement, Spread, SubsetRule};
 use crate::retry::Retry;
 use crate::{LocalResponse, Name};
 
@@ -202,6 +202,8 @@ pub struct Route {
     pub timeout: Option<Duration>,
     /// When another endpoint is tried, in place of what the cluster says.
     pub retry: Option<Retry>,
+    /// Only some endpoints of the cluster.
+    pub subset: Option<SubsetRule>,
 }
 
 /// What a route does.

@@ -13,7 +13,7 @@ use model::snapshot::{
     UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
-use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router};
+use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router, Subset};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 2_000_000;
@@ -49,7 +49,7 @@ fn picks(cluster: &Arc<ClusterPlan>) -> f64 {
     let mut cache = PickCache::default();
     let mut random = Random::new(7);
     let start = Instant::now();
-    let ask = Ask { tried: &[], key: None, now: start };
+    let ask = Ask { tried: &[], key: None, now: start, subset: Subset::ALL };
     for _ in 0..ROUNDS {
         let pick = cluster.pick(&mut cache, &mut || random.next_u64(), &ask);
         assert!(matches!(std::hint::black_box(pick), Pick::Endpoint(_)));
@@ -130,6 +130,7 @@ fn route(place: usize, matches: Match) -> Route {
         action: Action::Cluster("c".into()),
         timeout: None,
         retry: None,
+        subset: None,
     }
 }
 

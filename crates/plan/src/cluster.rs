@@ -1,5 +1,6 @@
 //! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +15,11 @@ use crate::balance::{self, Ask, PickCache, TierState, View};
 use crate::health::{Change, Outcome};
 use crate::key::Key;
 use crate::passive::Seen;
+use crate::plan::RoutePlan;
 use crate::response_time::Timing;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
+use crate::subset::{Names, Subset, Subsets};
 use crate::{hash, queue};
 
 /// A cluster, compiled.
@@ -29,6 +32,7 @@ pub struct ClusterPlan {
     pub state: Arc<ClusterState>,
     /// Unique in the process, so that a cache built from one plan is never used with another.
     version: u64,
+    pub(crate) subsets: Subsets,
     /// What of a request is hashed, if the balancer goes by that.
     keys: Box<[Key]>,
     /// How response times are averaged, if the balancer goes by them.
@@ -67,13 +71,21 @@ pub enum Pick {
 }
 
 impl ClusterPlan {
-    /// Compiles `cluster`, taking over the state that `previous`, a plan of the cluster of the same name, holds.
+    /// As [`Self::compile_for`] for routes without subsets.
+    #[cfg(test)]
     pub(crate) fn compile(cluster: Arc<Cluster>, previous: Option<&Self>) -> Self {
+        Self::compile_for(cluster, BTreeSet::new(), previous)
+    }
+
+    /// Compiles `cluster`, taking over the state that `previous`, a plan of the cluster of the same name, holds. There will
+    /// be subsets by these labels.
+    pub(crate) fn compile_for(cluster: Arc<Cluster>, names: BTreeSet<Names>, previous: Option<&Self>) -> Self {
         static VERSIONS: AtomicU64 = AtomicU64::new(1);
         let state = previous.map_or_else(|| Arc::new(ClusterState::new()), |plan| plan.state.clone());
         let endpoints = compile_endpoints(&cluster, &state, previous);
         let epoch = state.epoch();
-        let view = Arc::new(View::new(&cluster, &endpoints, &state));
+        let subsets = Subsets::new(names, &endpoints);
+        let view = Arc::new(View::new(&cluster, &endpoints, (&state, &subsets)));
         let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
         let keys = match &cluster.balance {
             Balance::Hash(hash) => hash.on.iter().filter_map(Key::new).collect(),
@@ -84,7 +96,8 @@ impl ClusterPlan {
             Balance::PeakEwma { half_life } => Some(Timing::new(half_life, true)),
             _ => None,
         };
-        Self { cluster, endpoints, state, version, keys, timing, latest: Mutex::new(Stamped { epoch, view }) }
+        let latest = Mutex::new(Stamped { epoch, view });
+        Self { cluster, endpoints, state, version, subsets, keys, timing, latest }
     }
 
     /// Unique in the process among all plans of all clusters.
@@ -105,6 +118,12 @@ impl ClusterPlan {
         self.keys.iter().find_map(|key| key.of_client(client))
     }
 
+    /// Which endpoints a request may go to that came by this route. For [`Ask::subset`].
+    #[inline]
+    pub fn subset(&self, route: &RoutePlan, head: &RequestHead) -> Subset {
+        route.subset.as_ref().map_or(Subset::ALL, |rule| self.subsets.find(rule, head))
+    }
+
     /// Chooses an endpoint and takes a place there. Endpoints that were tried are left out unless no other has
     /// room. Allocates nothing unless availability has changed since the last pick with this cache.
     ///
@@ -112,14 +131,14 @@ impl ClusterPlan {
     /// does not ask: those who still wait then do so by an earlier plan, and must not turn away what has room now.
     #[inline]
     pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, ask: &Ask<'_>) -> Pick {
-        let view = cache.view(self);
-        if view.is_empty() {
+        let tiers = cache.view(self).tiers(ask.subset);
+        if tiers.is_empty() {
             return Pick::None;
         }
         if self.state.waiting() > 0 && self.cluster.queue.is_some() {
             return Pick::Full;
         }
-        match balance::take(view, random, ask) {
+        match balance::take(tiers, random, ask) {
             Some(lease) => Pick::Endpoint(lease),
             None => Pick::Full,
         }
@@ -133,9 +152,9 @@ impl ClusterPlan {
         }
     }
 
-    /// Takes any free place, for the first in the queue.
-    pub(crate) fn take_free(&self) -> Option<Lease> {
-        self.latest_view().view.take_free()
+    /// Takes any free place in a subset, for the first in the queue.
+    pub(crate) fn take_free(&self, subset: Subset) -> Option<Lease> {
+        self.latest_view().view.take_free(subset)
     }
 
     /// Where every endpoint stands now. Looks at all of them.
@@ -179,7 +198,7 @@ impl ClusterPlan {
         // Should the epoch move meanwhile (another plan of this cluster shares it), the stamp below is too old, and
         // the view is built again by whoever needs it: never is a view trusted that missed a change.
         let epoch = self.state.epoch();
-        let view = Arc::new(View::new(&self.cluster, &self.endpoints, &self.state));
+        let view = Arc::new(View::new(&self.cluster, &self.endpoints, (&self.state, &self.subsets)));
         self.state.bump_epoch();
         *latest = Stamped { epoch: epoch + 1, view };
     }
@@ -189,7 +208,10 @@ impl ClusterPlan {
         let mut latest = self.lock();
         let epoch = self.state.epoch();
         if latest.epoch != epoch {
-            *latest = Stamped { epoch, view: Arc::new(View::new(&self.cluster, &self.endpoints, &self.state)) };
+            *latest = Stamped {
+                epoch,
+                view: Arc::new(View::new(&self.cluster, &self.endpoints, (&self.state, &self.subsets))),
+            };
         }
         latest.clone()
     }

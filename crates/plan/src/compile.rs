@@ -4,7 +4,7 @@
 //! settings and clusters, routers by their routes, listeners by their settings and target. What is new but has the id
 //! of something old takes over its runtime state.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
@@ -18,6 +18,7 @@ use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 use crate::redirect::RedirectPlan;
 use crate::router::Router;
 use crate::sni::SniTable;
+use crate::subset::{self, SubsetPlan};
 use crate::weighted::WeightedClusters;
 
 /// Compiles a snapshot. `previous` is the plan in force.
@@ -51,11 +52,18 @@ struct Routers {
 impl<'a> Compiler<'a> {
     fn new(snapshot: &'a Snapshot, previous: Option<&'a Plan>) -> Self {
         let old = by_name(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
-        let compile = |cluster: &Arc<model::snapshot::Cluster>| match old.get(cluster.name.as_str()) {
-            Some(&same) if same.cluster == *cluster => same.clone(),
-            before => Arc::new(ClusterPlan::compile(cluster.clone(), before.map(|plan| &***plan))),
+        let mut wanted = labels_wanted(snapshot);
+        let mut compile = |cluster: &Arc<model::snapshot::Cluster>| {
+            let names = wanted.remove(cluster.name.as_str()).unwrap_or_default();
+            match old.get(cluster.name.as_str()) {
+                Some(&same) if same.cluster == *cluster && same.subsets.are_by(&names) => same.clone(),
+                before => {
+                    let before = before.map(|plan| &***plan);
+                    Arc::new(ClusterPlan::compile_for(cluster.clone(), names, before))
+                }
+            }
         };
-        let clusters: Vec<_> = snapshot.clusters.iter().map(compile).collect();
+        let clusters: Vec<_> = snapshot.clusters.iter().map(&mut compile).collect();
         let by_name =
             snapshot.clusters.iter().zip(0..).map(|(cluster, place)| (cluster.name.as_str(), place)).collect();
         Self { snapshot, previous, clusters, by_name, issues: Vec::new() }
@@ -112,8 +120,8 @@ impl<'a> Compiler<'a> {
                 Some(old.clone())
             }
             _ => {
-                let timeout = route.timeout;
-                Some(Arc::new(RoutePlan { route: route.clone(), index, action, chain, timeout, conditions }))
+                let (timeout, subset) = (route.timeout, route.subset.as_ref().map(SubsetPlan::new));
+                Some(Arc::new(RoutePlan { route: route.clone(), index, action, chain, timeout, subset, conditions }))
             }
         }
     }
@@ -244,6 +252,23 @@ fn listener_plan(
             Arc::new(ListenerPlan { listener: listener.clone(), target, state })
         }
     }
+}
+
+/// By which labels the routes want subsets of each cluster.
+fn labels_wanted(snapshot: &Snapshot) -> HashMap<&str, BTreeSet<subset::Names>> {
+    let mut wanted: HashMap<&str, BTreeSet<subset::Names>> = HashMap::new();
+    for route in &snapshot.routes {
+        let Some(rule) = &route.subset else { continue };
+        let clusters: Vec<&Name> = match &route.action {
+            Action::Cluster(name) => vec![name],
+            Action::Weighted(shares) => shares.iter().map(|(name, _)| name).collect(),
+            Action::Redirect(_) | Action::Respond(_) => Vec::new(),
+        };
+        for cluster in clusters {
+            wanted.entry(cluster.as_str()).or_default().extend(subset::names_of(rule));
+        }
+    }
+    wanted
 }
 
 fn by_name<T>(plans: &[Arc<T>], name: impl Fn(&T) -> &Name) -> HashMap<&str, &Arc<T>> {

@@ -34,6 +34,7 @@ mod slot;
 pub mod sni;
 pub mod standing;
 pub mod state;
+pub mod subset;
 #[cfg(test)]
 mod testing;
 pub mod weighted;
@@ -52,4 +53,5 @@ pub use router::Router;
 pub use sni::SniTable;
 pub use standing::{Roll, Standing};
 pub use state::{ClusterState, EndpointState, ListenerState};
+pub use subset::Subset;
 pub use weighted::WeightedClusters;

@@ -14,6 +14,7 @@ use crate::redirect::RedirectPlan;
 use crate::router::Router;
 use crate::sni::SniTable;
 use crate::state::ListenerState;
+use crate::subset::SubsetPlan;
 use crate::weighted::WeightedClusters;
 
 /// A snapshot compiled for the workers. Parts that are equal in two plans, one compiled after the other, are the same
@@ -100,6 +101,7 @@ pub struct RoutePlan {
     pub chain: Arc<Chain>,
     /// Bound on the whole exchange.
     pub timeout: Option<Duration>,
+    pub(crate) subset: Option<SubsetPlan>,
     pub(crate) conditions: Arc<Conditions>,
 }
 

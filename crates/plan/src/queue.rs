@@ -10,7 +10,8 @@
 //! somebody waits for it. From then on every place that comes free is handed to the first in the queue by whoever frees it.
 //!
 //! Those who wait hold the plan they were routed by, and get endpoints of that plan. When a change of configuration
-//! leaves waiters of two plans in the queue, one whose plan has no free place does not block a later one whose plan has.
+//! leaves waiters of two plans in the queue, one whose plan has no free place does not block a later one whose plan has;
+//! nor do those who wait for different subsets.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use std::task::Waker;
 
 use crate::cluster::{ClusterPlan, Lease};
 use crate::state::ClusterState;
+use crate::subset::Subset;
 
 /// The queue of one cluster. Bounded by `requests_max` of the cluster.
 #[derive(Default)]
@@ -29,12 +31,16 @@ pub(crate) struct Queue {
     waiting: BTreeMap<u64, Waiter>,
     /// Places handed to those who have not come for them yet.
     granted: BTreeMap<u64, Lease>,
-    /// How many wait by each version of the cluster's plan; one entry but around a change of configuration.
-    by_version: Vec<(u64, usize)>,
+    /// How many wait for each kind of place; one entry but around a change of configuration or where there are subsets.
+    by_kind: Vec<(Kind, usize)>,
 }
+
+/// The version of a cluster's plan, and which of its endpoints. Those who wait for the same kind are served in order.
+type Kind = (u64, Subset);
 
 struct Waiter {
     plan: Arc<ClusterPlan>,
+    subset: Subset,
     waker: Waker,
 }
 
@@ -60,12 +66,12 @@ pub struct Ticket {
 }
 
 impl ClusterPlan {
-    /// Waits for a place, after a pick that found all endpoints full. `waker` is woken when a place is there to be fetched
+    /// Waits for a place in a subset, after a pick that found all endpoints full. `waker` is woken when a place is there to be fetched
     /// by [`Ticket::poll`]; that may be at once.
     ///
     /// # Errors
     /// [`QueueFull`] when `requests_max` wait already or the cluster has no queue.
-    pub fn enqueue(self: &Arc<Self>, waker: &Waker) -> Result<Ticket, QueueFull> {
+    pub fn enqueue(self: &Arc<Self>, subset: Subset, waker: &Waker) -> Result<Ticket, QueueFull> {
         let max = self.cluster.queue.as_ref().map_or(0, |queue| queue.requests_max);
         if max == 0 {
             return Err(QueueFull);
@@ -75,11 +81,11 @@ impl ClusterPlan {
             if queue.waiting.len() >= max as usize {
                 return Err(QueueFull);
             }
-            let (id, first_of_plan) = queue.push(Waiter { plan: self.clone(), waker: waker.clone() });
+            let (id, first_of_kind) = queue.push(Waiter { plan: self.clone(), subset, waker: waker.clone() });
             self.state.set_waiting(queue.waiting.len());
-            // Behind another waiter of the same plan there is nothing to find: that one looked, and whatever came free
+            // Behind another waiter of the same kind there is nothing to find: that one looked, and whatever came free
             // since is handed over by its owner.
-            let served = if first_of_plan { queue.serve(&self.state) } else { Vec::new() };
+            let served = if first_of_kind { queue.serve(&self.state) } else { Vec::new() };
             (id, served)
         };
         wake(served);
@@ -141,20 +147,26 @@ impl fmt::Debug for Ticket {
     }
 }
 
+impl Waiter {
+    fn kind(&self) -> Kind {
+        (self.plan.version(), self.subset)
+    }
+}
+
 impl Queue {
-    /// Adds at the end; says whether it is the only one of its plan.
+    /// Adds at the end; says whether it is the only one of its kind.
     fn push(&mut self, waiter: Waiter) -> (u64, bool) {
-        let version = waiter.plan.version();
+        let kind = waiter.kind();
         let id = self.next_id;
         self.next_id += 1;
         self.waiting.insert(id, waiter);
-        match self.by_version.iter_mut().find(|(known, _)| *known == version) {
+        match self.by_kind.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, count)) => {
                 *count += 1;
                 (id, false)
             }
             None => {
-                self.by_version.push((version, 1));
+                self.by_kind.push((kind, 1));
                 (id, true)
             }
         }
@@ -162,11 +174,11 @@ impl Queue {
 
     fn remove(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.waiting.remove(&id)?;
-        let version = waiter.plan.version();
-        if let Some(at) = self.by_version.iter().position(|(known, _)| *known == version) {
-            self.by_version[at].1 -= 1;
-            if self.by_version[at].1 == 0 {
-                self.by_version.swap_remove(at);
+        let kind = waiter.kind();
+        if let Some(at) = self.by_kind.iter().position(|(known, _)| *known == kind) {
+            self.by_kind[at].1 -= 1;
+            if self.by_kind[at].1 == 0 {
+                self.by_kind.swap_remove(at);
             }
         }
         Some(waiter)
@@ -175,17 +187,17 @@ impl Queue {
     /// Hands free places to those who wait, in order, and returns them for waking without the lock.
     fn serve(&mut self, state: &ClusterState) -> Vec<Waiter> {
         let mut served = Vec::new();
-        let mut exhausted: Vec<u64> = Vec::new();
+        let mut exhausted: Vec<Kind> = Vec::new();
         for (&id, waiter) in &self.waiting {
-            let version = waiter.plan.version();
-            if exhausted.contains(&version) {
+            let kind = waiter.kind();
+            if exhausted.contains(&kind) {
                 continue;
             }
-            match waiter.plan.take_free() {
+            match waiter.plan.take_free(waiter.subset) {
                 Some(lease) => served.push((id, lease)),
                 None => {
-                    exhausted.push(version);
-                    if exhausted.len() == self.by_version.len() {
+                    exhausted.push(kind);
+                    if exhausted.len() == self.by_kind.len() {
                         break;
                     }
                 }

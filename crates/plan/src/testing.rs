@@ -16,7 +16,7 @@ use model::snapshot::{
 use model::{FieldName, RequestHead, Version};
 
 use crate::balance::tests::begin;
-use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random};
+use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Subset};
 
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
@@ -98,6 +98,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         action,
         timeout: None,
         retry: None,
+        subset: None,
     }
 }
 
@@ -143,7 +144,7 @@ impl Worker {
     }
 
     pub(crate) fn pick_but(&mut self, plan: &ClusterPlan, tried: &[u32]) -> Pick {
-        self.pick_for(plan, &Ask { tried, key: None, now: begin() })
+        self.pick_for(plan, &Ask { tried, key: None, now: begin(), subset: Subset::ALL })
     }
 
     pub(crate) fn pick_for(&mut self, plan: &ClusterPlan, ask: &Ask<'_>) -> Pick {

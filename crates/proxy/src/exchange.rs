@@ -16,7 +16,7 @@ use model::limits::ATTEMPTS_MAX;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -239,10 +239,12 @@ impl<'p> Exchange<'p> {
     async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
         self.prepare_retries(now).await?;
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
-        let key = cluster.key(&self.incoming.head, self.client);
+        let head = &self.incoming.head;
+        let key = cluster.key(head, self.client);
+        let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
         loop {
             let attempt = self.told.retries as usize;
-            let ask = Ask { tried: &tried[..attempt], key, now: self.told.now };
+            let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset };
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
             if !waited.is_zero() {
                 self.told.phases.queue += waited;

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
-use plan::{Ask, ClusterPlan, Lease, Pick};
+use plan::{Ask, ClusterPlan, Lease, Pick, Subset};
 
 use crate::connection::Connection;
 use crate::worker::Worker;
@@ -27,14 +27,14 @@ pub(crate) async fn pick(
         Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
         Pick::None => Err(Fault::NoEndpoint),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => Box::pin(wait_in_queue(worker, connection, cluster)).await,
+        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, ask.subset))).await,
     }
 }
 
 async fn wait_in_queue(
     worker: &Worker,
     connection: &mut Connection,
-    cluster: &Arc<ClusterPlan>,
+    (cluster, subset): (&Arc<ClusterPlan>, Subset),
 ) -> Result<(Lease, Duration), Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
     let begun = Instant::now();
@@ -43,7 +43,7 @@ async fn wait_in_queue(
     if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {
         worker.buffers.give(empty);
     }
-    let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
+    let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(subset, cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
         Some(lease) => Poll::Ready(Ok(lease)),
         None if connection.poll_gone(&worker.buffers, cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),

@@ -10,7 +10,7 @@ use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Seen};
+use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Seen, Subset};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
@@ -141,7 +141,7 @@ impl<'p> Stream<'p> {
         let key = cluster.key_of_client(self.connection.facts.peer.ip());
         loop {
             let attempt = self.retries as usize;
-            let ask = Ask { tried: &tried[..attempt], key, now: Instant::now() };
+            let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL };
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
             self.phases.queue += waited;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];

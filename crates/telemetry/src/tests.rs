@@ -143,6 +143,7 @@ fn snapshot_with_route(name: &str) -> Snapshot {
         action: Action::Respond(model::LocalResponse::default()),
         timeout: None,
         retry: None,
+        subset: None,
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
 }

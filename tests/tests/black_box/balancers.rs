@@ -172,3 +172,27 @@ fn the_own_zone_is_preferred_while_it_can_bear_the_work() {
     drop(origins.remove(0));
     eventually("the far one takes over", || answering(&product) == ["1".to_owned()].into());
 }
+
+#[test]
+fn a_route_reaches_only_the_endpoints_with_its_labels() {
+    let origins = numbered(3);
+    let settings = ["labels: { version: v1 }", "labels: { version: v2 }", "weight: 1"];
+    let listed: Vec<String> = origins.iter().zip(settings).map(|(origin, settings)| placed(origin, settings)).collect();
+    let by_header =
+        "{ match: { path: { prefix: /try } }, subset: { labels: { version: { header: x-version } } }, cluster: site }";
+    let product = Setup::to_endpoints(listed)
+        .route_before(format!("{{ name: by-header, {}", &by_header[2..]))
+        .route("subset: { labels: { version: v1 }, otherwise: any }")
+        .start();
+    assert_eq!(answering(&product), ["0".to_owned()].into());
+    let tried = |fields: &str| {
+        let mut peer = product.connect();
+        peer.send(format!("GET /try HTTP/1.1\r\nHost: test\r\n{fields}\r\n"));
+        let answer = peer.response();
+        (answer.status(), answer.text())
+    };
+    assert!((0..5).all(|_| tried("X-Version: v2\r\n") == (200, "1".to_owned())));
+    assert!((0..5).all(|_| tried("X-Version: v1\r\n") == (200, "0".to_owned())));
+    assert_eq!(tried("X-Version: v3\r\n").0, 503);
+    assert_eq!(tried("").0, 503);
+}

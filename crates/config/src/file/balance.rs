@@ -1,5 +1,7 @@
 //! How an endpoint is chosen.
 
+use std::collections::BTreeMap;
+
 use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -162,4 +164,62 @@ pub enum HashAlgorithm {
     /// The highest score of key and endpoint.
     #[default]
     Rendezvous,
+}
+
+/// Only the endpoints that have all of these labels.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Subset {
+    /// The labels by name, with their value, or with the header field that holds it.
+    pub labels: BTreeMap<String, LabelValue>,
+    /// Who takes over when there is no such endpoint, or none that is fit for work: nobody (503), any endpoint of the
+    /// cluster, or those with these labels.
+    #[serde(default)]
+    pub otherwise: Otherwise,
+}
+
+/// The value of a label.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum LabelValue {
+    /// This one.
+    Written(String),
+    /// That which a request brings.
+    Field(LabelField),
+}
+
+/// Where a request has the value of a label.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LabelField {
+    /// In this header field (upper or lower case).
+    pub header: String,
+}
+
+/// Who takes over for a subset: a word, or labels.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Otherwise {
+    /// Nobody or anybody.
+    Word(OtherwiseWord),
+    /// Endpoints with these labels.
+    Labels(BTreeMap<String, String>),
+}
+
+impl Default for Otherwise {
+    fn default() -> Self {
+        Self::Word(OtherwiseWord::Refuse)
+    }
+}
+
+/// Who takes over for a subset.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OtherwiseWord {
+    /// Nobody: the answer is 503.
+    Refuse,
+    /// Any endpoint of the cluster.
+    Any,
 }

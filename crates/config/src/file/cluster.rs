@@ -1,5 +1,7 @@
 //! Clusters.
 
+use std::collections::BTreeMap;
+
 use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,6 +98,9 @@ pub struct EndpointSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub zone: Option<String>,
+    /// What else is known of it, by name, such as `{ version: v2 }`. Routes may go by it, see `subset`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A regular check of each endpoint, either `tcp` or `http`.

@@ -1,12 +1,15 @@
 //! How an endpoint is chosen.
 
+use std::collections::BTreeMap;
+
 use model::fields::is_token;
 use model::limits::BALANCE_HALF_LIFE;
-use model::placement::{Placement, Spread};
+use model::placement::{LabelValue, Otherwise, Placement, Spread, SubsetRule};
 use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
 
 use super::Resolver;
 use crate::file::{self, BalanceName};
+use crate::tree::Node;
 
 impl Resolver<'_> {
     pub(super) fn balance(&mut self, at: &str, written: &file::Balance) -> Balance {
@@ -31,6 +34,66 @@ impl Resolver<'_> {
         }
         let own_zone = self.own_zone.clone().filter(|_| written.prefer_own_zone);
         Spread { overprovisioning: written.overprovisioning.0, own_zone }
+    }
+
+    pub(super) fn subset(&mut self, at: &str, route: &file::Route) -> Option<SubsetRule> {
+        let written = route.subset.as_ref()?;
+        if route.cluster.is_none() && route.clusters.is_none() {
+            let mend = Some("leave it out, or name a cluster".to_owned());
+            self.report(at, "`subset` has no meaning for a route that forwards to no cluster", mend);
+            return None;
+        }
+        if written.labels.is_empty() {
+            self.report(&format!("{at}/labels"), "`labels` is empty", Some("name at least one".to_owned()));
+        }
+        let mut labels = BTreeMap::new();
+        for (name, value) in &written.labels {
+            let value = match value {
+                file::LabelValue::Written(text) => LabelValue::Written(text.clone()),
+                file::LabelValue::Field(field) => {
+                    self.token(&format!("{at}/labels/{name}/header"), &field.header, "header field");
+                    LabelValue::Header(field.header.to_ascii_lowercase())
+                }
+            };
+            labels.insert(name.clone(), value);
+        }
+        let clusters = route.cluster.iter().chain(route.clusters.iter().flatten().map(|part| &part.cluster));
+        for cluster in clusters {
+            self.labels_exist(&format!("{at}/labels"), cluster, &labels);
+        }
+        let otherwise = match &written.otherwise {
+            file::Otherwise::Word(file::OtherwiseWord::Refuse) => Otherwise::Nobody,
+            file::Otherwise::Word(file::OtherwiseWord::Any) => Otherwise::Anybody,
+            file::Otherwise::Labels(labels) => Otherwise::Labels(labels.clone()),
+        };
+        Some(SubsetRule { labels, otherwise })
+    }
+
+    /// A label that no endpoint of the cluster has is a slip of the pen.
+    fn labels_exist(&mut self, at: &str, cluster: &str, labels: &BTreeMap<String, LabelValue>) {
+        let tree = self.tree;
+        let Some(endpoints) = tree.get("clusters").and_then(|clusters| clusters.get(cluster)?.get("endpoints")) else {
+            return;
+        };
+        for (name, value) in labels {
+            let mut known = endpoints
+                .items()
+                .iter()
+                .filter_map(|endpoint| endpoint.get("labels")?.get(name))
+                .filter_map(Node::text);
+            let (found, message) = match value {
+                LabelValue::Written(text) => (
+                    known.any(|value| value == text),
+                    format!("no endpoint of cluster `{cluster}` has `{name}: {text}`"),
+                ),
+                LabelValue::Header(_) => {
+                    (known.next().is_some(), format!("no endpoint of cluster `{cluster}` has a label `{name}`"))
+                }
+            };
+            if !found {
+                self.report(&format!("{at}/{name}"), message, None);
+            }
+        }
     }
 
     fn hash(&mut self, at: &str, written: &file::Hash) -> Hash {
@@ -96,7 +159,7 @@ pub(super) fn placement(written: &file::Endpoint) -> Placement {
             priority: settings.priority,
             is_backup: settings.backup,
             zone: settings.zone.clone(),
-            ..Placement::default()
+            labels: settings.labels.clone(),
         },
     }
 }

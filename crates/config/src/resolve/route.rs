@@ -36,6 +36,7 @@ impl Resolver<'_> {
             filters,
             action: action?,
             timeout: written.timeout.map(|time| time.0),
+            subset: self.subset(&format!("{at}/subset"), written),
             retry: written.retry.as_ref().map(|retry| self.retry(&format!("{at}/retry"), retry)),
         })
     }

@@ -1,7 +1,7 @@
 //! How endpoints are chosen, as it may be written.
 
 use model::limits;
-use model::placement::{Placement, Spread};
+use model::placement::{LabelValue, Otherwise, Placement, Spread};
 use model::snapshot::{Balance, Cluster, Hash, HashAlgorithm, HashKey};
 
 use crate::support::{load, messages};
@@ -161,5 +161,64 @@ fn mistakes_in_a_place_are_told_with_what_to_write() {
     assert_eq!(
         messages(&text),
         ["4: `priority` must be a whole number from 0 to 127, not 200", "4: `zone`: it is empty"]
+    );
+}
+
+/// A file with a cluster of three labelled endpoints and a route with this line.
+fn routed(line: &str) -> String {
+    format!(
+        "version: 1
+listeners: {{ web: {{ bind: '127.0.0.1:0' }} }}
+routes:
+  - cluster: a
+    {line}
+clusters:
+  a:
+    endpoints:
+      - {{ address: '127.0.0.1:1', labels: {{ version: v1, stage: live }} }}
+      - {{ address: '127.0.0.1:2', labels: {{ version: v2 }} }}
+      - '127.0.0.1:3'
+"
+    )
+}
+
+#[test]
+fn a_route_may_go_by_labels() {
+    let rule = |line: &str| load(&routed(line)).unwrap().snapshot.routes[0].subset.clone();
+    assert_eq!(rule(""), None);
+    let plain = rule("subset: { labels: { version: v2 } }").unwrap();
+    assert_eq!(plain.labels["version"], LabelValue::Written("v2".to_owned()));
+    assert_eq!(plain.otherwise, Otherwise::Nobody);
+    let by_request =
+        rule("subset: { labels: { version: { header: X-Version }, stage: live }, otherwise: any }").unwrap();
+    assert_eq!(by_request.labels["version"], LabelValue::Header("x-version".to_owned()));
+    assert_eq!(by_request.otherwise, Otherwise::Anybody);
+    let labels = [("version".to_owned(), "v1".to_owned())].into();
+    let other = rule("subset: { labels: { version: v2 }, otherwise: { version: v1 } }").unwrap();
+    assert_eq!(other.otherwise, Otherwise::Labels(labels));
+}
+
+#[test]
+fn mistakes_in_a_subset_are_told_with_what_to_write() {
+    let of = |line: &str| messages(&routed(line));
+    assert_eq!(
+        of("subset: { labels: { version: v3, colour: { header: x } } }"),
+        ["5: no endpoint of cluster `a` has `version: v3`", "5: no endpoint of cluster `a` has a label `colour`"]
+    );
+    assert_eq!(
+        of("subset: { labels: { version: { header: 'a b' } }, otherwise: all }"),
+        ["5: `a b` is not the name of a header field", "5: `otherwise` must be `refuse` or `any`, not the text `all`",]
+    );
+    assert_eq!(of("subset: { labels: {} }"), ["5: `labels` is empty (name at least one)"]);
+    assert_eq!(
+        of("subset: {}"),
+        [
+            "5: `labels` is missing in `subset` of route 1 (add `labels`: the labels by name, with their value, or with the header field that holds it)"
+        ]
+    );
+    let text = routed("subset: { labels: { version: v1 } }").replace("cluster: a\n", "respond: {}\n");
+    assert_eq!(
+        messages(&text),
+        ["5: `subset` has no meaning for a route that forwards to no cluster (leave it out, or name a cluster)"]
     );
 }

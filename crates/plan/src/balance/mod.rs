@@ -20,8 +20,9 @@ use std::time::Instant;
 
 use crate::cluster::{ClusterPlan, Lease, Stamped};
 use crate::random::mix;
-use tier::{Choice, Member, Seed, Tier};
-pub(crate) use tier::{TierKey, TierState};
+use crate::subset::Subset;
+use tier::{Choice, Member, Seed};
+pub(crate) use tier::{Tier, TierKey, TierState};
 pub(crate) use view::View;
 
 /// One balancer, as the reference page tells of it.
@@ -55,16 +56,18 @@ pub struct Ask<'a> {
     pub key: Option<u64>,
     /// The time.
     pub now: Instant,
+    /// Those that come into question, [`ClusterPlan::subset`].
+    pub subset: Subset,
 }
 
 /// Random bits, a new number at each call.
 pub(crate) type Chance<'a> = dyn FnMut() -> u64 + 'a;
 
-/// Takes a place by the rules of the view's balancer. Tried endpoints are left out unless no other has room. `None`: all
+/// Takes a place by the rules of the cluster's balancer. Tried endpoints are left out unless no other has room. `None`: all
 /// are full.
 #[inline]
-pub(crate) fn take(view: &View, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
-    let [tier] = view.tiers() else { return take_of_tiers(view.tiers(), chance, ask) };
+pub(crate) fn take(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+    let [tier] = tiers else { return take_of_tiers(tiers, chance, ask) };
     if let [only] = tier.members() {
         return tier.take(only);
     }

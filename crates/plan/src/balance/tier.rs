@@ -57,6 +57,8 @@ pub(super) enum Choice {
 /// What tells the tiers of a cluster apart, whatever plan they are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TierKey {
+    /// What its subset is called by; 0 for the whole cluster.
+    pub(super) subset: u64,
     /// Whether it is of backups, which come last.
     pub(super) is_backup: bool,
     /// The smaller comes first.

@@ -10,13 +10,17 @@ use super::tier::{Configured, Member, Tier, TierKey};
 use crate::cluster::{EndpointPlan, Lease};
 use crate::standing::Roll;
 use crate::state::ClusterState;
+use crate::subset::{Subset, Subsets};
 
 /// See the module.
 pub(crate) struct View {
-    /// Those of endpoints that get work, the first in order to begin with. Some may have no share: they take over only what
-    /// others have no room for.
-    tiers: Box<[Tier]>,
+    /// The whole cluster, then its subsets by their numbers.
+    scopes: Box<[Scope]>,
 }
+
+/// The tiers of endpoints that get work, the first in order to begin with. Some may have no share: they take over only
+/// what others have no room for.
+type Scope = Box<[Tier]>;
 
 /// What becomes a tier.
 #[derive(Default)]
@@ -27,13 +31,57 @@ struct Group {
 }
 
 impl View {
-    pub(crate) fn new(cluster: &Cluster, endpoints: &[EndpointPlan], state: &ClusterState) -> Self {
+    pub(crate) fn new(
+        cluster: &Cluster,
+        endpoints: &[EndpointPlan],
+        (state, subsets): (&ClusterState, &Subsets),
+    ) -> Self {
         let roll = Roll::call(cluster, endpoints);
-        let own_zone = cluster.spread.own_zone.as_deref();
+        let maker = Maker { cluster, endpoints, state, roll: &roll };
+        let mut scopes = Vec::with_capacity(1 + subsets.parts.len());
+        scopes.push(maker.scope(0, 0..endpoints.len()));
+        scopes.extend(subsets.parts.iter().map(|(called, places)| maker.scope(*called, places.iter().copied())));
+        Self { scopes: scopes.into() }
+    }
+
+    /// The tiers of a subset, or of that which takes over for it; none when nobody may get work.
+    #[inline]
+    pub(crate) fn tiers(&self, subset: Subset) -> &[Tier] {
+        let tiers = |number: u32| self.scopes.get(number as usize).map_or(&[][..], |scope| scope);
+        let wanted = tiers(subset.wanted);
+        if wanted.is_empty() { tiers(subset.otherwise) } else { wanted }
+    }
+
+    /// How many may get work.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.tiers(Subset::ALL).iter().map(|tier| tier.members().len()).sum()
+    }
+
+    /// Takes any free place, whatever the balancer would choose.
+    pub(crate) fn take_free(&self, subset: Subset) -> Option<Lease> {
+        self.tiers(subset).iter().find_map(Tier::take_free)
+    }
+}
+
+/// What scopes are made of.
+struct Maker<'a> {
+    cluster: &'a Cluster,
+    endpoints: &'a [EndpointPlan],
+    state: &'a ClusterState,
+    roll: &'a Roll,
+}
+
+impl Maker<'_> {
+    fn scope(&self, called: u64, places: impl Iterator<Item = usize>) -> Scope {
+        let own_zone = self.cluster.spread.own_zone.as_deref();
         let mut groups: BTreeMap<TierKey, Group> = BTreeMap::new();
-        for (index, plan) in endpoints.iter().enumerate().filter(|(_, plan)| plan.endpoint.weight > 0) {
-            let group = groups.entry(TierKey::of(&plan.endpoint.placement, own_zone)).or_default();
-            group.add(index, plan, roll.weight(index));
+        for index in places {
+            let plan = &self.endpoints[index];
+            if plan.endpoint.weight > 0 {
+                let key = TierKey::of(called, &plan.endpoint.placement, own_zone);
+                groups.entry(key).or_default().add(index, plan, self.roll.weight(index));
+            }
         }
         // Backups are there for the case that nobody else is.
         let any_at_work = groups.iter().any(|(key, group)| !key.is_backup && !group.members.is_empty());
@@ -41,37 +89,16 @@ impl View {
         let fitness: Vec<Fitness> = groups.values().map(|group| group.fitness).collect();
         let mut end = 0;
         let mut tiers = Vec::with_capacity(1);
-        for ((key, group), share) in groups.into_iter().zip(shares(&fitness, cluster.spread.overprovisioning)) {
+        for ((key, group), share) in groups.into_iter().zip(shares(&fitness, self.cluster.spread.overprovisioning)) {
             end += share;
             if !group.members.is_empty() {
-                let mut tier = Tier::new(&cluster.balance, group.members, group.configured, state.tier(key));
+                let state = self.state.tier(key);
+                let mut tier = Tier::new(&self.cluster.balance, group.members, group.configured, state);
                 tier.share_end = end;
                 tiers.push(tier);
             }
         }
-        Self { tiers: tiers.into() }
-    }
-
-    #[inline]
-    pub(super) fn tiers(&self) -> &[Tier] {
-        &self.tiers
-    }
-
-    /// Whether nobody may get work.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tiers.is_empty()
-    }
-
-    /// How many may get work.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.tiers.iter().map(|tier| tier.members().len()).sum()
-    }
-
-    /// Takes any free place, whatever the balancer would choose.
-    pub(crate) fn take_free(&self) -> Option<Lease> {
-        self.tiers.iter().find_map(Tier::take_free)
+        tiers.into()
     }
 }
 
@@ -91,8 +118,8 @@ impl Group {
 }
 
 impl TierKey {
-    fn of(placement: &Placement, own_zone: Option<&str>) -> Self {
+    fn of(subset: u64, placement: &Placement, own_zone: Option<&str>) -> Self {
         let is_far = own_zone.is_some_and(|own| placement.zone.as_deref() != Some(own));
-        Self { is_backup: placement.is_backup, priority: placement.priority, is_far }
+        Self { subset, is_backup: placement.is_backup, priority: placement.priority, is_far }
     }
 }
