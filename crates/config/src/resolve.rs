@@ -6,6 +6,7 @@
 
 mod address;
 mod balance;
+mod check;
 mod cluster;
 mod health;
 mod listener;

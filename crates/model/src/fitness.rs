@@ -11,6 +11,21 @@ pub struct Fitness {
     pub panic_percent: u8,
     /// Time over which an endpoint that comes up gets its full weight.
     pub slow_start: Option<Duration>,
+    /// Agents beside the endpoints are asked how much work these want.
+    pub agent: Option<AgentCheck>,
+}
+
+/// A question to the agents of endpoints that have one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentCheck {
+    /// Port of the agents; an endpoint's own `agent_port` comes first. Endpoints without either have no agent.
+    pub port: Option<u16>,
+    /// Time between questions to one agent.
+    pub interval: Duration,
+    /// Time for one.
+    pub timeout: Duration,
+    /// Sent to the agent before it is read; may be empty.
+    pub send: String,
 }
 
 /// What the operator wants of an endpoint.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::{Cidr, HostPattern};
+pub use crate::check::{HealthCheck, HealthCheckKind};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
@@ -276,6 +277,8 @@ pub struct Endpoint {
     pub state: AdminState,
     /// Where it stands among the others.
     pub placement: Placement,
+    /// Port of its agent.
+    pub agent_port: Option<u16>,
 }
 
 /// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.
@@ -366,37 +369,6 @@ pub enum HashAlgorithm {
     Maglev,
     /// The highest score of key and endpoint.
     Rendezvous,
-}
-
-/// An active check of each endpoint.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HealthCheck {
-    /// What is asked.
-    pub kind: HealthCheckKind,
-    /// Time between checks of one endpoint.
-    pub interval: Duration,
-    /// Time for one check.
-    pub timeout: Duration,
-    /// Successes in a row that make a down endpoint up.
-    pub rise: u32,
-    /// Failures in a row that make an up endpoint down.
-    pub fall: u32,
-}
-
-/// What an active check asks.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HealthCheckKind {
-    /// The port accepts a connection (and completes a TLS handshake when the cluster speaks TLS).
-    Tcp,
-    /// An HTTP request is answered with an expected status.
-    Http {
-        /// Path with query.
-        path: String,
-        /// `host` field; the endpoint's address when not given.
-        host: Option<String>,
-        /// Inclusive ranges of good statuses.
-        statuses: Vec<(u16, u16)>,
-    },
 }
 
 /// Waiting for a free endpoint, in order of arrival.

@@ -104,6 +104,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         connections_max,
         state: model::fitness::AdminState::Auto,
         placement: model::placement::Placement::default(),
+        agent_port: None,
     };
     Cluster {
         name: "c".into(),

@@ -11,8 +11,9 @@ use model::RequestHead;
 use model::fitness::AdminState;
 use model::snapshot::{Balance, Cluster, Endpoint};
 
+use crate::agent::{Report, Wish};
 use crate::balance::{self, Ask, PickCache, TierState, View};
-use crate::health::{Change, Outcome};
+use crate::health::{Change, Health, Outcome};
 use crate::key::Key;
 use crate::passive::Seen;
 use crate::plan::RoutePlan;
@@ -164,8 +165,11 @@ impl ClusterPlan {
 
     /// Whether an endpoint may get work as far as checks go: always when no check is configured.
     pub fn is_up(&self, endpoint: usize) -> bool {
-        let checked = self.cluster.health_check.is_some();
-        self.endpoints.get(endpoint).is_some_and(|plan| !checked || plan.state.is_up())
+        let serves = |plan: &EndpointPlan| match &self.cluster.health_check {
+            Some(check) => plan.state.health_state().serves(check.held_out),
+            None => true,
+        };
+        self.endpoints.get(endpoint).is_some_and(serves)
     }
 
     /// Takes in the outcome of a check of one endpoint. If that changes whether it gets work, all workers see it at their
@@ -173,14 +177,30 @@ impl ClusterPlan {
     pub fn observe(&self, endpoint: usize, outcome: Outcome) -> Option<Change> {
         let check = self.cluster.health_check.as_ref()?;
         let change = self.endpoints.get(endpoint)?.state.observe(outcome, check)?;
-        if change.alters_availability() {
-            if change.to.serves() {
+        if change.alters_availability(check) {
+            if change.to.serves(check.held_out) {
                 self.begin_ramp(endpoint);
             }
             self.announce();
             queue::dispatch(&self.state);
         }
         Some(change)
+    }
+
+    /// Takes in what the agent of an endpoint says. `Some`: that is news, and all workers see it at their next pick. One
+    /// owner per endpoint calls this.
+    pub fn report(&self, endpoint: usize, line: &str) -> Option<Report> {
+        let plan = self.endpoints.get(endpoint)?;
+        let before = plan.state.agent();
+        let report = before.after(line).filter(|report| *report != before)?;
+        plan.state.set_agent(report);
+        let works = |report: &Report| report.wish == Wish::Ready && !report.is_down && report.percent > 0;
+        if works(&report) && !works(&before) {
+            self.begin_ramp(endpoint);
+        }
+        self.announce();
+        queue::dispatch(&self.state);
+        Some(report)
     }
 
     /// An endpoint comes up: with a slow start it gets a small share at first. To be called before [`Self::announce`].
@@ -251,10 +271,12 @@ fn compile_endpoints(
         if before
             .is_some_and(|kept| kept.endpoint.state == AdminState::Maintenance && kept.endpoint.state != endpoint.state)
         {
-            state.forget_health();
+            state.set_health(Health::default());
         }
         if begins_check {
-            state.forget_health();
+            // Where new ones are held out, who was at work before there was a check still goes on until one fails.
+            let was_at_work = before.is_some() && cluster.health_check.as_ref().is_some_and(|check| check.held_out);
+            state.set_health(if was_at_work { Health::presumed_up() } else { Health::default() });
         }
         if begins_passive && let Some(passive) = state.passive_if_any() {
             passive.forget();

@@ -22,7 +22,8 @@ pub enum Outcome {
 ///              first failure
 /// ```
 ///
-/// An endpoint gets work while it is `Unknown` or `Up`: a new endpoint serves at once, unless its first check fails.
+/// An endpoint gets work while it is `Unknown` or `Up`: a new endpoint serves at once, unless its first check fails. Where
+/// the check holds new endpoints out, `Unknown` gets none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HealthState {
@@ -36,9 +37,13 @@ pub enum HealthState {
 }
 
 impl HealthState {
-    /// Whether an endpoint in this state gets work.
-    pub fn serves(self) -> bool {
-        self != Self::Down
+    /// Whether an endpoint in this state gets work. `held_out`: see [`HealthCheck::held_out`].
+    pub fn serves(self, held_out: bool) -> bool {
+        match self {
+            Self::Up => true,
+            Self::Unknown => !held_out,
+            Self::Down => false,
+        }
     }
 
     /// As the admin API and metrics write it.
@@ -62,8 +67,8 @@ pub struct Change {
 
 impl Change {
     /// Whether the endpoint now gets work and did not before, or the other way round.
-    pub fn alters_availability(self) -> bool {
-        self.from.serves() != self.to.serves()
+    pub fn alters_availability(self, check: &HealthCheck) -> bool {
+        self.from.serves(check.held_out) != self.to.serves(check.held_out)
     }
 }
 
@@ -76,6 +81,11 @@ pub struct Health {
 }
 
 impl Health {
+    /// The state of an endpoint that was at work before it had a check.
+    pub(crate) fn presumed_up() -> Self {
+        Self { state: HealthState::Up, against: 0 }
+    }
+
     /// Where it stands.
     pub fn state(&self) -> HealthState {
         self.state
@@ -133,7 +143,7 @@ mod tests {
 
     fn check(rise: u32, fall: u32) -> HealthCheck {
         let second = Duration::from_secs(1);
-        HealthCheck { kind: HealthCheckKind::Tcp, interval: second, timeout: second, rise, fall }
+        HealthCheck { rise, fall, ..HealthCheck::new(HealthCheckKind::Tcp, second, second) }
     }
 
     /// Feeds `+` and `-`, and tells the state after each as `u`p, `d`own.
@@ -154,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_first_check_decides_alone() {
-        assert!(HealthState::Unknown.serves());
+        assert!(HealthState::Unknown.serves(false) && !HealthState::Unknown.serves(true));
         assert_eq!(run("+", &check(3, 3)), "u");
         assert_eq!(run("-", &check(3, 3)), "d");
     }
@@ -171,8 +181,9 @@ mod tests {
     fn a_success_after_no_check_at_all_changes_nothing_for_the_balancer() {
         let mut health = Health::default();
         let change = health.observe(Outcome::Success, &check(1, 1)).unwrap();
-        assert!(!change.alters_availability());
+        assert!(!change.alters_availability(&check(1, 1)));
+        assert!(change.alters_availability(&HealthCheck { held_out: true, ..check(1, 1) }));
         let change = health.observe(Outcome::Failure, &check(1, 1)).unwrap();
-        assert!(change.alters_availability());
+        assert!(change.alters_availability(&check(1, 1)));
     }
 }

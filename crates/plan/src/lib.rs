@@ -8,6 +8,7 @@
 //! Start reading at [`compile()`], then [`Router::find`] (request → route) and [`ClusterPlan::pick`] (cluster →
 //! endpoint), then [`queue`] (what happens when all endpoints are full).
 
+pub mod agent;
 pub mod balance;
 pub mod cluster;
 pub mod compile;

@@ -1,8 +1,9 @@
 //! Which endpoints of a cluster get work, everything that is known of them taken together.
 //!
 //! ```text
-//!                 the operator says so                         → drain, maintenance, forced down
-//!                 its checks say down                          → down
+//!                 the operator or its agent says so            → drain, maintenance, forced down
+//!                 its checks or its agent say down             → down
+//!                 new, and to wait for its first check         → held out
 //!   endpoint ─────weight 0                                     → out
 //!                 ejected, and no more of them than may be     → ejected
 //!                 otherwise                                    → fit
@@ -18,7 +19,9 @@
 use model::fitness::AdminState;
 use model::snapshot::{Balance, Cluster};
 
+use crate::agent::{Report, Wish};
 use crate::cluster::EndpointPlan;
+use crate::health::HealthState;
 use crate::ramp;
 
 /// Where one endpoint stands.
@@ -30,6 +33,8 @@ pub enum Standing {
     Ejected,
     /// Its checks say that it is not well.
     Unwell,
+    /// It is new, and no check of it has succeeded yet.
+    HeldOut,
     /// It has weight 0.
     Out,
     /// The operator takes it out as if its checks failed.
@@ -41,6 +46,11 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// Whether it is a matter of health alone that it works.
+    fn could_work(self) -> bool {
+        matches!(self, Self::Fit | Self::Ejected | Self::Unwell)
+    }
+
     /// Whether it would get work if it had a weight.
     pub fn is_up(self) -> bool {
         matches!(self, Self::Fit | Self::Out)
@@ -52,6 +62,7 @@ impl Standing {
             Self::Fit => "fit",
             Self::Ejected => "ejected",
             Self::Unwell => "down",
+            Self::HeldOut => "held_out",
             Self::Out => "out",
             Self::ForcedDown => "forced_down",
             Self::Drain => "drain",
@@ -73,7 +84,8 @@ pub struct Roll {
     pub ejected_max: usize,
     /// Endpoints that are fit for work.
     pub fit: usize,
-    /// Endpoints that could be: all but those of weight 0 and those that the operator took out.
+    /// Endpoints that could be: all but those of weight 0, those that the operator took out, and those that wait for
+    /// their first check.
     pub eligible: usize,
     /// So few are fit that all that could be get work.
     pub panics: bool,
@@ -85,7 +97,9 @@ impl Roll {
     /// Looks at every endpoint.
     pub(crate) fn call(cluster: &Cluster, endpoints: &[EndpointPlan]) -> Self {
         let mut standings: Box<[Standing]> = endpoints.iter().map(|endpoint| alone(cluster, endpoint)).collect();
-        let mut roll = Self { eligible: endpoints.iter().filter(|plan| is_eligible(plan)).count(), ..Self::default() };
+        let mut roll = Self { ..Self::default() };
+        let could = |(plan, standing): &(&EndpointPlan, &Standing)| is_eligible(plan) && standing.could_work();
+        roll.eligible = endpoints.iter().zip(&standings).filter(could).count();
         if let Some(rules) = &cluster.fitness.passive {
             roll.ejected_max = roll.eligible * usize::from(rules.ejected_percent_max.min(100)) / 100;
             roll.eject(&mut standings, endpoints);
@@ -160,13 +174,24 @@ impl Roll {
                 .iter()
                 .enumerate()
                 .any(|(index, plan)| at_work(index, plan) && plan.state.ramp.share() < ramp::WHOLE);
-        let weight = |(index, plan): (usize, &EndpointPlan)| match at_work(index, plan) {
-            false => 0,
-            true if slow => plan.endpoint.weight * plan.state.ramp.share(),
-            true => plan.endpoint.weight,
+        let by_agent = endpoints
+            .iter()
+            .enumerate()
+            .any(|(index, plan)| at_work(index, plan) && agent(cluster, plan).percent != 100);
+        let weight = |(index, plan): (usize, &EndpointPlan)| {
+            let share = if slow { plan.state.ramp.share() } else { 1 };
+            let percent = if by_agent { u32::from(agent(cluster, plan).percent) } else { 1 };
+            if at_work(index, plan) { plan.endpoint.weight * share * percent } else { 0 }
         };
         endpoints.iter().enumerate().map(weight).collect()
     }
+}
+
+/// What the agent says, if one is asked and the operator leaves it a say.
+fn agent(cluster: &Cluster, endpoint: &EndpointPlan) -> Report {
+    let asked = cluster.fitness.agent.as_ref().filter(|_| endpoint.endpoint.state == AdminState::Auto);
+    let has_agent = asked.is_some_and(|agent| agent.port.or(endpoint.endpoint.agent_port).is_some());
+    if has_agent { endpoint.state.agent() } else { Report::default() }
 }
 
 /// Whether it could get work, as far as the operator goes.
@@ -186,9 +211,20 @@ fn alone(cluster: &Cluster, endpoint: &EndpointPlan) -> Standing {
         AdminState::Up => true,
         AdminState::Auto => false,
     };
-    if !is_forced && cluster.health_check.is_some() && !endpoint.state.is_up() {
+    let agent = agent(cluster, endpoint);
+    match agent.wish {
+        _ if is_forced => (),
+        Wish::Drain => return Standing::Drain,
+        Wish::Maintenance => return Standing::Maintenance,
+        Wish::Ready => (),
+    }
+    let state = endpoint.state.health_state();
+    let serves = cluster.health_check.as_ref().is_none_or(|check| state.serves(check.held_out));
+    if !is_forced && agent.is_down {
         Standing::Unwell
-    } else if endpoint.endpoint.weight == 0 {
+    } else if !is_forced && !serves {
+        if state == HealthState::Unknown { Standing::HeldOut } else { Standing::Unwell }
+    } else if endpoint.endpoint.weight == 0 || (!is_forced && agent.percent == 0) {
         Standing::Out
     } else {
         Standing::Fit

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use model::snapshot::HealthCheck;
 
+use crate::agent::Report;
 use crate::balance::{TierKey, TierState};
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
@@ -132,6 +133,8 @@ pub struct EndpointState {
     /// A [`Health`] in one word; written by the one owner of the probe.
     health: AtomicU64,
     hot: Padded<Hot>,
+    /// What its agent said, a [`Report`] in one word.
+    agent: AtomicU32,
     /// Moves only while the cluster has a slow start.
     pub(crate) ramp: Ramp,
     /// Made at first use: without passive health it costs a pointer.
@@ -156,6 +159,7 @@ impl EndpointState {
             cluster,
             health: AtomicU64::new(Health::default().to_bits()),
             hot: Padded::default(),
+            agent: AtomicU32::new(0),
             ramp: Ramp::default(),
             passive: OnceLock::new(),
         }
@@ -182,12 +186,6 @@ impl EndpointState {
     /// [`crate::ClusterPlan::is_up`].
     pub fn health(&self) -> Health {
         Health::from_bits(self.health.load(Ordering::Acquire))
-    }
-
-    /// Whether the checks let it have work.
-    #[inline]
-    pub fn is_up(&self) -> bool {
-        self.health().state().serves()
     }
 
     /// `unknown`, `up` or `down`.
@@ -217,9 +215,18 @@ impl EndpointState {
         change
     }
 
-    /// Forgets what checks told.
-    pub(crate) fn forget_health(&self) {
-        self.health.store(Health::default().to_bits(), Ordering::Release);
+    /// What its agent has said so far. Means something only while the cluster has an agent check.
+    pub fn agent(&self) -> Report {
+        Report::from_bits(self.agent.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_agent(&self, report: Report) {
+        self.agent.store(report.to_bits(), Ordering::Release);
+    }
+
+    /// Replaces what checks told.
+    pub(crate) fn set_health(&self, health: Health) {
+        self.health.store(health.to_bits(), Ordering::Release);
     }
 
     /// Takes a place, if fewer than `max` are taken.

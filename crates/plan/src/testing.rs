@@ -28,6 +28,7 @@ pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) ->
         connections_max,
         state: AdminState::Auto,
         placement: Placement::default(),
+        agent_port: None,
     }
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn queue(requests_max: u32) -> Option<Queue> {
 
 pub(crate) fn health_check(rise: u32, fall: u32) -> Option<HealthCheck> {
     let second = Duration::from_secs(1);
-    Some(HealthCheck { kind: HealthCheckKind::Tcp, interval: second, timeout: second, rise, fall })
+    Some(HealthCheck { rise, fall, ..HealthCheck::new(HealthCheckKind::Tcp, second, second) })
 }
 
 pub(crate) fn plan_of(cluster: Cluster) -> Arc<ClusterPlan> {

@@ -9,12 +9,16 @@ impl Exchange<'_> {
     /// The endpoint answered. What follows of this attempt is not told.
     #[inline]
     pub(crate) fn witness_answer(&mut self) {
-        self.witness(Seen::Answered { status: self.told.status, latency: self.told.phases.first_byte });
+        let status = self.response.as_ref().map_or(0, |response| response.status);
+        self.witness(Seen::Answered { status, latency: self.told.phases.first_byte });
     }
 
     /// The attempt ended by a fault, which may or may not be the endpoint's doing.
     pub(crate) fn witness_fault(&mut self, fault: Fault) {
-        if fault.consequence().against_health {
+        if fault == Fault::RetriedStatus {
+            // An answer, though not passed on.
+            self.witness_answer();
+        } else if fault.consequence().against_health {
             self.witness(Seen::Failed);
         }
     }

@@ -429,3 +429,122 @@ fn an_endpoint_that_comes_up_starts_slowly() {
     let weights = [&endpoint, ""].map(|label| product.metric("equipoise_endpoint_weight_now", &[label]));
     assert_eq!(weights, [2.0, 22.0]);
 }
+
+#[test]
+fn checks_by_http_expect_fields_and_bodies() {
+    let role = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&role);
+    let origin = Origin::answering(move |_| {
+        let role = if state.load(Ordering::SeqCst) { "primary" } else { "replica" };
+        format!(
+            "HTTP/1.1 200 OK\r\nX-Role: {role}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nall\r\n5\r\n well\r\n0\r\n\r\n"
+        )
+        .into_bytes()
+    });
+    let http = "http: { path: /h, headers: { x-probe: \"1\" }, expect_headers: { x-role: primary }, expect_body: \"all well\" }";
+    let product = Setup::to(&origin)
+        .cluster(format!(
+            "health_check: {{ {http}, interval: 20ms, timeout: 2s, rise: 1, fall: 1, reuse_connection: true }}"
+        ))
+        .start();
+    eventually("many checks are done", || origin.requests().len() > 5);
+    assert_eq!(origin.connections(), 1, "all over one connection");
+    assert_eq!((up(&product, &origin), origin.requests()[0].field("x-probe")), (true, Some("1")));
+    role.store(false, Ordering::SeqCst);
+    eventually("it is taken out", || !up(&product, &origin));
+    let reason = told(&product, &origin)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("x-role"), "{reason}");
+}
+
+#[test]
+fn checks_by_script_talk_to_what_is_not_http() {
+    let line = |answer: &'static str| {
+        Origin::start(move |mut visit| {
+            if visit.peer.try_take_through(b"\r\n").is_ok() {
+                visit.peer.send(answer);
+                visit.peer.wait_closed();
+            }
+        })
+    };
+    let endless = Origin::start(|mut visit| while visit.peer.try_send("x".repeat(1_000)).is_ok() {});
+    let (well, ill) = (line("+PONG\r\n"), line("-LOADING\r\n"));
+    let product = Setup::to_addresses(&[well.address(), ill.address(), endless.address()])
+        .cluster(
+            "health_check: { script: [{ send: \"PING\\r\\n\" }, { expect: \"+PONG\" }], interval: 50ms, timeout: 500ms, fall: 1 }",
+        )
+        .start();
+    eventually("those that do not answer so are out", || !up(&product, &ill) && !up(&product, &endless));
+    assert!(up(&product, &well));
+    let reason = |origin| told(&product, origin)["reason"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(reason(&ill), "no answer within 500ms");
+    assert!(reason(&endless).contains("within 16384 bytes"), "{}", reason(&endless));
+}
+
+#[test]
+fn an_endpoint_that_is_held_out_gets_nothing_before_its_first_good_check() {
+    let ((slow, sick), well) = (patient(), Origin::saying("well"));
+    sick.store(true, Ordering::SeqCst);
+    let product = Setup::to_addresses(&[slow.address(), well.address()])
+        .cluster("health_check: { http: { path: /h }, interval: 20ms, timeout: 2s, rise: 1, fall: 1, start: held_out }")
+        .start();
+    eventually("one is let in", || up(&product, &well));
+    for _ in 0..10 {
+        assert_eq!(product.get("/").text(), "well");
+    }
+    assert!(slow.requests().iter().all(|request| request.target() == "/h"));
+    sick.store(false, Ordering::SeqCst);
+    eventually("the other is let in too", || up(&product, &slow));
+}
+
+#[test]
+fn an_agent_tells_how_much_work_an_endpoint_wants() {
+    let says = Arc::new(std::sync::Mutex::new("ready up 50%\n".to_owned()));
+    let state = Arc::clone(&says);
+    let agent = Origin::start(move |mut visit| {
+        let text = state.lock().expect("no panic").clone();
+        visit.peer.send(text);
+    });
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let product = Setup::to_endpoints([
+        format!("{{ address: \"{}\", agent_port: {} }}", one.address(), agent.address().port()),
+        format!("\"{}\"", two.address()),
+    ])
+    .cluster("agent_check: { interval: 20ms, timeout: 1s }")
+    .start();
+    let share = || (0..30).filter(|_| product.get("/").text() == "one").count();
+    eventually("it gets half of the work of the other", || share() == 10);
+    let say = |text: &str| *says.lock().expect("no panic") = text.to_owned();
+    say("drain\n");
+    eventually("it drains", || told(&product, &one)["standing"] == "drain");
+    assert_eq!(share(), 0);
+    say("ready down # out of memory\n");
+    eventually("it is down", || told(&product, &one)["standing"] == "down");
+    assert_eq!(told(&product, &one)["reason"], "the agent says down: out of memory");
+    say("\u{0}\u{0} rubbish \n");
+    let visits = agent.connections();
+    eventually("it has said rubbish", || agent.connections() > visits + 2);
+    assert_eq!(told(&product, &one)["standing"], "down", "rubbish says nothing");
+    say("ready,up,100%");
+    eventually("it gets all of its share", || share() == 15);
+    let said = product.stderr();
+    assert!(said.contains("agent reports") && said.contains("drain"), "{said}");
+}
+
+#[test]
+fn an_answer_that_is_thrown_away_for_another_attempt_counts_by_its_status() {
+    let failing = Origin::answering(|_| b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let well = Origin::saying("well");
+    let start = |passive: &str| {
+        Setup::to_addresses(&[failing.address(), well.address()])
+            .cluster("retry: { on: [503] }")
+            .cluster(format!("passive_health: {{ ejection_time: 5m, {passive} }}"))
+            .start()
+    };
+    let by_failures = start("consecutive_failures: 2");
+    let by_statuses = start("consecutive_5xx: 2");
+    for _ in 0..8 {
+        assert_eq!((by_failures.get("/").text(), by_statuses.get("/").text()), ("well".into(), "well".into()));
+    }
+    assert_eq!(told(&by_failures, &failing)["standing"], "fit", "it answers");
+    assert_eq!(told(&by_statuses, &failing)["standing"], "ejected");
+}

@@ -10,7 +10,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("plan", &["model"], &["tokio", "rustls", "httparse", "libc", "socket2"]),
     ("telemetry", &["model"], &["tokio", "rustls", "httparse", "axum", "serde"]),
     ("proxy", &["model", "wire", "plan", "telemetry"], &["serde", "serde_json", "schemars", "saphyr-parser", "axum"]),
-    ("control", &["model", "config", "plan", "telemetry"], &["axum", "clap", "socket2"]),
+    ("control", &["model", "config", "wire", "plan", "telemetry"], &["axum", "clap", "socket2"]),
     ("admin", &["model", "config", "control", "telemetry"], &["clap", "rustls", "libc", "socket2"]),
     ("equipoise", &["model", "config", "plan", "telemetry", "proxy", "control", "admin"], &["axum", "httparse"]),
 ];

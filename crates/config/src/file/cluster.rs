@@ -6,7 +6,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Balance, Certificate, EndpointState, PassiveHealth, Retry, one_of};
+use super::{AgentCheck, Balance, Certificate, EndpointState, HealthCheck, PassiveHealth, Retry};
 use crate::units::{Margin, Percent, Time};
 
 /// Endpoints that serve the same thing.
@@ -32,6 +32,9 @@ pub struct Cluster {
     /// Leave out endpoints that fail requests, for a while. By default none is left out for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passive_health: Option<PassiveHealth>,
+    /// Ask an agent beside each endpoint how much work it wants. By default none is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_check: Option<AgentCheck>,
     /// Share of endpoints that are fit for work below which all get work, fit or not: with too few left, work that may fail
     /// is better than work that crushes them. `0%` never does that.
     #[serde(default = "never")]
@@ -84,6 +87,10 @@ pub struct EndpointSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
+    /// Port of its agent, for `agent_check` of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub agent_port: Option<u16>,
     /// What is wanted of it, whatever its checks say.
     #[serde(default)]
     pub state: EndpointState,
@@ -101,65 +108,6 @@ pub struct EndpointSettings {
     /// What else is known of it, by name, such as `{ version: v2 }`. Routes may go by it, see `subset`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-}
-
-/// A regular check of each endpoint, either `tcp` or `http`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["tcp", "http"])))]
-pub struct HealthCheck {
-    /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpCheck>,
-    /// A request is answered with a good status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpCheck>,
-    /// Time between two checks of one endpoint.
-    #[serde(default = "check_interval")]
-    pub interval: Time,
-    /// Time for one check.
-    #[serde(default = "check_timeout")]
-    pub timeout: Time,
-    /// Successes in a row that make a down endpoint up.
-    #[serde(default = "rise")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub rise: u32,
-    /// Failures in a row that make an up endpoint down.
-    #[serde(default = "fall")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub fall: u32,
-}
-
-/// A check by TCP has no settings.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TcpCheck {}
-
-/// A check by HTTP.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HttpCheck {
-    /// Path, with a query if need be.
-    #[serde(default = "check_path")]
-    pub path: String,
-    /// Host that is asked for. By default the endpoint's address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// Good statuses: numbers such as `200`, or ranges such as `200-299`.
-    #[serde(default = "check_statuses")]
-    #[schemars(length(min = 1))]
-    pub statuses: Vec<Statuses>,
-}
-
-/// A status, or a range of them.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-pub enum Statuses {
-    /// This one.
-    One(#[schemars(range(min = 100, max = 599))] u16),
-    /// A range.
-    Range(String),
 }
 
 /// Waiting for a free endpoint, in order of arrival.
@@ -265,30 +213,6 @@ fn overprovisioning() -> Margin {
 
 fn weight() -> u32 {
     1
-}
-
-fn check_interval() -> Time {
-    Time(std::time::Duration::from_secs(2))
-}
-
-fn check_timeout() -> Time {
-    Time(std::time::Duration::from_secs(1))
-}
-
-fn rise() -> u32 {
-    2
-}
-
-fn fall() -> u32 {
-    3
-}
-
-fn check_path() -> String {
-    "/".to_owned()
-}
-
-fn check_statuses() -> Vec<Statuses> {
-    vec![Statuses::Range("200-299".to_owned())]
 }
 
 fn queue_timeout() -> Time {

@@ -1,11 +1,158 @@
-//! What decides whether endpoints are fit for work, beside active checks.
+//! What decides whether endpoints are fit for work: checks, what requests tell, and what the operator wants.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{ClusterTlsSettings, one_of};
 use crate::units::{Percent, Time};
+
+/// A regular check of each endpoint: one of `tcp`, `tls`, `http` or `script`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["tcp", "tls", "http", "script"])))]
+pub struct HealthCheck {
+    /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpCheck>,
+    /// The port completes a TLS handshake, though the cluster itself does not speak TLS: for connections that are passed
+    /// through. `{}` for the defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClusterTlsSettings>,
+    /// A request is answered as expected. With TLS when the cluster speaks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpCheck>,
+    /// Bytes are sent and expected, one step after the other. With TLS when the cluster speaks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub script: Option<Vec<ScriptStep>>,
+    /// Port that is asked. By default that of the endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Time between two checks of one endpoint.
+    #[serde(default = "check_interval")]
+    pub interval: Time,
+    /// The same while the endpoint is down. By default `interval`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_down: Option<Time>,
+    /// The same while checks speak against the state of the endpoint, but not often enough yet to change it. By default
+    /// `interval`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_changing: Option<Time>,
+    /// Intervals vary at random by up to this share of theirs, up and down. Endpoints are spread over the interval in any
+    /// case.
+    #[serde(default = "none")]
+    pub jitter: Percent,
+    /// Time for one check.
+    #[serde(default = "check_timeout")]
+    pub timeout: Time,
+    /// Successes in a row that make a down endpoint up.
+    #[serde(default = "rise")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub rise: u32,
+    /// Failures in a row that make an up endpoint down.
+    #[serde(default = "fall")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub fall: u32,
+    /// What a new endpoint does until its first check.
+    #[serde(default)]
+    pub start: CheckStart,
+    /// Ask over one connection as long as it lasts, not over a new one each time. For `http`.
+    #[serde(default)]
+    pub reuse_connection: bool,
+}
+
+/// What a new endpoint does until its first check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckStart {
+    /// It gets work.
+    #[default]
+    Serving,
+    /// It gets no work before a check has succeeded.
+    HeldOut,
+}
+
+/// A check by TCP has no settings.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TcpCheck {}
+
+/// A check by HTTP.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpCheck {
+    /// GET or HEAD.
+    #[serde(default)]
+    pub method: CheckMethod,
+    /// Path, with a query if need be.
+    #[serde(default = "check_path")]
+    pub path: String,
+    /// Host that is asked for. By default the endpoint as it is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Fields that are sent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Good statuses: numbers such as `200`, or ranges such as `200-299`.
+    #[serde(default = "check_statuses")]
+    #[schemars(length(min = 1))]
+    pub statuses: Vec<Statuses>,
+    /// Fields that the response must have, each with exactly this value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub expect_headers: BTreeMap<String, String>,
+    /// Text that the first 64 KiB of the response's body must hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub expect_body: Option<String>,
+}
+
+/// What a check asks with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CheckMethod {
+    /// The whole response.
+    #[default]
+    GET,
+    /// The head of the response.
+    HEAD,
+}
+
+/// A step of a script: one of `send`, `send_hex`, `expect` or `expect_hex`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["send", "send_hex", "expect", "expect_hex"])))]
+pub struct ScriptStep {
+    /// Text to send, as in `"PING\\r\\n"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    pub send: Option<String>,
+    /// Bytes to send, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2, max = 8192))]
+    pub send_hex: Option<String>,
+    /// Text to wait for. What comes before it is passed over, up to 16 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    pub expect: Option<String>,
+    /// Bytes to wait for, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2, max = 8192))]
+    pub expect_hex: Option<String>,
+}
+
+/// A status, or a range of them.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Statuses {
+    /// This one.
+    One(#[schemars(range(min = 100, max = 599))] u16),
+    /// A range.
+    Range(String),
+}
 
 /// What is wanted of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +169,32 @@ pub enum EndpointState {
     Drain,
     /// It gets nothing new, and is not checked.
     Maintenance,
+}
+
+/// Agents are asked over TCP, as HAProxy does: they answer with one line of words, such as `75%`, `up`, `down`, `drain`,
+/// `maint` or `ready`, and close.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentCheck {
+    /// Port of the agents, at the addresses of the endpoints. `agent_port` of an endpoint comes first; an endpoint without
+    /// either has no agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Time between two questions to one agent.
+    pub interval: Time,
+    /// Time for one. An agent that does not answer changes nothing.
+    pub timeout: Time,
+    /// Text that is sent to the agent at first, as in `"status\\n"`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub send: String,
+}
+
+impl Default for AgentCheck {
+    fn default() -> Self {
+        Self { port: None, interval: check_interval(), timeout: check_timeout(), send: String::new() }
+    }
 }
 
 /// Endpoints that fail requests are ejected: they get no work for a while. The last one that could work is never
@@ -137,4 +310,32 @@ impl Default for LatencyOutliers {
     fn default() -> Self {
         Self { factor: 3.0, enough: Time(Duration::from_millis(100)), requests_min: 100, endpoints_min: 3 }
     }
+}
+
+fn none() -> Percent {
+    Percent(0)
+}
+
+fn check_interval() -> Time {
+    Time(Duration::from_secs(2))
+}
+
+fn check_timeout() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+fn rise() -> u32 {
+    2
+}
+
+fn fall() -> u32 {
+    3
+}
+
+fn check_path() -> String {
+    "/".to_owned()
+}
+
+fn check_statuses() -> Vec<Statuses> {
+    vec![Statuses::Range("200-299".to_owned())]
 }

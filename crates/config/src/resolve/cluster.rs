@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use model::fitness::AdminState;
-use model::snapshot::{Cluster, Endpoint, HealthCheck, HealthCheckKind, Pool, Queue, UpstreamTimeouts, UpstreamTls};
+use model::snapshot::{Cluster, Endpoint, Pool, Queue, UpstreamTimeouts, UpstreamTls};
 
 use model::retry::Retry;
 
@@ -63,9 +63,9 @@ impl Resolver<'_> {
                     (path, &settings.address, settings.weight, settings.connections_max)
                 }
             };
-            let state = match endpoint {
-                file::Endpoint::Address(_) => AdminState::Auto,
-                file::Endpoint::Settings(settings) => settings.state.into(),
+            let (state, agent_port) = match endpoint {
+                file::Endpoint::Address(_) => (AdminState::Auto, None),
+                file::Endpoint::Settings(settings) => (settings.state.into(), settings.agent_port),
             };
             let Some(address) = self.endpoint_address(&path, name) else { continue };
             if let Some(first) = seen.insert(address, name) {
@@ -78,7 +78,7 @@ impl Resolver<'_> {
                 continue;
             }
             let (name, placement) = (name.as_str().into(), placement(endpoint));
-            all.push(Endpoint { name, address, weight, connections_max, state, placement });
+            all.push(Endpoint { name, address, weight, connections_max, state, agent_port, placement });
         }
         if !all.is_empty() && all.iter().all(|endpoint| endpoint.weight == 0) {
             self.report(at, "all weights are 0", Some("give at least one endpoint a weight".to_owned()));
@@ -86,51 +86,7 @@ impl Resolver<'_> {
         all
     }
 
-    fn health_check(&mut self, at: &str, written: &file::HealthCheck) -> Option<HealthCheck> {
-        let kind = match &written.http {
-            None => HealthCheckKind::Tcp,
-            Some(http) => self.http_check(&format!("{at}/http"), http),
-        };
-        Some(HealthCheck {
-            kind,
-            interval: written.interval.0,
-            timeout: written.timeout.0,
-            rise: written.rise,
-            fall: written.fall,
-        })
-    }
-
-    fn http_check(&mut self, at: &str, written: &file::HttpCheck) -> HealthCheckKind {
-        let path = &written.path;
-        if !path.starts_with('/') {
-            let mend = Some(format!("write `/{path}`"));
-            self.report(&format!("{at}/path"), format!("the path `{path}` does not begin with `/`"), mend);
-        } else if path.bytes().any(|b| b <= b' ' || b >= 0x7f || b == b'#') {
-            self.report(
-                &format!("{at}/path"),
-                format!("the path `{path}` holds a character that no request has"),
-                None,
-            );
-        }
-        if let Some(host) = &written.host {
-            let authority = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
-            self.host(&format!("{at}/host"), authority.map_or(host, |(host, _)| host));
-        }
-        let mut statuses = Vec::new();
-        for (index, status) in written.statuses.iter().enumerate() {
-            match status_range(&status.to_string()) {
-                Some(range) => statuses.push(range),
-                None => {
-                    let mend = "write a status such as 200, or a range such as \"200-299\", from 100 to 599".to_owned();
-                    let message = format!("`{status}` is not a status, nor a range of them");
-                    self.report(&format!("{at}/statuses/{index}"), message, Some(mend));
-                }
-            }
-        }
-        HealthCheckKind::Http { path: path.clone(), host: written.host.clone(), statuses }
-    }
-
-    fn upstream_tls(&mut self, at: &str, written: &file::ClusterTlsSettings) -> UpstreamTls {
+    pub(super) fn upstream_tls(&mut self, at: &str, written: &file::ClusterTlsSettings) -> UpstreamTls {
         if let Some(name) = &written.server_name {
             self.host(&format!("{at}/server_name"), name);
         }

@@ -1,6 +1,6 @@
 //! What decides whether endpoints are fit for work.
 
-use model::fitness::{AdminState, FailureRate, Fitness, LatencyOutliers, PassiveHealth, SuccessRate};
+use model::fitness::{AdminState, AgentCheck, FailureRate, Fitness, LatencyOutliers, PassiveHealth, SuccessRate};
 
 use super::Resolver;
 use crate::file;
@@ -14,7 +14,27 @@ impl Resolver<'_> {
             passive: passive.map(|passive| self.passive_health(&format!("{at}/passive_health"), passive)),
             panic_percent: written.panic_threshold.0,
             slow_start: written.slow_start.map(|time| time.0),
+            agent: self.agent_check(&format!("{at}/agent_check"), written),
         }
+    }
+
+    fn agent_check(&mut self, at: &str, written: &file::Cluster) -> Option<AgentCheck> {
+        let own_port = |endpoint: &file::Endpoint| match endpoint {
+            file::Endpoint::Address(_) => None,
+            file::Endpoint::Settings(settings) => settings.agent_port,
+        };
+        let has_own = written.endpoints.iter().any(|endpoint| own_port(endpoint).is_some());
+        let agent = written.agent_check.as_ref()?;
+        if agent.port.is_none() && !has_own {
+            let mend = "give it a `port`, or endpoints an `agent_port`".to_owned();
+            self.report(at, "no endpoint has an agent", Some(mend));
+        }
+        Some(AgentCheck {
+            port: agent.port,
+            interval: agent.interval.0,
+            timeout: agent.timeout.0,
+            send: agent.send.clone(),
+        })
     }
 
     fn passive_health(&mut self, at: &str, written: &file::PassiveHealth) -> PassiveHealth {

@@ -324,7 +324,7 @@ shutdown: 5s
             "10: `a b` is not a host name, nor an address, without a port",
             "10: `300-200` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
             "10: `x` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
-            "11: `health_check` of cluster `c` needs one of `tcp` or `http`",
+            "11: `health_check` of cluster `c` needs one of `tcp`, `tls`, `http` or `script`",
             "11: `a:b` is not a host name, nor an address, without a port",
             "11: `verify` must be `true` or `false`, not the text `no` (write `false`)",
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
@@ -422,6 +422,43 @@ fn rules_for_retries_are_checked_one_by_one() {
             "8: so much of a body is not kept (at most 48 KiB can be kept)",
             "9: the first pause is longer than the longest (make `max` at least as long as `base`)",
             "10: `methods` must be `idempotent` or `any`, not the text `get`",
+        ]
+    );
+}
+
+#[test]
+fn mistakes_in_checks_are_told() {
+    let told = about(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], health_check: { tcp: {}, reuse_connection: true } }
+  b: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: HEAD, expect_body: ok } } }
+  c: { endpoints: ['127.0.0.1:1'], health_check: { http: { headers: { host: x, 'a b': c, d: \"\\n\" } } } }
+  d: { endpoints: ['127.0.0.1:1'], health_check: { script: [{}, { send: a, expect: b }] } }
+  e: { endpoints: ['127.0.0.1:1'], health_check: { script: [] } }
+  f: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: POST }, start: up, port: 0 } }
+  g: { endpoints: [{ address: '127.0.0.1:1', state: drained }] }
+  h: { endpoints: ['127.0.0.1:1'], health_check: { script: [{ send_hex: 0x }, { expect_hex: abc }] } }
+  i: { endpoints: ['127.0.0.1:1'], agent_check: {} }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: only checks by `http` can use a connection again (leave it out)",
+            "4: an answer to HEAD has no body (leave out `method: HEAD`)",
+            "5: `host` is written by the check itself",
+            "5: `a b` is not the name of a header field",
+            "5: the value of `d` holds a character that no header field has",
+            "6: `health_check.script` of cluster `d` needs one of `send`, `send_hex`, `expect` or `expect_hex`",
+            "6: `send` and `expect` exclude each other in `health_check.script` of cluster `d` (keep one of them)",
+            "7: `script` is empty (it needs at least one item)",
+            "8: `method` must be `GET` or `HEAD`, not the text `POST`",
+            "8: `start` must be `serving` or `held_out`, not the text `up`",
+            "8: `port` must be a whole number from 1 to 65535, not 0",
+            "9: `state` must be `auto`, `up`, `down`, `drain` or `maintenance`, not the text `drained` (did you mean `drain`?)",
+            "10: `0x` is not hexadecimal (write two digits for each byte, as in `0d0a`)",
+            "10: `abc` is not hexadecimal (write two digits for each byte, as in `0d0a`)",
+            "11: no endpoint has an agent (give it a `port`, or endpoints an `agent_port`)",
         ]
     );
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::Issue;
+use model::check::ScriptStep;
 use model::fitness::AdminState;
 use model::limits;
 use model::matching::{PathMatch, ValueTest};
@@ -124,8 +125,9 @@ admin: { bind: "0.0.0.0:9000", allow_remote: true }
     let cluster = &snapshot.clusters[0];
     assert_eq!((cluster.endpoints[0].weight, cluster.endpoints[0].connections_max), (2, Some(100)));
     let check = cluster.health_check.as_ref().unwrap();
-    let HealthCheckKind::Http { statuses, .. } = &check.kind else { panic!("not HTTP") };
-    assert_eq!(statuses, &[(200, 200), (300, 399), (204, 206)]);
+    let HealthCheckKind::Http(http) = &check.kind else { panic!("not HTTP") };
+    assert_eq!(http.statuses, [(200, 200), (300, 399), (204, 206)]);
+    assert_eq!((check.interval_down, check.interval_changing, check.held_out), (check.interval, check.interval, false));
     assert_eq!((check.interval, check.rise, check.fall), (Duration::from_millis(500), 1, 3));
     assert_eq!(cluster.queue.as_ref().unwrap().timeout, Duration::from_secs(5));
     assert!(!cluster.tls.as_ref().unwrap().verify);
@@ -180,6 +182,47 @@ clusters:
     assert_eq!((cluster.fitness.panic_percent, cluster.fitness.slow_start), (40, Some(Duration::from_secs(30))));
     assert_eq!(snapshot.clusters[0].fitness.panic_percent, 0);
     assert_eq!([0, 1].map(|index: usize| cluster.endpoints[index].state), [AdminState::Auto, AdminState::Drain]);
+}
+
+#[test]
+fn checks_take_all_their_settings() {
+    let text = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0", protocol: tcp, cluster: a } }
+clusters:
+  a:
+    endpoints: ["127.0.0.1:1"]
+    health_check:
+      http: { method: HEAD, headers: { X-Probe: "1" }, expect_headers: { x-role: primary } }
+      port: 8081
+      interval: 10s
+      interval_down: 1s
+      interval_changing: 500ms
+      jitter: 10%
+      start: held_out
+      reuse_connection: true
+  b:
+    endpoints: ["127.0.0.1:1"]
+    health_check: { script: [{ send: "PING\r\n" }, { expect: "+PONG" }, { send_hex: "51 0d0A" }, { expect_hex: "00ff" }] }
+  c: { endpoints: ["127.0.0.1:1"], health_check: { tls: { server_name: a.example, verify: false } } }
+"#;
+    let snapshot = load(text).unwrap().snapshot;
+    let check = |index: usize| snapshot.clusters[index].health_check.as_ref().unwrap();
+    let HealthCheckKind::Http(http) = &check(0).kind else { panic!("not HTTP") };
+    let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
+    assert!(http.is_head && http.fields == pair("X-Probe", "1") && http.expected_fields == pair("x-role", "primary"));
+    let seconds = [check(0).interval_down, check(0).interval_changing].map(|time| time.as_millis());
+    assert_eq!((seconds, check(0).jitter_percent, check(0).port), ([1_000, 500], 10, Some(8081)));
+    assert!(check(0).held_out && check(0).reuses_connection);
+    let steps = [
+        ScriptStep::Send(b"PING\r\n".to_vec()),
+        ScriptStep::Expect(b"+PONG".to_vec()),
+        ScriptStep::Send(b"Q\r\n".to_vec()),
+        ScriptStep::Expect(vec![0, 255]),
+    ];
+    assert_eq!(check(1).kind, HealthCheckKind::Script(steps.to_vec()));
+    let HealthCheckKind::Tls(tls) = &check(2).kind else { panic!("not TLS") };
+    assert_eq!((tls.server_name.as_deref(), tls.verify), (Some("a.example"), false));
 }
 
 const TLS: &str = r#"

@@ -4,75 +4,98 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::snapshot::{HealthCheck, HealthCheckKind};
+use model::check::{HealthCheck, HealthCheckKind, ScriptStep};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::http;
+use super::http::Question;
+use super::script;
+
+/// A connection, with or without TLS.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
+
+/// A connection that one attempt leaves to the next.
+pub(crate) type Kept = Option<Box<dyn Io>>;
 
 /// All that an attempt needs, prepared once.
 pub(crate) struct Target {
     address: SocketAddr,
     timeout: Duration,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    question: Option<Question>,
+    what: What,
 }
 
-struct Question {
-    bytes: Vec<u8>,
-    statuses: Vec<(u16, u16)>,
+enum What {
+    /// A connection, and no more.
+    Connection,
+    Answer(Question),
+    Script(Vec<ScriptStep>),
 }
 
 impl Target {
-    /// Prepares the attempts of `check` at `address`.
+    /// Prepares the attempts of `check` at an endpoint by its name and address.
     ///
     /// # Errors
     /// Says what in the check cannot be asked.
     pub(crate) fn new(
-        address: SocketAddr,
+        (name, address): (&str, SocketAddr),
         check: &HealthCheck,
         tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     ) -> Result<Self, String> {
-        let question = match &check.kind {
-            HealthCheckKind::Tcp => None,
-            HealthCheckKind::Http { path, host, statuses } => {
-                let host = host.clone().unwrap_or_else(|| address.to_string());
-                Some(Question { bytes: http::question(path, &host)?, statuses: statuses.clone() })
-            }
+        let what = match &check.kind {
+            HealthCheckKind::Tcp | HealthCheckKind::Tls(_) => What::Connection,
+            HealthCheckKind::Http(http) => What::Answer(Question::new(http, name, check.reuses_connection)?),
+            HealthCheckKind::Script(steps) => What::Script(steps.clone()),
         };
+        let address = SocketAddr::new(address.ip(), check.port.unwrap_or(address.port()));
         let tls = tls.map(|(config, name)| (TlsConnector::from(config), name));
-        Ok(Self { address, timeout: check.timeout, tls, question })
+        Ok(Self { address, timeout: check.timeout, tls, what })
     }
 
-    /// Tries once; bounded by the time-out of the check.
+    /// Tries once; bounded by the time-out of the check. `kept` is used if there is one, and left for the next.
     ///
     /// # Errors
     /// Says in a few words why the endpoint is not well.
-    pub(crate) async fn attempt(&self) -> Result<(), String> {
-        tokio::time::timeout(self.timeout, self.unbounded())
+    pub(crate) async fn attempt(&self, kept: &mut Kept) -> Result<(), String> {
+        tokio::time::timeout(self.timeout, self.unbounded(kept))
             .await
             .unwrap_or_else(|_| Err(format!("no answer within {:?}", self.timeout)))
     }
 
-    async fn unbounded(&self) -> Result<(), String> {
-        let mut tcp = TcpStream::connect(self.address).await.map_err(|error| format!("cannot connect: {error}"))?;
-        let Some((connector, name)) = &self.tls else { return self.ask(&mut tcp).await };
-        let connected = connector.connect(name.clone(), tcp).await;
-        let mut tls = connected.map_err(|error| format!("the TLS handshake failed: {error}"))?;
-        self.ask(&mut tls).await
+    async fn unbounded(&self, kept: &mut Kept) -> Result<(), String> {
+        let question = match &self.what {
+            What::Connection => return self.connect().await.map(drop),
+            What::Script(steps) => return script::follow(&mut self.connect().await?, steps).await,
+            What::Answer(question) => question,
+        };
+        if let Some(mut stream) = kept.take() {
+            match question.ask(&mut stream).await {
+                Ok(true) => {
+                    *kept = Some(stream);
+                    return Ok(());
+                }
+                Ok(false) => return Ok(()),
+                // Closed since the last attempt, as any endpoint may: that says nothing about a new connection.
+                Err(trouble) if trouble.is_silent => {}
+                Err(trouble) => return Err(trouble.why),
+            }
+        }
+        let mut stream = self.connect().await?;
+        if question.ask(&mut stream).await.map_err(|trouble| trouble.why)? {
+            *kept = Some(stream);
+        }
+        Ok(())
     }
 
-    async fn ask<S>(&self, stream: &mut S) -> Result<(), String>
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    {
-        let Some(question) = &self.question else { return Ok(()) };
-        let status = http::ask(stream, &question.bytes).await?;
-        if question.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status)) {
-            return Ok(());
-        }
-        Err(format!("answered {status}"))
+    async fn connect(&self) -> Result<Box<dyn Io>, String> {
+        let tcp = TcpStream::connect(self.address).await.map_err(|error| format!("cannot connect: {error}"))?;
+        let Some((connector, name)) = &self.tls else { return Ok(Box::new(tcp)) };
+        let connected = connector.connect(name.clone(), tcp).await;
+        Ok(Box::new(connected.map_err(|error| format!("the TLS handshake failed: {error}"))?))
     }
 }

@@ -3,10 +3,12 @@
 //! All probes live on one thread. A new plan is compared with what runs: an endpoint whose address, check and TLS stayed
 //! the same keeps its schedule and what is known of it; what is gone stops, what is new starts soon.
 
+mod agent;
 mod attempt;
 mod http;
 mod owner;
 mod schedule;
+mod script;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -68,14 +70,28 @@ impl Drop for Probes {
     }
 }
 
-/// What the last failed probe of each endpoint said; nothing for those that are well. As many as there are endpoints.
+/// Why endpoints are not well, as their last probe that failed and their agents said.
 #[derive(Debug, Default)]
-pub struct Reasons(Mutex<BTreeMap<(Name, Name), String>>);
+pub struct Reasons {
+    pub(crate) probe: Told,
+    pub(crate) agent: Told,
+}
 
 impl Reasons {
-    /// Why the endpoint of that cluster is not well, if its last probe failed.
+    /// Why the endpoint of that cluster is not well, if its last probe failed or its agent says so.
     pub fn get(&self, cluster: &Name, endpoint: &Name) -> Option<String> {
-        self.lock().get(&(cluster.clone(), endpoint.clone())).cloned()
+        let key = (cluster.clone(), endpoint.clone());
+        self.probe.get(&key).or_else(|| self.agent.get(&key))
+    }
+}
+
+/// Nothing for those that are well. As many as there are endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<BTreeMap<(Name, Name), String>>);
+
+impl Told {
+    fn get(&self, key: &(Name, Name)) -> Option<String> {
+        self.lock().get(key).cloned()
     }
 
     fn set(&self, key: &(Name, Name), reason: Option<&str>) {

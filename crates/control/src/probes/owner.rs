@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use model::Name;
 use model::fitness::AdminState;
-use model::snapshot::{HealthCheck, UpstreamTls};
+use model::snapshot::{HealthCheck, HealthCheckKind, UpstreamTls};
 use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
 use rustls::ClientConfig;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::attempt::Target;
+use super::agent::Agents;
+use super::attempt::{Kept, Target};
 use super::ticks::Ticks;
 use super::{PROBES_AT_ONCE_MAX, Reasons, schedule, tls};
 
@@ -25,6 +26,7 @@ type Key = (Name, Name);
 
 /// Follows the plans until their sender is gone.
 pub(super) async fn run(mut plans: watch::Receiver<Arc<Plan>>, reasons: Arc<Reasons>) {
+    let mut agents = Agents::new(Arc::clone(&reasons));
     let mut owner = Owner { reasons, turns: Rc::new(Semaphore::new(PROBES_AT_ONCE_MAX)), probes: HashMap::new() };
     let mut ticks = Ticks::default();
     loop {
@@ -36,6 +38,7 @@ pub(super) async fn run(mut plans: watch::Receiver<Arc<Plan>>, reasons: Arc<Reas
             Ok(Ok(())) => {
                 let plan = Arc::clone(&plans.borrow_and_update());
                 owner.reconcile(&plan);
+                agents.follow(&plan);
                 ticks.follow(&plan);
             }
             Ok(Err(_)) => return,
@@ -70,6 +73,14 @@ struct What {
 struct Seat {
     cluster: Arc<ClusterPlan>,
     index: usize,
+    /// No plan that is followed has the endpoint: the probe ends with the last exchange there.
+    is_gone: bool,
+}
+
+impl Seat {
+    fn state(&self) -> &EndpointState {
+        &self.cluster.endpoints[self.index].state
+    }
 }
 
 impl Owner {
@@ -83,9 +94,12 @@ impl Owner {
                     continue;
                 }
                 let key = (cluster.cluster.name.clone(), endpoint.endpoint.name.clone());
-                let what =
-                    What { address: endpoint.endpoint.address, check: check.clone(), tls: cluster.cluster.tls.clone() };
-                let seat = Seat { cluster: Arc::clone(cluster), index };
+                let tls = match &check.kind {
+                    HealthCheckKind::Tls(settings) => Some(settings.clone()),
+                    _ => cluster.cluster.tls.clone(),
+                };
+                let what = What { address: endpoint.endpoint.address, check: check.clone(), tls };
+                let seat = Seat { cluster: Arc::clone(cluster), index, is_gone: false };
                 let probe = match before.remove(&key) {
                     Some(kept) if kept.what == what && Arc::ptr_eq(&kept.state, &endpoint.state) => {
                         kept.seat.replace(seat);
@@ -101,8 +115,13 @@ impl Owner {
             }
         }
         for (key, probe) in before {
-            stop(Some(probe));
-            self.reasons.set(&key, None);
+            self.reasons.probe.set(&key, None);
+            if probe.state.in_flight() == 0 {
+                stop(Some(probe));
+            } else {
+                // Exchanges and streams of earlier plans still are there: it is asked until they have ended.
+                probe.seat.borrow_mut().is_gone = true;
+            }
         }
     }
 
@@ -118,7 +137,7 @@ impl Owner {
         let rounds = Rounds {
             target: target(&what, &key.1, client),
             key: key.clone(),
-            interval: what.check.interval,
+            check: what.check.clone(),
             seat: Rc::clone(&seat),
             turns: Rc::clone(&self.turns),
             reasons: Arc::clone(&self.reasons),
@@ -139,7 +158,7 @@ fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>
         (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
         _ => None,
     };
-    Target::new(what.address, &what.check, tls)
+    Target::new((endpoint, what.address), &what.check, tls)
 }
 
 /// Asks one endpoint again and again.
@@ -147,7 +166,7 @@ struct Rounds {
     key: Key,
     /// What cannot be asked fails each time, and says why.
     target: Result<Target, String>,
-    interval: Duration,
+    check: HealthCheck,
     seat: Rc<RefCell<Seat>>,
     turns: Rc<Semaphore>,
     reasons: Arc<Reasons>,
@@ -156,23 +175,46 @@ struct Rounds {
 impl Rounds {
     async fn run(self) {
         let (cluster, endpoint) = (&self.key.0, &self.key.1);
-        tokio::time::sleep(schedule::first_delay(cluster, endpoint, self.interval)).await;
-        let mut delay = schedule::second_delay(cluster, endpoint, self.interval);
-        loop {
+        tokio::time::sleep(schedule::first_delay(cluster, endpoint, self.check.interval)).await;
+        let mut kept = None;
+        for round in 0_u64.. {
             let begun = Instant::now();
-            let found = self.ask().await;
+            let found = self.ask(&mut kept).await;
+            if self.is_over() {
+                return;
+            }
             self.take_in(found);
+            let interval = self.interval();
+            let delay = match round {
+                0 => schedule::second_delay(cluster, endpoint, interval),
+                _ => schedule::jittered(interval, self.check.jitter_percent, (cluster, endpoint), round),
+            };
             // From start to start; a probe that took longer than the interval is followed by the next at once.
             tokio::time::sleep_until(begun + delay).await;
-            delay = self.interval;
         }
     }
 
-    async fn ask(&self) -> Result<(), String> {
+    /// Whether the endpoint is gone and nothing is under way there any more.
+    fn is_over(&self) -> bool {
+        let seat = self.seat.borrow();
+        seat.is_gone && seat.state().in_flight() == 0
+    }
+
+    /// Time to the next round, as the endpoint stands.
+    fn interval(&self) -> Duration {
+        let health = self.seat.borrow().state().health();
+        match health.state() {
+            _ if health.against() > 0 => self.check.interval_changing,
+            HealthState::Down => self.check.interval_down,
+            HealthState::Up | HealthState::Unknown => self.check.interval,
+        }
+    }
+
+    async fn ask(&self, kept: &mut Kept) -> Result<(), String> {
         // The time spent waiting for a turn is not held against the endpoint. The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         match &self.target {
-            Ok(target) => target.attempt().await,
+            Ok(target) => target.attempt(kept).await,
             Err(reason) => Err(reason.clone()),
         }
     }
@@ -180,8 +222,10 @@ impl Rounds {
     fn take_in(&self, found: Result<(), String>) {
         let outcome = if found.is_ok() { Outcome::Success } else { Outcome::Failure };
         let reason = found.err();
-        self.reasons.set(&self.key, reason.as_deref());
         let seat = self.seat.borrow();
+        if !seat.is_gone {
+            self.reasons.probe.set(&self.key, reason.as_deref());
+        }
         if let Some(change) = seat.cluster.observe(seat.index, outcome) {
             self.tell(change.to, reason.as_deref());
         }

@@ -17,6 +17,16 @@ pub(crate) fn second_delay(cluster: &str, endpoint: &str, interval: Duration) ->
     interval / 2 + fraction(interval / 2, hash(endpoint, cluster))
 }
 
+/// An interval of `percent` more or less at most, by chance that follows from the names and the number of the round.
+pub(crate) fn jittered(interval: Duration, percent: u8, (cluster, endpoint): (&str, &str), round: u64) -> Duration {
+    if percent == 0 {
+        return interval;
+    }
+    let mut random = plan::Random::new(hash(cluster, endpoint) ^ round);
+    let spread = fraction(interval * 2 * u32::from(percent) / 100, random.next_u64());
+    interval.saturating_sub(interval * u32::from(percent) / 100) + spread
+}
+
 /// A share of `whole`, by the upper half of the hash.
 fn fraction(whole: Duration, hash: u64) -> Duration {
     whole.mul_f64((hash >> 32) as f64 / f64::from(u32::MAX))
@@ -47,6 +57,18 @@ mod tests {
                 assert!(second >= interval / 2 && second <= interval, "{second:?}");
             }
         }
+    }
+
+    #[test]
+    fn jitter_stays_within_its_share_and_differs_from_round_to_round() {
+        let interval = Duration::from_secs(10);
+        let of = |percent, round| jittered(interval, percent, ("site", "a:1"), round);
+        assert_eq!(of(0, 3), interval);
+        let delays: Vec<Duration> = (0..1_000).map(|round| of(20, round)).collect();
+        let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+        assert!(*least >= Duration::from_secs(8) && *least < Duration::from_millis(8_200), "{least:?}");
+        assert!(*most <= Duration::from_secs(12) && *most > Duration::from_millis(11_800), "{most:?}");
+        assert!(of(100, 1) <= 2 * interval);
     }
 
     #[test]

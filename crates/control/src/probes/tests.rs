@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use model::Name;
+use model::check::{HttpCheck, ScriptStep};
 use model::snapshot::{
     Balance, Cluster, Endpoint, HealthCheck, HealthCheckKind, Pem, Pool, Snapshot, UpstreamTimeouts, UpstreamTls,
 };
@@ -19,8 +21,16 @@ use super::{Probes, Reasons, tls};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn http_check(timeout: Duration) -> HealthCheck {
-    let kind = HealthCheckKind::Http { path: "/healthz".into(), host: None, statuses: vec![(200, 299)] };
-    HealthCheck { kind, interval: Duration::from_millis(20), timeout, rise: 2, fall: 2 }
+    let http = HttpCheck {
+        is_head: false,
+        path: "/healthz".into(),
+        host: None,
+        fields: Vec::new(),
+        statuses: vec![(200, 299)],
+        expected_fields: Vec::new(),
+        expected_body: None,
+    };
+    HealthCheck { fall: 2, ..HealthCheck::new(HealthCheckKind::Http(http), Duration::from_millis(20), timeout) }
 }
 
 fn tcp_check() -> HealthCheck {
@@ -52,7 +62,7 @@ async fn endpoint(answer: &'static [u8], times: usize, pause: Duration) -> Socke
 }
 
 async fn attempt(address: SocketAddr, check: &HealthCheck) -> Result<(), String> {
-    Target::new(address, check, None).unwrap().attempt().await
+    Target::new(("site", address), check, None).unwrap().attempt(&mut None).await
 }
 
 #[tokio::test]
@@ -69,14 +79,14 @@ async fn headers_without_end_are_cut_off_at_the_bound() {
     let address = endpoint(b"HTTP/1.1 200 OK\r\n", 1, Duration::ZERO).await;
     let refused = attempt(address, &http_check(PATIENCE)).await.unwrap_err();
     assert!(refused.contains("closed within"), "{refused}");
-    let endless = endpoint(b"x-filler: 0123456789abcdef\r\n", usize::MAX, Duration::ZERO).await;
-    let refused = attempt(endless, &http_check(PATIENCE)).await.unwrap_err();
-    assert!(refused.contains("longer than"), "{refused}");
+    let rubbish = endpoint(b"x-filler: 0123456789abcdef\r\n", usize::MAX, Duration::ZERO).await;
+    let refused = attempt(rubbish, &http_check(PATIENCE)).await.unwrap_err();
+    assert!(refused.contains("not HTTP"), "{refused}");
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_runs_into_the_timeout() {
-    let drip = endpoint(b"H", usize::MAX, Duration::from_millis(5)).await;
+async fn an_answer_that_stalls_runs_into_the_timeout() {
+    let drip = endpoint(b"HTTP/1.1 200 OK\r\nx: ", 1, PATIENCE).await;
     let begun = Instant::now();
     let refused = attempt(drip, &http_check(Duration::from_millis(150))).await.unwrap_err();
     assert_eq!(refused, "no answer within 150ms");
@@ -141,7 +151,7 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
         let attempt = async |settings: &UpstreamTls| {
             let name = tls::name_of(settings, "127.0.0.1:443").unwrap();
             let client = tls::client(settings).unwrap();
-            Target::new(address, &check, Some((client, name))).unwrap().attempt().await
+            Target::new(("site", address), &check, Some((client, name))).unwrap().attempt(&mut None).await
         };
         assert_eq!(attempt(&trusting).await, Ok(()));
         assert_eq!(attempt(&unverified).await, Ok(()));
@@ -150,8 +160,8 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
     }
     let plain = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
     let name = tls::name_of(&unverified, "127.0.0.1:443").unwrap();
-    let target = Target::new(plain, &tcp_check(), Some((tls::client(&unverified).unwrap(), name))).unwrap();
-    assert!(target.attempt().await.unwrap_err().starts_with("the TLS handshake failed"));
+    let target = Target::new(("site", plain), &tcp_check(), Some((tls::client(&unverified).unwrap(), name))).unwrap();
+    assert!(target.attempt(&mut None).await.unwrap_err().starts_with("the TLS handshake failed"));
 }
 
 fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&Plan>) -> Arc<Plan> {
@@ -162,6 +172,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         connections_max: None,
         state: model::fitness::AdminState::Auto,
         placement: model::placement::Placement::default(),
+        agent_port: None,
     });
     let second = Duration::from_secs(1);
     let cluster = Cluster {
@@ -237,4 +248,137 @@ async fn an_endpoint_that_recovers_comes_up_again() {
     wait_for(&plan, &[HealthState::Down]).await;
     let _listener = socket.listen(16).unwrap();
     wait_for(&plan, &[HealthState::Up]).await;
+}
+
+/// An endpoint that answers requests one after the other on each connection, and counts both; it closes a connection
+/// after `lasts` answers.
+async fn keeping_endpoint(lasts: usize) -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (Arc::clone(&connections), Arc::clone(&requests));
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            counts.0.fetch_add(1, Ordering::SeqCst);
+            let mut request = [0; 1024];
+            for _ in 0..lasts {
+                let Ok(1..) = stream.read(&mut request).await else { break };
+                counts.1.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            }
+        }
+    });
+    (address, connections, requests)
+}
+
+#[tokio::test]
+async fn a_kept_connection_is_used_again_and_one_that_was_closed_meanwhile_is_replaced() {
+    let (address, connections, requests) = keeping_endpoint(3).await;
+    let check = HealthCheck { reuses_connection: true, ..http_check(PATIENCE) };
+    let target = Target::new(("site", address), &check, None).unwrap();
+    let mut kept = None;
+    for _ in 0..6 {
+        assert_eq!(target.attempt(&mut kept).await, Ok(()));
+    }
+    let counts = (connections.load(Ordering::SeqCst), requests.load(Ordering::SeqCst));
+    assert_eq!(counts, (2, 6));
+}
+
+#[tokio::test]
+async fn another_port_can_be_asked() {
+    let asked = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
+    let check = HealthCheck { port: Some(asked.port()), ..http_check(PATIENCE) };
+    assert_eq!(attempt("127.0.0.1:1".parse().unwrap(), &check).await, Ok(()));
+}
+
+#[tokio::test]
+async fn scripts_are_followed_and_their_steps_named() {
+    let redis = endpoint(b"+PONG\r\n", 1, Duration::ZERO).await;
+    let script = |expect: &str| HealthCheck {
+        kind: HealthCheckKind::Script(vec![
+            ScriptStep::Send(b"PING\r\n".to_vec()),
+            ScriptStep::Expect(expect.as_bytes().to_vec()),
+        ]),
+        ..http_check(PATIENCE)
+    };
+    assert_eq!(attempt(redis, &script("+PONG")).await, Ok(()));
+    assert_eq!(attempt(redis, &script("-ERR")).await, Err("step 2: closed without \"-ERR\"".into()));
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let check = HealthCheck { timeout: Duration::from_millis(100), ..script("x") };
+    assert_eq!(attempt(silent.local_addr().unwrap(), &check).await, Err("no answer within 100ms".into()));
+}
+
+#[tokio::test]
+async fn intervals_differ_while_down_and_while_changing() {
+    let hour = Duration::from_secs(3_600);
+    let failing = endpoint(b"HTTP/1.1 500 Oops\r\n\r\n", 1, Duration::ZERO).await;
+    let probes = Probes::start(Arc::default()).unwrap();
+    // Only the first two checks come by the interval: the first decides, and the second is half an interval away.
+    let check = HealthCheck { interval: hour, interval_down: Duration::from_millis(10), ..http_check(PATIENCE) };
+    let plan = plan(&[failing], Some(check), None);
+    probes.follow(Arc::clone(&plan));
+    wait_for(&plan, &[HealthState::Down]).await;
+    // Down, so it is asked again within milliseconds: once it is well, it comes up.
+    let (well, _, requests) = keeping_endpoint(1).await;
+    let quick = HealthCheck {
+        port: Some(well.port()),
+        interval: Duration::from_millis(10),
+        interval_down: hour,
+        interval_changing: Duration::from_millis(10),
+        rise: 5,
+        ..http_check(PATIENCE)
+    };
+    let next = super::tests::plan(&[failing], Some(quick), Some(&plan));
+    probes.follow(Arc::clone(&next));
+    wait_for(&next, &[HealthState::Up]).await;
+    assert_eq!(requests.load(Ordering::SeqCst), 5, "each success speaks against the state");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_held_out_gets_work_after_its_first_success_only() {
+    let (well, ..) = keeping_endpoint(1).await;
+    let check = HealthCheck { held_out: true, ..http_check(PATIENCE) };
+    let first = plan(&[well], Some(check.clone()), None);
+    assert!(!first.clusters[0].is_up(0));
+    assert_eq!(first.clusters[0].roll().standing(0).as_str(), "held_out");
+    let probes = Probes::start(Arc::default()).unwrap();
+    probes.follow(Arc::clone(&first));
+    wait_for(&first, &[HealthState::Up]).await;
+    assert!(first.clusters[0].is_up(0));
+    let (new, ..) = keeping_endpoint(1).await;
+    let second = plan(&[well, new], Some(check.clone()), Some(&first));
+    assert_eq!((second.clusters[0].is_up(0), second.clusters[0].is_up(1)), (true, false));
+    let unchecked = plan(&[well], None, Some(&first));
+    let again = plan(&[well, new], Some(check), Some(&unchecked));
+    let up = (again.clusters[0].is_up(0), again.clusters[0].is_up(1));
+    assert_eq!(up, (true, false), "who was at work goes on");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_left_the_configuration_is_asked_until_nothing_is_under_way_there() {
+    let (leaves, connections, _) = keeping_endpoint(1).await;
+    let (stays, ..) = keeping_endpoint(1).await;
+    let probes = Probes::start(Arc::default()).unwrap();
+    let first = plan(&[leaves], Some(http_check(PATIENCE)), None);
+    let mut cache = plan::PickCache::default();
+    let ask = plan::balance::Ask { tried: &[], key: None, now: Instant::now() };
+    let picked = first.clusters[0].pick(&mut cache, &mut || 1, &ask);
+    let plan::Pick::Endpoint(lease) = picked else { panic!("{picked:?}") };
+    probes.follow(Arc::clone(&first));
+    wait_for(&first, &[HealthState::Up]).await;
+    let second = plan(&[stays], Some(http_check(PATIENCE)), Some(&first));
+    probes.follow(Arc::clone(&second));
+    wait_for(&second, &[HealthState::Up]).await;
+    let more_than = async |count: usize| {
+        while connections.load(Ordering::SeqCst) <= count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let before = connections.load(Ordering::SeqCst);
+    tokio::time::timeout(PATIENCE, more_than(before + 2)).await.expect("it is still asked");
+    drop(lease);
+    // At most two rounds may have begun before the end was seen.
+    let last = connections.load(Ordering::SeqCst) + 2;
+    tokio::time::timeout(Duration::from_millis(300), more_than(last)).await.expect_err("nobody asks any more");
 }

@@ -142,6 +142,42 @@ fn an_endpoint_that_comes_up_gets_its_share_little_by_little() {
 }
 
 #[test]
+fn an_agent_moves_the_weight_of_its_endpoint_and_takes_it_out() {
+    let mut config = cluster("c", Balance::RoundRobin, weighted(&[2, 1, 1]));
+    config.endpoints[0].agent_port = Some(1);
+    config.fitness.agent = Some(model::fitness::AgentCheck {
+        port: None,
+        interval: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
+        send: String::new(),
+    });
+    let plan = plan_of(config.clone());
+    assert_eq!(plan.report(0, "up 100%\n"), None, "nothing new");
+    assert_eq!(weights(&plan), [2, 1, 1]);
+    assert_eq!(plan.report(0, "25%").map(|report| report.percent), Some(25));
+    assert_eq!(weights(&plan), [50, 100, 100]);
+    assert_eq!(shares(&plan), [80, 160, 160]);
+    for (line, standing) in [
+        ("drain", Standing::Drain),
+        ("ready maint", Standing::Maintenance),
+        ("ready down", Standing::Unwell),
+        ("up 0%", Standing::Out),
+        ("100%", Standing::Fit),
+    ] {
+        plan.report(0, line);
+        assert_eq!((plan.roll().standing(0), weights(&plan)[0] > 0), (standing, standing == Standing::Fit), "{line}");
+    }
+    plan.report(1, "drain");
+    assert_eq!(weights(&plan), [2, 1, 1], "it has no agent");
+    plan.report(0, "drain");
+    config.endpoints[0].state = Up;
+    assert_eq!(weights(&after(&plan, config.clone())), [2, 1, 1], "the operator has the last word");
+    config.endpoints[0].state = Auto;
+    config.fitness.agent = None;
+    assert_eq!(weights(&after(&plan, config)), [2, 1, 1], "nobody is asked any more");
+}
+
+#[test]
 fn alone_an_endpoint_that_comes_up_gets_all() {
     let mut config = checked(&[3]);
     config.fitness.slow_start = Some(Duration::from_secs(10));
