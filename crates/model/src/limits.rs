@@ -43,6 +43,8 @@ pub const KETAMA_POINTS_MAX: u64 = 4 << 20;
 pub const RENDEZVOUS_FLAT_MAX: usize = 256;
 /// Default time after which the response time of an exchange counts half for a balancer.
 pub const BALANCE_HALF_LIFE: Duration = Duration::from_secs(10);
+/// Default of how many endpoints an instance uses at least where it uses only a part of them.
+pub const APERTURE_ENDPOINTS_MIN: u32 = 12;
 /// Largest number of a priority.
 pub const PRIORITY_MAX: u32 = 127;
 /// Default of how much more than its share an endpoint is taken to bear, in percent.

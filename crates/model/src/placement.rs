@@ -23,11 +23,24 @@ pub struct Spread {
     pub overprovisioning: u32,
     /// Endpoints in this zone, that of the instance itself, come before others of the same priority.
     pub own_zone: Option<String>,
+    /// Use only a part of many endpoints.
+    pub aperture: Option<Aperture>,
+}
+
+/// Which part of many endpoints this instance of the program uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aperture {
+    /// Its number, from 0; below `instances`.
+    pub instance: u32,
+    /// How many instances there are; at least 1.
+    pub instances: u32,
+    /// Endpoints that each uses at least; at least 1.
+    pub endpoints_min: u32,
 }
 
 impl Default for Spread {
     fn default() -> Self {
-        Self { overprovisioning: crate::limits::OVERPROVISIONING, own_zone: None }
+        Self { overprovisioning: crate::limits::OVERPROVISIONING, own_zone: None, aperture: None }
     }
 }
 

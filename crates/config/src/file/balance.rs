@@ -223,3 +223,24 @@ pub enum OtherwiseWord {
     /// Any endpoint of the cluster.
     Any,
 }
+
+/// Which part of many endpoints this instance uses. The parts are made by the names of the endpoints, the same for all
+/// instances; connections are fewer by as much.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Aperture {
+    /// The number of this instance, counted from 0, such as `${ORDINAL}`.
+    #[schemars(range(min = 0, max = 99_999))]
+    pub instance: u32,
+    /// How many instances there are.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub instances: u32,
+    /// Endpoints that each instance uses at least.
+    #[serde(default = "endpoints_min")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub endpoints_min: u32,
+}
+
+fn endpoints_min() -> u32 {
+    limits::APERTURE_ENDPOINTS_MIN
+}

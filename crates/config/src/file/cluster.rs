@@ -6,7 +6,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentCheck, Balance, Certificate, EndpointState, HealthCheck, PassiveHealth, Retry};
+use super::{AgentCheck, Aperture, Balance, Certificate, EndpointState, HealthCheck, PassiveHealth, Retry, one_of};
 use crate::units::{Margin, Percent, Time};
 
 /// Endpoints that serve the same thing.
@@ -26,6 +26,10 @@ pub struct Cluster {
     /// Endpoints in the zone of this instance (`zone` at the top of the file) come before others of the same priority.
     #[serde(default)]
     pub prefer_own_zone: bool,
+    /// Use only some of many endpoints, so that several instances of the program together use all of them evenly. By default
+    /// all are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aperture: Option<Aperture>,
     /// Ask the endpoints regularly whether they work. By default they are not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::fields::is_token;
 use model::limits::BALANCE_HALF_LIFE;
-use model::placement::{LabelValue, Otherwise, Placement, Spread, SubsetRule};
+use model::placement::{Aperture, LabelValue, Otherwise, Placement, Spread, SubsetRule};
 use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
 
 use super::Resolver;
@@ -33,7 +33,26 @@ impl Resolver<'_> {
             self.report(&format!("{at}/prefer_own_zone"), "the zone of this instance is not known", Some(mend));
         }
         let own_zone = self.own_zone.clone().filter(|_| written.prefer_own_zone);
-        Spread { overprovisioning: written.overprovisioning.0, own_zone }
+        let aperture = written.aperture.as_ref().map(|aperture| self.aperture(&format!("{at}/aperture"), aperture));
+        let is_hash = matches!(
+            &written.balance,
+            file::Balance::Name(BalanceName::SourceHash)
+                | file::Balance::Settings(file::BalanceSettings { hash: Some(_), .. })
+        );
+        if is_hash && aperture.is_some() {
+            let message = "with an aperture, instances send equal keys to different endpoints";
+            self.report(&format!("{at}/aperture"), message, Some("leave one of hash and aperture out".to_owned()));
+        }
+        Spread { overprovisioning: written.overprovisioning.0, own_zone, aperture }
+    }
+
+    fn aperture(&mut self, at: &str, written: &file::Aperture) -> Aperture {
+        let file::Aperture { instance, instances, endpoints_min } = *written;
+        if instance >= instances {
+            let message = format!("there is no instance {instance} of {instances}: they are counted from 0");
+            self.report(&format!("{at}/instance"), message, None);
+        }
+        Aperture { instance, instances, endpoints_min }
     }
 
     pub(super) fn subset(&mut self, at: &str, route: &file::Route) -> Option<SubsetRule> {

@@ -1,7 +1,7 @@
 //! How endpoints are chosen, as it may be written.
 
 use model::limits;
-use model::placement::{LabelValue, Otherwise, Placement, Spread};
+use model::placement::{Aperture, LabelValue, Otherwise, Placement, Spread};
 use model::snapshot::{Balance, Cluster, Hash, HashAlgorithm, HashKey};
 
 use crate::support::{load, messages};
@@ -125,7 +125,7 @@ fn endpoints_have_a_place_among_each_other() {
     assert_eq!(placement(0), Placement::default());
     assert_eq!(placement(1), Placement { priority: 3, zone: Some("eu-1".to_owned()), ..Placement::default() });
     assert!(placement(2).is_backup);
-    assert_eq!(cluster.spread, Spread { overprovisioning: 200, own_zone: None });
+    assert_eq!(cluster.spread, Spread { overprovisioning: 200, own_zone: None, aperture: None });
     assert_eq!(load(&with("")).unwrap().snapshot.clusters[0].spread.overprovisioning, limits::OVERPROVISIONING);
 }
 
@@ -220,5 +220,21 @@ fn mistakes_in_a_subset_are_told_with_what_to_write() {
     assert_eq!(
         messages(&text),
         ["5: `subset` has no meaning for a route that forwards to no cluster (leave it out, or name a cluster)"]
+    );
+}
+
+#[test]
+fn an_aperture_knows_its_instance() {
+    let cluster = cluster("aperture: { instance: 2, instances: 5 }");
+    let wanted = Aperture { instance: 2, instances: 5, endpoints_min: limits::APERTURE_ENDPOINTS_MIN };
+    assert_eq!(cluster.spread.aperture, Some(wanted));
+    assert_eq!(
+        told("aperture: { instance: 5, instances: 5 }"),
+        ["there is no instance 5 of 5: they are counted from 0"]
+    );
+    let text = of_endpoints("'127.0.0.1:1'", "aperture: { instance: 0, instances: 5 }\n    balance: source_hash", "");
+    assert_eq!(
+        messages(&text),
+        ["5: with an aperture, instances send equal keys to different endpoints (leave one of hash and aperture out)"]
     );
 }

@@ -30,6 +30,24 @@ fn first_fills_one_endpoint_up_before_the_next_gets_work() {
 }
 
 #[test]
+fn first_finds_a_place_far_in_front_after_some_requests_and_never_takes_one_far_behind() {
+    let plan = plan_of(cluster("c", Balance::First, bounded(&[1; 2_000])));
+    let mut worker = Worker::new(1);
+    let mut held: Vec<Lease> = (0..1_500).map(|_| worker.lease(&plan)).collect();
+    assert!((0..1_500).all(|place| held[place].endpoint_index() == place));
+    drop(held.swap_remove(700));
+    let found = (0..20).position(|_| {
+        let lease = worker.lease(&plan);
+        assert!(lease.endpoint_index() == 700 || lease.endpoint_index() == 1_500);
+        lease.endpoint_index() == 700
+    });
+    assert!(found.is_some(), "twelve windows cover all that are full");
+    drop(held.split_off(100));
+    let last: Vec<usize> = (0..20).map(|_| worker.lease(&plan).endpoint_index()).collect();
+    assert!(last[..18].iter().any(|place| *place < 300), "{last:?}");
+}
+
+#[test]
 fn the_power_of_two_never_takes_the_busier_of_two() {
     let plan = plan_of(cluster("c", Balance::PowerOfTwo, weighted(&[1, 3])));
     let (mut worker, mut chance) = (Worker::new(1), crate::Random::new(3));

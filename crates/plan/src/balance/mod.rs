@@ -3,6 +3,7 @@
 //! A [`View`] is what balancers work on: the endpoints of a cluster that may get work now, and what is computed from
 //! their weights. It is built when the plan is, and again when availability changes; a pick only reads it.
 
+mod aperture;
 mod first;
 mod hash;
 mod least;

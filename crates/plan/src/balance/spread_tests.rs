@@ -1,6 +1,6 @@
 //! What priorities, backups and zones promise.
 
-use model::placement::Placement;
+use model::placement::{Aperture, Placement};
 use model::snapshot::{Balance, Cluster, Endpoint, Hash};
 
 use super::tests::{begin, shares};
@@ -137,4 +137,23 @@ fn a_key_stays_with_one_tier() {
     }
     // 30 % of 1,000 with a standard deviation of 14.
     assert!(spilt.abs_diff(300) < 80, "{spilt}");
+}
+
+#[test]
+fn an_aperture_uses_a_part_and_widens_when_endpoints_are_down() {
+    let mut config = placed(&vec![Placement::default(); 100]);
+    config.spread.aperture = Some(Aperture { instance: 3, instances: 10, endpoints_min: 5 });
+    let plan = plan_of(config);
+    let used = |plan: &ClusterPlan| -> Vec<usize> {
+        let shares = shares(plan, &mut Worker::new(1), 5_000);
+        (0..100).filter(|place| shares[*place] > 0).collect()
+    };
+    let before = used(&plan);
+    assert!((10..=11).contains(&before.len()), "{before:?}");
+    for place in &before[..5] {
+        plan.observe(*place, Outcome::Failure);
+    }
+    let after = used(&plan);
+    assert!(after.len() >= 9 && before[5..].iter().any(|place| after.contains(place)), "{after:?}");
+    assert!(before[..5].iter().all(|place| !after.contains(place)));
 }

@@ -72,6 +72,8 @@ pub(crate) struct TierKey {
 pub(crate) struct TierState {
     turns: Padded<AtomicUsize>,
     busy: Padded<AtomicU32>,
+    /// Where the first member with room was found: those before it were full. Only a hint.
+    mark: AtomicUsize,
 }
 
 impl TierState {
@@ -138,6 +140,16 @@ impl Tier {
     #[inline]
     pub(super) fn turn(&self) -> usize {
         self.state.turns.fetch_add(1, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn mark(&self) -> usize {
+        self.state.mark.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set_mark(&self, place: usize) {
+        self.state.mark.store(place, Ordering::Relaxed);
     }
 
     /// Places taken now, if they are counted.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::placement::Placement;
 use model::snapshot::Cluster;
 
+use super::aperture::narrow;
 use super::priority::{Fitness, shares};
 use super::tier::{Configured, Member, Tier, TierKey};
 use crate::cluster::{EndpointPlan, Lease};
@@ -93,7 +94,11 @@ impl Maker<'_> {
             end += share;
             if !group.members.is_empty() {
                 let state = self.state.tier(key);
-                let mut tier = Tier::new(&self.cluster.balance, group.members, group.configured, state);
+                let members = match &self.cluster.spread.aperture {
+                    Some(aperture) => narrow(aperture, group.members),
+                    None => group.members,
+                };
+                let mut tier = Tier::new(&self.cluster.balance, members, group.configured, state);
                 tier.share_end = end;
                 tiers.push(tier);
             }
