@@ -6,7 +6,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentCheck, Aperture, Balance, Certificate, EndpointState, HealthCheck, PassiveHealth, Retry, one_of};
+use super::{AgentCheck, Aperture, Balance, Certificate, EndpointState, HealthCheck, PassiveHealth, Retry};
 use crate::units::{Margin, Percent, Time};
 
 /// Endpoints that serve the same thing.
