@@ -122,6 +122,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
             address: address.into(),
             weight: 1 + place % 3,
             connections_max,
+            agent_port: None,
             state: AdminState::Auto,
             placement: Placement::default(),
         }
@@ -131,13 +132,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         endpoints: (0..endpoints).map(endpoint).collect(),
         balance,
         spread: Spread::default(),
-        health_check: Some(HealthCheck {
-            kind: HealthCheckKind::Tcp,
-            interval: SECOND,
-            timeout: SECOND,
-            rise: 1,
-            fall: 1,
-        }),
+        health_check: Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::new(HealthCheckKind::Tcp, SECOND, SECOND) }),
         fitness: Fitness::default(),
         queue: None,
         tls: None,
