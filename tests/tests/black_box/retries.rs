@@ -1,6 +1,6 @@
 //! Attempts after the first: what is tried again, what never is, and how much retries may add.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::harness::origin::ok;
@@ -213,7 +213,7 @@ fn endpoints_that_are_killed_and_come_back_under_load_cost_no_client_an_answer()
     let mut origins: Vec<Origin> = (0..3).map(|_| Origin::mortal(None, "alive")).collect();
     let rules = "retry: { on: [connect_failure, reset], attempts_max: 6, budget: { share: 100%, per_second: 1000 } }";
     let product = Setup::to_all(&origins).cluster(rules).start();
-    let (asked, is_over) = (AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));
+    let (asked, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -237,4 +237,70 @@ fn endpoints_that_are_killed_and_come_back_under_load_cost_no_client_an_answer()
     });
     assert!(retries(&product) > 0.0);
     product.expect_metric("equipoise_http_requests_total", &["class=\"5xx\""], 0.0);
+}
+
+/// An endpoint that is a process of its own, so that it can be ended as the kernel ends one.
+fn process_at(address: &str) -> Product {
+    let text = format!(
+        "version: 1\nlisteners: {{ web: {{ bind: \"{address}\" }} }}\nroutes: [{{ respond: {{ status: 200, body: alive }} }}]\n"
+    );
+    Product::start_in(super::harness::product::folder(), &text, 1)
+}
+
+/// Ends the load also when the test fails: otherwise it would wait for it for ever.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Asks until it is over; every answer must be a good one.
+fn ask_until(product: &Product, asked: &AtomicUsize, is_over: &AtomicBool, request: &str) {
+    while !is_over.load(Ordering::SeqCst) {
+        let mut client = product.connect();
+        for _ in 0..20 {
+            let answer = client.ask(request);
+            assert_eq!((answer.status(), answer.text().as_str()), (200, "alive"));
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn no_client_sees_that_processes_behind_are_killed_and_started_again() {
+    let rules = "retry: { on: [connect_failure, reset], attempts_max: 6, budget: { share: 100%, per_second: 1000 } }";
+    for workers in [1, 2] {
+        let mut processes: Vec<Product> = (0..3).map(|_| process_at("127.0.0.1:0")).collect();
+        let addresses: Vec<_> = processes.iter().map(Product::web).collect();
+        let product = Setup::to_addresses(&addresses).cluster(rules).workers(workers).start();
+        let (asked, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let served = |what| {
+            let enough = asked.load(Ordering::SeqCst) + 60;
+            eventually(what, || asked.load(Ordering::SeqCst) >= enough);
+        };
+        std::thread::scope(|scope| {
+            let _over = Over(&is_over);
+            for request in [
+                "GET / HTTP/1.1\r\nHost: test\r\n\r\n",
+                "PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nwhole",
+                "GET /other HTTP/1.1\r\nHost: test\r\n\r\n",
+                "DELETE / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n",
+            ] {
+                let (product, asked, is_over) = (&product, &asked, &is_over);
+                scope.spawn(move || ask_until(product, asked, is_over, request));
+            }
+            for turn in 0..6 {
+                served("clients are served");
+                // Dropping ends it with SIGKILL.
+                drop(processes.remove(0));
+                served("clients are served by those that are left");
+                processes.push(process_at(&addresses[turn % 3].to_string()));
+            }
+        });
+        product.expect_metric("equipoise_http_requests_total", &["class=\"5xx\""], 0.0);
+        product.expect_metric("equipoise_http_requests_total", &["class=\"none\""], 0.0);
+        assert!(retries(&product) > 0.0, "{workers} workers");
+    }
 }
