@@ -7,6 +7,7 @@ mod balance;
 mod cluster;
 mod health;
 mod listener;
+mod resilience;
 mod retry;
 mod route;
 
@@ -23,6 +24,7 @@ pub use balance::*;
 pub use cluster::*;
 pub use health::*;
 pub use listener::*;
+pub use resilience::*;
 pub use retry::*;
 pub use route::*;
 

@@ -133,6 +133,11 @@ impl View {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
             gauges.push(gauge(Metric::ClusterQueueLength, &[name], f64::from(cluster.state.waiting())));
+            if let Some(guard) = cluster.guard_state().filter(|_| cluster.has_circuit()) {
+                let phase = guard.circuit().phase(Instant::now());
+                gauges.push(gauge(Metric::ClusterCircuit, &[name], f64::from(phase.number())));
+                gauges.push(gauge(Metric::ClusterCircuitOpened, &[name], guard.circuit().opened() as f64));
+            }
             let roll = cluster.roll();
             if cluster.cluster.fitness.panic_percent > 0 {
                 gauges.push(gauge(Metric::ClusterPanic, &[name], if roll.panics { 1.0 } else { 0.0 }));

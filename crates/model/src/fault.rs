@@ -148,6 +148,10 @@ faults! {
     QueueFull = Local Pick 503 false false "PQ" "queue_full";
     /// No endpoint came free in time.
     QueueTimeout = Local Pick 503 false false "PT" "queue_timeout";
+    /// As much of the cluster is under way as its circuit breaker allows.
+    CircuitFull = Local Pick 503 false false "PB" "circuit_full";
+    /// So much of the cluster failed that its circuit breaker lets nothing through for a while.
+    CircuitOpen = Local Pick 503 false false "PO" "circuit_open";
     /// The client closed while its request waited.
     ClosedInQueue = Downstream Pick 0 false false "CQ" "closed_in_queue";
     /// The endpoint refused the connection or could not be reached.

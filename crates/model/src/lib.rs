@@ -17,6 +17,7 @@ pub mod local;
 pub mod matching;
 pub mod name;
 pub mod placement;
+pub mod resilience;
 pub mod retry;
 pub mod snapshot;
 pub mod template;

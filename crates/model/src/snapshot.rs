@@ -14,6 +14,7 @@ use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::placement::{Placement, Spread, SubsetRule};
+use crate::resilience::Resilience;
 use crate::retry::Retry;
 use crate::{LocalResponse, Name};
 
@@ -260,6 +261,8 @@ pub struct Cluster {
     pub timeouts: UpstreamTimeouts,
     /// When another endpoint is tried.
     pub retry: Retry,
+    /// What keeps it from being given too much.
+    pub resilience: Resilience,
 }
 
 /// One endpoint.

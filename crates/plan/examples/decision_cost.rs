@@ -118,6 +118,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),
+        resilience: model::resilience::Resilience::default(),
     }
 }
 

@@ -13,6 +13,7 @@ use model::snapshot::{Balance, Cluster, Endpoint};
 
 use crate::agent::{Report, Wish};
 use crate::balance::{self, Ask, PickCache, TierState, View};
+use crate::guard::GuardState;
 use crate::health::{Change, Health, Outcome};
 use crate::key::Key;
 use crate::passive::Seen;
@@ -38,6 +39,8 @@ pub struct ClusterPlan {
     keys: Box<[Key]>,
     /// How response times are averaged, if the balancer goes by them.
     timing: Option<Timing>,
+    /// There while the cluster has a circuit breaker.
+    pub(crate) guard: Option<Arc<GuardState>>,
     /// The view of the latest epoch, built once for all workers.
     latest: Mutex<Stamped>,
 }
@@ -98,7 +101,10 @@ impl ClusterPlan {
             _ => None,
         };
         let latest = Mutex::new(Stamped { epoch, view });
-        Self { cluster, endpoints, state, version, subsets, keys, timing, latest }
+        let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
+        let plan = Self { cluster, endpoints, state, version, subsets, keys, timing, guard, latest };
+        plan.adapt_guard(previous);
+        plan
     }
 
     /// Unique in the process among all plans of all clusters.

@@ -10,11 +10,13 @@
 
 pub mod agent;
 pub mod balance;
+pub mod breaker;
 pub mod cluster;
 pub mod compile;
 mod conditions;
 mod expression;
 pub mod filter;
+pub mod guard;
 mod hash;
 pub mod health;
 mod hosts;
@@ -43,6 +45,7 @@ pub mod weighted;
 pub use balance::{Ask, PickCache};
 pub use cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
 pub use compile::compile;
+pub use guard::Pass;
 pub use health::{Change, Health, HealthState, Outcome};
 pub use passive::{Event, Seen};
 pub use plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};

@@ -13,6 +13,7 @@ use model::snapshot::HealthCheck;
 
 use crate::agent::Report;
 use crate::balance::{TierKey, TierState};
+use crate::guard::GuardState;
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
 use crate::passive::{Ejection, Judge, PassiveState};
@@ -61,6 +62,8 @@ pub struct ClusterState {
     queue: Mutex<Queue>,
     /// Taken to eject and at ticks; never together with the queue.
     judge: Mutex<Judge>,
+    /// Made at first use: without a circuit breaker it costs a pointer.
+    guard: OnceLock<Arc<GuardState>>,
 }
 
 #[derive(Default)]
@@ -80,6 +83,7 @@ impl ClusterState {
             tiers: Mutex::default(),
             queue: Mutex::default(),
             judge: Mutex::default(),
+            guard: OnceLock::new(),
         }
     }
 
@@ -117,6 +121,10 @@ impl ClusterState {
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn guard(&self) -> &Arc<GuardState> {
+        self.guard.get_or_init(Arc::default)
     }
 
     pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {

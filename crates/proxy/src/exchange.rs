@@ -16,12 +16,13 @@ use model::limits::ATTEMPTS_MAX;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, RoutePlan, Subset};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
+use crate::guard::Gate;
 use crate::pick::pick;
 use crate::random::RequestId;
 use crate::retry::Replay;
@@ -62,6 +63,8 @@ pub(crate) struct Exchange<'p> {
     /// The place at the endpoint, held until the endpoint's part is done.
     pub lease: Option<Lease>,
     pub replay: Replay,
+    /// What it holds of its cluster's bounds, if there are any.
+    pub pass: Option<Pass>,
     pub told: Told<'p>,
 }
 
@@ -117,6 +120,7 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         request_id: RequestId::NONE,
         lease: None,
         replay: Replay::default(),
+        pass: None,
         told: Told::new(&arrival),
     };
     let outcome = match received {
@@ -155,6 +159,12 @@ impl Told<'_> {
     pub(crate) fn look(&mut self) -> Instant {
         self.now = Instant::now();
         self.now
+    }
+
+    /// Adds a wait in a queue, which is over now.
+    fn waited(&mut self, waited: Duration) -> Instant {
+        self.phases.queue += waited;
+        self.look()
     }
 }
 
@@ -242,14 +252,14 @@ impl<'p> Exchange<'p> {
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
+        let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.told.retries as usize;
+            gate.let_in(&mut self.pass, self.told.now)?;
             let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset };
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
-            if !waited.is_zero() {
-                self.told.phases.queue += waited;
-                self.told.look();
-            }
+            let waited_until = (!waited.is_zero()).then(|| self.told.waited(waited));
+            gate.occupy(&mut self.pass, waited_until)?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             self.lease = Some(lease);
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
@@ -292,7 +302,7 @@ impl<'p> Exchange<'p> {
             }
         }
         let begun = self.told.now;
-        let work = connect(&endpoint.endpoint, now.tls.as_deref(), &mut self.connection.watch, timeouts.connect);
+        let work = connect(&endpoint.endpoint, now.tls.as_deref(), self.connection, timeouts.connect);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
         let now = self.told.look();

@@ -11,6 +11,7 @@ mod connection;
 mod downstream;
 mod exchange;
 mod finish;
+mod guard;
 mod io;
 mod listen;
 mod pick;

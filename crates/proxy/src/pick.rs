@@ -9,13 +9,14 @@ use model::Fault;
 use plan::{Ask, ClusterPlan, Lease, Pick, Subset};
 
 use crate::connection::Connection;
+use crate::guard::queue_full;
 use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
 
 /// Picks an endpoint by what is asked for, waiting in the cluster's queue if it has one. Also tells how long the wait was.
 ///
 /// # Errors
-/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::QueueTimeout`], [`Fault::ClosedInQueue`], or what rang the watch before.
+/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::QueueTimeout`], [`Fault::ClosedInQueue`], or what rang the watch before.
 pub(crate) async fn pick(
     worker: &Worker,
     connection: &mut Connection,
@@ -27,14 +28,14 @@ pub(crate) async fn pick(
         Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
         Pick::None => Err(Fault::NoEndpoint),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, ask.subset))).await,
+        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, now, ask.subset))).await,
     }
 }
 
 async fn wait_in_queue(
     worker: &Worker,
     connection: &mut Connection,
-    (cluster, subset): (&Arc<ClusterPlan>, Subset),
+    (cluster, now, subset): (&Arc<ClusterPlan>, &ClusterNow, Subset),
 ) -> Result<(Lease, Duration), Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
     let begun = Instant::now();
@@ -43,7 +44,8 @@ async fn wait_in_queue(
     if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {
         worker.buffers.give(empty);
     }
-    let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(subset, cx.waker()))).await.map_err(|_| Fault::QueueFull)?;
+    let ticket =
+        poll_fn(|cx| Poll::Ready(cluster.enqueue(subset, cx.waker()))).await.map_err(|_| queue_full(worker, now))?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
         Some(lease) => Poll::Ready(Ok(lease)),
         None if connection.poll_gone(&worker.buffers, cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),

@@ -10,6 +10,7 @@ use plan::retry::{Attempted, Failure, Verdict, decide};
 use wire::http1::Framing;
 
 use crate::exchange::Exchange;
+use crate::guard::Gate;
 use crate::worker_plan::ClusterNow;
 
 /// What the retries of one exchange need to know beside its request.
@@ -119,7 +120,10 @@ impl<'p> Exchange<'p> {
         };
         let savings = &mut now.savings.borrow_mut();
         match decide(policy(self, now), &attempted, savings, self.told.look(), &mut || self.worker.random.next()) {
-            Verdict::Again(pause) => Some(pause),
+            Verdict::Again(pause) => {
+                let gate = Gate { worker: self.worker, cluster: &now.plan, now };
+                gate.may_retry(&mut self.pass).then_some(pause)
+            }
             Verdict::GiveUp => None,
             Verdict::NoBudget => {
                 now.series.of(self.worker.index).retries_refused.add(1);

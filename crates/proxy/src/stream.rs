@@ -10,11 +10,12 @@ use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Seen, Subset};
+use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Seen, Subset};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
 use crate::connection::Connection;
+use crate::guard::Gate;
 use crate::pick::pick;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::upstream::connect::connect;
@@ -34,6 +35,8 @@ struct Stream<'p> {
     phases: Phases,
     received_bytes: u64,
     sent_bytes: u64,
+    /// What it holds of its cluster's bounds, if there are any.
+    pass: Option<Pass>,
 }
 
 /// Carries a stream to its end, following the plan that was in force when it came.
@@ -53,6 +56,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
         phases: Phases::default(),
         received_bytes: 0,
         sent_bytes: 0,
+        pass: None,
     };
     let outcome = stream.proceed(settings).await;
     stream.phases.total = begun.elapsed();
@@ -139,34 +143,43 @@ impl<'p> Stream<'p> {
     ) -> Result<(UpstreamConnection, Lease), Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         let key = cluster.key_of_client(self.connection.facts.peer.ip());
+        let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.retries as usize;
+            gate.let_in(&mut self.pass, Instant::now())?;
             let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL };
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
             self.phases.queue += waited;
+            gate.occupy(&mut self.pass, (!waited.is_zero()).then(Instant::now))?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.endpoint = Some((endpoint, side));
             let shard = side.series.of(self.worker.index);
             let begun = Instant::now();
             let timeout = cluster.cluster.timeouts.connect;
-            let connected = connect(&endpoint.endpoint, now.tls.as_deref(), &mut self.connection.watch, timeout).await;
+            let connected = connect(&endpoint.endpoint, now.tls.as_deref(), self.connection, timeout).await;
             self.phases.connect += begun.elapsed();
             match connected {
                 Ok(upstream) => {
                     shard.connects_opened.add(1);
                     let seen = Seen::Answered { status: 0, latency: begun.elapsed() };
                     cluster.witness(&endpoint.state, seen, Instant::now());
+                    cluster.tell_circuit(&mut self.pass, true, Instant::now());
                     return Ok((upstream, lease));
                 }
                 Err(fault) => {
                     shard.connects_failed.add(1);
                     if fault.consequence().against_health {
                         cluster.witness(&endpoint.state, Seen::Failed, Instant::now());
+                        cluster.tell_circuit(&mut self.pass, false, Instant::now());
                     }
                     let attempts_max = cluster.cluster.retry.attempts_max;
                     let is_wanted = cluster.cluster.retry.on.holds_fault(fault);
-                    if !is_wanted || self.retries + 1 >= attempts_max || cluster.endpoints.len() <= attempt + 1 {
+                    if !is_wanted
+                        || self.retries + 1 >= attempts_max
+                        || cluster.endpoints.len() <= attempt + 1
+                        || !gate.may_retry(&mut self.pass)
+                    {
                         return Err(fault);
                     }
                     shard.fault(fault);

@@ -30,6 +30,7 @@ impl Exchange<'_> {
         }
         if let (Some(cluster), Some((endpoint, _))) = (self.told.cluster, self.told.endpoint) {
             cluster.plan.witness(&endpoint.state, seen, self.told.now);
+            cluster.plan.tell_circuit(&mut self.pass, seen.is_good(), self.told.now);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use model::resilience::Refusal;
 use model::{Fault, Name};
 
 use crate::counter::FAULTS;
@@ -234,6 +235,11 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
         Metric::ClusterFirstByteSeconds => page.histogram(labels, &totals.first_byte),
         Metric::ClusterRetries => page.integer(labels, totals.retries),
         Metric::ClusterRetriesRefused => page.integer(labels, totals.retries_refused),
+        Metric::ClusterRefused => {
+            for (refusal, &count) in Refusal::ALL.iter().zip(&totals.refused).filter(|(_, count)| **count > 0) {
+                page.integer(&[name, refusal.as_str()], count);
+            }
+        }
         Metric::ClusterQueueWaits => page.integer(labels, totals.queue_waits),
         Metric::ClusterQueueSeconds => page.seconds("", labels, totals.queue_nanos),
         Metric::ClusterFaults => page.faults(labels, &totals.faults),

@@ -104,6 +104,13 @@ metrics! {
     ClusterRetries = Counter "equipoise_cluster_retries_total" ["cluster"];
     /// Attempts that the budget for retries did not allow.
     ClusterRetriesRefused = Counter "equipoise_cluster_retries_refused_total" ["cluster"];
+    /// What the circuit breaker of a cluster refused; `reason` is the bound: `requests`, `pending`, `connections`, `retries`
+    /// (there was no further attempt) or `error_ratio`.
+    ClusterRefused = Counter "equipoise_cluster_refused_total" ["cluster", "reason"];
+    /// Where the circuit of a cluster with an `error_ratio` stands: 0 closed, 1 half-open, 2 open.
+    ClusterCircuit = Gauge "equipoise_cluster_circuit" ["cluster"];
+    /// Times the circuit of a cluster opened.
+    ClusterCircuitOpened = Counter "equipoise_cluster_circuit_opened_total" ["cluster"];
     /// Requests and streams that waited for an endpoint with room.
     ClusterQueueWaits = Counter "equipoise_cluster_queue_waits_total" ["cluster"];
     /// Time that requests and streams waited for an endpoint with room, added up.

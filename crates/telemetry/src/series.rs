@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use model::Fault;
+use model::resilience::Refusal;
 
 use crate::counter::{ClassCounters, Counter, FaultCounters};
 use crate::histogram::{Histogram, nanos};
@@ -93,12 +94,24 @@ pub struct ClusterShard {
     pub(crate) streams: Counter,
     /// Retries that the budget did not allow. The data plane counts them.
     pub retries_refused: Counter,
+    refused: [Counter; Refusal::ALL.len()],
     pub(crate) retries: Counter,
     pub(crate) queue_waits: Counter,
     pub(crate) queue_nanos: Counter,
     pub(crate) latency: Histogram,
     pub(crate) first_byte: Histogram,
     pub(crate) faults: FaultCounters,
+}
+
+impl ClusterShard {
+    /// Counts what the guard of the cluster refused. The data plane calls it.
+    pub fn refused(&self, refusal: Refusal) {
+        self.refused[refusal as usize].add(1);
+    }
+
+    pub(crate) fn refusals(&self) -> [u64; Refusal::ALL.len()] {
+        std::array::from_fn(|index| self.refused[index].get())
+    }
 }
 
 /// What one worker counts for one endpoint.

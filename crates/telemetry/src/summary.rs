@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use model::Name;
+use model::resilience::Refusal;
 
 use crate::counter::FAULTS;
 use crate::histogram::HistogramSnapshot;
@@ -37,6 +38,8 @@ pub struct Totals {
     pub retries: u64,
     /// Retries that the budget did not allow.
     pub retries_refused: u64,
+    /// What circuit breakers refused, in the order of [`Refusal::ALL`].
+    pub refused: [u64; Refusal::ALL.len()],
     /// How often something waited for an endpoint with room.
     pub queue_waits: u64,
     /// Those waits added up, in nanoseconds.
@@ -66,6 +69,7 @@ impl Default for Totals {
             sent_bytes: 0,
             retries: 0,
             retries_refused: 0,
+            refused: [0; Refusal::ALL.len()],
             queue_waits: 0,
             queue_nanos: 0,
             busy_nanos: 0,
@@ -119,6 +123,7 @@ impl Totals {
             sent_bytes: sub(self.sent_bytes, earlier.sent_bytes),
             retries: sub(self.retries, earlier.retries),
             retries_refused: sub(self.retries_refused, earlier.retries_refused),
+            refused: less(&self.refused, &earlier.refused),
             queue_waits: sub(self.queue_waits, earlier.queue_waits),
             queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
             busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
@@ -153,6 +158,7 @@ impl Totals {
         for shard in series.used() {
             self.retries += shard.retries.get();
             self.retries_refused += shard.retries_refused.get();
+            add_all(&mut self.refused, shard.refusals());
             self.queue_waits += shard.queue_waits.get();
             self.queue_nanos += shard.queue_nanos.get();
             shard.first_byte.add_to(&mut self.first_byte);

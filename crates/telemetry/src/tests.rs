@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use model::resilience::Refusal;
 use model::snapshot::{Action, Route};
 use model::{Fault, Name, Snapshot};
 
@@ -335,8 +336,11 @@ fn the_page_keeps_the_format_and_tells_the_counts() {
 fn every_metric_of_the_table_reaches_the_page() {
     let telemetry = Telemetry::new(1);
     tell(&telemetry, 0, &Told::default(), |record| record.fault = Some(Fault::ClosedInResponse));
+    telemetry.cluster(&"api".into()).of(0).refused(Refusal::Requests);
     let gauges: Vec<Gauge<'_>> = [
-        (Metric::ClusterQueueLength, &["api"][..]),
+        (Metric::ClusterCircuit, &["api"][..]),
+        (Metric::ClusterCircuitOpened, &["api"]),
+        (Metric::ClusterQueueLength, &["api"]),
         (Metric::ClusterPanic, &["api"]),
         (Metric::EndpointUp, &["api", "a"]),
         (Metric::EndpointEjected, &["api", "a"]),

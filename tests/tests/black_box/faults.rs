@@ -54,6 +54,18 @@ fn an_endpoint_that_does_not_accept_in_time_is_answered_504() {
 }
 
 #[test]
+fn a_client_that_resets_while_its_endpoint_is_connected_to_is_not_waited_for() {
+    let blackhole = Blackhole::open();
+    let product = Setup::to_addresses(&[blackhole.address()]).cluster("timeouts: { connect: 1m }").start();
+    let mut client = product.connect();
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 1.0);
+    client.reset();
+    product.flagged("CW");
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+}
+
+#[test]
 fn another_endpoint_is_tried_when_one_does_not_accept() {
     let (origin, blackhole) = (Origin::saying("alive"), Blackhole::open());
     let product =

@@ -8,6 +8,7 @@ mod harness;
 mod admin;
 mod balancers;
 mod balancing;
+mod breakers;
 mod command_line;
 mod faults;
 mod filters;

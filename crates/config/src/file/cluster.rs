@@ -6,7 +6,9 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentCheck, Aperture, Balance, Certificate, EndpointState, HealthCheck, PassiveHealth, Retry};
+use super::{
+    AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, PassiveHealth, Retry,
+};
 use crate::units::{Margin, Percent, Time};
 
 /// Endpoints that serve the same thing.
@@ -62,6 +64,9 @@ pub struct Cluster {
     /// When another endpoint is tried. By default only while no endpoint has seen the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// Refuse at once what would be too much for the cluster. By default nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit_breaker: Option<CircuitBreaker>,
 }
 
 /// An endpoint: its address, or its settings.

@@ -30,10 +30,11 @@ impl Resolver<'_> {
             spread: self.spread(&at, written),
             health_check: health_check.flatten(),
             fitness: self.fitness(&at, written),
-            queue: written
-                .queue
-                .as_ref()
-                .map(|queue| Queue { requests_max: queue.requests_max, timeout: queue.timeout.0 }),
+            queue: written.queue.as_ref().map(|queue| {
+                let pending_max = written.circuit_breaker.as_ref().and_then(|breaker| breaker.pending_max);
+                let requests_max = queue.requests_max.min(pending_max.unwrap_or(u32::MAX));
+                Queue { requests_max, timeout: queue.timeout.0 }
+            }),
             tls,
             pool: Pool {
                 idle_max: written.pool.idle_max,
@@ -49,6 +50,7 @@ impl Resolver<'_> {
                 Some(retry) => self.retry(&format!("{at}/retry"), retry),
                 None => Retry::default(),
             },
+            resilience: self.resilience(&at, written),
         })
     }
 

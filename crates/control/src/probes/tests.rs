@@ -187,6 +187,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),
+        resilience: model::resilience::Resilience::default(),
     };
     let snapshot = Snapshot { clusters: vec![Arc::new(cluster)], ..Snapshot::default() };
     Arc::new(plan::compile(Arc::new(snapshot), previous, 1).unwrap())

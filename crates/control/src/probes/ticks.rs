@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plan::breaker::Phase;
 use plan::{ClusterPlan, Event, Plan};
 use tokio::time::Instant;
 
@@ -45,6 +46,14 @@ fn tell(plan: &ClusterPlan, event: &Event) {
     match event {
         Event::Released { endpoint } => {
             telemetry::log::info("endpoint is no longer ejected", &[("cluster", cluster), ("endpoint", endpoint)]);
+        }
+        Event::Circuit(phase) => {
+            let pairs: telemetry::log::Pairs<'_> = &[("cluster", cluster)];
+            match phase {
+                Phase::Open => telemetry::log::warn("circuit is open, too much of the cluster fails", pairs),
+                Phase::HalfOpen => telemetry::log::info("circuit is half-open, a few requests are tried", pairs),
+                Phase::Closed => telemetry::log::info("circuit is closed again", pairs),
+            }
         }
         Event::Panic { begins, fit } => {
             let fit = format!("{} of {}", fit.0, fit.1);

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use model::Name;
 use model::fitness::PassiveHealth;
 
+use crate::breaker::Phase;
 use crate::cluster::{ClusterPlan, EndpointPlan};
 use crate::padded::Padded;
 use crate::standing::Roll;
@@ -71,6 +72,8 @@ pub enum Event {
         /// Which.
         endpoint: Name,
     },
+    /// The circuit of the cluster has opened, is tried, or has closed.
+    Circuit(Phase),
     /// So few endpoints of the cluster are fit that all get work, or no longer so.
     Panic {
         /// Whether they do now.
@@ -243,7 +246,7 @@ impl ClusterPlan {
     /// Whether [`Self::tick`] has anything to do, now or ever.
     pub fn needs_ticks(&self) -> bool {
         let fitness = &self.cluster.fitness;
-        fitness.passive.is_some() || fitness.slow_start.is_some() || fitness.panic_percent > 0
+        fitness.passive.is_some() || fitness.slow_start.is_some() || fitness.panic_percent > 0 || self.is_guarded()
     }
 
     /// Does what time brings: ends ejections, and at the end of an interval compares endpoints. Tells what has happened
@@ -262,7 +265,11 @@ impl ClusterPlan {
         if self.cluster.fitness.panic_percent > 0 {
             self.look_for_panic();
         }
-        std::mem::take(&mut self.state.judge().news)
+        let mut news = std::mem::take(&mut self.state.judge().news);
+        if let Some(guard) = &self.guard {
+            news.extend(guard.circuit().take_news().into_iter().map(Event::Circuit));
+        }
+        news
     }
 
     fn look_for_panic(&self) {

@@ -9,26 +9,27 @@ use model::Fault;
 use tokio::net::TcpStream;
 
 use super::pool::UpstreamConnection;
+use crate::connection::Connection;
 use crate::io::Io;
 use crate::tls::UpstreamTlsNow;
-use crate::watch::Watch;
 
-/// Connects, TLS included, within `timeout`.
+/// Connects for a client, TLS included, within `timeout`.
 ///
 /// # Errors
-/// [`Fault::ConnectFailed`], [`Fault::ConnectTimeout`], [`Fault::UpstreamHandshakeFailed`], or
-/// [`Fault::TotalTimeout`] when the exchange's own bound came first.
+/// [`Fault::ConnectFailed`], [`Fault::ConnectTimeout`], [`Fault::UpstreamHandshakeFailed`], [`Fault::ClosedInWait`] when
+/// the client has reset, or [`Fault::TotalTimeout`] when the exchange's own bound came first.
 pub(crate) async fn connect(
     endpoint: &model::snapshot::Endpoint,
     tls: Option<&UpstreamTlsNow>,
-    watch: &mut Watch,
+    client: &mut Connection,
     timeout: Duration,
 ) -> Result<UpstreamConnection, Fault> {
-    watch.set(Instant::now(), timeout);
+    client.watch.set(Instant::now(), timeout);
     let mut work = pin!(establish(endpoint, tls));
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(done),
-        Poll::Pending => watch.poll(cx).map(|()| Err(watch.fault(Fault::ConnectTimeout))),
+        Poll::Pending if client.io.poll_reset(cx).is_ready() => Poll::Ready(Err(Fault::ClosedInWait)),
+        Poll::Pending => client.watch.poll(cx).map(|()| Err(client.watch.fault(Fault::ConnectTimeout))),
     })
     .await
 }

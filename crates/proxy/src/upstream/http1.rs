@@ -463,6 +463,9 @@ impl<'p> Conversation<'p> {
 fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
     exchange.witness_answer();
     exchange.lease = None;
+    if let Some(pass) = &mut exchange.pass {
+        pass.vacate();
+    }
     if let Some(upstream) = upstream.filter(|_| clean) {
         side.pool.give(upstream, exchange.told.now);
     }

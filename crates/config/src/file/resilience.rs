@@ -1,0 +1,58 @@
+//! What keeps a cluster from being given too much.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Percent, Time};
+
+/// Bounds above which a cluster refuses at once, with 503, instead of letting anything wait. Each is exact over all workers;
+/// none is set by default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CircuitBreaker {
+    /// Requests and TCP streams for which the cluster was chosen and that are not over: those that wait, those at endpoints,
+    /// and those whose response is still on its way to the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_max: Option<u32>,
+    /// Requests that wait in the `queue` of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub pending_max: Option<u32>,
+    /// Connections to endpoints in use. Idle ones that are kept beside have their own bound, `pool.idle_max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub connections_max: Option<u32>,
+    /// Requests at an attempt after their first. Above it there is no further attempt; 0 switches them off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries_max: Option<u32>,
+    /// Refuse everything for a while when too large a share fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_ratio: Option<ErrorRatio>,
+}
+
+/// When too large a share of attempts fails, nothing is let through for a while; then a few are, and when they go well,
+/// all are. Failed is what gets no answer from the endpoint, or one with a status of 500 or more.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ErrorRatio {
+    /// So much must fail.
+    pub share: Percent,
+    /// Over so much time.
+    pub window: Time,
+    /// Of at least so many attempts.
+    #[schemars(range(min = 1))]
+    pub requests_min: u32,
+    /// Nothing is let through for so long.
+    pub open_for: Time,
+    /// Then so many are let through at once; when as many have gone well, all are, and when one fails, none is.
+    #[schemars(range(min = 1))]
+    pub trial_requests: u32,
+}
+
+impl Default for ErrorRatio {
+    fn default() -> Self {
+        let seconds = |count| Time(std::time::Duration::from_secs(count));
+        Self { share: Percent(50), window: seconds(10), requests_min: 20, open_for: seconds(5), trial_requests: 3 }
+    }
+}

@@ -1,0 +1,137 @@
+//! Circuit breakers: what is above a bound is refused at once, and a circuit opens and closes again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::balancing::holding;
+use super::harness::origin::ok;
+use super::harness::{Message, Origin, Peer, Product, Setup, eventually};
+
+const HOLD: &str = "GET /hold HTTP/1.1\r\nHost: test\r\n\r\n";
+
+fn refused(product: &Product, reason: &str, count: f64) {
+    let reason = format!("reason=\"{reason}\"");
+    product.expect_metric("equipoise_cluster_refused_total", &["cluster=\"site\"", &reason], count);
+}
+
+fn is_refused(answer: &Message) {
+    assert_eq!((answer.status(), answer.field("retry-after")), (503, Some("1")), "{}", answer.text());
+}
+
+/// An origin that is ill while this says so.
+fn ailing() -> (Origin, Arc<AtomicBool>) {
+    let is_ill = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_ill);
+    let origin = Origin::answering(move |_| match asked.load(Ordering::SeqCst) {
+        true => b"HTTP/1.1 500 Ill\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        false => ok("well"),
+    });
+    (origin, is_ill)
+}
+
+#[test]
+fn more_requests_at_once_than_the_breaker_allows_are_refused_whatever_the_number_of_workers() {
+    for workers in [1, 2, 4] {
+        let (origin, go) = holding();
+        let setup = Setup::to(&origin).cluster("circuit_breaker: { requests_max: 3 }");
+        let product = setup.workers(workers).start();
+        let mut clients: Vec<Peer> = (0..3).map(|_| Peer::sending(product.web(), HOLD)).collect();
+        eventually("they are at the endpoint", || origin.busy() == 3);
+        for _ in 0..8 {
+            is_refused(&product.get("/"));
+        }
+        assert_eq!(product.flagged("PB")["fault"], "circuit_full");
+        refused(&product, "requests", 8.0);
+        (0..3).for_each(|_| go.send(()).expect("an origin"));
+        for client in &mut clients {
+            assert_eq!(client.response().status(), 200);
+        }
+        eventually("there is room again", || product.get("/").status() == 200);
+    }
+}
+
+#[test]
+fn a_breaker_bounds_those_that_wait_in_the_queue() {
+    let (origin, go) = holding();
+    let endpoint = format!("{{ address: \"{}\", connections_max: 1 }}", origin.address());
+    let rules = ["queue: { requests_max: 100, timeout: 30s }", "circuit_breaker: { pending_max: 1 }"];
+    let product = Setup::to_endpoints([endpoint]).cluster(rules[0]).cluster(rules[1]).start();
+    let mut clients = vec![Peer::sending(product.web(), HOLD)];
+    eventually("the first is at the endpoint", || origin.busy() == 1);
+    clients.push(Peer::sending(product.web(), HOLD));
+    product.expect_metric("equipoise_cluster_queue_length", &["cluster=\"site\""], 1.0);
+    is_refused(&product.get("/"));
+    product.flagged("PB");
+    refused(&product, "pending", 1.0);
+    for mut client in clients {
+        go.send(()).expect("an origin");
+        assert_eq!(client.response().status(), 200);
+    }
+}
+
+#[test]
+fn a_breaker_bounds_connections_in_use_but_not_those_that_are_kept() {
+    let (origin, go) = holding();
+    let product = Setup::to(&origin).cluster("circuit_breaker: { connections_max: 1 }").start();
+    for _ in 0..4 {
+        assert_eq!(product.get("/").status(), 200, "one after the other, by workers that each keep a connection");
+    }
+    let mut held = Peer::sending(product.web(), HOLD);
+    eventually("it is at the endpoint", || origin.busy() == 1);
+    is_refused(&product.get("/"));
+    refused(&product, "connections", 1.0);
+    go.send(()).expect("an origin");
+    assert_eq!(held.response().status(), 200);
+    assert_eq!(product.get("/").status(), 200);
+}
+
+#[test]
+fn a_breaker_bounds_how_many_are_tried_again_at_once() {
+    let ill = || Origin::answering(|_| b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let origins = [ill(), ill()];
+    let rules = ["retry: { on: [503] }", "circuit_breaker: { retries_max: 0 }"];
+    let product = Setup::to_all(&origins).cluster(rules[0]).cluster(rules[1]).start();
+    assert_eq!(product.get("/").status(), 503);
+    assert_eq!(origins.iter().map(|origin| origin.requests().len()).sum::<usize>(), 1);
+    refused(&product, "retries", 1.0);
+}
+
+#[test]
+fn a_circuit_opens_when_too_much_fails_and_closes_when_all_is_well_again() {
+    let (origin, is_ill) = ailing();
+    let ratio = "{ share: 50%, window: 1m, requests_min: 4, open_for: 400ms, trial_requests: 2 }";
+    let product = Setup::to(&origin).cluster(format!("circuit_breaker: {{ error_ratio: {ratio} }}")).start();
+    product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
+    for _ in 0..4 {
+        assert_eq!(product.get("/").status(), 500);
+    }
+    for _ in 0..10 {
+        is_refused(&product.get("/"));
+    }
+    assert_eq!(origin.requests().len(), 4, "a circuit that is open spares its endpoints");
+    assert_eq!(product.flagged("PO")["fault"], "circuit_open");
+    refused(&product, "error_ratio", 10.0);
+    product.expect_metric("equipoise_cluster_circuit_opened_total", &["cluster=\"site\""], 1.0);
+    eventually("the trial fails", || product.get("/").status() == 500);
+    assert_eq!(origin.requests().len(), 5);
+    is_ill.store(false, Ordering::SeqCst);
+    eventually("a trial goes well", || product.get("/").status() == 200);
+    assert_eq!(product.get("/").status(), 200, "the other one");
+    product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
+    product.expect_metric("equipoise_cluster_circuit_opened_total", &["cluster=\"site\""], 2.0);
+    eventually("it is told", || {
+        let said = product.stderr();
+        said.contains("circuit is open") && said.contains("half-open") && said.contains("circuit is closed again")
+    });
+}
+
+#[test]
+fn what_cannot_be_reached_opens_a_circuit_too_and_a_change_of_other_settings_leaves_it_open() {
+    let refusing = super::harness::net::refusing();
+    let breaker = "circuit_breaker: { error_ratio: { requests_min: 2, open_for: 1m } }";
+    let setup = Setup::to_addresses(&[refusing]).cluster(breaker);
+    let product = setup.start();
+    assert_eq!([product.get("/").status(), product.get("/").status(), product.get("/").status()], [502, 502, 503]);
+    product.reload(&setup.cluster("timeouts: { connect: 1s }").text());
+    assert_eq!(product.get("/").status(), 503);
+}
