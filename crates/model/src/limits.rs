@@ -31,6 +31,8 @@ pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 pub const ATTEMPTS_MAX: u32 = 10;
 /// Largest request body that is kept to be sent again: with its head it fits into one relay buffer.
 pub const REPLAY_BYTES_MAX: usize = 48 * 1024;
+/// Answers that must be known before a percentile of their times means anything.
+pub const HEDGE_SAMPLES_MIN: u32 = 100;
 /// Retries that a cluster can save up in one worker while nothing fails.
 pub const RETRIES_SAVED_MAX: u32 = 100;
 /// Longest sequence that weighted round robin precomputes for one cluster.

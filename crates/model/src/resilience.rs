@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::fault::Fault;
+use crate::retry::Methods;
 
 /// Everything off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resilience {
     /// Refuses at once what would be too much.
     pub breaker: Option<CircuitBreaker>,
+    /// Sends requests that take long to another endpoint too; a route's own comes first.
+    pub hedge: Option<Hedge>,
 }
 
 /// Bounds on what is under way at once, over all workers, and on how much may fail. Whatever is above them is refused at
@@ -40,6 +43,28 @@ pub struct ErrorRatio {
     pub open_for: Duration,
     /// Then so many are tried at once, and as many must go well; at least 1.
     pub trial_requests: u32,
+}
+
+/// When the same request goes to another endpoint too, because the first takes long. The first answer wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hedge {
+    /// So long without a response head, and again as long before each further attempt.
+    pub after: HedgeAfter,
+    /// Attempts at once, the first included; 2 to [`crate::limits::ATTEMPTS_MAX`].
+    pub attempts_max: u32,
+    /// Which requests may be at several endpoints.
+    pub methods: Methods,
+    /// Hedges for a hundred requests that could be hedged.
+    pub budget_percent: u32,
+}
+
+/// How long an endpoint may take alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HedgeAfter {
+    /// This time.
+    Time(Duration),
+    /// As long as so many percent of recent answers took at most.
+    Percentile(u8),
 }
 
 /// Why a cluster refused something that it was to get.

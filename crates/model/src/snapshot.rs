@@ -14,7 +14,7 @@ use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::placement::{Placement, Spread, SubsetRule};
-use crate::resilience::Resilience;
+use crate::resilience::{Hedge, Resilience};
 use crate::retry::Retry;
 use crate::{LocalResponse, Name};
 
@@ -204,6 +204,8 @@ pub struct Route {
     pub timeout: Option<Duration>,
     /// When another endpoint is tried, in place of what the cluster says.
     pub retry: Option<Retry>,
+    /// When the same request goes to another endpoint too, instead of the cluster's rules.
+    pub hedge: Option<Hedge>,
     /// Only some endpoints of the cluster.
     pub subset: Option<SubsetRule>,
 }

@@ -132,6 +132,7 @@ fn route(place: usize, matches: Match) -> Route {
         action: Action::Cluster("c".into()),
         timeout: None,
         retry: None,
+        hedge: None,
         subset: None,
     }
 }

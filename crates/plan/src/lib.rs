@@ -19,6 +19,7 @@ pub mod filter;
 pub mod guard;
 mod hash;
 pub mod health;
+pub mod hedge;
 mod hosts;
 mod key;
 mod padded;

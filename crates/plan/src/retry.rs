@@ -118,7 +118,7 @@ impl Savings {
     }
 
     /// Takes one retry, if there is one.
-    fn spend(&mut self, budget: Budget, now: Instant) -> bool {
+    pub(crate) fn spend(&mut self, budget: Budget, now: Instant) -> bool {
         self.earn_with_time(budget, now);
         let enough = self.thousandths >= 1000;
         if enough {

@@ -100,6 +100,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         action,
         timeout: None,
         retry: None,
+        hedge: None,
         subset: None,
     }
 }

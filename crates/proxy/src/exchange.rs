@@ -77,6 +77,8 @@ pub(crate) struct Told<'p> {
     pub cluster: Option<&'p Rc<ClusterNow>>,
     pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
     pub retries: u32,
+    /// Attempts beside the first.
+    pub hedges: u32,
     pub phases: Phases,
     /// Status of the final response head, once it is on its way.
     pub status: u16,
@@ -142,6 +144,7 @@ impl<'p> Told<'p> {
             cluster: None,
             endpoint: None,
             retries: 0,
+            hedges: 0,
             phases: Phases { receive, ..Phases::default() },
             status: 0,
             is_refused: false,

@@ -70,6 +70,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         endpoint: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
         endpoint_address: told.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
         retries: told.retries,
+        hedges: told.hedges,
         received_bytes: told.received_bytes,
         sent_bytes: told.sent_bytes,
         phases: told.phases,

@@ -11,6 +11,7 @@ use wire::http1::Framing;
 
 use crate::exchange::Exchange;
 use crate::guard::Gate;
+use crate::upstream::http1::hedge;
 use crate::worker_plan::ClusterNow;
 
 /// What the retries of one exchange need to know beside its request.
@@ -44,11 +45,14 @@ impl<'p> Exchange<'p> {
         if let Some(budget) = policy.budget {
             now.savings.borrow_mut().earn(budget);
         }
+        let hedge = hedge::rules(self, now);
+        if let Some(rules) = hedge {
+            now.hedging.borrow_mut().earn(rules);
+        }
         let Framing::Length(length) = self.request.framing else { return Ok(()) };
         let is_kept = length <= policy.body_bytes_max as u64
-            && policy.attempts_max > 1
-            && policy.on.hold_after_sending()
-            && policy.methods.allow(self.incoming.head.method)
+            && (hedge.is_some() || policy.attempts_max > 1 && policy.on.hold_after_sending())
+            && (hedge.is_some() || policy.methods.allow(self.incoming.head.method))
             // Such a client sends its body only once an endpoint has asked for it.
             && !self.request.expects_continue;
         // Boxed: it is rare, and its state would make every exchange larger.

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use model::fields::FieldName;
 use model::snapshot::{HttpListener, Protocol};
+use plan::hedge::Hedging;
 use plan::retry::Savings;
 use plan::{ClusterPlan, EndpointState, ListenerPlan, PickCache, Plan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
@@ -50,6 +51,8 @@ pub(crate) struct ClusterNow {
     pub cache: RefCell<PickCache>,
     /// For retries.
     pub savings: RefCell<Savings>,
+    /// For requests that may be at two endpoints.
+    pub hedging: RefCell<Hedging>,
     pub tls: Option<Arc<UpstreamTlsNow>>,
 }
 
@@ -92,12 +95,14 @@ impl WorkerPlan {
         let tls = tls.cluster(&cluster.cluster.name);
         let before = previous.clusters.get(slot).cloned().flatten();
         let savings = before.as_ref().map(|old| old.savings.clone());
+        let hedging = before.as_ref().map(|old| old.hedging.clone());
         let kept = before.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()));
         let now = kept.unwrap_or_else(|| {
             Rc::new(ClusterNow {
                 plan: cluster.clone(),
                 series: telemetry.cluster(&cluster.cluster.name),
                 cache: RefCell::default(),
+                hedging: hedging.unwrap_or_else(|| Hedging::new(Instant::now()).into()),
                 savings: savings.unwrap_or_else(|| Savings::new(telemetry.workers() as u32, Instant::now()).into()),
                 tls: tls.clone(),
             })

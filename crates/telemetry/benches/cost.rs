@@ -64,6 +64,7 @@ fn main() {
         endpoint: Some(&endpoint),
         endpoint_address: Some("127.0.0.1:9001".parse().expect("an address")),
         retries: 0,
+        hedges: 0,
         received_bytes: 0,
         sent_bytes: 1_234,
         phases: Phases { first_byte: Duration::from_micros(90), ..Phases::default() },

@@ -235,6 +235,11 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
         Metric::ClusterFirstByteSeconds => page.histogram(labels, &totals.first_byte),
         Metric::ClusterRetries => page.integer(labels, totals.retries),
         Metric::ClusterRetriesRefused => page.integer(labels, totals.retries_refused),
+        Metric::ClusterHedges if totals.hedges != [0; 3] => {
+            for (result, count) in ["sent", "won", "refused"].into_iter().zip(totals.hedges) {
+                page.integer(&[name, result], count);
+            }
+        }
         Metric::ClusterRefused => {
             for (refusal, &count) in Refusal::ALL.iter().zip(&totals.refused).filter(|(_, count)| **count > 0) {
                 page.integer(&[name, refusal.as_str()], count);

@@ -104,6 +104,9 @@ metrics! {
     ClusterRetries = Counter "equipoise_cluster_retries_total" ["cluster"];
     /// Attempts that the budget for retries did not allow.
     ClusterRetriesRefused = Counter "equipoise_cluster_retries_refused_total" ["cluster"];
+    /// Attempts beside the first, because it took long; `result` is `sent` (all of them), `won` (of those, whose answer came
+    /// first) or `refused` (not sent, for want of budget).
+    ClusterHedges = Counter "equipoise_cluster_hedges_total" ["cluster", "result"];
     /// What the circuit breaker of a cluster refused; `reason` is the bound: `requests`, `pending`, `connections`, `retries`
     /// (there was no further attempt) or `error_ratio`.
     ClusterRefused = Counter "equipoise_cluster_refused_total" ["cluster", "reason"];

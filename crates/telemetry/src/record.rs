@@ -64,6 +64,8 @@ pub struct Record<'a> {
     pub endpoint_address: Option<SocketAddr>,
     /// Attempts after the first.
     pub retries: u32,
+    /// Attempts beside the first, because it took long.
+    pub hedges: u32,
     /// Body or stream bytes that came from the client.
     pub received_bytes: u64,
     /// Body or stream bytes that went to the client.
@@ -90,6 +92,7 @@ impl<'a> Record<'a> {
             endpoint: None,
             endpoint_address: None,
             retries: 0,
+            hedges: 0,
             received_bytes: 0,
             sent_bytes: 0,
             phases: Phases::default(),

@@ -94,6 +94,12 @@ pub struct ClusterShard {
     pub(crate) streams: Counter,
     /// Retries that the budget did not allow. The data plane counts them.
     pub retries_refused: Counter,
+    /// Attempts beside the first. The data plane counts them.
+    pub hedges: Counter,
+    /// Of those, the ones whose answer came first. The data plane counts them.
+    pub hedges_won: Counter,
+    /// Hedges that the budget did not allow. The data plane counts them.
+    pub hedges_refused: Counter,
     refused: [Counter; Refusal::ALL.len()],
     pub(crate) retries: Counter,
     pub(crate) queue_waits: Counter,

@@ -38,6 +38,8 @@ pub struct Totals {
     pub retries: u64,
     /// Retries that the budget did not allow.
     pub retries_refused: u64,
+    /// Attempts beside the first: sent, won, refused for want of budget.
+    pub hedges: [u64; 3],
     /// What circuit breakers refused, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
     /// How often something waited for an endpoint with room.
@@ -69,6 +71,7 @@ impl Default for Totals {
             sent_bytes: 0,
             retries: 0,
             retries_refused: 0,
+            hedges: [0; 3],
             refused: [0; Refusal::ALL.len()],
             queue_waits: 0,
             queue_nanos: 0,
@@ -123,6 +126,7 @@ impl Totals {
             sent_bytes: sub(self.sent_bytes, earlier.sent_bytes),
             retries: sub(self.retries, earlier.retries),
             retries_refused: sub(self.retries_refused, earlier.retries_refused),
+            hedges: less(&self.hedges, &earlier.hedges),
             refused: less(&self.refused, &earlier.refused),
             queue_waits: sub(self.queue_waits, earlier.queue_waits),
             queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
@@ -158,6 +162,7 @@ impl Totals {
         for shard in series.used() {
             self.retries += shard.retries.get();
             self.retries_refused += shard.retries_refused.get();
+            add_all(&mut self.hedges, [shard.hedges.get(), shard.hedges_won.get(), shard.hedges_refused.get()]);
             add_all(&mut self.refused, shard.refusals());
             self.queue_waits += shard.queue_waits.get();
             self.queue_nanos += shard.queue_nanos.get();

@@ -92,6 +92,7 @@ impl Told {
             endpoint: Some(&self.endpoint),
             endpoint_address: Some("127.0.0.1:9001".parse().unwrap()),
             retries: 0,
+            hedges: 0,
             received_bytes: 10,
             sent_bytes: 2_000,
             phases: Phases {

@@ -144,6 +144,7 @@ fn snapshot_with_route(name: &str) -> Snapshot {
         action: Action::Respond(model::LocalResponse::default()),
         timeout: None,
         retry: None,
+        hedge: None,
         subset: None,
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
@@ -337,6 +338,7 @@ fn every_metric_of_the_table_reaches_the_page() {
     let telemetry = Telemetry::new(1);
     tell(&telemetry, 0, &Told::default(), |record| record.fault = Some(Fault::ClosedInResponse));
     telemetry.cluster(&"api".into()).of(0).refused(Refusal::Requests);
+    telemetry.cluster(&"api".into()).of(0).hedges.add(1);
     let gauges: Vec<Gauge<'_>> = [
         (Metric::ClusterCircuit, &["api"][..]),
         (Metric::ClusterCircuitOpened, &["api"]),

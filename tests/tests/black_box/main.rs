@@ -15,6 +15,7 @@ mod filters;
 mod forwarding;
 mod framing;
 mod health;
+mod hedging;
 mod logs;
 mod messages;
 mod reload;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, PassiveHealth, Retry,
+    AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge, PassiveHealth, Retry,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -67,6 +67,9 @@ pub struct Cluster {
     /// Refuse at once what would be too much for the cluster. By default nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit_breaker: Option<CircuitBreaker>,
+    /// Send requests that take long to another endpoint too. By default they are at one endpoint at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge: Option<Hedge>,
 }
 
 /// An endpoint: its address, or its settings.

@@ -1,8 +1,10 @@
 //! What keeps a cluster from being given too much.
 
+use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::RetryMethods;
 use crate::units::{Percent, Time};
 
 /// Bounds above which a cluster refuses at once, with 503, instead of letting anything wait. Each is exact over all workers;
@@ -54,5 +56,28 @@ impl Default for ErrorRatio {
     fn default() -> Self {
         let seconds = |count| Time(std::time::Duration::from_secs(count));
         Self { share: Percent(50), window: seconds(10), requests_min: 20, open_for: seconds(5), trial_requests: 3 }
+    }
+}
+
+/// Sends the same request to another endpoint too when the first takes long. The first answer wins; the others are dropped
+/// with their connections. Only requests without a body, or whose body is kept by `retry.body_max`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hedge {
+    /// So long an endpoint may take alone to begin its answer: a time such as `50ms`, or a percentile of recent answers of the
+    /// cluster such as `p95`, from `p50` to `p99`.
+    pub after: String,
+    /// Endpoints asked at once, the first included.
+    #[schemars(range(min = 2, max = limits::ATTEMPTS_MAX))]
+    pub attempts_max: u32,
+    /// Which requests may be at several endpoints.
+    pub methods: RetryMethods,
+    /// How much hedges may add to the requests that clients send.
+    pub budget: Percent,
+}
+
+impl Default for Hedge {
+    fn default() -> Self {
+        Self { after: "p95".to_owned(), attempts_max: 2, methods: RetryMethods::Idempotent, budget: Percent(10) }
     }
 }

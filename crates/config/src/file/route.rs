@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FILTER_DEFINITION, NAME_FORMAT, OneOrMany, Retry, Subset, one_of};
+use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, Subset, one_of};
 use crate::units::Time;
 
 /// Which requests go where: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
@@ -37,6 +37,9 @@ pub struct Route {
     /// When another endpoint is tried, in place of what the cluster says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// When requests that take long are sent to another endpoint too, instead of what the cluster says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge: Option<Hedge>,
     /// Go only to some endpoints of the cluster, by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subset: Option<Subset>,

@@ -1,15 +1,43 @@
 //! What keeps a cluster from being given too much.
 
-use model::resilience::{CircuitBreaker, ErrorRatio, Resilience};
+use std::time::Duration;
+
+use model::resilience::{CircuitBreaker, ErrorRatio, Hedge, HedgeAfter, Resilience};
 
 use super::Resolver;
+use super::retry::methods;
 use crate::file;
+use crate::units::parse_duration;
 
 impl Resolver<'_> {
     pub(super) fn resilience(&mut self, at: &str, written: &file::Cluster) -> Resilience {
         let breaker = written.circuit_breaker.as_ref();
         Resilience {
+            hedge: written.hedge.as_ref().map(|hedge| self.hedge(&format!("{at}/hedge"), hedge)),
             breaker: breaker.map(|breaker| self.circuit_breaker(&format!("{at}/circuit_breaker"), written, breaker)),
+        }
+    }
+
+    pub(super) fn hedge(&mut self, at: &str, written: &file::Hedge) -> Hedge {
+        if written.budget.0 == 0 {
+            let mend = Some("write it like `10%`, from 1% to 100%".to_owned());
+            self.report(&format!("{at}/budget"), "no request may be hedged with this budget", mend);
+        }
+        let percentile =
+            |text: &str| text.strip_prefix('p')?.parse().ok().filter(|percent| (50..=99).contains(percent));
+        let after = match percentile(&written.after) {
+            Some(percent) => HedgeAfter::Percentile(percent),
+            None => HedgeAfter::Time(parse_duration(&written.after).unwrap_or_else(|_| {
+                let message = format!("`{}` is neither a time nor a percentile", written.after);
+                self.report(&format!("{at}/after"), message, Some("write it like `50ms` or `p95`".to_owned()));
+                Duration::ZERO
+            })),
+        };
+        Hedge {
+            after,
+            attempts_max: written.attempts_max,
+            methods: methods(written.methods),
+            budget_percent: u32::from(written.budget.0),
         }
     }
 

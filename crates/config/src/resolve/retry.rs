@@ -23,10 +23,7 @@ impl Resolver<'_> {
         Retry {
             on: self.conditions(&format!("{at}/on"), &written.on),
             attempts_max: written.attempts_max,
-            methods: match written.methods {
-                file::RetryMethods::Idempotent => Methods::Idempotent,
-                file::RetryMethods::Any => Methods::Any,
-            },
+            methods: methods(written.methods),
             timeout: written.timeout.map(|time| time.0),
             backoff: Some(Backoff { base: written.backoff.base.0, max: written.backoff.max.0 }),
             body_bytes_max: written.body_max.0 as usize,
@@ -57,5 +54,12 @@ impl Resolver<'_> {
             }
         }
         all
+    }
+}
+
+pub(super) fn methods(written: file::RetryMethods) -> Methods {
+    match written {
+        file::RetryMethods::Idempotent => Methods::Idempotent,
+        file::RetryMethods::Any => Methods::Any,
     }
 }

@@ -454,6 +454,30 @@ fn mistakes_in_circuit_breakers_are_told() {
 }
 
 #[test]
+fn mistakes_in_hedges_are_told() {
+    let told = about(
+        "clusters:
+  a:
+    endpoints: ['127.0.0.1:1']
+    hedge: { after: p100, budget: 0%, attempts_max: 1 }
+  b:
+    endpoints: ['127.0.0.1:1']
+    hedge: { after: soon, methods: all }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "5: `p100` is neither a time nor a percentile (write it like `50ms` or `p95`)",
+            "5: no request may be hedged with this budget (write it like `10%`, from 1% to 100%)",
+            "5: `attempts_max` must be a whole number from 2 to 10, not 1",
+            "8: `soon` is neither a time nor a percentile (write it like `50ms` or `p95`)",
+            "8: `methods` must be `idempotent` or `any`, not the text `all`",
+        ]
+    );
+}
+
+#[test]
 fn mistakes_in_checks_are_told() {
     let told = about(
         "clusters:

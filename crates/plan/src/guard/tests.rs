@@ -11,7 +11,7 @@ use crate::testing::{cluster, weighted};
 
 fn plan(breaker: Option<CircuitBreaker>, previous: Option<&ClusterPlan>) -> ClusterPlan {
     let mut cluster = cluster("site", Balance::RoundRobin, weighted(&[1]));
-    cluster.resilience = Resilience { breaker };
+    cluster.resilience = Resilience { breaker, ..Resilience::default() };
     ClusterPlan::compile(Arc::new(cluster), previous)
 }
 

@@ -34,6 +34,19 @@ pub(crate) async fn connect(
     .await
 }
 
+/// Connects beside what else is done for a client, TLS included, within `timeout`.
+///
+/// # Errors
+/// [`Fault::ConnectFailed`], [`Fault::ConnectTimeout`] or [`Fault::UpstreamHandshakeFailed`].
+pub(crate) async fn connect_beside(
+    endpoint: &model::snapshot::Endpoint,
+    tls: Option<&UpstreamTlsNow>,
+    timeout: Duration,
+) -> Result<UpstreamConnection, Fault> {
+    let work = tokio::time::timeout(timeout, establish(endpoint, tls));
+    work.await.unwrap_or(Err(Fault::ConnectTimeout))
+}
+
 async fn establish(
     endpoint: &model::snapshot::Endpoint,
     tls: Option<&UpstreamTlsNow>,

@@ -3,6 +3,8 @@
 //! The request body and the response move at the same time: an endpoint may answer before it has read the whole
 //! request, and what it answers is passed on at once.
 
+pub(crate) mod hedge;
+
 use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
@@ -41,6 +43,8 @@ pub(crate) struct Conversation<'p> {
     interim_count: u32,
     /// The response lets the connection live on.
     keeps_alive: bool,
+    /// Another conversation of the exchange has the client's ear: interim responses are not passed on.
+    is_beside: bool,
 }
 
 impl<'p> Conversation<'p> {
@@ -95,11 +99,22 @@ impl<'p> Conversation<'p> {
             interim: (Vec::new(), 0),
             interim_count: 0,
             keeps_alive: false,
+            is_beside: false,
         })
     }
 
+    /// The same beside another that began before it.
+    fn beside(self) -> Self {
+        Self { is_beside: true, ..self }
+    }
+
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
-        let parsed = self.await_head(exchange).await?;
+        let hedged = exchange.told.cluster.filter(|_| exchange.told.retries == 0 && exchange.is_replayable());
+        let parsed = match hedged.and_then(|now| Some((hedge::rules(exchange, now)?, &**now))) {
+            None => self.await_head(exchange).await?,
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Some(hedged) => Box::pin(self.await_first(exchange, hedged)).await?,
+        };
         if parsed.switching {
             // Only what was asked for, and only once the request is whole (RFC 9110 section 15.2.2).
             if !exchange.wants_upgrade() || !self.upload.is_finished() {
@@ -129,29 +144,47 @@ impl<'p> Conversation<'p> {
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
     async fn await_head(&mut self, exchange: &mut Exchange<'p>) -> Result<ResponseParsed, Fault> {
-        let timeout = self.upload_timeout(exchange);
-        exchange.connection.watch.set(exchange.told.now, timeout);
-        let parsed = poll_fn(|cx| {
-            if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
-                return Poll::Ready(Err(fault));
-            }
-            match self.poll_head(cx, exchange) {
-                Poll::Ready(parsed) => Poll::Ready(parsed),
-                Poll::Pending => {
-                    // While the request is read, its reader sees a reset.
-                    if self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
-                        return Poll::Ready(Err(Fault::ClosedInWait));
-                    }
-                    let expired = exchange.connection.watch.poll(cx);
-                    expired.map(|()| Err(exchange.connection.watch.fault(self.waiting_fault())))
-                }
-            }
+        self.begin_waiting(exchange);
+        let parsed = poll_fn(|cx| match self.poll_answer(cx, exchange) {
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => self.poll_patience(cx, exchange).map(Err),
         })
         .await?;
+        self.note_first_byte(exchange);
+        Ok(parsed)
+    }
+
+    fn begin_waiting(&self, exchange: &mut Exchange<'p>) {
+        let timeout = self.upload_timeout(exchange);
+        exchange.connection.watch.set(exchange.told.now, timeout);
+    }
+
+    /// Ready with the head of the final response, or with what came of the endpoint instead.
+    fn poll_answer(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        exchange: &mut Exchange<'p>,
+    ) -> Poll<Result<ResponseParsed, Fault>> {
+        if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
+            return Poll::Ready(Err(fault));
+        }
+        self.poll_head(cx, exchange)
+    }
+
+    /// Ready when the client has gone or the time is over. To be asked when there is no answer.
+    fn poll_patience(&self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Poll<Fault> {
+        // While the request is read, its reader sees a reset.
+        if self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
+            return Poll::Ready(Fault::ClosedInWait);
+        }
+        let expired = exchange.connection.watch.poll(cx);
+        expired.map(|()| exchange.connection.watch.fault(self.waiting_fault()))
+    }
+
+    fn note_first_byte(&self, exchange: &mut Exchange<'p>) {
         if let Some(sent_at) = self.sent_at {
             exchange.told.phases.first_byte = exchange.told.look() - sent_at;
         }
-        Ok(parsed)
     }
 
     /// What a time-out means before the response head is there.
@@ -269,7 +302,7 @@ impl<'p> Conversation<'p> {
             return Err(Fault::BadResponse);
         }
         let to = exchange.incoming.head.version;
-        if to > Version::Http10 {
+        if to > Version::Http10 && !self.is_beside {
             let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: false };
             write_response(exchange.response(), &how, &mut self.interim.0);
         }

@@ -49,6 +49,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("endpoint", Variable::Endpoint, "Name of the endpoint tried last"),
     ("endpoint_address", Variable::EndpointAddress, "Its address and port"),
     ("retries", Variable::Retries, "Attempts after the first"),
+    ("hedges", Variable::Hedges, "Attempts beside the first, because it took long"),
     ("fault", Variable::Fault, "What went wrong, as in the metric `equipoise_faults_total`"),
     (
         "flag",

@@ -1,0 +1,220 @@
+//! The same request at two endpoints, when the first takes long.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::harness::origin::ok;
+use super::harness::{Origin, Peer, Product, Setup, eventually};
+
+fn hedges(product: &Product, result: &str) -> f64 {
+    product.metric("equipoise_cluster_hedges_total", &["cluster=\"site\"", &format!("result=\"{result}\"")])
+}
+
+/// An origin that reads requests and never answers; the connection tells when it is given up.
+fn silent() -> Origin {
+    Origin::start(|mut visit| {
+        visit.request();
+        let _ = visit.peer.fill();
+    })
+}
+
+/// With a budget that allows everything.
+fn rules(more: &str) -> String {
+    format!("hedge: {{ after: 50ms, budget: 100%{more} }}")
+}
+
+#[test]
+fn a_request_that_takes_long_goes_to_another_endpoint_and_the_first_answer_wins() {
+    for workers in [1, 2] {
+        let origins = [silent(), Origin::saying("quick")];
+        let product = Setup::to_all(&origins).cluster(rules("")).workers(workers).start();
+        let begun = Instant::now();
+        let mut client = product.connect();
+        for _ in 0..6 {
+            assert_eq!(client.get("/").text(), "quick");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "no time-out was waited for");
+        let slow = origins[0].requests().len();
+        assert!(slow >= 2, "the silent one has its turns");
+        assert_eq!(origins[1].requests().len(), 6);
+        assert_eq!((hedges(&product, "sent"), hedges(&product, "won")), (slow as f64, slow as f64));
+        eventually("connections of those that lost are closed", || origins[0].open() == 0);
+        product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+        let record = product.record("a hedged one", |record| record["hedges"] == 1);
+        assert_eq!(record["endpoint_address"].as_str(), Some(origins[1].address().to_string().as_str()));
+        assert_eq!((record["retries"].as_u64(), record["flag"].as_str()), (Some(0), None));
+    }
+}
+
+#[test]
+fn the_first_may_still_win_after_the_other_was_asked() {
+    let (tell, told) = channel::<()>();
+    let told = Mutex::new(told);
+    let first = Origin::answering(move |_| {
+        told.lock().expect("channel").recv().expect("the other was asked");
+        ok("first")
+    });
+    let tell = Mutex::new(tell);
+    let second = Origin::start(move |mut visit| {
+        visit.request();
+        tell.lock().expect("channel").send(()).expect("the first waits");
+        let _ = visit.peer.fill();
+    });
+    let origins = [first, second];
+    let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).start();
+    let mut client = product.connect();
+    for _ in 0..3 {
+        assert_eq!(client.get("/").text(), "first");
+    }
+    assert_eq!((hedges(&product, "sent"), hedges(&product, "won")), (3.0, 0.0));
+    assert_eq!(origins[0].connections(), 1, "the connection of the winner is kept");
+    eventually("that of the other is not", || origins[1].open() == 0 && origins[1].connections() == 3);
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+}
+
+#[test]
+fn hedges_stay_within_their_budget() {
+    let slow = |body: &'static str| {
+        Origin::answering(move |_| {
+            std::thread::sleep(Duration::from_millis(30));
+            ok(body)
+        })
+    };
+    let origins = [slow("a"), slow("b")];
+    let product = Setup::to_all(&origins).cluster("hedge: { after: 5ms, budget: 10% }").workers(1).start();
+    let mut client = product.connect();
+    for _ in 0..50 {
+        assert_eq!(client.get("/").status(), 200);
+    }
+    assert_eq!((hedges(&product, "sent"), hedges(&product, "refused")), (5.0, 45.0));
+}
+
+#[test]
+fn what_would_do_harm_twice_or_cannot_be_sent_twice_is_not_hedged() {
+    let slow = Origin::answering(|request| {
+        std::thread::sleep(Duration::from_millis(200));
+        ok(&format!("{} bytes", request.body.len()))
+    });
+    let origins = [slow, Origin::saying("other")];
+    let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).start();
+    let ask = |text: &str| product.connect().ask(text).text();
+    assert_eq!(ask("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi"), "2 bytes");
+    assert_eq!(ask("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi"), "2 bytes", "its body is not kept");
+    assert_eq!(ask("GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"), "0 bytes");
+    assert!(origins[1].requests().is_empty());
+    assert_eq!(product.get("/").text(), "other");
+}
+
+#[test]
+fn a_kept_body_goes_to_both_and_what_follows_on_the_connection_is_not_lost() {
+    let origins = [silent(), Origin::answering(|request| ok(&format!("{} bytes", request.body.len())))];
+    let setup = Setup::to_all(&origins).cluster("balance: first").cluster("retry: { body_max: 16KiB }");
+    let product = setup.cluster(rules("")).start();
+    let body = "x".repeat(15_000);
+    let put = format!("PUT /1 HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let mut client = product.connect();
+    client.send(format!("{put}GET /2 HTTP/1.1\r\nHost: test\r\n\r\n"));
+    assert_eq!(client.response().text(), "15000 bytes");
+    assert_eq!(client.response().text(), "0 bytes");
+    eventually("the silent one got the body, too", || origins[0].requests().iter().any(|r| r.body == body.as_bytes()));
+    let record = product.record("the first", |record| record["path"] == "/1");
+    assert_eq!((record["received_bytes"].as_u64(), record["hedges"].as_u64()), (Some(15_000), Some(1)));
+}
+
+#[test]
+fn when_the_first_fails_the_answer_of_the_other_is_waited_for() {
+    let (go, wait) = channel::<()>();
+    let (go, wait) = (Arc::new(Mutex::new(go)), Mutex::new(wait));
+    let first = Origin::start(move |mut visit| {
+        visit.request();
+        wait.lock().expect("channel").recv().expect("the other was asked");
+    });
+    let second = Origin::answering(move |_| {
+        go.lock().expect("channel").send(()).expect("the first waits");
+        std::thread::sleep(Duration::from_millis(100));
+        ok("second")
+    });
+    let origins = [first, second];
+    let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).start();
+    assert_eq!(product.get("/").text(), "second");
+    product.expect_metric("equipoise_endpoint_faults_total", &["fault=\"closed_before_response\""], 1.0);
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+}
+
+#[test]
+fn an_error_of_the_other_does_not_end_the_first() {
+    let first = Origin::answering(|request| {
+        if request.target() == "/slow" {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        ok("first")
+    });
+    let second = Origin::answering(|_| b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let third = super::harness::net::refusing();
+    let product = Setup::to_addresses(&[first.address(), second.address(), third])
+        .cluster("balance: first")
+        .cluster(rules(", attempts_max: 3"))
+        .start();
+    let mut client = product.connect();
+    // Two hedges for one request: the budget must be saved up.
+    for path in ["/", "/", "/slow"] {
+        assert_eq!(client.get(path).text(), "first");
+    }
+    assert_eq!((hedges(&product, "sent"), hedges(&product, "won")), (2.0, 0.0));
+}
+
+#[test]
+fn a_client_that_goes_away_ends_every_attempt() {
+    let origins = [silent(), silent()];
+    let product = Setup::to_all(&origins).cluster(rules("")).start();
+    let client = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("both are asked", || origins.iter().all(|origin| origin.requests().len() == 1));
+    client.reset();
+    product.flagged("CW");
+    eventually("both are let go", || origins.iter().all(|origin| origin.open() == 0));
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+}
+
+#[test]
+fn one_endpoint_alone_is_asked_once_and_the_time_of_the_route_bounds_all_attempts() {
+    let origin = silent();
+    let product = Setup::to(&origin).cluster(rules("")).route("timeout: 300ms").start();
+    assert_eq!(product.get("/").status(), 504);
+    product.flagged("PD");
+    assert_eq!(origin.requests().len(), 1);
+    let origins = [silent(), silent()];
+    let product = Setup::to_all(&origins).route("hedge: { after: 50ms, budget: 100% }").route("timeout: 300ms").start();
+    assert_eq!(product.get("/").status(), 504);
+    product.flagged("PD");
+    assert!(origins.iter().all(|origin| origin.requests().len() == 1), "by the rules of the route");
+}
+
+#[test]
+fn a_percentile_of_recent_answers_tells_what_is_long() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let uneven = Origin::answering(move |_| {
+        // One in fifty takes long.
+        if count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % 50 == 49 {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        ok("uneven")
+    });
+    let origins = [uneven, Origin::saying("even")];
+    let rules = "hedge: { after: p90, budget: 50% }";
+    let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules).workers(1).start();
+    let mut client = product.connect();
+    let mut slow_before = 0;
+    for _ in 0..150 {
+        let begun = Instant::now();
+        client.get("/");
+        slow_before += usize::from(begun.elapsed() >= Duration::from_millis(350));
+    }
+    assert!(slow_before >= 2, "nothing is known in the beginning");
+    for _ in 0..150 {
+        let begun = Instant::now();
+        client.get("/");
+        assert!(begun.elapsed() < Duration::from_millis(350), "no slow one is waited for");
+    }
+    assert!(hedges(&product, "won") >= 3.0);
+}
