@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
+pub mod explain;
 pub mod history;
 pub mod load;
 pub mod probes;

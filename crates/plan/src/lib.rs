@@ -14,6 +14,7 @@ pub mod breaker;
 pub mod cluster;
 pub mod compile;
 mod conditions;
+pub mod explain;
 mod expression;
 pub mod filter;
 pub mod guard;

@@ -119,6 +119,18 @@ impl ClusterState {
         new
     }
 
+    /// Gives `other` tiers that stand as those of this one do; they are there as long as the answer is kept.
+    pub(crate) fn copy_tiers(&self, other: &Self) -> Vec<Arc<TierState>> {
+        let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = tiers.iter().filter_map(|(key, tier)| Some((*key, tier.upgrade()?)));
+        let copy = |(key, tier): (TierKey, Arc<TierState>)| {
+            let copied = other.tier(key);
+            copied.copy_from(&tier);
+            copied
+        };
+        living.map(copy).collect()
+    }
+
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,6 +183,14 @@ impl EndpointState {
             ramp: Ramp::default(),
             passive: OnceLock::new(),
         }
+    }
+
+    /// A state with what balancers look at as it is in `original`: places taken and times. The places are nobody's.
+    pub(crate) fn rehearsed(original: &Self, cluster: Arc<ClusterState>) -> Self {
+        let state = Self::new(cluster);
+        state.hot.in_flight.store(original.in_flight(), Ordering::Relaxed);
+        state.hot.response_time.copy_from(&original.hot.response_time);
+        state
     }
 
     /// The cluster it belongs to.

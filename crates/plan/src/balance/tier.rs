@@ -77,6 +77,13 @@ pub(crate) struct TierState {
 }
 
 impl TierState {
+    /// Becomes what another is.
+    pub(crate) fn copy_from(&self, other: &Self) {
+        self.turns.store(other.turns.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.busy.store(other.busy.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.mark.store(other.mark.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Gives back what [`Tier::lease`] counted.
     pub(crate) fn leave(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);

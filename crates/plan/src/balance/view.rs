@@ -37,8 +37,17 @@ impl View {
         endpoints: &[EndpointPlan],
         (state, subsets): (&ClusterState, &Subsets),
     ) -> Self {
-        let roll = Roll::call(cluster, endpoints);
-        let maker = Maker { cluster, endpoints, state, roll: &roll };
+        Self::of(cluster, endpoints, (state, subsets), &Roll::call(cluster, endpoints))
+    }
+
+    /// The view where everything stands as in `roll`.
+    pub(crate) fn of(
+        cluster: &Cluster,
+        endpoints: &[EndpointPlan],
+        (state, subsets): (&ClusterState, &Subsets),
+        roll: &Roll,
+    ) -> Self {
+        let maker = Maker { cluster, endpoints, state, roll };
         let mut scopes = Vec::with_capacity(1 + subsets.parts.len());
         scopes.push(maker.scope(0, 0..endpoints.len()));
         scopes.extend(subsets.parts.iter().map(|(called, places)| maker.scope(*called, places.iter().copied())));
