@@ -14,6 +14,7 @@ pub mod status;
 mod view;
 pub mod watch;
 
+pub use config::Diagnostics;
 pub use load::{Candidate, Inspect, Source, prepare};
 pub use reconciler::{Reconciler, Refusal};
 pub use status::{State, Status};
