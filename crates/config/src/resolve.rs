@@ -11,6 +11,7 @@ mod cluster;
 mod health;
 mod listener;
 mod pem;
+mod queue;
 mod resilience;
 mod retry;
 mod route;

@@ -6,5 +6,6 @@ mod examples;
 mod hostile;
 mod includes;
 mod pages;
+mod queue;
 mod snapshot;
 mod support;

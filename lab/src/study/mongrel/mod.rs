@@ -1,6 +1,5 @@
 //! The study `mongrel`: origins that do one thing at a time, and where requests wait for them.
 
-mod ideal;
 mod measure;
 mod order;
 mod page;
@@ -61,7 +60,6 @@ fn run(run: &Run<'_>) -> Result<Page, Failure> {
                 }
             }
         }
-        products.push(Rounds { name: ideal::NAME, taken: vec![ideal::taken(&cell)], failure: None });
         measured.push(Measured { cell, products });
     }
     Ok(page::page(run.page(), &measured))
