@@ -5,6 +5,7 @@
 //! it.
 
 mod bounded;
+mod explain;
 mod host;
 mod json;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderName, Method, StatusCode, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -137,6 +138,7 @@ fn router(view: View, address: SocketAddr) -> Router {
         .route("/metrics", get(metrics))
         .route("/api/status", get(status))
         .route("/api/config", get(config))
+        .route("/api/explain", get(explained))
         .layer(middleware::from_fn_with_state(address, guard))
         .with_state(view)
 }
@@ -210,4 +212,11 @@ async fn status(State(view): State<View>) -> Response {
 
 async fn config(State(view): State<View>) -> Response {
     axum::Json(&*view.effective()).into_response()
+}
+
+async fn explained(State(view): State<View>, RawQuery(query): RawQuery) -> Response {
+    match explain::explain(&view, query.as_deref().unwrap_or_default()) {
+        Ok(explanation) => axum::Json(explanation).into_response(),
+        Err(refused) => refused.into_response(),
+    }
 }

@@ -238,3 +238,20 @@ fn a_taken_address_is_an_error_and_a_dropped_listener_frees_it() {
     drop(admin);
     assert!(Bound::bind(address).is_ok());
 }
+
+#[test]
+fn a_request_is_explained_and_a_question_that_cannot_be_read_is_refused() {
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    let answer = get(admin.address(), "/api/explain?request=GET%20http://a.example/x");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let told: Value = serde_json::from_str(body(&answer)).unwrap();
+    assert_eq!((told["generation"].as_u64(), told["request"].as_str()), (Some(1), Some("GET http://a.example/x")));
+    let cluster = &told["outcome"]["forward"][0];
+    assert_eq!((cluster["name"].as_str(), cluster["endpoints"][1]["weight"].as_u64()), (Some("site"), Some(2)));
+    let answer = get(admin.address(), "/api/explain?request=GET%20ftp://a");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert_eq!(body(&answer), "the scheme `ftp` is none of http, https, ws, wss and tcp\n");
+    let nothing = start(&self::view(), Bounds::default());
+    assert!(get(nothing.address(), "/api/explain?request=http://a/").starts_with("HTTP/1.1 503 "));
+}

@@ -11,7 +11,6 @@ mod cluster;
 mod health;
 mod listener;
 mod pem;
-mod queue;
 mod resilience;
 mod retry;
 mod route;

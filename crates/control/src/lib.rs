@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
+pub mod explain;
 pub mod history;
 pub mod load;
 pub mod probes;
@@ -13,6 +14,7 @@ pub mod status;
 mod view;
 pub mod watch;
 
+pub use config::Diagnostics;
 pub use load::{Candidate, Inspect, Source, prepare};
 pub use reconciler::{Reconciler, Refusal};
 pub use status::{State, Status};

@@ -27,6 +27,8 @@ Examples:
       Balance over two endpoints without writing a file.
   equipoise check -c site.yaml && equipoise run -c site.yaml
       Look at a configuration, then run it.
+  equipoise explain -c site.yaml 'GET https://shop.example.com/api'
+      Say which route, filters, cluster and endpoint a request would get, and why.
   equipoise schema > equipoise.schema.json
       Let your editor complete and check the file.
 
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Look for everything that is wrong with a configuration, the way `run` does, without running it
     Check(Check),
+    /// Say what would become of a request, and why: route, filters, cluster, endpoint
+    Explain(Explain),
     /// Balance from one address to others, without a configuration
     Proxy(Proxy),
     /// Show it at work: endpoints, a listener and the dashboard in one process
@@ -115,6 +119,41 @@ pub(crate) struct Check {
     /// The configuration: YAML or JSON
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+}
+
+/// `equipoise explain`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  equipoise explain -c site.yaml 'GET https://shop.example.com/api/orders'
+  equipoise explain -c site.yaml http://localhost:8080/ -H 'cookie: beta=1' --client 10.0.0.7
+  equipoise explain --admin 127.0.0.1:9900 'POST https://shop.example.com/cart'
+      Asks the running program: health, requests in flight and turns as they are now.
+  equipoise explain -c site.yaml tcp://127.0.0.1:5432
+      A connection to a TCP listener.
+
+Nothing is sent anywhere, and no counter moves. Exits with 1 when the question cannot be answered.")]
+pub(crate) struct Explain {
+    /// The request: `GET https://host/path`, or a URL alone
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: String,
+    /// The configuration: YAML or JSON
+    #[arg(short, long, value_name = "FILE", required_unless_present = "admin", conflicts_with = "admin")]
+    pub(crate) config: Option<PathBuf>,
+    /// The admin address of the running program that is to be asked
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// A header field of the request, `name: value`; give it several times for several
+    #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
+    pub(crate) fields: Vec<(String, String)>,
+    /// The address of the client
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub(crate) client: std::net::IpAddr,
+    /// The listener; by default the one that fits scheme and port
+    #[arg(long, value_name = "NAME")]
+    pub(crate) listener: Option<String>,
+    /// Answer in JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `equipoise proxy`
@@ -229,6 +268,12 @@ fn endpoint(text: &str) -> Result<String, String> {
     }
 }
 
+/// `name: value`.
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a header field is `name: value`, such as `cookie: beta=1`")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
 /// `250ms`, `5s`, `2m`: the notation of the configuration, from 1 ms to an hour.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "a time is a number with ms, s or m, from 1ms to 60m, such as 5s".to_owned();
@@ -290,6 +335,18 @@ mod tests {
         assert!(parse("equipoise proxy --to a:1 --tls-key a").is_err());
         assert!(parse("equipoise proxy --to a:1 --tls-cert a --tls-key b").is_ok());
         assert!(parse("equipoise proxy --to a:1 --tls-cert a --tls-key b --tcp").is_err());
+    }
+
+    #[test]
+    fn explain_takes_a_request_and_asks_either_a_file_or_a_running_program() {
+        let line = "equipoise explain -c a.yaml http://b/ -H x:1 -H y: --client ::1";
+        let Ok(Command::Explain(explain)) = parse(line) else { panic!() };
+        assert_eq!(explain.fields, [("x".into(), "1".into()), ("y".into(), String::new())]);
+        assert_eq!((explain.request.as_str(), explain.client), ("http://b/", "::1".parse().unwrap()));
+        assert!(parse("equipoise explain --admin 127.0.0.1:9900 http://b/").is_ok());
+        for bad in ["http://b/", "-c a.yaml", "-c a --admin 127.0.0.1:1 http://b/", "-c a http://b/ -H x"] {
+            assert!(parse(&format!("equipoise explain {bad}")).is_err(), "{bad}");
+        }
     }
 
     #[test]

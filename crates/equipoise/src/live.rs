@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use admin::{Admin, Bound};
 use control::history::Origin;
-use control::{Reconciler, Refusal, Source, View};
+use control::{Candidate, Diagnostics, Reconciler, Refusal, Source, View};
 use proxy::Workers;
 use telemetry::Telemetry;
 use tokio::time::MissedTickBehavior;
@@ -82,7 +82,10 @@ impl Live {
     /// Reads the configuration and puts it into force, the admin listener included: whatever goes wrong leaves all as it
     /// was.
     fn take(&mut self, origin: Origin) -> Result<(), Refusal> {
-        let candidate = self.reconciler.prepare()?;
+        let candidate = match origin {
+            Origin::Start => self.reconciler.prepare()?,
+            _ => self.prepare_aside()?,
+        };
         let wanted = candidate.snapshot().admin.as_ref().map(|admin| admin.bind);
         let drain_timeout = candidate.snapshot().drain_timeout;
         let stays = self.admin.as_ref().is_some_and(|admin| Some(admin.configured()) == wanted);
@@ -107,6 +110,25 @@ impl Live {
             }
         }
         Ok(())
+    }
+
+    /// Reads the configuration on a thread that gives way to those of the workers: reading and compiling take
+    /// milliseconds of a core, and requests must not wait for them.
+    fn prepare_aside(&self) -> Result<Candidate, Diagnostics> {
+        let reconciler = &self.reconciler;
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("prepare".into());
+            let work = move || {
+                limits::give_way();
+                reconciler.prepare()
+            };
+            match thread.spawn_scoped(scope, work).map(|thread| thread.join()) {
+                Ok(Ok(prepared)) => prepared,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // No thread is to be had: then here.
+                Err(_) => reconciler.prepare(),
+            }
+        })
     }
 
     /// What may be read of it.

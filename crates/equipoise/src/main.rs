@@ -7,6 +7,7 @@ mod check;
 mod cli;
 mod demo;
 mod ending;
+mod explain;
 mod limits;
 mod live;
 mod quick;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let ending = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Check(options) => check::check(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Proxy(options) => quick::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Schema => schema(),

@@ -17,7 +17,6 @@ pub mod local;
 pub mod matching;
 pub mod name;
 pub mod placement;
-pub mod queue;
 pub mod resilience;
 pub mod retry;
 pub mod snapshot;

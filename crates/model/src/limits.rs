@@ -51,18 +51,6 @@ pub const APERTURE_ENDPOINTS_MIN: u32 = 12;
 pub const PRIORITY_MAX: u32 = 127;
 /// Default of how much more than its share an endpoint is taken to bear, in percent.
 pub const OVERPROVISIONING: u32 = 140;
-/// Classes of precedence in a queue reach from minus this to this.
-pub const QUEUE_CLASS_MAX: i8 = 100;
-/// How much earlier or later than it did an exchange can be taken to have come.
-pub const QUEUE_OFFSET_MAX: Duration = Duration::from_secs(3600);
-/// Default of the time after which a client that was refused by a queue may come again.
-pub const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Default of the wait that does no harm, where a queue sheds.
-pub const SHED_TARGET: Duration = Duration::from_millis(100);
-/// Default of how long waits may be longer before a queue sheds.
-pub const SHED_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest page for those whom a queue refuses.
-pub const QUEUE_PAGE_BYTES_MAX: usize = 64 * 1024;
 /// Largest weight of an endpoint.
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.

@@ -53,3 +53,15 @@ pub enum ValueTest {
     /// Matches this expression as a whole.
     Regex(String),
 }
+
+impl ValueTest {
+    /// What is to be said of a value that fails it: `is missing`.
+    pub fn unmet(&self) -> String {
+        match self {
+            Self::Present => "is missing".to_owned(),
+            Self::Absent => "is there".to_owned(),
+            Self::Exact(text) => format!("is not `{text}`"),
+            Self::Regex(pattern) => format!("does not match `{pattern}`"),
+        }
+    }
+}

@@ -14,12 +14,10 @@ use model::snapshot::{Balance, Cluster, Endpoint};
 use crate::agent::{Report, Wish};
 use crate::balance::{self, Ask, PickCache, TierState, View};
 use crate::guard::GuardState;
-use crate::hash::FastMap;
 use crate::health::{Change, Health, Outcome};
 use crate::key::Key;
 use crate::passive::Seen;
 use crate::plan::RoutePlan;
-use crate::queue::Wanted;
 use crate::response_time::Timing;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
@@ -39,8 +37,6 @@ pub struct ClusterPlan {
     pub(crate) subsets: Subsets,
     /// What of a request is hashed, if the balancer goes by that.
     keys: Box<[Key]>,
-    /// By which those who wait take turns, if the queue is fair.
-    pub(crate) fair_keys: Box<[Key]>,
     /// How response times are averaged, if the balancer goes by them.
     timing: Option<Timing>,
     /// There while the cluster has a circuit breaker.
@@ -104,11 +100,9 @@ impl ClusterPlan {
             Balance::PeakEwma { half_life } => Some(Timing::new(half_life, true)),
             _ => None,
         };
-        let fair_by = cluster.queue.as_ref().map_or(&[][..], |queue| &queue.fair_by);
-        let fair_keys = fair_by.iter().filter_map(Key::new).collect();
         let latest = Mutex::new(Stamped { epoch, view });
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
-        let plan = Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, latest };
+        let plan = Self { cluster, endpoints, state, version, subsets, keys, timing, guard, latest };
         plan.adapt_guard(previous);
         plan
     }
@@ -151,57 +145,10 @@ impl ClusterPlan {
         if self.state.waiting() > 0 && self.cluster.queue.is_some() {
             return Pick::Full;
         }
-        let taken = match self.cluster.connections_max {
-            None => balance::take(tiers, random, ask),
-            Some(max) => self.take_bounded(max, || balance::take(tiers, random, ask)),
-        };
-        taken.map_or(Pick::Full, Pick::Endpoint)
-    }
-
-    /// As [`Self::pick`], but this endpoint, by its place in [`Self::endpoints`], or none. [`Pick::None`]: it takes nothing,
-    /// not even what is bound to it. One that is drained or has weight 0 still takes that.
-    pub fn pick_pinned(&self, cache: &mut PickCache, endpoint: u32) -> Pick {
-        let view = cache.view(self);
-        if !view.takes_pinned(endpoint) {
-            return Pick::None;
+        match balance::take(tiers, random, ask) {
+            Some(lease) => Pick::Endpoint(lease),
+            None => Pick::Full,
         }
-        if self.state.waiting() > 0 && self.cluster.queue.is_some() {
-            return Pick::Full;
-        }
-        let taken = match self.cluster.connections_max {
-            None => self.take_at(endpoint),
-            Some(max) => self.take_bounded(max, || self.take_at(endpoint)),
-        };
-        taken.map_or(Pick::Full, Pick::Endpoint)
-    }
-
-    fn take_at(&self, endpoint: u32) -> Option<Lease> {
-        let plan = self.endpoints.get(endpoint as usize)?;
-        plan.state.try_take(plan.endpoint.connections_max).then(|| Lease::new(&plan.state, endpoint, None))
-    }
-
-    /// Takes a place within the bound of the cluster, then one at an endpoint.
-    fn take_bounded(&self, max: u32, take: impl FnOnce() -> Option<Lease>) -> Option<Lease> {
-        let lease = self.take_within(max, take);
-        // The place within the bound may have been missed by one who began to wait meanwhile.
-        if lease.is_none() && self.state.waiting() > 0 {
-            queue::dispatch(&self.state);
-        }
-        lease
-    }
-
-    fn take_within(&self, max: u32, take: impl FnOnce() -> Option<Lease>) -> Option<Lease> {
-        if !self.state.enter(max) {
-            return None;
-        }
-        let lease = take();
-        if lease.is_none() {
-            self.state.leave();
-        }
-        lease.map(|mut lease| {
-            lease.is_bounded = true;
-            lease
-        })
     }
 
     /// Tells the balancer how an exchange went, if it wants to know.
@@ -212,24 +159,9 @@ impl ClusterPlan {
         }
     }
 
-    /// Takes any free place that one who waits could use, of the endpoints with these slots if it does not know all. Called
-    /// under the lock of the queue.
-    pub(crate) fn take_free(&self, view: &View, wanted: Wanted, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
-        let take = || match wanted.pinned.filter(|endpoint| view.takes_pinned(*endpoint)) {
-            Some(endpoint) => self.take_at(endpoint),
-            None => view.take_free(wanted.subset, known),
-        };
-        match self.cluster.connections_max {
-            None => take(),
-            Some(max) => self.take_within(max, take),
-        }
-    }
-
-    /// Whether [`Self::take_free`] is worth an attempt, as far as that is found out without looking at all endpoints.
-    pub(crate) fn may_have_room(&self, view: &View, wanted: Wanted) -> bool {
-        let pinned = wanted.pinned.filter(|endpoint| view.takes_pinned(*endpoint));
-        let pinned = pinned.and_then(|endpoint| self.endpoints.get(endpoint as usize));
-        pinned.is_none_or(|plan| !plan.state.is_full(plan.endpoint.connections_max))
+    /// Takes any free place in a subset, for the first in the queue.
+    pub(crate) fn take_free(&self, subset: Subset) -> Option<Lease> {
+        self.latest_view().view.take_free(subset)
     }
 
     /// Where every endpoint stands now. Looks at all of them.
@@ -374,21 +306,13 @@ pub struct Lease {
     index: u32,
     /// Where the place is counted beside the endpoint itself, if the balancer wants that.
     counted: Option<Arc<TierState>>,
-    /// Whether it is counted for the bound of the cluster.
-    is_bounded: bool,
 }
 
 impl Lease {
     /// Wraps a place that was taken already.
     #[inline]
     pub(crate) fn new(state: &Arc<EndpointState>, index: u32, counted: Option<Arc<TierState>>) -> Self {
-        Self { state: state.clone(), index, counted, is_bounded: false }
-    }
-
-    /// The same for a plan where the endpoint has another place.
-    pub(crate) fn at(mut self, index: u32) -> Self {
-        self.index = index;
-        self
+        Self { state: state.clone(), index, counted }
     }
 
     /// Place in [`ClusterPlan::endpoints`] of the plan that was asked.
@@ -410,7 +334,7 @@ impl Drop for Lease {
         if let Some(tier) = &self.counted {
             tier.leave();
         }
-        self.state.release(self.is_bounded);
+        self.state.release();
     }
 }
 

@@ -94,6 +94,42 @@ impl Conditions {
             })
     }
 
+    /// The first condition that does not hold, in words. `asked` is what they were compiled from.
+    pub(crate) fn unmet(
+        &self,
+        asked: &Match,
+        (head, client): (&RequestHead, IpAddr),
+        scratch: &mut Vec<u8>,
+    ) -> Option<String> {
+        if !self.methods.hold(head) {
+            return Some(format!("the method is not {}", asked.methods.join(" or ")));
+        }
+        if !self.path.holds(head.path()) {
+            return Some("the path does not match".to_owned());
+        }
+        if !self.sources.is_empty() && !self.sources.iter().any(|source| source.contains(client)) {
+            return Some(format!("the client {client} is in none of the networks of `source`"));
+        }
+        let told = |what: &str, asked: &ValueMatch| Some(format!("the {what} `{}` {}", asked.name, asked.test.unmet()));
+        for ((name, test), asked) in self.headers.iter().zip(&asked.headers) {
+            if !test.holds_for_any(head.fields.all(name)) {
+                return told("header field", asked);
+            }
+        }
+        for ((name, test), asked) in self.query.iter().zip(&asked.query) {
+            if !test.holds_decoded(query::parameter(head.query().unwrap_or_default(), name), scratch) {
+                return told("query parameter", asked);
+            }
+        }
+        for ((name, test), asked) in self.cookies.iter().zip(&asked.cookies) {
+            let mut fields = head.fields.all_known(Known::Cookie);
+            if !test.holds(fields.find_map(|field| query::cookie(field, name))) {
+                return told("cookie", asked);
+            }
+        }
+        None
+    }
+
     fn query_holds(&self, text: &[u8], scratch: &mut Vec<u8>) -> bool {
         self.query.iter().all(|(name, test)| test.holds_decoded(query::parameter(text, name), scratch))
     }

@@ -139,4 +139,12 @@ impl ActionPlan {
             Self::Respond(_) | Self::Redirect(_) => &[],
         }
     }
+
+    /// The same with the share in percent that each gets.
+    pub(crate) fn shares(&self) -> Vec<(&Arc<ClusterPlan>, f64)> {
+        match self {
+            Self::Weighted(weighted) => weighted.shares().collect(),
+            _ => self.clusters().iter().map(|cluster| (cluster, 100.0)).collect(),
+        }
+    }
 }

@@ -66,6 +66,11 @@ impl ResponseTime {
         if mean == 0.0 { 0.0 } else { mean * timing.fade(last, now) }
     }
 
+    /// Becomes what another is.
+    pub(crate) fn copy_from(&self, other: &Self) {
+        self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Takes in how an exchange went.
     pub(crate) fn observe(&self, seen: Seen, now: Instant, timing: Timing) {
         let took = match seen {

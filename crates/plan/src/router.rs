@@ -92,13 +92,6 @@ struct PrefixEntry {
     shorter: Option<u32>,
 }
 
-/// What a request is asked by.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    head: &'a RequestHead,
-    client: IpAddr,
-}
-
 impl Router {
     /// Compiles the tables of `routes`, which are in the order of the file.
     pub(crate) fn new(routes: Vec<Arc<RoutePlan>>) -> Self {
@@ -118,13 +111,24 @@ impl Router {
     /// The route that a request takes, or `None`. `client` is compared with source conditions. `scratch` is overwritten;
     /// nothing is allocated once it has its working size.
     pub fn find(&self, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
+        self.walk(head, scratch, &mut |route, scratch| route.conditions.hold(head, client, scratch))
+    }
+
+    /// Goes through the routes whose host and path fit, in the order in which they are asked, to the first that is
+    /// wanted. One that names several hosts may come several times.
+    #[inline]
+    pub(crate) fn walk(
+        &self,
+        head: &RequestHead,
+        scratch: &mut Vec<u8>,
+        is_wanted: &mut impl FnMut(&RoutePlan, &mut Vec<u8>) -> bool,
+    ) -> Option<&Arc<RoutePlan>> {
         hosts::normalise(head.host(), scratch);
         let host_len = scratch.len();
-        let asked = Asked { head, client };
         for tier in &self.tiers {
             let mut next = tier.hosts.find(&scratch[..host_len]).copied().or(tier.any);
             while let Some(table) = next.and_then(|place| tier.tables.get(place as usize)) {
-                if let Some(route) = self.find_in(table, asked, scratch) {
+                if let Some(route) = self.walk_in(table, head.path(), scratch, is_wanted) {
                     return Some(route);
                 }
                 next = table.wider;
@@ -133,30 +137,31 @@ impl Router {
         None
     }
 
-    fn find_in(&self, table: &Table, asked: Asked<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
-        let path = asked.head.path();
+    fn walk_in(
+        &self,
+        table: &Table,
+        path: &[u8],
+        scratch: &mut Vec<u8>,
+        is_wanted: &mut impl FnMut(&RoutePlan, &mut Vec<u8>) -> bool,
+    ) -> Option<&Arc<RoutePlan>> {
+        let mut first_of = |candidates: &[u32]| {
+            let routes = candidates.iter().filter_map(|&place| self.routes.get(place as usize));
+            routes.into_iter().find(|route| is_wanted(route, scratch))
+        };
         if !table.exact.is_empty()
             && let Some(candidates) = table.exact.get(path)
-            && let Some(route) = self.first_of(candidates, asked, scratch)
+            && let Some(route) = first_of(candidates)
         {
             return Some(route);
         }
         let mut prefix = table.prefixes.longest(path);
         while let Some(entry) = prefix {
-            if let Some(route) = self.first_of(&entry.candidates, asked, scratch) {
+            if let Some(route) = first_of(&entry.candidates) {
                 return Some(route);
             }
             prefix = entry.shorter.and_then(|place| table.prefixes.entries.get(place as usize));
         }
-        self.first_of(&table.regexes, asked, scratch).or_else(|| self.first_of(&table.rest, asked, scratch))
-    }
-
-    #[inline]
-    fn first_of(&self, candidates: &[u32], asked: Asked<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
-        candidates
-            .iter()
-            .filter_map(|&place| self.routes.get(place as usize))
-            .find(|route| route.conditions.hold(asked.head, asked.client, scratch))
+        first_of(&table.regexes).or_else(|| first_of(&table.rest))
     }
 }
 

@@ -165,11 +165,6 @@ impl Roll {
         self.weights.get(index).copied().unwrap_or(0)
     }
 
-    /// Whether it takes what is bound to it. That goes on while it is drained, and with a weight of 0.
-    pub(crate) fn takes_pinned(&self, index: usize) -> bool {
-        self.weight(index) > 0 || matches!(self.standing(index), Standing::Drain | Standing::Out)
-    }
-
     fn weights(&self, cluster: &Cluster, endpoints: &[EndpointPlan]) -> Box<[u32]> {
         let at_work = |index: usize, endpoint: &EndpointPlan| self.gets_work(index, endpoint);
         // A hash is to send equal keys to the same endpoint: weights that climb would move them again and again.

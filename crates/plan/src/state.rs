@@ -60,8 +60,6 @@ pub struct ClusterState {
     /// What workers share about tiers, by their keys, as long as any view shows them.
     tiers: Mutex<HashMap<TierKey, Weak<TierState>>>,
     queue: Mutex<Queue>,
-    /// Places taken within the bound of the cluster, while it has one.
-    bounded: Padded<AtomicU32>,
     /// Taken to eject and at ticks; never together with the queue.
     judge: Mutex<Judge>,
     /// Made at first use: without a circuit breaker it costs a pointer.
@@ -84,7 +82,6 @@ impl ClusterState {
             seldom: Padded::default(),
             tiers: Mutex::default(),
             queue: Mutex::default(),
-            bounded: Padded::default(),
             judge: Mutex::default(),
             guard: OnceLock::new(),
         }
@@ -110,17 +107,6 @@ impl ClusterState {
         self.seldom.waiting.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::SeqCst);
     }
 
-    /// Takes one of `max` places for all endpoints together. In the same order as the counts that the queue relies on.
-    pub(crate) fn enter(&self, max: u32) -> bool {
-        take_below(&self.bounded, max, Ordering::SeqCst)
-    }
-
-    /// Gives it back; what follows from that is left to the caller.
-    pub(crate) fn leave(&self) {
-        let before = self.bounded.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "left more often than entered");
-    }
-
     /// What workers share about the tier of this key.
     pub(crate) fn tier(&self, key: TierKey) -> Arc<TierState> {
         let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,6 +117,18 @@ impl ClusterState {
         let new = Arc::default();
         tiers.insert(key, Arc::downgrade(&new));
         new
+    }
+
+    /// Gives `other` tiers that stand as those of this one do; they are there as long as the answer is kept.
+    pub(crate) fn copy_tiers(&self, other: &Self) -> Vec<Arc<TierState>> {
+        let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = tiers.iter().filter_map(|(key, tier)| Some((*key, tier.upgrade()?)));
+        let copy = |(key, tier): (TierKey, Arc<TierState>)| {
+            let copied = other.tier(key);
+            copied.copy_from(&tier);
+            copied
+        };
+        living.map(copy).collect()
     }
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -185,6 +183,14 @@ impl EndpointState {
             ramp: Ramp::default(),
             passive: OnceLock::new(),
         }
+    }
+
+    /// A state with what balancers look at as it is in `original`: places taken and times. The places are nobody's.
+    pub(crate) fn rehearsed(original: &Self, cluster: Arc<ClusterState>) -> Self {
+        let state = Self::new(cluster);
+        state.hot.in_flight.store(original.in_flight(), Ordering::Relaxed);
+        state.hot.response_time.copy_from(&original.hot.response_time);
+        state
     }
 
     /// The cluster it belongs to.
@@ -272,15 +278,11 @@ impl EndpointState {
         max.is_some_and(|max| self.hot.in_flight.load(Ordering::SeqCst) >= max)
     }
 
-    /// Gives a place back, also that within the bound of the cluster if it was counted there; if someone waits, the first
-    /// gets it.
+    /// Gives a place back; if someone waits, the first gets it.
     #[inline]
-    pub(crate) fn release(&self, is_bounded: bool) {
+    pub(crate) fn release(&self) {
         let before = self.hot.in_flight.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "released more often than taken");
-        if is_bounded {
-            self.cluster.leave();
-        }
         if self.cluster.waiting() > 0 {
             queue::dispatch(&self.cluster);
         }

@@ -16,7 +16,7 @@ use model::snapshot::{
 use model::{FieldName, RequestHead, Version};
 
 use crate::balance::tests::begin;
-use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Subset, Ticket, Wait};
+use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Subset};
 
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
@@ -47,7 +47,6 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
     Cluster {
         name: name.into(),
         endpoints,
-        connections_max: None,
         balance,
         spread: Spread::default(),
         health_check: None,
@@ -62,7 +61,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
 }
 
 pub(crate) fn queue(requests_max: u32) -> Option<Queue> {
-    Some(Queue::new(requests_max, Duration::from_secs(1)))
+    Some(Queue { requests_max, timeout: Duration::from_secs(1) })
 }
 
 pub(crate) fn health_check(rise: u32, fall: u32) -> Option<HealthCheck> {
@@ -103,7 +102,6 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         retry: None,
         hedge: None,
         subset: None,
-        precedence: model::queue::Precedence::default(),
     }
 }
 
@@ -156,10 +154,6 @@ impl Worker {
         plan.pick(&mut self.cache, &mut || self.random.next_u64(), ask)
     }
 
-    pub(crate) fn pick_pinned(&mut self, plan: &ClusterPlan, endpoint: u32) -> Pick {
-        plan.pick_pinned(&mut self.cache, endpoint)
-    }
-
     /// A place that must be there.
     pub(crate) fn lease(&mut self, plan: &ClusterPlan) -> Lease {
         match self.pick(plan) {
@@ -167,16 +161,6 @@ impl Worker {
             other => panic!("no endpoint but {other:?}"),
         }
     }
-}
-
-/// A wait for any endpoint.
-pub(crate) fn anywhere() -> Wait {
-    Wait::new(begin())
-}
-
-/// The place that a ticket has been given, if it has.
-pub(crate) fn fetched(ticket: &Ticket) -> Option<Lease> {
-    ticket.poll(Waker::noop(), begin()).map(|answer| answer.unwrap())
 }
 
 /// Counts how often it is woken.

@@ -31,6 +31,14 @@ impl WeightedClusters {
         &self.clusters[self.sums.partition_point(|&sum| sum <= drawn)]
     }
 
+    /// All of them, each with its share in percent.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (&Arc<ClusterPlan>, f64)> {
+        let total = self.sums.last().copied().unwrap_or(1) as f64;
+        let before = std::iter::once(0).chain(self.sums.iter().copied());
+        let weights = self.sums.iter().zip(before).map(|(sum, before)| sum - before);
+        self.clusters.iter().zip(weights.map(move |weight| weight as f64 * 100.0 / total))
+    }
+
     /// All of them, in the order of the file.
     pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
         &self.clusters

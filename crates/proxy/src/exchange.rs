@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use model::fields::Known;
 use model::limits::ATTEMPTS_MAX;
-use model::queue::Precedence;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Subset, Wait};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -164,6 +163,12 @@ impl Told<'_> {
         self.now = Instant::now();
         self.now
     }
+
+    /// Adds a wait in a queue, which is over now.
+    fn waited(&mut self, waited: Duration) -> Instant {
+        self.phases.queue += waited;
+        self.look()
+    }
 }
 
 impl<'p> Exchange<'p> {
@@ -250,18 +255,13 @@ impl<'p> Exchange<'p> {
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
-        let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
-        let fair_key = cluster.fair_key(head, self.client);
-        let wait = Wait { subset, pinned: None, precedence, key: fair_key, arrived: self.told.now };
         let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.told.retries as usize;
             gate.let_in(&mut self.pass, self.told.now)?;
             let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset };
-            let queued = self.told.phases.queue;
-            let into = &mut self.told.phases.queue;
-            let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
-            let waited_until = (self.told.phases.queue > queued).then(|| self.told.look());
+            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
+            let waited_until = (!waited.is_zero()).then(|| self.told.waited(waited));
             gate.occupy(&mut self.pass, waited_until)?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             self.lease = Some(lease);

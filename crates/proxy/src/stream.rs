@@ -10,7 +10,7 @@ use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Seen, Subset, Wait};
+use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Seen, Subset};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
@@ -142,18 +142,15 @@ impl<'p> Stream<'p> {
         now: &'p ClusterNow,
     ) -> Result<(UpstreamConnection, Lease), Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
-        let client = self.connection.facts.peer.ip();
-        let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client));
+        let key = cluster.key_of_client(self.connection.facts.peer.ip());
         let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.retries as usize;
             gate.let_in(&mut self.pass, Instant::now())?;
             let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL };
-            let wait = Wait { key: fair_key, ..Wait::new(ask.now) };
-            let queued = self.phases.queue;
-            let into = &mut self.phases.queue;
-            let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
-            gate.occupy(&mut self.pass, (self.phases.queue > queued).then(Instant::now))?;
+            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
+            self.phases.queue += waited;
+            gate.occupy(&mut self.pass, (!waited.is_zero()).then(Instant::now))?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.endpoint = Some((endpoint, side));

@@ -245,9 +245,8 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
                 page.integer(&[name, refusal.as_str()], count);
             }
         }
-        Metric::ClusterQueueWaits => page.integer(labels, totals.queue.count()),
-        Metric::ClusterQueueSeconds => page.seconds("", labels, totals.queue.sum_nanos()),
-        Metric::ClusterQueueWaitSeconds => page.histogram(labels, &totals.queue),
+        Metric::ClusterQueueWaits => page.integer(labels, totals.queue_waits),
+        Metric::ClusterQueueSeconds => page.seconds("", labels, totals.queue_nanos),
         Metric::ClusterFaults => page.faults(labels, &totals.faults),
         _ => (),
     }

@@ -102,7 +102,8 @@ pub struct ClusterShard {
     pub hedges_refused: Counter,
     refused: [Counter; Refusal::ALL.len()],
     pub(crate) retries: Counter,
-    pub(crate) queue: Histogram,
+    pub(crate) queue_waits: Counter,
+    pub(crate) queue_nanos: Counter,
     pub(crate) latency: Histogram,
     pub(crate) first_byte: Histogram,
     pub(crate) faults: FaultCounters,
@@ -209,7 +210,8 @@ fn count_cluster(record: &Record<'_>, shard: &ClusterShard, timed: bool) {
         shard.retries.add(u64::from(record.retries));
     }
     if !record.phases.queue.is_zero() {
-        shard.queue.record(record.phases.queue);
+        shard.queue_waits.add(1);
+        shard.queue_nanos.add(nanos(record.phases.queue));
     }
     if let Some(fault) = record.fault {
         shard.faults.add(fault);

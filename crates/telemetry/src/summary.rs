@@ -42,8 +42,10 @@ pub struct Totals {
     pub hedges: [u64; 3],
     /// What circuit breakers refused, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
-    /// How long exchanges waited in the queue, however that ended.
-    pub queue: HistogramSnapshot,
+    /// How often something waited for an endpoint with room.
+    pub queue_waits: u64,
+    /// Those waits added up, in nanoseconds.
+    pub queue_nanos: u64,
     /// Time of requests and streams at an endpoint, or of streams of a listener, added up, in nanoseconds.
     pub busy_nanos: u64,
     /// Faults, in the order of [`model::Fault::ALL`].
@@ -71,7 +73,8 @@ impl Default for Totals {
             retries_refused: 0,
             hedges: [0; 3],
             refused: [0; Refusal::ALL.len()],
-            queue: HistogramSnapshot::default(),
+            queue_waits: 0,
+            queue_nanos: 0,
             busy_nanos: 0,
             faults: [0; FAULTS],
             latency: HistogramSnapshot::default(),
@@ -125,7 +128,8 @@ impl Totals {
             retries_refused: sub(self.retries_refused, earlier.retries_refused),
             hedges: less(&self.hedges, &earlier.hedges),
             refused: less(&self.refused, &earlier.refused),
-            queue: self.queue.since(&earlier.queue),
+            queue_waits: sub(self.queue_waits, earlier.queue_waits),
+            queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
             busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
             faults: less(&self.faults, &earlier.faults),
             latency: self.latency.since(&earlier.latency),
@@ -160,7 +164,8 @@ impl Totals {
             self.retries_refused += shard.retries_refused.get();
             add_all(&mut self.hedges, [shard.hedges.get(), shard.hedges_won.get(), shard.hedges_refused.get()]);
             add_all(&mut self.refused, shard.refusals());
-            shard.queue.add_to(&mut self.queue);
+            self.queue_waits += shard.queue_waits.get();
+            self.queue_nanos += shard.queue_nanos.get();
             shard.first_byte.add_to(&mut self.first_byte);
         }
     }

@@ -70,7 +70,7 @@ impl Seen {
 }
 
 /// How long the `number`th request at an address takes.
-fn time_for(work: Work, address: usize, number: u64) -> Duration {
+pub(crate) fn time_for(work: Work, address: usize, number: u64) -> Duration {
     if work.usual.is_zero() {
         return work.usual;
     }

@@ -238,3 +238,60 @@ fn every_example_is_good() {
         assert_eq!(ended.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&ended.stderr));
     }
 }
+
+const SHOP: &str = "\
+version: 1
+listeners: { web: { bind: \"127.0.0.1:8080\" }, raw: { bind: \"127.0.0.1:5432\", protocol: tcp, cluster: site } }
+routes:
+  - { name: shop, match: { host: shop.example.com, path: { prefix: /api } }, cluster: api,
+      filters: [{ set_request_header: { x-shop: \"1\" } }] }
+  - { name: rest, cluster: site }
+clusters:
+  api: { endpoints: [\"127.0.0.1:9003\", { address: \"127.0.0.1:9004\", state: drain }], balance: least_request }
+  site: { endpoints: [\"127.0.0.1:9001\"] }
+";
+
+#[test]
+fn a_request_is_explained_from_a_file_to_its_endpoint() {
+    let folder = folder();
+    std::fs::write(folder.path().join("site.yaml"), SHOP).expect("our folder");
+    let explain = |rest: &[&str]| command_in(folder.path(), &[&["explain", "-c", "site.yaml"], rest].concat());
+    let ended = explain(&["GET http://shop.example.com/api/x"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    for wanted in [
+        "listener web (http, 127.0.0.1:8080)",
+        "route `shop` (host shop.example.com, paths below /api)",
+        "route `rest` (any host and path) would hold too, but comes later",
+        "set_request_header: changes the request",
+        "+ x-shop: 1",
+        "cluster `api`, balance least_request",
+        "`127.0.0.1:9003`: it has the fewest requests in flight for its weight",
+        "drain",
+    ] {
+        assert!(ended.stdout.contains(wanted), "{wanted} in:\n{}", ended.stdout);
+    }
+    let told: Value = serde_json::from_str(&explain(&["tcp://localhost:5432", "--json"]).stdout).expect("JSON");
+    assert_eq!(told["outcome"]["forward"][0]["endpoint"], "127.0.0.1:9001");
+    let ended = explain(&["https://shop.example.com/"]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("no listener takes https; there are `web` (http, "), "{}", ended.stderr);
+}
+
+#[test]
+fn a_request_is_explained_by_the_running_program_with_what_is_there_now() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    product.get("/");
+    let admin = product.address("admin").to_string();
+    let ended = command(&["explain", "--admin", &admin, "http://anything/", "--json"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let cluster = &told["outcome"]["forward"][0];
+    assert_eq!(cluster["endpoint"].as_str(), Some(origin.address().to_string().as_str()));
+    assert_eq!((cluster["endpoints"][0]["in_flight"].as_u64(), told["generation"].as_u64()), (Some(0), Some(1)));
+    let ended = command(&["explain", "--admin", &origin.address().to_string(), "http://anything/"]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("does not answer as the admin address of Equipoise does"), "{}", ended.stderr);
+    let ended = command(&["explain", "--admin", &admin, "anything"]);
+    assert_eq!((ended.status.code(), ended.stderr.contains("has no scheme")), (Some(1), true), "{}", ended.stderr);
+}

@@ -18,7 +18,6 @@ mod health;
 mod hedging;
 mod logs;
 mod messages;
-mod queue;
 mod reload;
 mod retries;
 mod routing;

@@ -6,6 +6,5 @@ mod examples;
 mod hostile;
 mod includes;
 mod pages;
-mod queue;
 mod snapshot;
 mod support;

@@ -8,7 +8,6 @@ use model::snapshot::Balance;
 use super::hash::HashTable;
 use super::{random, round_robin};
 use crate::cluster::Lease;
-use crate::hash::FastMap;
 use crate::padded::Padded;
 use crate::response_time::Timing;
 use crate::state::EndpointState;
@@ -78,6 +77,13 @@ pub(crate) struct TierState {
 }
 
 impl TierState {
+    /// Becomes what another is.
+    pub(crate) fn copy_from(&self, other: &Self) {
+        self.turns.store(other.turns.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.busy.store(other.busy.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.mark.store(other.mark.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Gives back what [`Tier::lease`] counted.
     pub(crate) fn leave(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
@@ -160,11 +166,8 @@ impl Tier {
     }
 
     /// Takes any free place, whatever the balancer would choose.
-    /// `known`: only at members with these slots.
-    pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
-        let Some(known) = known else { return self.take_any(self.state.turns.load(Ordering::Relaxed), &[]) };
-        let open = |member: &&Member| known.contains_key(&member.state.slot) && member.is_open(&[]);
-        self.members.iter().filter(open).find_map(|member| self.take(member))
+    pub(super) fn take_free(&self) -> Option<Lease> {
+        self.take_any(self.state.turns.load(Ordering::Relaxed), &[])
     }
 
     /// Takes a place at a member, if it has one.

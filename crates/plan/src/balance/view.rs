@@ -9,7 +9,6 @@ use super::aperture::narrow;
 use super::priority::{Fitness, shares};
 use super::tier::{Configured, Member, Tier, TierKey};
 use crate::cluster::{EndpointPlan, Lease};
-use crate::hash::FastMap;
 use crate::standing::Roll;
 use crate::state::ClusterState;
 use crate::subset::{Subset, Subsets};
@@ -18,8 +17,6 @@ use crate::subset::{Subset, Subsets};
 pub(crate) struct View {
     /// The whole cluster, then its subsets by their numbers.
     scopes: Box<[Scope]>,
-    /// By endpoint, whether it takes what is bound to it.
-    takes_pinned: Box<[bool]>,
 }
 
 /// The tiers of endpoints that get work, the first in order to begin with. Some may have no share: they take over only
@@ -40,13 +37,21 @@ impl View {
         endpoints: &[EndpointPlan],
         (state, subsets): (&ClusterState, &Subsets),
     ) -> Self {
-        let roll = Roll::call(cluster, endpoints);
-        let maker = Maker { cluster, endpoints, state, roll: &roll };
+        Self::of(cluster, endpoints, (state, subsets), &Roll::call(cluster, endpoints))
+    }
+
+    /// The view where everything stands as in `roll`.
+    pub(crate) fn of(
+        cluster: &Cluster,
+        endpoints: &[EndpointPlan],
+        (state, subsets): (&ClusterState, &Subsets),
+        roll: &Roll,
+    ) -> Self {
+        let maker = Maker { cluster, endpoints, state, roll };
         let mut scopes = Vec::with_capacity(1 + subsets.parts.len());
         scopes.push(maker.scope(0, 0..endpoints.len()));
         scopes.extend(subsets.parts.iter().map(|(called, places)| maker.scope(*called, places.iter().copied())));
-        let takes_pinned = (0..endpoints.len()).map(|index| roll.takes_pinned(index)).collect();
-        Self { scopes: scopes.into(), takes_pinned }
+        Self { scopes: scopes.into() }
     }
 
     /// The tiers of a subset, or of that which takes over for it; none when nobody may get work.
@@ -64,15 +69,8 @@ impl View {
     }
 
     /// Takes any free place, whatever the balancer would choose.
-    /// `known`: only of endpoints with these slots.
-    pub(crate) fn take_free(&self, subset: Subset, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
-        self.tiers(subset).iter().find_map(|tier| tier.take_free(known))
-    }
-
-    /// Whether an endpoint takes what is bound to it, even if it gets nothing else.
-    #[inline]
-    pub(crate) fn takes_pinned(&self, endpoint: u32) -> bool {
-        self.takes_pinned.get(endpoint as usize).copied().unwrap_or(false)
+    pub(crate) fn take_free(&self, subset: Subset) -> Option<Lease> {
+        self.tiers(subset).iter().find_map(Tier::take_free)
     }
 }
 

@@ -225,7 +225,8 @@ impl fmt::Debug for Chain {
     }
 }
 
-fn compile_one(used: &FilterUse) -> Result<Steps, Issue> {
+/// What one filter of a route does.
+pub(crate) fn compile_one(used: &FilterUse) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
         let issue = Issue::at("", format!("there is no filter `{}`", used.name));
         return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));

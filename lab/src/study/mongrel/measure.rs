@@ -40,7 +40,8 @@ pub(super) fn cells(size: Size) -> Vec<Cell> {
 pub(super) const WORK_MS: u64 = 20;
 pub(super) const MEAN_MS: f64 = WORK_MS as f64 + (300.0 - WORK_MS as f64) / HICCUP_EVERY as f64;
 
-const SEED: u64 = 2008;
+/// Gives the hiccups.
+pub(super) const SEED: u64 = 2008;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Cell {

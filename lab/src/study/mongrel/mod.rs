@@ -1,5 +1,6 @@
 //! The study `mongrel`: origins that do one thing at a time, and where requests wait for them.
 
+mod ideal;
 mod measure;
 mod order;
 mod page;
@@ -60,6 +61,7 @@ fn run(run: &Run<'_>) -> Result<Page, Failure> {
                 }
             }
         }
+        products.push(Rounds { name: ideal::NAME, taken: vec![ideal::taken(&cell)], failure: None });
         measured.push(Measured { cell, products });
     }
     Ok(page::page(run.page(), &measured))

@@ -1,6 +1,7 @@
 //! The page: times in order, their distribution, throughput, and a table for each concurrency.
 
 use super::super::show::{failed_row, fault_count, mark_best, ms, plain, thousands, toned};
+use super::ideal;
 use super::measure::{MEAN_MS, WORK_MS};
 use super::order::{Figures, figures, share_within};
 use super::{Measured, Rounds};
@@ -16,6 +17,11 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// It is a product, and not what is computed.
+    fn is_measured(&self) -> bool {
+        self.rounds.name != ideal::NAME
+    }
+
     fn values(&self, of: impl Fn(&Figures) -> f64) -> Vec<f64> {
         self.figures.iter().map(of).collect()
     }
@@ -140,12 +146,13 @@ fn throughput(measured: &[Measured]) -> Chart {
     }
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "product",
     "req/s",
     "to Equipoise",
     "p50, ms",
     "p95, ms",
+    "p99, ms",
     "within the fastest's time",
     "longest, ms",
     "met another at the origin",
@@ -157,7 +164,8 @@ const COLUMNS: [&str; 12] = [
 
 /// The time within which the fastest product answered 95 % of its requests.
 fn fastest_us(rows: &[Row<'_>]) -> f64 {
-    rows.iter().filter_map(|row| row.median(|figures| figures.p95_us)).fold(f64::INFINITY, f64::min)
+    let products = rows.iter().filter(|row| row.is_measured());
+    products.filter_map(|row| row.median(|figures| figures.p95_us)).fold(f64::INFINITY, f64::min)
 }
 
 fn table(measured: &Measured) -> Table {
@@ -169,12 +177,15 @@ fn table(measured: &Measured) -> Table {
         _ => table_row(row, fastest, equipoise),
     };
     let mut lines: Vec<Vec<TableCell>> = rows.iter().map(line).collect();
-    let values = |of: fn(&Figures) -> f64| rows.iter().map(|row| row.median(of)).collect::<Vec<_>>();
+    let values = |of: fn(&Figures) -> f64| {
+        rows.iter().map(|row| row.median(of).filter(|_| row.is_measured())).collect::<Vec<_>>()
+    };
     mark_best(&mut lines, 1, &values(|figures| figures.rps), true);
     mark_best(&mut lines, 3, &values(|figures| figures.p50_us), false);
     mark_best(&mut lines, 4, &values(|figures| figures.p95_us), false);
-    mark_best(&mut lines, 6, &values(|figures| figures.longest_us as f64), false);
-    mark_best(&mut lines, 11, &rows.iter().map(|row| cpu(row.rounds)).collect::<Vec<_>>(), false);
+    mark_best(&mut lines, 5, &values(|figures| figures.p99_us), false);
+    mark_best(&mut lines, 7, &values(|figures| figures.longest_us as f64), false);
+    mark_best(&mut lines, 12, &rows.iter().map(|row| cpu(row.rounds)).collect::<Vec<_>>(), false);
     Table {
         title: measured.cell.title(),
         note: format!(
@@ -191,6 +202,9 @@ fn table(measured: &Measured) -> Table {
 }
 
 fn cpu(rounds: &Rounds) -> Option<f64> {
+    if rounds.name == ideal::NAME {
+        return None;
+    }
     median(&rounds.taken.iter().map(|taken| taken.cpu_us).collect::<Vec<_>>())
 }
 
@@ -213,6 +227,7 @@ fn table_row(row: &Row<'_>, fastest: f64, equipoise: Option<f64>) -> Vec<TableCe
         plain(equipoise.map_or("–".to_owned(), |own| format!("{:.2} ×", rps / own))),
         plain(ms(row.median(|figures| figures.p50_us).unwrap_or(0.0))),
         plain(ms(row.median(|figures| figures.p95_us).unwrap_or(0.0))),
+        plain(ms(row.median(|figures| figures.p99_us).unwrap_or(0.0))),
         plain(format!("{:.0} %", median(&within).unwrap_or(0.0) * 100.0)),
         plain(ms(row.most(|figures| figures.longest_us) as f64)),
         fault_count(overlapped, format!("of {} requests", thousands(requests as f64))),
@@ -253,7 +268,20 @@ fn findings(measured: &[Measured]) -> Vec<Finding> {
         Some(format!("{:.0} %", count as f64 * 100.0 / row.sum(|figures| figures.requests).max(1) as f64))
     };
     let finding = |article: &str, here: String| Finding { article: article.to_owned(), here };
+    let share = |row: &Row<'_>| {
+        let one = measured.iter().find(|one| one.cell.concurrency == 30)?;
+        let all = rows(one);
+        let ideal = all.iter().find(|row| !row.is_measured())?;
+        let rps = row.median(|figures| figures.rps)? / ideal.median(|figures| figures.rps)?;
+        let longest = row.median(|figures| figures.longest_us as f64)?;
+        let ratio = longest / ideal.median(|figures| figures.longest_us as f64)?;
+        Some(format!("{:.1} % of its requests per second, the longest {ratio:.2} of its", rps * 100.0))
+    };
     vec![
+        finding(
+            "(Not in the article.) How near a product comes to a queue that keeps the order and loses no time.",
+            format!("At 30: {}.", all_three(measured, 30, share)),
+        ),
         finding(
             "At 30 at a time, 218 requests per second with HAProxy and 162 with nginx.",
             format!("Requests per second at 30: {}.", all_three(measured, 30, rps)),
@@ -294,6 +322,12 @@ fn notes(measured: &[Measured]) -> Vec<String> {
          holds it back, but for the one host that it has chosen."
             .to_owned(),
     ];
+    notes.push(format!(
+        "`{}` is computed: one line for all origins in strict order, the same requests at the same origins' speed, and no \
+         time between an answer and the next request. Connecting, the generator and timers that sleep a little longer \
+         than asked are not in it.",
+        ideal::NAME
+    ));
     if measured.iter().any(|one| one.cell.origins > 3) {
         notes.push(
             "Not published: many origins, and ten times as many requests waiting as there are origins.".to_owned(),
@@ -348,10 +382,23 @@ mod tests {
     fn overtaken_and_overlapping_requests_are_shown_as_faults_and_the_best_is_marked() {
         let page = page(Page::default(), &measured());
         let [equipoise, nginx] = [&page.tables[0].rows[0], &page.tables[0].rows[1]];
-        assert_eq!((equipoise[7].text.as_str(), nginx[7].text.as_str()), ("0", "10"));
-        assert_eq!((equipoise[8].tone, nginx[8].tone), (Tone::Plain, Tone::Doubtful));
+        assert_eq!((equipoise[8].text.as_str(), nginx[8].text.as_str()), ("0", "10"));
+        assert_eq!((equipoise[9].tone, nginx[9].tone), (Tone::Plain, Tone::Doubtful));
         assert_eq!((equipoise[4].tone, nginx[4].tone), (Tone::Best, Tone::Plain));
-        assert!(page.findings[3].here.contains("haproxy was not measured"), "{}", page.findings[3].here);
+        assert!(page.findings[4].here.contains("haproxy was not measured"), "{}", page.findings[4].here);
+    }
+
+    #[test]
+    fn the_ideal_queue_is_shown_but_never_the_best() {
+        let mut measured = measured();
+        for one in &mut measured {
+            one.products.push(Rounds { name: ideal::NAME, taken: vec![ideal::taken(&one.cell)], failure: None });
+        }
+        let page = page(Page::default(), &measured);
+        let row = &page.tables[1].rows[3];
+        assert_eq!((row[0].text.as_str(), row[12].text.as_str()), (ideal::NAME, "–"));
+        assert!(row.iter().all(|cell| cell.tone == Tone::Plain), "{row:?}");
+        assert!(page.findings[0].here.contains("% of its requests per second"), "{}", page.findings[0].here);
     }
 
     #[test]

@@ -1,0 +1,214 @@
+//! Which endpoint of a cluster a request would get.
+//!
+//! The balancer itself is asked, in a rehearsal: a view with the same standings, weights, counts in flight, times and
+//! turns, whose places nobody else sees. The first pick is what would happen now; many more tell the shares.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use model::RequestHead;
+use model::snapshot::{Balance, HashKey};
+use serde::{Deserialize, Serialize};
+
+use crate::balance::{self, Ask, View};
+use crate::cluster::{ClusterPlan, EndpointPlan};
+use crate::plan::RoutePlan;
+use crate::standing::Roll;
+use crate::state::{ClusterState, EndpointState};
+use crate::subset::Subset;
+
+/// Picks that tell the shares.
+const PICKS: u32 = 1_000;
+/// Endpoints that are told of one cluster at most: those that would get work first.
+const ENDPOINTS_MAX: usize = 100;
+
+/// A cluster that a request may go to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterTold {
+    /// Its name.
+    pub name: String,
+    /// Share of the route's requests that go here, in percent.
+    pub share: f64,
+    /// How an endpoint is chosen, as the configuration calls it.
+    pub balance: String,
+    /// The endpoint that this request would get now.
+    pub endpoint: Option<String>,
+    /// Why that one, or why none.
+    pub why: String,
+    /// Requests that wait for an endpoint now.
+    pub waiting: u32,
+    /// What else bears on the choice.
+    pub notes: Vec<String>,
+    /// Endpoints, those that would get work first.
+    pub endpoints: Vec<EndpointTold>,
+    /// Endpoints that are left out of the list because there are many.
+    pub left_out: usize,
+}
+
+/// An endpoint of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndpointTold {
+    /// Its name.
+    pub name: String,
+    /// Where it stands: `fit`, `down`, `ejected`, `drain` and so on.
+    pub standing: String,
+    /// Its weight as it counts now.
+    pub weight: u32,
+    /// Requests or connections that it has now.
+    pub in_flight: u32,
+    /// The bound on these.
+    pub connections_max: Option<u32>,
+    /// Share of requests like this one that it would get, in percent.
+    pub share: f64,
+}
+
+/// What a pick goes by.
+pub(super) struct Asked<'a> {
+    /// `None` for a connection.
+    pub head: Option<&'a RequestHead>,
+    pub route: Option<&'a RoutePlan>,
+    pub client: IpAddr,
+    pub now: Instant,
+}
+
+/// Tells about one cluster, which gets `share` percent of what is asked.
+pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
+    let key = match asked.head {
+        Some(head) => plan.key(head, asked.client),
+        None => plan.key_of_client(asked.client),
+    };
+    let subset = match (asked.route, asked.head) {
+        (Some(route), Some(head)) => plan.subset(route, head),
+        _ => Subset::ALL,
+    };
+    let ask = Ask { tried: &[], key, now: asked.now, subset };
+    let roll = plan.roll();
+    let rehearsal = Rehearsal::new(plan, &roll);
+    let first = rehearsal.pick(&ask, chance);
+    let mut picks = vec![0_u32; plan.endpoints.len()];
+    for _ in 0..PICKS {
+        if let Some(index) = rehearsal.pick(&ask, chance) {
+            picks[index] += 1;
+        }
+    }
+    let (endpoints, left_out) = endpoints(plan, &roll, &picks, first);
+    let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
+    ClusterTold {
+        name: plan.cluster.name.to_string(),
+        share,
+        balance: plan.cluster.balance.name().to_owned(),
+        endpoint: first.map(name),
+        why: why(plan, &rehearsal, first, &ask),
+        waiting: plan.state.waiting(),
+        notes: notes(plan, &roll, &ask),
+        endpoints,
+        left_out,
+    }
+}
+
+/// The places of a cluster, copied.
+struct Rehearsal {
+    view: View,
+}
+
+impl Rehearsal {
+    fn new(plan: &ClusterPlan, roll: &Roll) -> Self {
+        let state = Arc::new(ClusterState::new());
+        // Held until the view holds them.
+        let _tiers = plan.state.copy_tiers(&state);
+        let copy = |endpoint: &EndpointPlan| EndpointPlan {
+            state: Arc::new(EndpointState::rehearsed(&endpoint.state, state.clone())),
+            ..endpoint.clone()
+        };
+        let endpoints: Box<[EndpointPlan]> = plan.endpoints.iter().map(copy).collect();
+        Self { view: View::of(&plan.cluster, &endpoints, (&state, &plan.subsets), roll) }
+    }
+
+    /// The place of the endpoint that is picked. Its place there is free again at once.
+    fn pick(&self, ask: &Ask<'_>, chance: &mut dyn FnMut() -> u64) -> Option<usize> {
+        balance::take(self.view.tiers(ask.subset), chance, ask).map(|lease| lease.endpoint_index())
+    }
+}
+
+fn endpoints(plan: &ClusterPlan, roll: &Roll, picks: &[u32], first: Option<usize>) -> (Vec<EndpointTold>, usize) {
+    let mut order: Vec<usize> = (0..plan.endpoints.len()).collect();
+    // In the order of the file, unless there are too many to tell of all.
+    if order.len() > ENDPOINTS_MAX {
+        order.sort_by_key(|&index| (Some(index) != first, std::cmp::Reverse(picks[index])));
+    }
+    let told = order.iter().take(ENDPOINTS_MAX).map(|&index| {
+        let endpoint = &plan.endpoints[index];
+        EndpointTold {
+            name: endpoint.endpoint.name.to_string(),
+            standing: roll.standing(index).as_str().to_owned(),
+            weight: roll.weight(index),
+            in_flight: endpoint.state.in_flight(),
+            connections_max: endpoint.endpoint.connections_max,
+            share: f64::from(picks[index]) * 100.0 / f64::from(PICKS),
+        }
+    });
+    (told.collect(), order.len().saturating_sub(ENDPOINTS_MAX))
+}
+
+fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, first: Option<usize>, ask: &Ask<'_>) -> String {
+    let queue = plan.cluster.queue.is_some();
+    if rehearsal.view.tiers(ask.subset).is_empty() {
+        let whole = ask.subset == Subset::ALL;
+        return format!(
+            "no endpoint of {} may get work: 503",
+            if whole { "the cluster" } else { "the route's subset" }
+        );
+    }
+    match first {
+        None if queue => "all endpoints are full: it waits in the queue".into(),
+        None => "all endpoints are full, and there is no queue: 503".into(),
+        Some(_) if queue && plan.state.waiting() > 0 => {
+            "others wait already: it waits behind them, and then gets what is free".into()
+        }
+        Some(_) => reason(&plan.cluster.balance, ask).into(),
+    }
+}
+
+fn reason(balance: &Balance, ask: &Ask<'_>) -> &'static str {
+    match balance {
+        Balance::RoundRobin => "its turn comes next",
+        Balance::Random => "drawn by chance, by weight",
+        Balance::LeastRequest => "it has the fewest requests in flight for its weight",
+        Balance::PowerOfTwo => "the one with fewer requests in flight of two drawn by chance",
+        Balance::LeastTime { .. } => "it is likely to answer soonest",
+        Balance::PeakEwma { .. } => "the one that is likely to answer sooner of two drawn by chance",
+        Balance::First => "it is the first that has room",
+        Balance::Hash(_) if ask.key.is_some() => "the key of the request falls on it",
+        Balance::Hash(_) => "the request has no key to hash, so chance decides",
+    }
+}
+
+fn notes(plan: &ClusterPlan, roll: &Roll, ask: &Ask<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Balance::Hash(hash) = &plan.cluster.balance {
+        let keys: Vec<String> = hash.on.iter().map(key_text).collect();
+        notes.push(format!("hashed by {}", keys.join(", else ")));
+    }
+    if ask.subset != Subset::ALL {
+        notes.push("the route goes to a part of the cluster, by labels".to_owned());
+    }
+    if plan.cluster.spread.aperture.is_some() {
+        notes.push("this instance uses a part of the endpoints, by `aperture`".to_owned());
+    }
+    if roll.panics {
+        notes.push("fewer endpoints are fit than `panic_threshold`: fitness is not looked at".to_owned());
+    }
+    notes
+}
+
+fn key_text(key: &HashKey) -> String {
+    match key {
+        HashKey::Source => "the client's address".to_owned(),
+        HashKey::Header(name) => format!("the header field `{name}`"),
+        HashKey::Cookie(name) => format!("the cookie `{name}`"),
+        HashKey::Query(name) => format!("the query parameter `{name}`"),
+        HashKey::Path => "the path".to_owned(),
+        HashKey::Uri => "path and query".to_owned(),
+    }
+}

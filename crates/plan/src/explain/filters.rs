@@ -1,0 +1,72 @@
+//! What filters do to a request, one after the other.
+
+use model::filter::FilterUse;
+use model::{Facts, RequestHead};
+use serde::{Deserialize, Serialize};
+
+use super::method_text;
+use crate::filter::{Flow, compile_one};
+
+/// One filter, and what it does to this request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilterTold {
+    /// What it is called in the configuration.
+    pub name: String,
+    /// Lines of the request that it takes away, with `- ` before them, and those that it puts there, with `+ `.
+    pub changes: Vec<String>,
+    /// It changes the response too.
+    pub changes_response: bool,
+    /// It answers with this status, and nothing after it sees the request.
+    pub answers: Option<u16>,
+}
+
+/// Applies filters to the head until one answers.
+pub(super) fn apply(
+    uses: &[FilterUse],
+    head: &mut RequestHead,
+    facts: &Facts<'_>,
+    scratch: &mut Vec<u8>,
+) -> Result<Vec<FilterTold>, String> {
+    let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
+    for used in uses {
+        let steps = compile_one(used).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
+        let before = lines(head);
+        let flow = steps.request.map_or(Flow::Continue, |step| step.apply(head, facts, scratch));
+        let answers = match flow {
+            Flow::Respond(local) => Some(local.status),
+            Flow::Continue => None,
+        };
+        told.push(FilterTold {
+            name: used.name.clone(),
+            changes: changes(before, lines(head)),
+            changes_response: steps.response.is_some(),
+            answers,
+        });
+        if answers.is_some() {
+            break;
+        }
+    }
+    Ok(told)
+}
+
+/// The head, line by line.
+fn lines(head: &RequestHead) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let query = head.query().map_or(String::new(), |query| format!("?{}", text(query)));
+    let line = format!("{} {}{query}", method_text(head), text(head.path()));
+    let fields = head.fields.iter().map(|field| format!("{}: {}", text(field.name), text(field.value)));
+    std::iter::once(line).chain(fields).collect()
+}
+
+/// What only the one or the other has; a line that stands twice counts twice.
+fn changes(before: Vec<String>, mut after: Vec<String>) -> Vec<String> {
+    let mut gone = Vec::new();
+    for line in before {
+        match after.iter().position(|kept| *kept == line) {
+            Some(at) => drop(after.remove(at)),
+            None => gone.push(format!("- {line}")),
+        }
+    }
+    gone.extend(after.into_iter().map(|line| format!("+ {line}")));
+    gone
+}

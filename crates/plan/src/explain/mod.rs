@@ -1,0 +1,197 @@
+//! What would become of a request, and why: the very tables, filters and balancers that carry requests, asked without
+//! carrying one. Nothing of the plan changes by it: no place is taken, no turn is used up.
+//!
+//! [`explain`] is where it begins. The answer is plain text and numbers, for people and for programs.
+
+mod cluster;
+mod filters;
+mod question;
+mod routes;
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use model::facts::TlsFacts;
+use model::snapshot::Protocol;
+use model::{Facts, Method, RequestHead, Scheme};
+use serde::{Deserialize, Serialize};
+
+pub use cluster::{ClusterTold, EndpointTold};
+pub use filters::FilterTold;
+pub use question::Question;
+pub use routes::RouteTold;
+
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
+
+/// What would become of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The generation of the plan that was asked.
+    pub generation: u64,
+    /// The request as it was understood.
+    pub request: String,
+    /// The listener that it arrives at, with its address.
+    pub listener: String,
+    /// Routes whose host and path fit, in the order in which they are asked. The first that holds is taken.
+    pub routes: Vec<RouteTold>,
+    /// Routes of the listener that do not fit by host or path.
+    pub routes_unfit: usize,
+    /// The route's filters, in order, and what they do to the request.
+    pub filters: Vec<FilterTold>,
+    /// What happens in the end.
+    pub outcome: Outcome,
+}
+
+/// What happens in the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is forwarded to one of these clusters; several only where a route splits its requests.
+    Forward(Vec<ClusterTold>),
+    /// It is answered here.
+    Answer {
+        /// The status.
+        status: u16,
+        /// Who answers, and what.
+        why: String,
+    },
+    /// The connection is closed.
+    Close {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Says what would become of a request at `now`. `chance` stands for all that is drawn.
+///
+/// # Errors
+/// The question cannot be understood, or no listener takes such a request; says which there are.
+pub fn explain(
+    plan: &Plan,
+    question: &Question,
+    now: Instant,
+    chance: &mut dyn FnMut() -> u64,
+) -> Result<Explanation, String> {
+    let asked = question.parse()?;
+    let listener = asked.listener(plan)?;
+    let told = Told { plan, listener, client: question.client, now };
+    match &listener.target {
+        ListenerTarget::Http(router) => {
+            let mut head = asked.head()?;
+            head.keep_received();
+            let mut scratch = Vec::new();
+            let routes = routes::ask(router, &head, question.client, &mut scratch);
+            let routes_unfit = router.routes().len() - routes.len();
+            let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
+            let (filters, outcome) = match taken {
+                None => (Vec::new(), no_route()),
+                Some(route) => told.follow(route, (&mut head, asked.scheme), &mut scratch, chance)?,
+            };
+            Ok(told.explanation(asked.shown(), (routes, routes_unfit), filters, outcome))
+        }
+        ListenerTarget::Tcp(cluster) => {
+            let outcome = Outcome::Forward(vec![told.connection(cluster, chance)]);
+            Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
+        }
+        ListenerTarget::Sni(table) => {
+            let outcome = match table.find(asked.host()) {
+                Some(cluster) => Outcome::Forward(vec![told.connection(cluster, chance)]),
+                None => Outcome::Close { why: "no cluster is given for this name, and none for others".into() },
+            };
+            Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
+        }
+    }
+}
+
+/// What everything that is told is about.
+struct Told<'a> {
+    plan: &'a Plan,
+    listener: &'a ListenerPlan,
+    client: std::net::IpAddr,
+    now: Instant,
+}
+
+impl Told<'_> {
+    /// What a route does to a request.
+    fn follow(
+        &self,
+        route: &RoutePlan,
+        (head, scheme): (&mut RequestHead, Scheme),
+        scratch: &mut Vec<u8>,
+        chance: &mut dyn FnMut() -> u64,
+    ) -> Result<(Vec<FilterTold>, Outcome), String> {
+        let name = String::from_utf8_lossy(head.host()).into_owned();
+        let tls = (scheme == Scheme::Https).then(|| TlsFacts { server_name: Some(name), ..TlsFacts::default() });
+        let facts = Facts {
+            peer: SocketAddr::new(self.client, 0),
+            client: self.client,
+            local: self.listener.listener.bind,
+            scheme,
+            tls: tls.as_ref(),
+            listener: &self.listener.listener.name,
+            request_id: "",
+        };
+        let filters = filters::apply(&route.route.filters, head, &facts, scratch)?;
+        if let Some((name, status)) = filters.iter().find_map(|told| Some((&told.name, told.answers?))) {
+            let why = format!("the filter `{name}` answers");
+            return Ok((filters, Outcome::Answer { status, why }));
+        }
+        let outcome = match &route.action {
+            ActionPlan::Respond(local) => {
+                Outcome::Answer { status: local.status, why: "the route gives a fixed answer".into() }
+            }
+            ActionPlan::Redirect(redirect) => {
+                let local = redirect.respond(head, &facts);
+                let to = local.fields.first().map_or("", |(_, value)| value);
+                Outcome::Answer { status: local.status, why: format!("the route redirects to {to}") }
+            }
+            ActionPlan::Cluster(_) | ActionPlan::Weighted(_) => {
+                let ask = cluster::Asked { head: Some(head), route: Some(route), client: self.client, now: self.now };
+                let shares = route.action.shares().into_iter();
+                Outcome::Forward(shares.map(|(cluster, share)| cluster::tell(cluster, share, &ask, chance)).collect())
+            }
+        };
+        Ok((filters, outcome))
+    }
+
+    /// Where a connection goes that is not looked into.
+    fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
+        let ask = cluster::Asked { head: None, route: None, client: self.client, now: self.now };
+        cluster::tell(cluster, 100.0, &ask, chance)
+    }
+
+    fn explanation(
+        &self,
+        request: String,
+        (routes, routes_unfit): (Vec<RouteTold>, usize),
+        filters: Vec<FilterTold>,
+        outcome: Outcome,
+    ) -> Explanation {
+        let listener = &self.listener.listener;
+        let spoken = match (&listener.protocol, &listener.tls) {
+            (Protocol::Http(_), Some(_)) => "https",
+            (Protocol::Http(_), None) => "http",
+            (Protocol::Tcp(_), _) => "tcp",
+        };
+        let listener = format!("{} ({spoken}, {})", listener.name, listener.bind);
+        Explanation { generation: self.plan.generation, request, listener, routes, routes_unfit, filters, outcome }
+    }
+}
+
+fn route_named<'a>(plan: &'a Plan, name: &str) -> Option<&'a RoutePlan> {
+    plan.routes.iter().find(|route| route.name().as_str() == name).map(|route| &**route)
+}
+
+fn no_route() -> Outcome {
+    let status = model::Fault::NoRoute.consequence().status;
+    Outcome::Answer { status, why: "no route holds".into() }
+}
+
+/// A method as it is written.
+fn method_text(head: &RequestHead) -> String {
+    debug_assert!(head.method != Method::Other || !head.method_bytes().is_empty());
+    String::from_utf8_lossy(head.method_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

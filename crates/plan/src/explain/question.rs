@@ -1,0 +1,177 @@
+//! What is asked: a request as a person writes it.
+
+use std::net::IpAddr;
+
+use model::fields::{Span, is_field_value, is_token};
+use model::limits::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};
+use model::snapshot::Protocol;
+use model::{FieldName, Known, RequestHead, Scheme, Version};
+
+use crate::plan::{ListenerPlan, ListenerTarget, Plan};
+
+/// A request to be explained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// `GET https://host/path`, a URL alone, or `tcp://host:port` for a listener that passes connections on.
+    pub request: String,
+    /// Header fields, by name and value.
+    pub fields: Vec<(String, String)>,
+    /// The client's address, as the trusted proxies before this one would tell it.
+    pub client: IpAddr,
+    /// The listener, if it is not to be found by scheme and port.
+    pub listener: Option<String>,
+}
+
+/// A question, understood.
+pub(super) struct Parsed<'a> {
+    method: &'a str,
+    pub(super) scheme: Scheme,
+    is_tcp: bool,
+    authority: &'a str,
+    port: Option<u16>,
+    target: String,
+    question: &'a Question,
+}
+
+impl Question {
+    pub(super) fn parse(&self) -> Result<Parsed<'_>, String> {
+        let words: Vec<&str> = self.request.split_whitespace().collect();
+        let (method, url) = match words[..] {
+            [url] => ("GET", url),
+            [method, url] => (method, url),
+            _ => return Err(format!("`{}` is not a request such as `GET https://example.com/path`", self.request)),
+        };
+        if !is_token(method.as_bytes()) {
+            return Err(format!("`{method}` is not a method"));
+        }
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| no_scheme(url))?;
+        let (is_tcp, scheme) = match scheme.to_ascii_lowercase().as_str() {
+            "http" | "ws" => (false, Scheme::Http),
+            "https" | "wss" => (false, Scheme::Https),
+            "tcp" => (true, Scheme::Http),
+            other => return Err(format!("the scheme `{other}` is none of http, https, ws, wss and tcp")),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let target = target.split('#').next().unwrap_or_default();
+        let port = port_of(authority)?;
+        let is_bad = |byte: u8| byte <= b' ' || byte >= 0x7f || byte == b'@';
+        if authority.bytes().any(is_bad) || (authority.is_empty() && !is_tcp) {
+            return Err(format!("`{authority}` is not a host with or without a port"));
+        }
+        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+        if let Some(byte) = target.bytes().find(|&byte| byte <= b' ' || byte >= 0x7f) {
+            return Err(format!("the path holds the byte 0x{byte:02x}, which a URL writes as %{byte:02X}"));
+        }
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(format!("the path is longer than {TARGET_BYTES_MAX} bytes, which no listener accepts"));
+        }
+        Ok(Parsed { method, scheme, is_tcp, authority, port, target, question: self })
+    }
+}
+
+impl Parsed<'_> {
+    /// The request in one line.
+    pub(super) fn shown(&self) -> String {
+        if self.is_tcp {
+            return format!("a connection to {}", self.authority);
+        }
+        format!("{} {}://{}{}", self.method, self.scheme.as_str(), self.authority, self.target)
+    }
+
+    /// The host without its port, if there is one.
+    pub(super) fn host(&self) -> Option<&str> {
+        let host = model::head::host_without_port(self.authority.as_bytes());
+        std::str::from_utf8(host).ok().filter(|host| !host.is_empty())
+    }
+
+    /// The listener that takes such a request: by name, else by scheme and port, else by scheme.
+    pub(super) fn listener<'p>(&self, plan: &'p Plan) -> Result<&'p ListenerPlan, String> {
+        if let Some(name) = &self.question.listener {
+            let found = plan.listener(name).filter(|listener| self.is_for(listener));
+            return found.map(|listener| &**listener).ok_or_else(|| {
+                format!("there is no listener `{name}` that takes {}; there are {}", self.wanted(), all(plan))
+            });
+        }
+        let fit = || plan.listeners.iter().filter(|listener| self.is_for(listener) && self.is_spoken(listener));
+        let by_port = fit().find(|listener| self.port == Some(listener.listener.bind.port()));
+        let found = by_port.or_else(|| fit().next());
+        found.map(|listener| &**listener).ok_or_else(|| {
+            format!("no listener takes {}; there are {}; `--listener` names one", self.wanted(), all(plan))
+        })
+    }
+
+    fn is_for(&self, listener: &ListenerPlan) -> bool {
+        matches!(listener.target, ListenerTarget::Http(_)) != self.is_tcp
+    }
+
+    fn is_spoken(&self, listener: &ListenerPlan) -> bool {
+        self.is_tcp || listener.listener.tls.is_some() == (self.scheme == Scheme::Https)
+    }
+
+    fn wanted(&self) -> &'static str {
+        match (self.is_tcp, self.scheme) {
+            (true, _) => "connections as they are",
+            (_, Scheme::Http) => "http",
+            (_, Scheme::Https) => "https",
+        }
+    }
+
+    /// The request as the data plane would have read it.
+    pub(super) fn head(&self) -> Result<RequestHead, String> {
+        let mut head = RequestHead::default();
+        let at = head.fields.load(self.method.as_bytes());
+        let start = head.fields.load(self.target.as_bytes());
+        let target = Span::new(start, start + self.target.len());
+        head.set_line(Span::new(at, start), target, Version::Http11);
+        let given = &self.question.fields;
+        let size: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if size > HEAD_BYTES_MAX {
+            return Err(format!("the header fields are larger than {HEAD_BYTES_MAX} bytes, which no listener accepts"));
+        }
+        let fields = given.iter().map(|(name, value)| Ok((FieldName::new(name)?, value.as_str())));
+        let fields: Vec<(FieldName, &str)> = fields.collect::<Result<_, String>>()?;
+        let host = FieldName::new("host")?;
+        let own = fields.iter().find(|(name, _)| name.known() == Known::Host);
+        head.fields.append(&host, own.map_or(self.authority, |(_, value)| value).as_bytes());
+        for (name, value) in fields.iter().filter(|(name, _)| name.known() != Known::Host) {
+            if !is_field_value(value.as_bytes()) {
+                return Err(format!(
+                    "the value of the header field `{}` holds bytes that may not stand there",
+                    name.as_str()
+                ));
+            }
+            head.fields.append(name, value.as_bytes());
+        }
+        Ok(head)
+    }
+}
+
+fn no_scheme(url: &str) -> String {
+    format!("`{url}` has no scheme: write `http://{0}` or `https://{0}`", url.trim_start_matches('/'))
+}
+
+fn port_of(authority: &str) -> Result<Option<u16>, String> {
+    let after = authority.rfind(']').map_or(0, |at| at + 1);
+    match authority[after..].rsplit_once(':') {
+        None => Ok(None),
+        Some((_, port)) => {
+            port.parse().map(Some).map_err(|_| format!("`{port}` in `{authority}` is not a port from 0 to 65535"))
+        }
+    }
+}
+
+/// All listeners, for messages.
+fn all(plan: &Plan) -> String {
+    let told = plan.listeners.iter().map(|plan| {
+        let listener = &plan.listener;
+        let spoken = match (&listener.protocol, &listener.tls) {
+            (Protocol::Http(_), None) => "http",
+            (Protocol::Http(_), Some(_)) => "https",
+            (Protocol::Tcp(_), _) => "tcp",
+        };
+        format!("`{}` ({spoken}, {})", listener.name, listener.bind)
+    });
+    let told: Vec<String> = told.take(20).collect();
+    if told.is_empty() { "none".into() } else { told.join(", ") }
+}

@@ -1,0 +1,73 @@
+//! Which routes are asked for a request, and what each says.
+
+use std::net::IpAddr;
+
+use model::RequestHead;
+use model::matching::{Match, PathMatch};
+use serde::{Deserialize, Serialize};
+
+use crate::router::Router;
+
+/// A route whose host and path fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteTold {
+    /// Its name.
+    pub name: String,
+    /// What it asks of host and path, and its priority if it has one.
+    pub asks: String,
+    /// Whether all its conditions hold.
+    pub holds: bool,
+    /// The first condition that does not hold.
+    pub unmet: Option<String>,
+}
+
+/// Asks all routes that come into question, in order.
+pub(super) fn ask(router: &Router, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> Vec<RouteTold> {
+    let mut asked: Vec<usize> = Vec::new();
+    let mut told = Vec::new();
+    router.walk(head, scratch, &mut |route, scratch| {
+        // One that names several hosts may stand in several tables.
+        if !asked.contains(&route.index) {
+            asked.push(route.index);
+            let matches = &route.route.matches;
+            let unmet = route.conditions.unmet(matches, (head, client), scratch);
+            told.push(RouteTold {
+                name: route.name().to_string(),
+                asks: asks(matches, route.route.priority),
+                holds: unmet.is_none(),
+                unmet,
+            });
+        }
+        false
+    });
+    told
+}
+
+fn asks(matches: &Match, priority: i32) -> String {
+    let mut parts = Vec::new();
+    if !matches.hosts.is_empty() {
+        let hosts: Vec<String> = matches.hosts.iter().map(ToString::to_string).collect();
+        parts.push(format!("host {}", hosts.join(" or ")));
+    }
+    match &matches.path {
+        Some(PathMatch::Exact(path)) => parts.push(format!("path {path}")),
+        Some(PathMatch::Prefix(prefix)) => parts.push(format!("paths below {prefix}")),
+        Some(PathMatch::Regex(pattern)) => parts.push(format!("paths that match {pattern}")),
+        None => {}
+    }
+    if parts.is_empty() {
+        parts.push("any host and path".to_owned());
+    }
+    let others = usize::from(!matches.methods.is_empty())
+        + matches.headers.len()
+        + matches.query.len()
+        + matches.cookies.len()
+        + usize::from(!matches.sources.is_empty());
+    if others > 0 {
+        parts.push(format!("{others} more condition{}", if others == 1 { "" } else { "s" }));
+    }
+    if priority != 0 {
+        parts.push(format!("priority {priority}"));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,202 @@
+//! Questions against plans, and that asking changes nothing.
+
+use model::filter::FilterUse;
+use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::snapshot::{Action, Balance, Hash, HashAlgorithm, HashKey, Route};
+use serde_json::json;
+
+use super::*;
+use crate::balance::tests::begin;
+use crate::testing::{Worker, bounded, cluster, compiled, http_listener, queue, route, snapshot, weighted};
+use crate::{Pick, Random};
+
+fn ask(plan: &Plan, request: &str, fields: &[(&str, &str)]) -> Result<Explanation, String> {
+    let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let client = "192.0.2.7".parse().unwrap();
+    let question = Question { request: request.to_owned(), fields, client, listener: None };
+    let mut random = Random::new(1);
+    explain(plan, &question, begin(), &mut || random.next_u64())
+}
+
+fn path(path: &str) -> Match {
+    Match { path: Some(PathMatch::Prefix(path.into())), ..Match::default() }
+}
+
+fn of_routes(routes: Vec<Route>) -> Plan {
+    let clusters = vec![cluster("c", Balance::RoundRobin, weighted(&[1, 1, 2]))];
+    compiled(snapshot(vec![http_listener("web")], routes, clusters), None)
+}
+
+fn forward(told: &Explanation) -> &ClusterTold {
+    match &told.outcome {
+        Outcome::Forward(clusters) => &clusters[0],
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_route_that_is_taken_is_told_with_those_before_and_after_it() {
+    let mut picky = path("/api/orders");
+    picky.headers = vec![ValueMatch { name: "x-beta".into(), test: ValueTest::Present }];
+    let mut posts = path("/api/orders");
+    posts.methods = vec!["POST".into(), "PUT".into()];
+    let plan = of_routes(vec![
+        route("all", Match::default(), "c"),
+        route("api", path("/api"), "c"),
+        route("other", path("/other"), "c"),
+        route("beta", picky, "c"),
+        route("posts", posts, "c"),
+    ]);
+    let told = ask(&plan, "GET http://a.example/api/orders?x=1", &[]).unwrap();
+    let names: Vec<(&str, bool)> = told.routes.iter().map(|route| (route.name.as_str(), route.holds)).collect();
+    assert_eq!(names, [("posts", false), ("beta", false), ("api", true), ("all", true)]);
+    assert_eq!(told.routes[0].unmet.as_deref(), Some("the method is not POST or PUT"));
+    assert_eq!(told.routes[1].unmet.as_deref(), Some("the header field `x-beta` is missing"));
+    assert_eq!((told.routes[2].asks.as_str(), told.routes_unfit), ("paths below /api", 1));
+    let told = ask(&plan, "GET http://a.example/api/orders", &[("X-Beta", "1")]).unwrap();
+    assert!(told.routes[1].holds);
+    assert_eq!(forward(&told).name, "c");
+}
+
+#[test]
+fn what_is_told_is_what_the_router_finds() {
+    let hosts =
+        |hosts: &[&str]| Match { hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(), ..Match::default() };
+    let plan = of_routes(vec![
+        route("both", hosts(&["a.example", "*.example"]), "c"),
+        route("wild", hosts(&["*.example"]), "c"),
+    ]);
+    let told = ask(&plan, "http://a.example/", &[]).unwrap();
+    let names: Vec<&str> = told.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["both", "wild"], "a route is told once");
+    let told = ask(&plan, "http://other/", &[]).unwrap();
+    assert_eq!(told.outcome, Outcome::Answer { status: 404, why: "no route holds".into() });
+}
+
+#[test]
+fn asking_takes_no_turn_and_no_place() {
+    let plan = of_routes(vec![route("all", Match::default(), "c")]);
+    let shared = &plan.clusters[0];
+    let mut worker = Worker::new(1);
+    let held = worker.lease(shared);
+    for _ in 0..3 {
+        let told = ask(&plan, "http://a/", &[]).unwrap();
+        let expected = forward(&told).endpoint.clone().unwrap();
+        let Pick::Endpoint(lease) = worker.pick(shared) else { panic!() };
+        assert_eq!(shared.endpoints[lease.endpoint_index()].endpoint.name.as_str(), expected);
+    }
+    drop(held);
+    assert!(shared.endpoints.iter().all(|endpoint| endpoint.state.in_flight() == 0));
+}
+
+#[test]
+fn shares_follow_the_weights() {
+    let plan = of_routes(vec![route("all", Match::default(), "c")]);
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    let shares: Vec<f64> = forward(&told).endpoints.iter().map(|endpoint| endpoint.share).collect();
+    assert_eq!(shares, [25.0, 25.0, 50.0]);
+}
+
+#[test]
+fn a_full_cluster_says_so_and_what_follows_from_it() {
+    let mut full = cluster("c", Balance::LeastRequest, bounded(&[1]));
+    let routes = || vec![route("all", Match::default(), "c")];
+    let plan = compiled(snapshot(vec![http_listener("web")], routes(), vec![full.clone()]), None);
+    let _held = Worker::new(1).lease(&plan.clusters[0]);
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    assert_eq!((forward(&told).endpoint.as_deref(), forward(&told).endpoints[0].in_flight), (None, 1));
+    assert_eq!(forward(&told).why, "all endpoints are full, and there is no queue: 503");
+    full.queue = queue(1);
+    let plan = compiled(snapshot(vec![http_listener("web")], routes(), vec![full]), Some(&plan));
+    assert_eq!(forward(&ask(&plan, "http://a/", &[]).unwrap()).why, "all endpoints are full: it waits in the queue");
+}
+
+#[test]
+fn a_hashed_request_is_told_its_own_endpoint() {
+    let hash = Hash { on: vec![HashKey::Header("x-user".into())], algorithm: HashAlgorithm::Maglev, load_max: None };
+    let hashed = cluster("c", Balance::Hash(hash), weighted(&[1; 20]));
+    let plan =
+        compiled(snapshot(vec![http_listener("web")], vec![route("all", Match::default(), "c")], vec![hashed]), None);
+    let anna = ask(&plan, "http://a/", &[("x-user", "anna")]).unwrap();
+    let told = forward(&anna);
+    assert_eq!(
+        (told.why.as_str(), told.notes[0].as_str()),
+        ("the key of the request falls on it", "hashed by the header field `x-user`")
+    );
+    assert!(
+        told.endpoints
+            .iter()
+            .all(|endpoint| (endpoint.share == 100.0) == (Some(&endpoint.name) == told.endpoint.as_ref()))
+    );
+    assert_eq!(ask(&plan, "http://b/other", &[("x-user", "anna")]).unwrap().outcome, anna.outcome);
+    let nobody = ask(&plan, "http://a/", &[]).unwrap();
+    assert_eq!(forward(&nobody).why, "the request has no key to hash, so chance decides");
+}
+
+#[test]
+fn filters_are_told_with_what_they_change_until_one_answers() {
+    let filter = |name: &str, settings| FilterUse { name: name.into(), settings };
+    let mut filtered = route("all", Match::default(), "c");
+    filtered.filters = vec![
+        filter("set_request_header", json!({ "x-shop": "{host}" })),
+        filter("set_response_header", json!({ "x-a": "b" })),
+        filter("cors", json!({ "allow_origins": ["https://a.example"] })),
+        filter("remove_request_header", json!(["x-gone"])),
+    ];
+    let plan = of_routes(vec![filtered]);
+    let told = ask(&plan, "http://a.example/", &[("x-gone", "1")]).unwrap();
+    assert_eq!(told.filters[0].changes, ["+ x-shop: a.example"]);
+    assert!(told.filters[1].changes_response && told.filters[1].changes.is_empty());
+    assert_eq!(told.filters[3].changes, ["- x-gone: 1"]);
+    let preflight = [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
+    let told = ask(&plan, "OPTIONS http://a.example/", &preflight).unwrap();
+    assert_eq!(told.filters.len(), 3, "nothing comes after the answer");
+    assert!(matches!(&told.outcome, Outcome::Answer { why, .. } if why == "the filter `cors` answers"), "{told:?}");
+}
+
+#[test]
+fn shares_of_several_clusters_are_told() {
+    let clusters = ["a", "b"].map(|name| cluster(name, Balance::RoundRobin, weighted(&[1]))).to_vec();
+    let split = Route {
+        action: Action::Weighted(vec![("a".into(), 9), ("b".into(), 1)]),
+        ..route("all", Match::default(), "a")
+    };
+    let plan = compiled(snapshot(vec![http_listener("web")], vec![split], clusters), None);
+    let Outcome::Forward(told) = ask(&plan, "http://a/", &[]).unwrap().outcome else { panic!() };
+    let shares: Vec<(&str, f64)> = told.iter().map(|cluster| (cluster.name.as_str(), cluster.share)).collect();
+    assert_eq!(shares, [("a", 90.0), ("b", 10.0)]);
+}
+
+#[test]
+fn a_question_that_cannot_be_understood_is_an_error_that_says_what_is_wrong() {
+    let plan = of_routes(vec![route("all", Match::default(), "c")]);
+    let error = |request: &str| ask(&plan, request, &[]).unwrap_err();
+    assert_eq!(error(""), "`` is not a request such as `GET https://example.com/path`");
+    assert_eq!(error("G@T http://a/"), "`G@T` is not a method");
+    assert_eq!(
+        error("a.example/x"),
+        "`a.example/x` has no scheme: write `http://a.example/x` or `https://a.example/x`"
+    );
+    assert_eq!(error("ftp://a/"), "the scheme `ftp` is none of http, https, ws, wss and tcp");
+    assert_eq!(error("http:///x"), "`` is not a host with or without a port");
+    assert_eq!(error("http://a:x/"), "`x` in `a:x` is not a port from 0 to 65535");
+    assert_eq!(error("http://a/\u{e9}"), "the path holds the byte 0xc3, which a URL writes as %C3");
+    assert_eq!(
+        error("https://a/"),
+        "no listener takes https; there are `web` (http, 127.0.0.1:0); `--listener` names one"
+    );
+    assert!(error(&format!("http://a/{}", "x".repeat(20_000))).contains("longer than"));
+    assert!(ask(&plan, "http://a/", &[("b", "\n")]).unwrap_err().contains("`b`"));
+    assert!(ask(&plan, "http://a/", &[("b c", "d")]).is_err());
+    assert!(ask(&plan, "http://a/", &[("b", &"x".repeat(40_000))]).unwrap_err().contains("larger than"));
+}
+
+#[test]
+fn of_many_endpoints_those_are_told_that_get_work() {
+    let many = cluster("c", Balance::First, weighted(&[1; 300]));
+    let routes = vec![route("all", Match::default(), "c")];
+    let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![many]), None);
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    assert_eq!((forward(&told).endpoints.len(), forward(&told).left_out), (100, 200));
+    assert_eq!((forward(&told).endpoints[0].share, forward(&told).endpoints[1].share), (100.0, 0.0));
+}
