@@ -93,6 +93,9 @@ fn hide(value: &mut Value, secret: &HashSet<String>) {
             for (key, value) in map {
                 if secret.contains(&key.to_lowercase()) {
                     *value = json!(HIDDEN);
+                } else if key == "persistence" {
+                    // There, `cookie` holds a name and settings.
+                    hide(value, &HashSet::from(["secret".to_owned()]));
                 } else {
                     hide(value, secret);
                 }

@@ -11,6 +11,7 @@ mod cluster;
 mod health;
 mod listener;
 mod pem;
+mod persistence;
 mod resilience;
 mod retry;
 mod route;

@@ -138,6 +138,12 @@ impl View {
                 gauges.push(gauge(Metric::ClusterCircuit, &[name], f64::from(phase.number())));
                 gauges.push(gauge(Metric::ClusterCircuitOpened, &[name], guard.circuit().opened() as f64));
             }
+            if let Some((entries, evictions)) =
+                cluster.persistence.as_ref().and_then(|persistence| persistence.table(Instant::now()))
+            {
+                gauges.push(gauge(Metric::ClusterSessionEntries, &[name], f64::from(entries)));
+                gauges.push(gauge(Metric::ClusterSessionEvictions, &[name], evictions as f64));
+            }
             let roll = cluster.roll();
             if cluster.cluster.fitness.panic_percent > 0 {
                 gauges.push(gauge(Metric::ClusterPanic, &[name], if roll.panics { 1.0 } else { 0.0 }));

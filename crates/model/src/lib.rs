@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod check;
+pub mod cookie;
 pub mod facts;
 pub mod fault;
 pub mod fields;
@@ -16,6 +17,7 @@ pub mod limits;
 pub mod local;
 pub mod matching;
 pub mod name;
+pub mod persistence;
 pub mod placement;
 pub mod resilience;
 pub mod retry;

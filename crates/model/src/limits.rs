@@ -51,6 +51,18 @@ pub const APERTURE_ENDPOINTS_MIN: u32 = 12;
 pub const PRIORITY_MAX: u32 = 127;
 /// Default of how much more than its share an endpoint is taken to bear, in percent.
 pub const OVERPROVISIONING: u32 = 140;
+/// Default of how many sessions a table of a cluster remembers.
+pub const SESSIONS_MAX: u32 = 100_000;
+/// Most sessions that a table may be told to remember; each takes up to 100 bytes.
+pub const SESSIONS_HARD_MAX: u32 = 10_000_000;
+/// Default time without a request after which a table forgets a session.
+pub const SESSION_IDLE: Duration = Duration::from_secs(1_800);
+/// Shortest secret that signs cookies.
+pub const SECRET_BYTES_MIN: usize = 16;
+/// Most secrets that verify the cookies of a cluster.
+pub const SECRETS_MAX: usize = 8;
+/// Cookies of the right name in one request that are looked at: others may plant theirs.
+pub const SESSION_COOKIES_MAX: usize = 4;
 /// Largest weight of an endpoint.
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.

@@ -13,6 +13,7 @@ pub use crate::check::{HealthCheck, HealthCheckKind};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
+use crate::persistence::Persistence;
 use crate::placement::{Placement, Spread, SubsetRule};
 use crate::resilience::{Hedge, Resilience};
 use crate::retry::Retry;
@@ -265,6 +266,8 @@ pub struct Cluster {
     pub retry: Retry,
     /// What keeps it from being given too much.
     pub resilience: Resilience,
+    /// Sessions that stay with the endpoint where they began.
+    pub persistence: Option<Persistence>,
 }
 
 /// One endpoint.

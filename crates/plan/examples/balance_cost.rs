@@ -102,7 +102,7 @@ fn picks(cluster: &ClusterPlan) -> f64 {
 }
 
 fn pick(cluster: &ClusterPlan, (cache, random): (&mut PickCache, &mut Random), now: Instant) -> Pick {
-    let ask = Ask { tried: &[], key: Some(random.next_u64()), now, subset: Subset::ALL };
+    let ask = Ask { tried: &[], key: Some(random.next_u64()), now, subset: Subset::ALL, pinned: None };
     cluster.pick(cache, &mut || random.next_u64(), &ask)
 }
 
@@ -140,5 +140,6 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),
         resilience: model::resilience::Resilience::default(),
+        persistence: None,
     }
 }

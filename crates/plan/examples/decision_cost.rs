@@ -49,7 +49,7 @@ fn picks(cluster: &Arc<ClusterPlan>) -> f64 {
     let mut cache = PickCache::default();
     let mut random = Random::new(7);
     let start = Instant::now();
-    let ask = Ask { tried: &[], key: None, now: start, subset: Subset::ALL };
+    let ask = Ask { tried: &[], key: None, now: start, subset: Subset::ALL, pinned: None };
     for _ in 0..ROUNDS {
         let pick = cluster.pick(&mut cache, &mut || random.next_u64(), &ask);
         assert!(matches!(std::hint::black_box(pick), Pick::Endpoint(_)));
@@ -119,6 +119,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),
         resilience: model::resilience::Resilience::default(),
+        persistence: None,
     }
 }
 

@@ -18,9 +18,11 @@ use crate::health::{Change, Health, Outcome};
 use crate::key::Key;
 use crate::passive::Seen;
 use crate::plan::RoutePlan;
+use crate::queue::Wait;
 use crate::response_time::Timing;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
+use crate::sticky::Persistence;
 use crate::subset::{Names, Subset, Subsets};
 use crate::{hash, queue};
 
@@ -41,6 +43,8 @@ pub struct ClusterPlan {
     timing: Option<Timing>,
     /// There while the cluster has a circuit breaker.
     pub(crate) guard: Option<Arc<GuardState>>,
+    /// How sessions stay with their endpoints, if they do.
+    pub persistence: Option<Box<Persistence>>,
     /// The view of the latest epoch, built once for all workers.
     latest: Mutex<Stamped>,
 }
@@ -102,7 +106,9 @@ impl ClusterPlan {
         };
         let latest = Mutex::new(Stamped { epoch, view });
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
-        let plan = Self { cluster, endpoints, state, version, subsets, keys, timing, guard, latest };
+        let known = previous.and_then(|plan| plan.persistence.as_deref());
+        let persistence = Persistence::compile(&cluster, &endpoints, known).map(Box::new);
+        let plan = Self { cluster, endpoints, state, version, subsets, keys, timing, guard, persistence, latest };
         plan.adapt_guard(previous);
         plan
     }
@@ -138,7 +144,13 @@ impl ClusterPlan {
     /// does not ask: those who still wait then do so by an earlier plan, and must not turn away what has room now.
     #[inline]
     pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, ask: &Ask<'_>) -> Pick {
-        let tiers = cache.view(self).tiers(ask.subset);
+        let view = cache.view(self);
+        if let Some(pinned) = ask.pinned
+            && let Some(pick) = self.pick_pinned(view, pinned, ask)
+        {
+            return pick;
+        }
+        let tiers = view.tiers(ask.subset);
         if tiers.is_empty() {
             return Pick::None;
         }
@@ -159,9 +171,13 @@ impl ClusterPlan {
         }
     }
 
-    /// Takes any free place in a subset, for the first in the queue.
-    pub(crate) fn take_free(&self, subset: Subset) -> Option<Lease> {
-        self.latest_view().view.take_free(subset)
+    /// Takes a free place for the first in the queue: any of a subset, or one at the endpoint of its session.
+    pub(crate) fn take_free(&self, wait: Wait) -> Option<Lease> {
+        let view = &self.latest_view().view;
+        match wait.pinned {
+            Some(pinned) => self.take_free_pinned(view, pinned, wait.subset),
+            None => view.take_free(wait.subset),
+        }
     }
 
     /// Where every endpoint stands now. Looks at all of them.

@@ -36,11 +36,25 @@ pub(crate) struct Queue {
 }
 
 /// The version of a cluster's plan, and which of its endpoints. Those who wait for the same kind are served in order.
-type Kind = (u64, Subset);
+type Kind = (u64, Wait);
+
+/// What someone waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// A place in this subset.
+    pub subset: Subset,
+    /// A place at this endpoint, [`ClusterPlan::pinned_in_queue`].
+    pub pinned: Option<u32>,
+}
+
+impl Wait {
+    /// Any place in the cluster.
+    pub const ANY: Self = Self { subset: Subset::ALL, pinned: None };
+}
 
 struct Waiter {
     plan: Arc<ClusterPlan>,
-    subset: Subset,
+    wait: Wait,
     waker: Waker,
 }
 
@@ -66,12 +80,12 @@ pub struct Ticket {
 }
 
 impl ClusterPlan {
-    /// Waits for a place in a subset, after a pick that found all endpoints full. `waker` is woken when a place is there to be fetched
+    /// Waits for a place, after a pick that found all endpoints full. `waker` is woken when a place is there to be fetched
     /// by [`Ticket::poll`]; that may be at once.
     ///
     /// # Errors
     /// [`QueueFull`] when `requests_max` wait already or the cluster has no queue.
-    pub fn enqueue(self: &Arc<Self>, subset: Subset, waker: &Waker) -> Result<Ticket, QueueFull> {
+    pub fn enqueue(self: &Arc<Self>, wait: Wait, waker: &Waker) -> Result<Ticket, QueueFull> {
         let max = self.cluster.queue.as_ref().map_or(0, |queue| queue.requests_max);
         if max == 0 {
             return Err(QueueFull);
@@ -81,7 +95,7 @@ impl ClusterPlan {
             if queue.waiting.len() >= max as usize {
                 return Err(QueueFull);
             }
-            let (id, first_of_kind) = queue.push(Waiter { plan: self.clone(), subset, waker: waker.clone() });
+            let (id, first_of_kind) = queue.push(Waiter { plan: self.clone(), wait, waker: waker.clone() });
             self.state.set_waiting(queue.waiting.len());
             // Behind another waiter of the same kind there is nothing to find: that one looked, and whatever came free
             // since is handed over by its owner.
@@ -149,7 +163,7 @@ impl fmt::Debug for Ticket {
 
 impl Waiter {
     fn kind(&self) -> Kind {
-        (self.plan.version(), self.subset)
+        (self.plan.version(), self.wait)
     }
 }
 
@@ -193,7 +207,7 @@ impl Queue {
             if exhausted.contains(&kind) {
                 continue;
             }
-            match waiter.plan.take_free(waiter.subset) {
+            match waiter.plan.take_free(waiter.wait) {
                 Some(lease) => served.push((id, lease)),
                 None => {
                     exhausted.push(kind);

@@ -159,6 +159,15 @@ impl Roll {
         }
     }
 
+    /// Whether it goes on with the sessions that it has: also when it gets nothing new because the operator or its agent
+    /// says so, as long as it is well.
+    pub(crate) fn keeps_sessions(&self, index: usize, cluster: &Cluster, endpoint: &EndpointPlan) -> bool {
+        match self.standing(index) {
+            Standing::Drain | Standing::Out => is_well(cluster, endpoint),
+            _ => self.gets_work(index, endpoint),
+        }
+    }
+
     /// What an endpoint gets of the work in proportion to the others; 0 is none.
     #[inline]
     pub fn weight(&self, index: usize) -> u32 {
@@ -197,6 +206,12 @@ fn agent(cluster: &Cluster, endpoint: &EndpointPlan) -> Report {
 /// Whether it could get work, as far as the operator goes.
 fn is_eligible(endpoint: &EndpointPlan) -> bool {
     endpoint.endpoint.weight > 0 && !endpoint.endpoint.state.is_out()
+}
+
+/// Whether its checks, and its agent, have nothing against it.
+fn is_well(cluster: &Cluster, endpoint: &EndpointPlan) -> bool {
+    let serves = |held_out| endpoint.state.health_state().serves(held_out);
+    !agent(cluster, endpoint).is_down && cluster.health_check.as_ref().is_none_or(|check| serves(check.held_out))
 }
 
 #[cfg(test)]

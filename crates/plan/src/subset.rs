@@ -123,6 +123,17 @@ impl Subsets {
         self.names == *names
     }
 
+    /// Whether the endpoint at this place belongs to a part, by its number.
+    pub(crate) fn holds(&self, number: u32, place: u32) -> bool {
+        match number.checked_sub(1) {
+            None => true,
+            // They were sorted in the order of their places.
+            Some(part) => {
+                self.parts.get(part as usize).is_some_and(|(_, places)| places.binary_search(&(place as usize)).is_ok())
+            }
+        }
+    }
+
     /// What a request may go to by the rule of its route.
     pub(crate) fn find(&self, rule: &SubsetPlan, head: &RequestHead) -> Subset {
         let number = |called: u64| self.numbers.get(&called).copied().unwrap_or(NOBODY);

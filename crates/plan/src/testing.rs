@@ -57,6 +57,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),
         resilience: model::resilience::Resilience::default(),
+        persistence: None,
     }
 }
 
@@ -147,7 +148,7 @@ impl Worker {
     }
 
     pub(crate) fn pick_but(&mut self, plan: &ClusterPlan, tried: &[u32]) -> Pick {
-        self.pick_for(plan, &Ask { tried, key: None, now: begin(), subset: Subset::ALL })
+        self.pick_for(plan, &Ask { tried, key: None, now: begin(), subset: Subset::ALL, pinned: None })
     }
 
     pub(crate) fn pick_for(&mut self, plan: &ClusterPlan, ask: &Ask<'_>) -> Pick {

@@ -10,6 +10,8 @@ pub struct WeightedClusters {
     clusters: Box<[Arc<ClusterPlan>]>,
     /// Sums of the weights up to and with each cluster.
     sums: Box<[u64]>,
+    /// Whether sessions stay with the endpoints of any of them.
+    has_sessions: bool,
 }
 
 impl WeightedClusters {
@@ -20,8 +22,9 @@ impl WeightedClusters {
             Some(*sum)
         };
         let sums: Box<[u64]> = shares.iter().scan(0, add).collect();
-        let clusters = shares.into_iter().map(|(cluster, _)| cluster).collect();
-        sums.last().is_some_and(|&total| total > 0).then_some(Self { clusters, sums })
+        let clusters: Box<[Arc<ClusterPlan>]> = shares.into_iter().map(|(cluster, _)| cluster).collect();
+        let has_sessions = clusters.iter().any(|cluster| cluster.persistence.is_some());
+        sums.last().is_some_and(|&total| total > 0).then_some(Self { clusters, sums, has_sessions })
     }
 
     /// The cluster that 64 random bits fall on; one of weight 0 never.
@@ -37,6 +40,12 @@ impl WeightedClusters {
         let before = std::iter::once(0).chain(self.sums.iter().copied());
         let weights = self.sums.iter().zip(before).map(|(sum, before)| sum - before);
         self.clusters.iter().zip(weights.map(move |weight| weight as f64 * 100.0 / total))
+    }
+
+    /// Whether a request may have a session in one of them.
+    #[inline]
+    pub fn have_sessions(&self) -> bool {
+        self.has_sessions
     }
 
     /// All of them, in the order of the file.

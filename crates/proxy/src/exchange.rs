@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use model::fields::Known;
 use model::limits::ATTEMPTS_MAX;
+use model::persistence::SessionPick;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Subset};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -65,6 +66,8 @@ pub(crate) struct Exchange<'p> {
     pub replay: Replay,
     /// What it holds of its cluster's bounds, if there are any.
     pub pass: Option<Pass>,
+    /// What is known of its session, in a cluster that has any.
+    pub session: Option<Session>,
     pub told: Told<'p>,
 }
 
@@ -80,6 +83,8 @@ pub(crate) struct Told<'p> {
     /// Attempts beside the first.
     pub hedges: u32,
     pub phases: Phases,
+    /// What became of the session.
+    pub session: Option<SessionPick>,
     /// Status of the final response head, once it is on its way.
     pub status: u16,
     pub received_bytes: u64,
@@ -123,6 +128,7 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         lease: None,
         replay: Replay::default(),
         pass: None,
+        session: None,
         told: Told::new(&arrival),
     };
     let outcome = match received {
@@ -146,6 +152,7 @@ impl<'p> Told<'p> {
             retries: 0,
             hedges: 0,
             phases: Phases { receive, ..Phases::default() },
+            session: None,
             status: 0,
             is_refused: false,
             is_interim_cut: false,
@@ -185,7 +192,7 @@ impl<'p> Exchange<'p> {
         }
         let cluster = match &route.action {
             ActionPlan::Cluster(cluster) => cluster,
-            ActionPlan::Weighted(clusters) => clusters.choose(self.worker.random.next()),
+            ActionPlan::Weighted(clusters) => self.choose_cluster(clusters),
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
                 let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
@@ -255,15 +262,19 @@ impl<'p> Exchange<'p> {
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
+        let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
         let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.told.retries as usize;
             gate.let_in(&mut self.pass, self.told.now)?;
-            let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset };
+            let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset, pinned };
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
             let waited_until = (!waited.is_zero()).then(|| self.told.waited(waited));
             gate.occupy(&mut self.pass, waited_until)?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
+            if let Some(session) = &self.session {
+                self.told.session = session.outcome(Some(lease.endpoint_index()));
+            }
             self.lease = Some(lease);
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.told.endpoint = Some((endpoint, side));

@@ -71,6 +71,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         endpoint_address: told.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
         retries: told.retries,
         hedges: told.hedges,
+        session: told.session,
         received_bytes: told.received_bytes,
         sent_bytes: told.sent_bytes,
         phases: told.phases,

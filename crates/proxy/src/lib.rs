@@ -14,6 +14,7 @@ mod finish;
 mod guard;
 mod io;
 mod listen;
+mod persistence;
 mod pick;
 mod random;
 mod reconcile;

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
-use plan::{Ask, ClusterPlan, Lease, Pick, Subset};
+use plan::{Ask, ClusterPlan, Lease, Pick, Wait};
 
 use crate::connection::Connection;
 use crate::guard::queue_full;
@@ -28,14 +28,17 @@ pub(crate) async fn pick(
         Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
         Pick::None => Err(Fault::NoEndpoint),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, now, ask.subset))).await,
+        Pick::Full => {
+            let wait = Wait { subset: ask.subset, pinned: cluster.pinned_in_queue(ask) };
+            Box::pin(wait_in_queue(worker, connection, (cluster, now, wait))).await
+        }
     }
 }
 
 async fn wait_in_queue(
     worker: &Worker,
     connection: &mut Connection,
-    (cluster, now, subset): (&Arc<ClusterPlan>, &ClusterNow, Subset),
+    (cluster, now, wait): (&Arc<ClusterPlan>, &ClusterNow, Wait),
 ) -> Result<(Lease, Duration), Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
     let begun = Instant::now();
@@ -45,7 +48,7 @@ async fn wait_in_queue(
         worker.buffers.give(empty);
     }
     let ticket =
-        poll_fn(|cx| Poll::Ready(cluster.enqueue(subset, cx.waker()))).await.map_err(|_| queue_full(worker, now))?;
+        poll_fn(|cx| Poll::Ready(cluster.enqueue(wait, cx.waker()))).await.map_err(|_| queue_full(worker, now))?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
         Some(lease) => Poll::Ready(Ok(lease)),
         None if connection.poll_gone(&worker.buffers, cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),

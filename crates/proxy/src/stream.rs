@@ -9,13 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
+use model::persistence::SessionPick;
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Seen, Subset};
+use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
 use crate::connection::Connection;
 use crate::guard::Gate;
+use crate::persistence::moment;
 use crate::pick::pick;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::upstream::connect::connect;
@@ -33,6 +35,7 @@ struct Stream<'p> {
     endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
     retries: u32,
     phases: Phases,
+    session: Option<SessionPick>,
     received_bytes: u64,
     sent_bytes: u64,
     /// What it holds of its cluster's bounds, if there are any.
@@ -54,6 +57,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
         endpoint: None,
         retries: 0,
         phases: Phases::default(),
+        session: None,
         received_bytes: 0,
         sent_bytes: 0,
         pass: None,
@@ -142,13 +146,21 @@ impl<'p> Stream<'p> {
         now: &'p ClusterNow,
     ) -> Result<(UpstreamConnection, Lease), Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
-        let key = cluster.key_of_client(self.connection.facts.peer.ip());
+        let client = self.connection.facts.peer.ip();
+        let key = cluster.key_of_client(client);
+        let worker = self.worker;
+        let mut chance = || worker.random.next();
+        let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut chance);
+        let session = cluster.persistence.as_deref().map(found);
+        self.session = session.and_then(|session| session.outcome(None));
+        let pinned = session.and_then(|session| session.pinned());
         let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.retries as usize;
             gate.let_in(&mut self.pass, Instant::now())?;
-            let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL };
+            let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL, pinned };
             let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
+            self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
             self.phases.queue += waited;
             gate.occupy(&mut self.pass, (!waited.is_zero()).then(Instant::now))?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
@@ -165,6 +177,10 @@ impl<'p> Stream<'p> {
                     let seen = Seen::Answered { status: 0, latency: begun.elapsed() };
                     cluster.witness(&endpoint.state, seen, Instant::now());
                     cluster.tell_circuit(&mut self.pass, true, Instant::now());
+                    if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
+                        let now = (moment(Instant::now()), &mut chance as &mut dyn FnMut() -> u64);
+                        persistence.keep(session, lease.endpoint_index(), None, now);
+                    }
                     return Ok((upstream, lease));
                 }
                 Err(fault) => {
@@ -201,6 +217,7 @@ impl<'p> Stream<'p> {
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
             phases: self.phases,
+            session: self.session,
             at: SystemTime::now(),
             ..Record::empty(&facts, Kind::Stream)
         };

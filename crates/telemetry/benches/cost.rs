@@ -65,6 +65,7 @@ fn main() {
         endpoint_address: Some("127.0.0.1:9001".parse().expect("an address")),
         retries: 0,
         hedges: 0,
+        session: None,
         received_bytes: 0,
         sent_bytes: 1_234,
         phases: Phases { first_byte: Duration::from_micros(90), ..Phases::default() },

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use model::persistence::SessionPick;
 use model::resilience::Refusal;
 use model::{Fault, Name};
 
@@ -243,6 +244,11 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
         Metric::ClusterRefused => {
             for (refusal, &count) in Refusal::ALL.iter().zip(&totals.refused).filter(|(_, count)| **count > 0) {
                 page.integer(&[name, refusal.as_str()], count);
+            }
+        }
+        Metric::ClusterSessions => {
+            for (session, &count) in SessionPick::ALL.iter().zip(&totals.sessions).filter(|(_, count)| **count > 0) {
+                page.integer(&[name, session.as_str()], count);
             }
         }
         Metric::ClusterQueueWaits => page.integer(labels, totals.queue_waits),

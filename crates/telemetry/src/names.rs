@@ -120,6 +120,13 @@ metrics! {
     ClusterQueueSeconds = Counter "equipoise_cluster_queue_seconds_total" ["cluster"];
     /// Requests and streams waiting now for an endpoint with room.
     ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
+    /// Requests and streams of a cluster with `persistence`, by what became of their session: `new`, `kept` (at its
+    /// endpoint), `moved` (to another), `refused`.
+    ClusterSessions = Counter "equipoise_cluster_sessions_total" ["cluster", "result"];
+    /// Sessions that the table of a cluster remembers.
+    ClusterSessionEntries = Gauge "equipoise_cluster_session_entries" ["cluster"];
+    /// Sessions that a full table forgot before their time, for others.
+    ClusterSessionEvictions = Counter "equipoise_cluster_session_evictions_total" ["cluster"];
     /// Faults of exchanges and streams for which a cluster was chosen.
     ClusterFaults = Counter "equipoise_cluster_faults_total" ["cluster", "source", "fault"];
     /// 1 while so few endpoints of a cluster are fit that all get work.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use model::head::Method;
+use model::persistence::SessionPick;
 use model::{Facts, Fault, Name, RequestHead, ResponseHead};
 
 /// What a record is about.
@@ -66,6 +67,8 @@ pub struct Record<'a> {
     pub retries: u32,
     /// Attempts beside the first, because it took long.
     pub hedges: u32,
+    /// What became of its session, in a cluster that has any.
+    pub session: Option<SessionPick>,
     /// Body or stream bytes that came from the client.
     pub received_bytes: u64,
     /// Body or stream bytes that went to the client.
@@ -93,6 +96,7 @@ impl<'a> Record<'a> {
             endpoint_address: None,
             retries: 0,
             hedges: 0,
+            session: None,
             received_bytes: 0,
             sent_bytes: 0,
             phases: Phases::default(),

@@ -102,6 +102,8 @@ pub struct ClusterShard {
     pub hedges_refused: Counter,
     refused: [Counter; Refusal::ALL.len()],
     pub(crate) retries: Counter,
+    /// In the order of [`model::persistence::SessionPick::ALL`].
+    pub(crate) sessions: [Counter; 4],
     pub(crate) queue_waits: Counter,
     pub(crate) queue_nanos: Counter,
     pub(crate) latency: Histogram,
@@ -208,6 +210,9 @@ fn count_cluster(record: &Record<'_>, shard: &ClusterShard, timed: bool) {
     }
     if record.retries > 0 {
         shard.retries.add(u64::from(record.retries));
+    }
+    if let Some(session) = record.session {
+        shard.sessions[session as usize].add(1);
     }
     if !record.phases.queue.is_zero() {
         shard.queue_waits.add(1);

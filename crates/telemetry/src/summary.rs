@@ -42,6 +42,8 @@ pub struct Totals {
     pub hedges: [u64; 3],
     /// What circuit breakers refused, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
+    /// What became of sessions, in the order of [`model::persistence::SessionPick::ALL`].
+    pub sessions: [u64; 4],
     /// How often something waited for an endpoint with room.
     pub queue_waits: u64,
     /// Those waits added up, in nanoseconds.
@@ -73,6 +75,7 @@ impl Default for Totals {
             retries_refused: 0,
             hedges: [0; 3],
             refused: [0; Refusal::ALL.len()],
+            sessions: [0; 4],
             queue_waits: 0,
             queue_nanos: 0,
             busy_nanos: 0,
@@ -128,6 +131,7 @@ impl Totals {
             retries_refused: sub(self.retries_refused, earlier.retries_refused),
             hedges: less(&self.hedges, &earlier.hedges),
             refused: less(&self.refused, &earlier.refused),
+            sessions: less(&self.sessions, &earlier.sessions),
             queue_waits: sub(self.queue_waits, earlier.queue_waits),
             queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
             busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
@@ -164,6 +168,7 @@ impl Totals {
             self.retries_refused += shard.retries_refused.get();
             add_all(&mut self.hedges, [shard.hedges.get(), shard.hedges_won.get(), shard.hedges_refused.get()]);
             add_all(&mut self.refused, shard.refusals());
+            add_all(&mut self.sessions, std::array::from_fn(|place| shard.sessions[place].get()));
             self.queue_waits += shard.queue_waits.get();
             self.queue_nanos += shard.queue_nanos.get();
             shard.first_byte.add_to(&mut self.first_byte);

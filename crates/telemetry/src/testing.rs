@@ -93,6 +93,7 @@ impl Told {
             endpoint_address: Some("127.0.0.1:9001".parse().unwrap()),
             retries: 0,
             hedges: 0,
+            session: None,
             received_bytes: 10,
             sent_bytes: 2_000,
             phases: Phases {

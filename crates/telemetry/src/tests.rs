@@ -336,7 +336,10 @@ fn the_page_keeps_the_format_and_tells_the_counts() {
 #[test]
 fn every_metric_of_the_table_reaches_the_page() {
     let telemetry = Telemetry::new(1);
-    tell(&telemetry, 0, &Told::default(), |record| record.fault = Some(Fault::ClosedInResponse));
+    tell(&telemetry, 0, &Told::default(), |record| {
+        record.fault = Some(Fault::ClosedInResponse);
+        record.session = Some(model::persistence::SessionPick::Moved);
+    });
     telemetry.cluster(&"api".into()).of(0).refused(Refusal::Requests);
     telemetry.cluster(&"api".into()).of(0).hedges.add(1);
     let gauges: Vec<Gauge<'_>> = [
@@ -344,6 +347,8 @@ fn every_metric_of_the_table_reaches_the_page() {
         (Metric::ClusterCircuitOpened, &["api"]),
         (Metric::ClusterQueueLength, &["api"]),
         (Metric::ClusterPanic, &["api"]),
+        (Metric::ClusterSessionEntries, &["api"]),
+        (Metric::ClusterSessionEvictions, &["api"]),
         (Metric::EndpointUp, &["api", "a"]),
         (Metric::EndpointEjected, &["api", "a"]),
         (Metric::EndpointEjections, &["api", "a", "latency"]),

@@ -211,6 +211,7 @@ const EXAMPLES: &[&str] = &[
     "health-all.yaml",
     "health.yaml",
     "include/main.yaml",
+    "persistence.yaml",
     "routing.yaml",
     "sni.yaml",
     "tcp.yaml",

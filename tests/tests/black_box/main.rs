@@ -18,6 +18,7 @@ mod health;
 mod hedging;
 mod logs;
 mod messages;
+mod persistence;
 mod reload;
 mod retries;
 mod routing;

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge, PassiveHealth, Retry,
+    AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge, PassiveHealth,
+    Persistence, Retry,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -70,6 +71,9 @@ pub struct Cluster {
     /// Send requests that take long to another endpoint too. By default they are at one endpoint at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Hedge>,
+    /// Keep the requests of one session at one endpoint. By default each goes where the balancer sends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<Persistence>,
 }
 
 /// An endpoint: its address, or its settings.

@@ -51,6 +51,7 @@ impl Resolver<'_> {
                 None => Retry::default(),
             },
             resilience: self.resilience(&at, written),
+            persistence: self.persistence(&at, written),
         })
     }
 

@@ -35,7 +35,7 @@ impl Resolver<'_> {
 
     fn pem(&mut self, at: &str, written: &str, need: Need) -> Option<Pem> {
         let path = self.beside(at, written);
-        let bytes = match self.pem_bytes(&path) {
+        let bytes = match self.file_bytes(&path) {
             Ok(bytes) => bytes,
             Err(message) => {
                 // Told without discretion: where a file was looked for is no secret, and what is wanted here.
@@ -55,7 +55,7 @@ impl Resolver<'_> {
     }
 
     /// Reads a file once, however often it is named.
-    fn pem_bytes(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
+    pub(super) fn file_bytes(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
         if self.access == Access::None {
             return Err("files are not read here".to_owned());
         }

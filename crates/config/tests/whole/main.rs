@@ -6,5 +6,6 @@ mod examples;
 mod hostile;
 mod includes;
 mod pages;
+mod persistence;
 mod snapshot;
 mod support;

@@ -188,6 +188,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),
         resilience: model::resilience::Resilience::default(),
+        persistence: None,
     };
     let snapshot = Snapshot { clusters: vec![Arc::new(cluster)], ..Snapshot::default() };
     Arc::new(plan::compile(Arc::new(snapshot), previous, 1).unwrap())
@@ -363,7 +364,8 @@ async fn an_endpoint_that_left_the_configuration_is_asked_until_nothing_is_under
     let probes = Probes::start(Arc::default()).unwrap();
     let first = plan(&[leaves], Some(http_check(PATIENCE)), None);
     let mut cache = plan::PickCache::default();
-    let ask = plan::balance::Ask { tried: &[], key: None, now: Instant::now(), subset: plan::Subset::ALL };
+    let ask =
+        plan::balance::Ask { tried: &[], key: None, now: Instant::now(), subset: plan::Subset::ALL, pinned: None };
     let picked = first.clusters[0].pick(&mut cache, &mut || 1, &ask);
     let plan::Pick::Endpoint(lease) = picked else { panic!("{picked:?}") };
     probes.follow(Arc::clone(&first));

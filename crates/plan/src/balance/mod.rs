@@ -59,6 +59,8 @@ pub struct Ask<'a> {
     pub now: Instant,
     /// Those that come into question, [`ClusterPlan::subset`].
     pub subset: Subset,
+    /// The place of the endpoint that its session belongs to, [`crate::sticky::Session::pinned`].
+    pub pinned: Option<u32>,
 }
 
 /// Random bits, a new number at each call.

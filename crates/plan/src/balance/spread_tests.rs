@@ -123,7 +123,7 @@ fn a_key_stays_with_one_tier() {
     down(&plan, 0..2);
     let mut worker = Worker::new(1);
     let mut place = |key: u64| {
-        let ask = Ask { tried: &[], key: Some(mix(key)), now: begin(), subset: Subset::ALL };
+        let ask = Ask { tried: &[], key: Some(mix(key)), now: begin(), subset: Subset::ALL, pinned: None };
         match worker.pick_for(&plan, &ask) {
             Pick::Endpoint(lease) => lease.endpoint_index(),
             other => panic!("{other:?}"),

@@ -84,6 +84,11 @@ impl TierState {
         self.mark.store(other.mark.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
+    /// Counts a place.
+    pub(crate) fn enter(&self) {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Gives back what [`Tier::lease`] counted.
     pub(crate) fn leave(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
@@ -138,6 +143,11 @@ impl Tier {
         &self.members
     }
 
+    /// Members whose places are counted in the tier as well, by the places of their endpoints, and where.
+    pub(crate) fn counted(&self) -> Option<(impl Iterator<Item = u32>, &Arc<TierState>)> {
+        self.counts.then(|| (self.members.iter().map(|member| member.index), &self.state))
+    }
+
     #[inline]
     pub(super) fn choice(&self) -> &Choice {
         &self.choice
@@ -180,7 +190,7 @@ impl Tier {
     #[inline]
     pub(super) fn lease(&self, member: &Member) -> Lease {
         let counted = self.counts.then(|| {
-            self.state.busy.fetch_add(1, Ordering::Relaxed);
+            self.state.enter();
             self.state.clone()
         });
         Lease::new(&member.state, member.index, counted)

@@ -11,12 +11,15 @@ use super::tier::{Configured, Member, Tier, TierKey};
 use crate::cluster::{EndpointPlan, Lease};
 use crate::standing::Roll;
 use crate::state::ClusterState;
+use crate::sticky::Pins;
 use crate::subset::{Subset, Subsets};
 
 /// See the module.
 pub(crate) struct View {
     /// The whole cluster, then its subsets by their numbers.
     scopes: Box<[Scope]>,
+    /// Where sessions may go on; empty in a cluster without.
+    pub(crate) pins: Pins,
 }
 
 /// The tiers of endpoints that get work, the first in order to begin with. Some may have no share: they take over only
@@ -51,7 +54,8 @@ impl View {
         let mut scopes = Vec::with_capacity(1 + subsets.parts.len());
         scopes.push(maker.scope(0, 0..endpoints.len()));
         scopes.extend(subsets.parts.iter().map(|(called, places)| maker.scope(*called, places.iter().copied())));
-        Self { scopes: scopes.into() }
+        let pins = Pins::new(cluster, endpoints, roll, &scopes[0]);
+        Self { scopes: scopes.into(), pins }
     }
 
     /// The tiers of a subset, or of that which takes over for it; none when nobody may get work.
@@ -60,6 +64,11 @@ impl View {
         let tiers = |number: u32| self.scopes.get(number as usize).map_or(&[][..], |scope| scope);
         let wanted = tiers(subset.wanted);
         if wanted.is_empty() { tiers(subset.otherwise) } else { wanted }
+    }
+
+    /// Whether nobody in the subset of this number may get work.
+    pub(crate) fn is_empty(&self, number: u32) -> bool {
+        self.scopes.get(number as usize).is_none_or(|scope| scope.is_empty())
     }
 
     /// How many may get work.

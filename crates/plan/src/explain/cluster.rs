@@ -82,7 +82,7 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
         (Some(route), Some(head)) => plan.subset(route, head),
         _ => Subset::ALL,
     };
-    let ask = Ask { tried: &[], key, now: asked.now, subset };
+    let ask = Ask { tried: &[], key, now: asked.now, subset, pinned: None };
     let roll = plan.roll();
     let rehearsal = Rehearsal::new(plan, &roll);
     let first = rehearsal.pick(&ask, chance);
@@ -195,6 +195,9 @@ fn notes(plan: &ClusterPlan, roll: &Roll, ask: &Ask<'_>) -> Vec<String> {
     }
     if plan.cluster.spread.aperture.is_some() {
         notes.push("this instance uses a part of the endpoints, by `aperture`".to_owned());
+    }
+    if plan.persistence.is_some() {
+        notes.push("where a new session would begin: one that is known stays with its endpoint".to_owned());
     }
     if roll.panics {
         notes.push("fewer endpoints are fit than `panic_threshold`: fitness is not looked at".to_owned());

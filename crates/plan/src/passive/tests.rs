@@ -7,7 +7,7 @@ use model::snapshot::{Balance, Cluster, HealthCheck};
 
 use super::outliers::{Window, find};
 use super::*;
-use crate::Subset;
+use crate::Wait;
 use crate::testing::{Worker, cluster, endpoint, health_check, plan_of, weighted};
 use crate::{Outcome, Pick, Random, Standing};
 
@@ -180,7 +180,7 @@ fn those_that_wait_get_the_places_of_an_endpoint_that_is_released() {
     let held = worker.lease(&plan);
     assert!(matches!(worker.pick(&plan), Pick::Full));
     let (bell, waker) = crate::testing::Bell::new();
-    let ticket = plan.enqueue(Subset::ALL, &waker).unwrap();
+    let ticket = plan.enqueue(Wait::ANY, &waker).unwrap();
     plan.tick(now + 5 * SECOND);
     assert_eq!(bell.rung(), 1);
     assert_eq!(ticket.poll(&waker).map(|lease| lease.endpoint_index()), Some(0));

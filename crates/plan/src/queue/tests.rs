@@ -23,8 +23,8 @@ fn a_full_cluster_queues_in_arrival_order() {
     let lease = worker.lease(&plan);
     let (bell_a, waker_a) = Bell::new();
     let (bell_b, waker_b) = Bell::new();
-    let first = plan.enqueue(Subset::ALL, &waker_a).unwrap();
-    let second = plan.enqueue(Subset::ALL, &waker_b).unwrap();
+    let first = plan.enqueue(Wait::ANY, &waker_a).unwrap();
+    let second = plan.enqueue(Wait::ANY, &waker_b).unwrap();
     assert_eq!((plan.state.waiting(), first.ahead(), second.ahead()), (2, 0, 1));
     assert!(first.poll(&waker_a).is_none());
     drop(lease);
@@ -46,13 +46,13 @@ fn a_queue_is_bounded_and_a_cluster_without_one_has_none() {
     let plan = plan_of(queued(&[1], 2));
     let _held = Worker::new(1).lease(&plan);
     let (_, waker) = Bell::new();
-    let first = plan.enqueue(Subset::ALL, &waker).unwrap();
-    let _second = plan.enqueue(Subset::ALL, &waker).unwrap();
-    assert_eq!(plan.enqueue(Subset::ALL, &waker).unwrap_err(), QueueFull);
+    let first = plan.enqueue(Wait::ANY, &waker).unwrap();
+    let _second = plan.enqueue(Wait::ANY, &waker).unwrap();
+    assert_eq!(plan.enqueue(Wait::ANY, &waker).unwrap_err(), QueueFull);
     drop(first);
-    let _third = plan.enqueue(Subset::ALL, &waker).unwrap();
+    let _third = plan.enqueue(Wait::ANY, &waker).unwrap();
     let none = plan_of(cluster("c", RoundRobin, bounded(&[0])));
-    assert_eq!(none.enqueue(Subset::ALL, &waker).unwrap_err(), QueueFull);
+    assert_eq!(none.enqueue(Wait::ANY, &waker).unwrap_err(), QueueFull);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn who_enqueues_just_after_a_place_came_free_gets_it_at_once() {
     let plan = plan_of(queued(&[1], 2));
     let (bell, waker) = Bell::new();
     drop(Worker::new(1).lease(&plan));
-    let ticket = plan.enqueue(Subset::ALL, &waker).unwrap();
+    let ticket = plan.enqueue(Wait::ANY, &waker).unwrap();
     assert_eq!(bell.rung(), 1);
     assert!(ticket.poll(&waker).is_some());
 }
@@ -70,7 +70,7 @@ fn a_place_handed_to_someone_who_leaves_goes_to_the_next() {
     let plan = plan_of(queued(&[1], 10));
     let lease = Worker::new(1).lease(&plan);
     let (bells, wakers): (Vec<_>, Vec<_>) = (0..4).map(|_| Bell::new()).unzip();
-    let mut tickets: VecDeque<_> = wakers.iter().map(|waker| plan.enqueue(Subset::ALL, waker).unwrap()).collect();
+    let mut tickets: VecDeque<_> = wakers.iter().map(|waker| plan.enqueue(Wait::ANY, waker).unwrap()).collect();
     drop(tickets.remove(1));
     drop(lease);
     assert_eq!(bells[0].rung(), 1);
@@ -88,7 +88,7 @@ fn an_endpoint_that_comes_up_serves_those_who_wait() {
     plan.observe(1, Outcome::Failure);
     let _held = Worker::new(1).lease(&plan);
     let (bells, wakers): (Vec<_>, Vec<_>) = (0..3).map(|_| Bell::new()).unzip();
-    let tickets: Vec<_> = wakers.iter().map(|waker| plan.enqueue(Subset::ALL, waker).unwrap()).collect();
+    let tickets: Vec<_> = wakers.iter().map(|waker| plan.enqueue(Wait::ANY, waker).unwrap()).collect();
     plan.observe(1, Outcome::Success);
     assert_eq!(bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>(), [1, 1, 0]);
     let leases: Vec<_> = tickets.iter().filter_map(|ticket| ticket.poll(Waker::noop())).collect();
@@ -103,16 +103,16 @@ fn who_waits_by_an_old_plan_keeps_the_order_and_does_not_block_what_only_the_new
     wider.endpoints.push(endpoint(7, 1, Some(1)));
     let held = Worker::new(1).lease(&old);
     let (old_bell, old_waker) = Bell::new();
-    let waits = old.enqueue(Subset::ALL, &old_waker).unwrap();
+    let waits = old.enqueue(Wait::ANY, &old_waker).unwrap();
     let new = Arc::new(ClusterPlan::compile(Arc::new(wider), Some(&old)));
     let (new_bell, new_waker) = Bell::new();
     assert!(matches!(Worker::new(1).pick(&new), Pick::Full));
-    let got = new.enqueue(Subset::ALL, &new_waker).unwrap();
+    let got = new.enqueue(Wait::ANY, &new_waker).unwrap();
     assert_eq!(new_bell.rung(), 1);
     let lease = got.poll(&new_waker).unwrap();
     assert_eq!((lease.endpoint_index(), old_bell.rung()), (1, 0));
     let (late_bell, late_waker) = Bell::new();
-    let _late = new.enqueue(Subset::ALL, &late_waker).unwrap();
+    let _late = new.enqueue(Wait::ANY, &late_waker).unwrap();
     drop(held);
     assert_eq!((old_bell.rung(), late_bell.rung()), (1, 0));
     assert_eq!(waits.poll(&old_waker).unwrap().endpoint_index(), 0);
@@ -125,7 +125,7 @@ fn a_queue_that_is_taken_away_turns_nobody_away_while_there_is_room() {
     let old = plan_of(config.clone());
     let held = Worker::new(1).lease(&old);
     let (bell, waker) = Bell::new();
-    let waits = old.enqueue(Subset::ALL, &waker).unwrap();
+    let waits = old.enqueue(Wait::ANY, &waker).unwrap();
     let mut open = Cluster { queue: None, ..config };
     open.endpoints[0].connections_max = None;
     let new = ClusterPlan::compile(Arc::new(open), Some(&old));
@@ -142,7 +142,7 @@ fn a_changed_waker_is_the_one_that_is_woken() {
     let plan = plan_of(queued(&[1], 1));
     let held = Worker::new(1).lease(&plan);
     let ((before, waker_before), (after, waker_after)) = (Bell::new(), Bell::new());
-    let ticket = plan.enqueue(Subset::ALL, &waker_before).unwrap();
+    let ticket = plan.enqueue(Wait::ANY, &waker_before).unwrap();
     assert!(ticket.poll(&waker_after).is_none());
     drop(held);
     assert_eq!((before.rung(), after.rung()), (0, 1));
@@ -200,7 +200,7 @@ fn simulate(seed: u64) {
                 Pick::None => assert!(!model.up.contains(&true)),
                 Pick::Full => {
                     assert!(!model.has_room() || !model.waiting.is_empty());
-                    match plan.enqueue(Subset::ALL, Waker::noop()) {
+                    match plan.enqueue(Wait::ANY, Waker::noop()) {
                         Ok(ticket) => {
                             tickets.push((arrival, ticket));
                             model.waiting.push_back(arrival);
@@ -293,7 +293,7 @@ fn lease_or_wait(plan: &Arc<ClusterPlan>, worker: &mut Worker) -> Lease {
         Pick::Endpoint(lease) => lease,
         Pick::None => unreachable!("no check is configured"),
         Pick::Full => {
-            let ticket = plan.enqueue(Subset::ALL, &waker).unwrap();
+            let ticket = plan.enqueue(Wait::ANY, &waker).unwrap();
             loop {
                 if let Some(lease) = ticket.poll(&waker) {
                     return lease;
@@ -341,7 +341,7 @@ fn no_place_is_lost_to_threads_that_give_up() {
                     match worker.pick(plan) {
                         Pick::Endpoint(lease) => drop(lease),
                         _ => {
-                            let ticket = plan.enqueue(Subset::ALL, Waker::noop()).unwrap();
+                            let ticket = plan.enqueue(Wait::ANY, Waker::noop()).unwrap();
                             for _ in 0..random.below(3) {
                                 drop(ticket.poll(Waker::noop()));
                             }

@@ -350,6 +350,7 @@ impl<'p> Conversation<'p> {
             worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
         }
         exchange.filter_response();
+        exchange.keep_session();
         let to = exchange.incoming.head.version;
         let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
         let framing = match parsed.framing {
@@ -432,6 +433,7 @@ impl<'p> Conversation<'p> {
     /// After `101 Switching Protocols`: bytes both ways until both sides have ended.
     async fn tunnel(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
         exchange.filter_response();
+        exchange.keep_session();
         let mut up = Pump::tunnel();
         let mut down = Pump::tunnel();
         {

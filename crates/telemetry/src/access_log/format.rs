@@ -50,6 +50,11 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("endpoint_address", Variable::EndpointAddress, "Its address and port"),
     ("retries", Variable::Retries, "Attempts after the first"),
     ("hedges", Variable::Hedges, "Attempts beside the first, because it took long"),
+    (
+        "session",
+        Variable::Session,
+        "What became of the session in a cluster with `persistence`: `new`, `kept`, `moved` or `refused`",
+    ),
     ("fault", Variable::Fault, "What went wrong, as in the metric `equipoise_faults_total`"),
     (
         "flag",

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use model::RequestHead;
 use model::facts::TlsFacts;
+use model::persistence::SessionPick;
 
 use crate::record::Record;
 use crate::text::{self, Clock, Escape, push_escaped};
@@ -40,6 +41,7 @@ pub(crate) enum Variable {
     EndpointAddress,
     Retries,
     Hedges,
+    Session,
     Fault,
     Flag,
     RequestId,
@@ -120,6 +122,7 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         Variable::EndpointAddress => record.endpoint_address.map_or(Value::Missing, Value::Address),
         Variable::Retries => Value::Number(u64::from(record.retries)),
         Variable::Hedges => Value::Number(u64::from(record.hedges)),
+        Variable::Session => plain(record.session.map(SessionPick::as_str)),
         Variable::Fault => plain(record.fault.map(|fault| fault.consequence().label)),
         Variable::Flag => plain(record.fault.map(|fault| fault.consequence().flag)),
         Variable::RequestId => Some(facts.request_id).into(),

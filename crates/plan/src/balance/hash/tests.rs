@@ -169,7 +169,7 @@ fn where_keys_lead_is_the_same_in_every_version_of_the_program() {
 }
 
 fn ask(key: u64) -> Ask<'static> {
-    Ask { tried: &[], key: Some(mix(key)), now: Instant::now(), subset: Subset::ALL }
+    Ask { tried: &[], key: Some(mix(key)), now: Instant::now(), subset: Subset::ALL, pinned: None }
 }
 
 fn place(worker: &mut Worker, plan: &ClusterPlan, key: u64) -> usize {
@@ -224,7 +224,7 @@ fn a_request_without_a_key_goes_anywhere_by_weight() {
     for algorithm in ALGORITHMS {
         let plan = plan_of(cluster("c", balance(algorithm, None), weighted(&[1, 3])));
         let mut worker = Worker::new(2);
-        let keyless = Ask { tried: &[], key: None, now: Instant::now(), subset: Subset::ALL };
+        let keyless = Ask { tried: &[], key: None, now: Instant::now(), subset: Subset::ALL, pinned: None };
         let first = (0..8_000)
             .filter(|_| match worker.pick_for(&plan, &keyless) {
                 Pick::Endpoint(lease) => lease.endpoint_index() == 0,

@@ -25,7 +25,9 @@ pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<
     let own = exchange.told.route.and_then(|route| route.route.hedge.as_ref());
     let rules = own.or(now.plan.cluster.resilience.hedge.as_ref())?;
     let is_fit = rules.methods.allow(exchange.incoming.head.method) && !exchange.wants_upgrade();
-    is_fit.then_some(rules)
+    // What another endpoint would answer is not of the session, which would move there besides.
+    let is_free = exchange.session.is_none_or(|session| session.pinned().is_none());
+    (is_fit && is_free).then_some(rules)
 }
 
 /// Attempts of one exchange beside its first.
@@ -215,6 +217,7 @@ impl<'p> Race<'p> {
             key: plan.key(head, exchange.client),
             now: exchange.told.now,
             subset: exchange.told.route.map_or(Subset::ALL, |route| plan.subset(route, head)),
+            pinned: None,
         };
         let mut pass = None;
         plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;

@@ -1,0 +1,149 @@
+//! Sessions that stay, as they may be written.
+
+use std::time::Duration;
+
+use model::limits;
+use model::persistence::{
+    Learned, Persistence, PrefixLengths, SameSite, Secret, SessionBy, SessionCookie, SessionRoute, SessionTable,
+    WhenAway, WhenFull,
+};
+use model::snapshot::HashKey;
+
+use crate::support::{load, messages};
+
+fn with(line: &str) -> String {
+    format!(
+        "version: 1\nclusters:\n  a:\n    endpoints: ['127.0.0.1:1', {{ address: '127.0.0.1:2', labels: {{ route: n1 }} }}]\n    \
+         persistence: {line}\n"
+    )
+}
+
+fn persistence(line: &str) -> Persistence {
+    match load(&with(line)) {
+        Ok(loaded) => loaded.snapshot.clusters[0].persistence.clone().expect("it is written"),
+        Err(diagnostics) => panic!("{diagnostics}"),
+    }
+}
+
+fn told(line: &str) -> Vec<String> {
+    messages(&with(line)).into_iter().map(|message| message.trim_start_matches("5: ").to_owned()).collect()
+}
+
+fn secret(text: &str) -> Secret {
+    Secret(text.as_bytes().into())
+}
+
+fn cookie(line: &str) -> SessionCookie {
+    match persistence(&format!("{{ cookie: {line} }}")).by {
+        SessionBy::Cookie(cookie) => cookie,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cookie_needs_a_secret_only() {
+    let plain = cookie("{ secret: 0123456789abcdef }");
+    let expected = SessionCookie {
+        name: "equipoise".into(),
+        secrets: vec![secret("0123456789abcdef")],
+        path: "/".into(),
+        domain: None,
+        same_site: SameSite::Lax,
+        secure: None,
+        http_only: true,
+        max_age: None,
+        idle_max: None,
+        life_max: None,
+        pass_on: false,
+        mark_private: true,
+    };
+    assert_eq!(plain, expected);
+    let all = cookie(
+        "{ secret: [fedcba9876543210, 0123456789abcdef], name: lb, path: /x, domain: example.com, same_site: none, \
+         http_only: false, max_age: 1h, idle_max: 30m, life_max: 8h, pass_on: true, mark_private: false }",
+    );
+    assert_eq!(all.secrets, [secret("fedcba9876543210"), secret("0123456789abcdef")]);
+    assert_eq!((all.name.as_str(), all.path.as_str(), all.domain.as_deref()), ("lb", "/x", Some("example.com")));
+    assert_eq!((all.same_site, all.secure), (SameSite::None, Some(true)), "browsers want it");
+    assert_eq!((all.http_only, all.pass_on, all.mark_private), (false, true, false));
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 3_600));
+    assert_eq!((all.max_age, all.idle_max, all.life_max), (hours(1), Some(Duration::from_secs(1_800)), hours(8)));
+}
+
+#[test]
+fn a_secret_may_stand_in_a_file_and_is_never_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("sticky.secret");
+    std::fs::write(&file, "from-a-file-0123\n").expect("written");
+    let by_file = cookie(&format!("{{ secret: {{ file: '{}' }} }}", file.display()));
+    assert_eq!(by_file.secrets, [secret("from-a-file-0123")]);
+    assert_eq!(format!("{:?}", by_file.secrets), "[Secret(16 bytes)]");
+    let loaded = load(&with("{ cookie: { secret: 0123456789abcdef } }")).unwrap_or_else(|told| panic!("{told}"));
+    let shown = loaded.effective().to_string();
+    assert!(shown.contains("\"secret\":\"(hidden)\"") && !shown.contains("0123456789abcdef"), "{shown}");
+}
+
+#[test]
+fn tables_have_bounds_and_defaults() {
+    let default = SessionTable { entries_max: limits::SESSIONS_MAX, expires: limits::SESSION_IDLE };
+    let own = SessionTable { entries_max: 5, expires: Duration::from_secs(60) };
+    let by = |line: &str| persistence(line).by;
+    assert_eq!(by("{ learn: { cookie: ID } }"), SessionBy::Learned(Learned::Cookie("ID".into()), default));
+    let header = "{ learn: { header: X-Session, entries_max: 5, expires: 1m } }";
+    assert_eq!(by(header), SessionBy::Learned(Learned::Header("x-session".into()), own));
+    assert_eq!(by("{ header: { name: X-User } }"), SessionBy::Header("x-user".into(), default));
+    assert_eq!(by("{ source: {} }"), SessionBy::Source(PrefixLengths { v4: 32, v6: 64 }, default));
+    let source = "{ source: { ipv4_prefix: 24, ipv6_prefix: 56, entries_max: 5, expires: 1m } }";
+    assert_eq!(by(source), SessionBy::Source(PrefixLengths { v4: 24, v6: 56 }, own));
+    let route = SessionRoute { on: HashKey::Cookie("ID".into()), label: "route".into() };
+    assert_eq!(by("{ route: { cookie: ID } }"), SessionBy::Route(route));
+    let plain = persistence("{ source: {} }");
+    assert_eq!((plain.otherwise, plain.when_full), (WhenAway::Another, WhenFull::Wait));
+    let strict = persistence("{ source: {}, otherwise: refuse, when_full: away }");
+    assert_eq!((strict.otherwise, strict.when_full), (WhenAway::Refuse, WhenFull::Away));
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_write() {
+    let one = |line: &str, message: &str| assert_eq!(told(line), [message], "{line}");
+    one(
+        "{ cookie: { secret: short } }",
+        "the secret has 5 bytes, which can be guessed: 16 are the least (`openssl rand -hex 32` makes a good one)",
+    );
+    one("{ learn: { cookie: 'a b' } }", "`a b` is not the name of a cookie");
+    one("{ header: { name: 'a b' } }", "`a b` is not the name of a header field");
+    one("{ cookie: { secret: 0123456789abcdef, name: 'a;b' } }", "`a;b` is not the name of a cookie");
+    one("{ cookie: { secret: 0123456789abcdef, path: x } }", "`x` is not a path (write `/`)");
+    one("{ cookie: { secret: 0123456789abcdef, path: '/;x' } }", "`/;x` is not a path (write `/`)");
+    one(
+        "{ cookie: { secret: 0123456789abcdef, domain: 'a;b' } }",
+        "`a;b` is not a host name, nor an address, without a port",
+    );
+    one(
+        "{ cookie: { secret: 0123456789abcdef, same_site: none, secure: false } }",
+        "browsers drop a cookie with `same_site: none` that is not secure (leave `secure` out)",
+    );
+    one(
+        "{ cookie: { secret: 0123456789abcdef, name: __Host-lb } }",
+        "browsers drop a cookie `__Host-lb` that is not secure (write `secure: true`)",
+    );
+    one(
+        "{ cookie: { secret: 0123456789abcdef, name: __Host-lb, secure: true, path: /x } }",
+        "browsers drop a cookie `__Host-lb` with a domain, or a path other than `/`",
+    );
+    one("{ source: { expires: 10ms } }", "this is less than a second, the least that can be told (write `1s` or more)");
+    one(
+        "{ route: { cookie: ID, label: node } }",
+        "no endpoint has a label `node` (write `labels: { node: NAME }` at the endpoints)",
+    );
+}
+
+#[test]
+fn exactly_one_way_is_needed() {
+    for line in
+        ["{}", "{ otherwise: refuse }", "{ source: {}, header: { name: x } }", "{ cookie: {} }", "{ learn: {} }"]
+    {
+        assert_eq!(told(line).len(), 1, "{line}: {:?}", told(line));
+    }
+    assert!(told("{ cokie: { secret: 0123456789abcdef } }")[0].contains("did you mean `cookie`?"));
+}

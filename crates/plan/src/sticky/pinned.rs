@@ -1,0 +1,107 @@
+//! What a pick makes of the endpoint that a session belongs to.
+
+use std::sync::Arc;
+
+use model::snapshot::Cluster;
+
+use crate::balance::{Ask, Tier, TierState, View};
+use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
+use crate::standing::Roll;
+use crate::subset::Subset;
+
+/// Which endpoints go on with the sessions they have, by place. Part of a view.
+#[derive(Default)]
+pub(crate) struct Pins(Box<[Pin]>);
+
+#[derive(Clone, Default)]
+struct Pin {
+    keeps: bool,
+    /// Where its places are counted beside the endpoint itself.
+    counted: Option<Arc<TierState>>,
+}
+
+/// What came of asking one endpoint.
+enum Asked {
+    Lease(Lease),
+    Full,
+    Away,
+}
+
+impl Pins {
+    pub(crate) fn new(cluster: &Cluster, endpoints: &[EndpointPlan], roll: &Roll, tiers: &[Tier]) -> Self {
+        if cluster.persistence.is_none() {
+            return Self::default();
+        }
+        let keeps = |(index, plan)| Pin { keeps: roll.keeps_sessions(index, cluster, plan), counted: None };
+        let mut pins: Box<[Pin]> = endpoints.iter().enumerate().map(keeps).collect();
+        for (members, state) in tiers.iter().filter_map(Tier::counted) {
+            members.for_each(|index| pins[index as usize].counted = Some(state.clone()));
+        }
+        Self(pins)
+    }
+}
+
+impl ClusterPlan {
+    /// The pick for a request whose session belongs to an endpoint; `None`: as for any other.
+    pub(crate) fn pick_pinned(&self, view: &View, pinned: u32, ask: &Ask<'_>) -> Option<Pick> {
+        let persistence = self.persistence.as_ref()?;
+        if self.has_failed(pinned, ask) {
+            return None;
+        }
+        // Those who wait are not overtaken, whichever endpoint they wait for.
+        if self.cluster.queue.is_some() && self.state.waiting() > 0 && self.keeps(view, pinned, ask.subset) {
+            return Some(Pick::Full);
+        }
+        match self.ask(view, pinned, ask.subset) {
+            Asked::Lease(lease) => Some(Pick::Endpoint(lease)),
+            Asked::Full if persistence.waits() && self.cluster.queue.is_some() => Some(Pick::Full),
+            Asked::Full if persistence.refuses() && self.cluster.queue.is_none() => Some(Pick::Full),
+            Asked::Full | Asked::Away => persistence.refuses().then_some(Pick::None),
+        }
+    }
+
+    /// The endpoint for whose places a request is to wait after its pick found everything full. For [`crate::Wait`].
+    pub fn pinned_in_queue(&self, ask: &Ask<'_>) -> Option<u32> {
+        let pinned = ask.pinned?;
+        let persistence = self.persistence.as_ref()?;
+        let waits = persistence.waits() || persistence.refuses();
+        (waits && !self.has_failed(pinned, ask)).then_some(pinned)
+    }
+
+    /// A free place for one who waits at the endpoint of its session, or, when that is away by now, at any.
+    pub(crate) fn take_free_pinned(&self, view: &View, pinned: u32, subset: Subset) -> Option<Lease> {
+        match self.ask(view, pinned, subset) {
+            Asked::Lease(lease) => Some(lease),
+            Asked::Full => None,
+            Asked::Away if self.persistence.as_ref().is_some_and(|persistence| persistence.refuses()) => None,
+            Asked::Away => view.take_free(subset),
+        }
+    }
+
+    /// Whether an attempt there has failed, so that the rules for retries choose another one.
+    fn has_failed(&self, pinned: u32, ask: &Ask<'_>) -> bool {
+        let refuses = self.persistence.as_ref().is_some_and(|persistence| persistence.refuses());
+        !refuses && self.endpoints.get(pinned as usize).is_some_and(|plan| ask.tried.contains(&plan.state.slot))
+    }
+
+    fn keeps(&self, view: &View, pinned: u32, subset: Subset) -> bool {
+        let is_meant = |number: u32| self.subsets.holds(number, pinned);
+        let has_wanted = !view.is_empty(subset.wanted);
+        view.pins.0.get(pinned as usize).is_some_and(|pin| pin.keeps)
+            && (is_meant(subset.wanted) || (!has_wanted && is_meant(subset.otherwise)))
+    }
+
+    fn ask(&self, view: &View, pinned: u32, subset: Subset) -> Asked {
+        let (Some(pin), Some(plan)) = (view.pins.0.get(pinned as usize), self.endpoints.get(pinned as usize)) else {
+            return Asked::Away;
+        };
+        if !self.keeps(view, pinned, subset) {
+            return Asked::Away;
+        }
+        if !plan.state.try_take(plan.endpoint.connections_max) {
+            return Asked::Full;
+        }
+        let counted = pin.counted.clone().inspect(|state| state.enter());
+        Asked::Lease(Lease::new(&plan.state, pinned, counted))
+    }
+}

@@ -1,0 +1,309 @@
+//! Which endpoint each session belongs to: a table that all workers share, bounded, that forgets what was used least lately.
+//!
+//! It is split into shards by the hash of the key, each with a mutex and a list in the order of use. The count of entries
+//! is one for all shards, so the bound is exact: who enters one beyond it takes the oldest out first, of the same shard
+//! if that has one. Within a shard the order is exact; over all it is as good as a sample. Every operation touches one
+//! shard and a few entries, whatever the size.
+//!
+//! Keys are hashed with a seed (SipHash), so that nobody can choose keys that fall into one shard or onto one entry.
+//! Two keys of one hash would share an entry, and thus an endpoint: with 64 bits that does not happen, and would do no harm.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::balance::Chance;
+use crate::hash::FastMap;
+use crate::padded::Padded;
+
+/// Entries for which a table gets one more shard, up to [`SHARDS_MAX`].
+const ENTRIES_PER_SHARD: u32 = 1024;
+const SHARDS_MAX: u32 = 64;
+/// Entries beyond their time that each change of a shard removes.
+const EXPIRED_PER_TURN: usize = 2;
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// Tenths of a second since the table began: 13 years fit.
+pub(super) type Tick = u32;
+
+/// See the module.
+pub(crate) struct Table {
+    begun: OnceLock<Begun>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
+    entries: Padded<AtomicU32>,
+    evictions: AtomicU64,
+    max: u32,
+}
+
+/// What a table needs of time and chance, which its first user gives it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    at: Instant,
+    seed: [u64; 2],
+}
+
+impl Begun {
+    pub(super) fn tick(&self, now: Instant) -> Tick {
+        tenths(now.saturating_duration_since(self.at))
+    }
+
+    /// The hash of a key.
+    pub(super) fn key(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.seed[0]);
+        hasher.write_u64(self.seed[1]);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+/// A duration in the unit of [`Tick`].
+pub(super) fn tenths(duration: Duration) -> Tick {
+    u32::try_from(duration.as_millis() / 100).unwrap_or(Tick::MAX)
+}
+
+#[derive(Default)]
+struct Shard {
+    places: FastMap<u64, u32>,
+    entries: Vec<Entry>,
+    /// Ends of the list in the order of use.
+    newest: Link,
+    oldest: Link,
+}
+
+/// A place in `entries`, or [`NONE`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Link(u32);
+
+impl Default for Link {
+    fn default() -> Self {
+        Self(NONE)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    endpoint: u64,
+    seen: Tick,
+    newer: Link,
+    older: Link,
+}
+
+impl Table {
+    /// For at most `max` entries; at least one.
+    pub(super) fn new(max: u32) -> Self {
+        let shards = (max / ENTRIES_PER_SHARD).clamp(1, SHARDS_MAX).next_power_of_two();
+        Self {
+            begun: OnceLock::new(),
+            shards: (0..shards).map(|_| Padded::default()).collect(),
+            entries: Padded::default(),
+            evictions: AtomicU64::new(0),
+            max: max.max(1),
+        }
+    }
+
+    /// A table of another size that remembers what this one does, as far as it fits.
+    pub(super) fn resized(&self, max: u32) -> Self {
+        let table = Self::new(max);
+        if let Some(begun) = self.begun.get() {
+            let _first = table.begun.set(*begun);
+        }
+        table.evictions.store(self.evictions(), Ordering::Relaxed);
+        let mut all: Vec<Entry> = self.shards.iter().flat_map(|shard| lock(shard).entries.clone()).collect();
+        all.sort_unstable_by_key(|entry| entry.seen);
+        for entry in all {
+            table.put(entry.key, entry.endpoint, entry.seen, Tick::MAX);
+        }
+        table
+    }
+
+    /// The bound on its entries.
+    pub(super) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Its beginning, which is now if nobody has used it.
+    pub(super) fn begun(&self, now: Instant, chance: &mut Chance<'_>) -> Begun {
+        *self.begun.get_or_init(|| Begun { at: now, seed: [chance(), chance()] })
+    }
+
+    /// The endpoint that is remembered for a key, which thereby counts as used now.
+    pub(super) fn find(&self, key: u64, now: Tick, idle: Tick) -> Option<u64> {
+        let mut shard = lock(self.shard(key));
+        let place = *shard.places.get(&key)?;
+        let entry = shard.entries[place as usize];
+        if is_expired(entry.seen, now, idle) {
+            shard.remove(place);
+            self.entries.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        shard.touch(place, now);
+        Some(entry.endpoint)
+    }
+
+    /// Remembers an endpoint for a key.
+    pub(super) fn put(&self, key: u64, endpoint: u64, now: Tick, idle: Tick) {
+        if !self.put_here(key, endpoint, now, idle) {
+            self.evict_anywhere(key);
+            // Should another take the room meanwhile, the session is not remembered this time.
+            self.put_here(key, endpoint, now, idle);
+        }
+    }
+
+    /// `false`: the table is full, and the shard of the key has nothing that could go.
+    fn put_here(&self, key: u64, endpoint: u64, now: Tick, idle: Tick) -> bool {
+        let mut shard = lock(self.shard(key));
+        let expired = shard.expire(now, idle, EXPIRED_PER_TURN);
+        self.entries.fetch_sub(expired, Ordering::Relaxed);
+        if let Some(&place) = shard.places.get(&key) {
+            shard.entries[place as usize].endpoint = endpoint;
+            shard.touch(place, now);
+            return true;
+        }
+        let has_room = |count: u32| (count < self.max).then_some(count + 1);
+        let counted = self.entries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).is_ok();
+        if !counted {
+            // The new one is counted in place of the one that goes.
+            if shard.oldest.0 == NONE {
+                return false;
+            }
+            let oldest = shard.oldest.0;
+            shard.remove(oldest);
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        shard.insert(key, endpoint, now);
+        true
+    }
+
+    /// Takes the oldest out of the next shard that has any, beginning behind that of the key.
+    fn evict_anywhere(&self, key: u64) {
+        let own = self.place(key);
+        let (before, after) = self.shards.split_at(own);
+        for shard in after.iter().chain(before) {
+            let mut shard = lock(shard);
+            if shard.oldest.0 != NONE {
+                let oldest = shard.oldest.0;
+                shard.remove(oldest);
+                self.entries.fetch_sub(1, Ordering::Relaxed);
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Entries, those beyond their time among them until they are met.
+    pub(super) fn len(&self) -> u32 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Entries that had to go before their time, for others.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Removes all that is beyond its time. Looks at these only.
+    pub(super) fn sweep(&self, now: Instant, idle: Tick) {
+        let Some(begun) = self.begun.get() else { return };
+        for shard in &self.shards {
+            let expired = lock(shard).expire(begun.tick(now), idle, usize::MAX);
+            self.entries.fetch_sub(expired, Ordering::Relaxed);
+        }
+    }
+
+    /// Bits that neither the map of a shard nor its tags look at first.
+    fn place(&self, key: u64) -> usize {
+        (key >> 40) as usize & (self.shards.len() - 1)
+    }
+
+    fn shard(&self, key: u64) -> &Mutex<Shard> {
+        &self.shards[self.place(key)]
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Clocks of workers are looked at at different moments: one may be behind what another has written.
+fn is_expired(seen: Tick, now: Tick, idle: Tick) -> bool {
+    now.saturating_sub(seen) >= idle
+}
+
+impl Shard {
+    fn insert(&mut self, key: u64, endpoint: u64, seen: Tick) {
+        let place = self.entries.len() as u32;
+        self.entries.push(Entry { key, endpoint, seen, newer: Link(NONE), older: Link(NONE) });
+        self.places.insert(key, place);
+        self.link_newest(place);
+    }
+
+    /// Makes an entry the newest.
+    fn touch(&mut self, place: u32, now: Tick) {
+        let seen = self.entries[place as usize].seen.max(now);
+        self.entries[place as usize].seen = seen;
+        if self.newest.0 != place {
+            self.unlink(place);
+            self.link_newest(place);
+        }
+    }
+
+    /// Removes entries beyond their time, the oldest first, and counts them.
+    fn expire(&mut self, now: Tick, idle: Tick, most: usize) -> u32 {
+        let mut count = 0;
+        while (count as usize) < most
+            && let Some(oldest) = self.entries.get(self.oldest.0 as usize)
+            && is_expired(oldest.seen, now, idle)
+        {
+            self.remove(self.oldest.0);
+            count += 1;
+        }
+        count
+    }
+
+    /// The last entry comes to the place that is free then.
+    fn remove(&mut self, place: u32) {
+        self.unlink(place);
+        let removed = self.entries.swap_remove(place as usize);
+        self.places.remove(&removed.key);
+        let Some(moved) = self.entries.get(place as usize).copied() else { return };
+        self.places.insert(moved.key, place);
+        self.set_older_of(moved.newer, Link(place));
+        self.set_newer_of(moved.older, Link(place));
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Entry { newer, older, .. } = self.entries[place as usize];
+        self.set_older_of(newer, older);
+        self.set_newer_of(older, newer);
+    }
+
+    fn link_newest(&mut self, place: u32) {
+        let before = self.newest;
+        self.entries[place as usize].newer = Link(NONE);
+        self.entries[place as usize].older = before;
+        self.set_newer_of(before, Link(place));
+        self.newest = Link(place);
+    }
+
+    /// Without an entry it is the newest of all that is meant.
+    fn set_older_of(&mut self, link: Link, older: Link) {
+        match self.entries.get_mut(link.0 as usize) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Without an entry it is the oldest of all that is meant.
+    fn set_newer_of(&mut self, link: Link, newer: Link) {
+        match self.entries.get_mut(link.0 as usize) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! The table beside a naive map, from seeds, and under threads.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::Random;
+
+/// What the table of one shard must do, written as plainly as possible.
+struct Model {
+    max: usize,
+    /// Key, endpoint, seen; the oldest first.
+    entries: Vec<(u64, u64, Tick)>,
+}
+
+impl Model {
+    fn find(&mut self, key: u64, now: Tick, idle: Tick) -> Option<u64> {
+        let place = self.entries.iter().position(|(known, ..)| *known == key)?;
+        let (_, endpoint, seen) = self.entries.remove(place);
+        if now - seen >= idle {
+            return None;
+        }
+        self.entries.push((key, endpoint, now));
+        Some(endpoint)
+    }
+
+    fn put(&mut self, key: u64, endpoint: u64, now: Tick, idle: Tick) {
+        for _ in 0..EXPIRED_PER_TURN {
+            if self.entries.first().is_some_and(|(.., seen)| now - seen >= idle) {
+                self.entries.remove(0);
+            }
+        }
+        let before = self.entries.len();
+        self.entries.retain(|(known, ..)| *known != key);
+        if self.entries.len() == before && before == self.max {
+            self.entries.remove(0);
+        }
+        self.entries.push((key, endpoint, now));
+    }
+}
+
+/// The links of a shard, both ways, are one list of all entries.
+fn check(shard: &Shard) {
+    let mut seen = Vec::new();
+    let mut at = shard.oldest;
+    let mut before = Link(NONE);
+    while let Some(entry) = shard.entries.get(at.0 as usize) {
+        assert!(entry.older == before, "the way back");
+        assert_eq!(shard.places.get(&entry.key), Some(&at.0));
+        seen.push(at.0);
+        (before, at) = (at, entry.newer);
+    }
+    assert!(shard.newest == before);
+    assert_eq!((seen.len(), shard.places.len()), (shard.entries.len(), shard.entries.len()));
+}
+
+#[test]
+fn a_table_does_what_a_naive_map_does() {
+    for seed in 0..2_000 {
+        let mut random = Random::new(seed);
+        let max = 1 + random.below(12) as u32;
+        let idle = 1 + random.below(30) as Tick;
+        let (table, mut model) = (Table::new(max), Model { max: max as usize, entries: Vec::new() });
+        let mut now = 0;
+        for step in 0..200 {
+            now += random.below(4) as Tick;
+            let key = random.below(20);
+            if random.below(2) == 0 {
+                assert_eq!(table.find(key, now, idle), model.find(key, now, idle), "seed {seed}, step {step}");
+            } else {
+                let endpoint = random.next_u64();
+                table.put(key, endpoint, now, idle);
+                model.put(key, endpoint, now, idle);
+            }
+            let shard = lock(&table.shards[0]);
+            check(&shard);
+            assert_eq!(shard.entries.len(), model.entries.len(), "seed {seed}, step {step}");
+            assert!(table.len() <= max && table.len() as usize == shard.entries.len(), "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn many_shards_never_hold_more_than_the_bound_nor_give_what_has_expired() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let max = 2_000 + random.below(3_000) as u32;
+        let table = Table::new(max);
+        assert!(table.shards.len() > 1);
+        let (idle, mut now) = (50, 0);
+        let mut written: HashMap<u64, (u64, Tick)> = HashMap::new();
+        for _ in 0..40_000 {
+            now += u32::from(random.below(100) == 0);
+            let key = random.below(8_000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            if random.below(3) == 0 {
+                if let Some(endpoint) = table.find(key, now, idle) {
+                    let (known, seen) = written.get_mut(&key).expect("nothing comes from nowhere");
+                    assert!(*known == endpoint && now - *seen < idle, "seed {seed}");
+                    *seen = now;
+                }
+            } else {
+                let endpoint = random.next_u64();
+                table.put(key, endpoint, now, idle);
+                written.insert(key, (endpoint, now));
+            }
+            assert!(table.len() <= max, "seed {seed}");
+        }
+        let held: usize = table.shards.iter().map(|shard| lock(shard).entries.len()).sum();
+        assert_eq!(held, table.len() as usize, "seed {seed}");
+        table.shards.iter().for_each(|shard| check(&lock(shard)));
+    }
+}
+
+#[test]
+fn a_table_that_is_not_full_forgets_nothing_and_a_flood_only_what_is_old() {
+    let table = Table::new(10_000);
+    let key = |number: u64| crate::random::mix(number);
+    (0..10_000).for_each(|number| table.put(key(number), number, 0, 1_000));
+    assert!((0..10_000).all(|number| table.find(key(number), 1, 1_000) == Some(number)));
+    assert_eq!((table.len(), table.evictions()), (10_000, 0));
+    // Sessions in use survive as many strangers as would fill half of the table.
+    assert!((0..500).all(|number| table.find(key(number), 2, 1_000).is_some()));
+    for stranger in 0..5_000 {
+        table.put(key(1 << 32 | stranger), 7, 2, 1_000);
+        table.find(key(stranger % 500), 2, 1_000);
+    }
+    assert!((0..500).all(|number| table.find(key(number), 3, 1_000).is_some()));
+    assert_eq!((table.len(), table.evictions()), (10_000, 5_000));
+}
+
+#[test]
+fn a_full_table_has_room_for_a_key_whose_shard_is_empty() {
+    let table = Table::new(ENTRIES_PER_SHARD * 2);
+    let of_shard = |shard: u64, number: u64| shard << 40 | number;
+    (0..u64::from(table.max())).for_each(|number| table.put(of_shard(0, number), number, 0, 10));
+    table.put(of_shard(1, 5), 99, 1, 10);
+    assert_eq!(table.find(of_shard(1, 5), 1, 10), Some(99));
+    assert_eq!((table.len(), table.evictions()), (table.max(), 1));
+    assert_eq!(table.find(of_shard(0, 0), 1, 10), None, "the oldest went");
+}
+
+#[test]
+fn another_size_keeps_what_was_used_last() {
+    let table = Table::new(100);
+    let begun = table.begun(Instant::now(), &mut || 7);
+    (0..100).for_each(|number| table.put(begun.key(&[number]), u64::from(number), Tick::from(number), 1_000));
+    let small = table.resized(10);
+    assert_eq!((small.len(), small.max()), (10, 10));
+    let begun = small.begun(Instant::now() + Duration::from_secs(9), &mut || panic!("its seed is known"));
+    assert!((90..100).all(|number| small.find(begun.key(&[number]), 100, 1_000) == Some(u64::from(number))));
+    let large = small.resized(50_000);
+    assert_eq!(large.len(), 10);
+    assert_eq!(large.find(begun.key(&[95]), 100, 1_000), Some(95));
+}
+
+#[test]
+fn a_sweep_removes_all_that_has_expired_and_nothing_else() {
+    let table = Table::new(5_000);
+    let start = Instant::now();
+    let begun = table.begun(start, &mut || 1);
+    for number in 0..3_000_u32 {
+        table.put(begun.key(&number.to_le_bytes()), 1, if number < 2_000 { 0 } else { 50 }, 100);
+    }
+    table.sweep(start + Duration::from_millis(10_050), 100);
+    assert_eq!(table.len(), 1_000);
+    table.sweep(start + Duration::from_secs(60), 100);
+    assert_eq!(table.len(), 0);
+}
+
+#[test]
+fn threads_never_put_more_into_a_table_than_its_bound() {
+    for max in [3, 3_000] {
+        let table = Table::new(max);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut random = Random::new(thread);
+                    for _ in 0..20_000 {
+                        let key = crate::random::mix(random.below(6_000));
+                        if random.below(2) == 0 {
+                            table.put(key, key, 0, 10);
+                        } else {
+                            assert!(table.find(key, 0, 10).is_none_or(|found| found == key));
+                        }
+                        assert!(table.len() <= max);
+                    }
+                });
+            }
+        });
+        let held: usize = table.shards.iter().map(|shard| lock(shard).entries.len()).sum();
+        assert_eq!(held, table.len() as usize);
+    }
+}
+
+#[test]
+fn keys_of_tables_with_other_seeds_are_others() {
+    let key = |seed: u64, bytes: &[u8]| Table::new(1).begun(Instant::now(), &mut || seed).key(bytes);
+    assert_eq!(key(1, b"a"), key(1, b"a"));
+    assert_ne!(key(1, b"a"), key(2, b"a"));
+    assert_ne!(key(1, b"a"), key(1, b"a\0"));
+}
