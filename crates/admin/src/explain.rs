@@ -23,6 +23,8 @@ fn question(query: &str) -> Result<Question, String> {
         fields: Vec::new(),
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         listener: None,
+        // What the configuration sets may be a secret, and not everybody who may look here may know it.
+        hides_values: true,
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

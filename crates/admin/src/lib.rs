@@ -24,7 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use control::View;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::bounded::{BoundedListener, Bounds};
 
@@ -215,8 +215,14 @@ async fn config(State(view): State<View>) -> Response {
 }
 
 async fn explained(State(view): State<View>, RawQuery(query): RawQuery) -> Response {
-    match explain::explain(&view, query.as_deref().unwrap_or_default()) {
-        Ok(explanation) => axum::Json(explanation).into_response(),
-        Err(refused) => refused.into_response(),
+    // It looks at all of a cluster: never on this thread, which answers for the health of the process, and never twice at
+    // a time.
+    static ONE: Semaphore = Semaphore::const_new(1);
+    let Ok(_turn) = ONE.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    let query = query.unwrap_or_default();
+    match tokio::task::spawn_blocking(move || explain::explain(&view, &query)).await {
+        Ok(Ok(explanation)) => axum::Json(explanation).into_response(),
+        Ok(Err(refused)) => refused.into_response(),
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }

@@ -3,7 +3,10 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Instant;
 
-use plan::{Plan, Random};
+use model::snapshot::{ClientAuth, Protocol};
+use model::{Facts, FieldName, RequestHead};
+use plan::{ListenerPlan, Plan, Random};
+use wire::forwarding::{apply_forwarding, reads_as};
 
 pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, Question, RouteTold};
 
@@ -13,5 +16,22 @@ pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outc
 /// The question cannot be understood, or no listener takes such a request.
 pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> {
     let mut random = Random::new(RandomState::new().build_hasher().finish());
-    plan::explain::explain(plan, question, Instant::now(), &mut || random.next_u64())
+    let mut admit =
+        |listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>| admit(plan, listener, head, facts);
+    plan::explain::explain(plan, question, Instant::now(), &mut || random.next_u64(), &mut admit)
+}
+
+/// What the data plane does to a request before it is routed.
+fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>) {
+    let Protocol::Http(http) = &listener.listener.protocol else { return };
+    if let Some(name) = http.request_id.as_deref().and_then(|name| FieldName::new(name).ok()) {
+        head.fields.set(&name, b"(a new one)");
+    }
+    let trust = plan.snapshot.listeners.iter().filter_map(|listener| match &listener.tls.as_ref()?.client {
+        ClientAuth::Optional(trust) | ClientAuth::Required(trust) => trust.identity_header.as_deref(),
+        ClientAuth::Off => None,
+    });
+    let identities: Vec<&str> = trust.collect();
+    head.fields.retain(|field| !identities.iter().any(|identity| reads_as(field.name, identity)));
+    apply_forwarding(head, facts, &http.forwarding, &mut Vec::new());
 }

@@ -94,10 +94,11 @@ impl Conditions {
             })
     }
 
-    /// The first condition that does not hold, in words. `asked` is what they were compiled from.
+    /// The first condition that does not hold, in words. `asked` is what they were compiled from, `unmet` says what is
+    /// wrong with a value.
     pub(crate) fn unmet(
         &self,
-        asked: &Match,
+        (asked, unmet): (&Match, &dyn Fn(&ValueTest) -> String),
         (head, client): (&RequestHead, IpAddr),
         scratch: &mut Vec<u8>,
     ) -> Option<String> {
@@ -110,7 +111,7 @@ impl Conditions {
         if !self.sources.is_empty() && !self.sources.iter().any(|source| source.contains(client)) {
             return Some(format!("the client {client} is in none of the networks of `source`"));
         }
-        let told = |what: &str, asked: &ValueMatch| Some(format!("the {what} `{}` {}", asked.name, asked.test.unmet()));
+        let told = |what: &str, asked: &ValueMatch| Some(format!("the {what} `{}` {}", asked.name, unmet(&asked.test)));
         for ((name, test), asked) in self.headers.iter().zip(&asked.headers) {
             if !test.holds_for_any(head.fields.all(name)) {
                 return told("header field", asked);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use model::resilience::{CircuitBreaker, Refusal};
 
-use crate::breaker::{Admission, Circuit};
+use crate::breaker::{Admission, Circuit, Phase};
 use crate::cluster::ClusterPlan;
 use crate::padded::Padded;
 
@@ -112,6 +112,21 @@ impl ClusterPlan {
         if let (Some(rules), Some(admission)) = (&rules.error_ratio, &mut pass.admission) {
             pass.state.circuit.observe(rules, admission, is_good, now);
         }
+    }
+
+    /// Why a request that came at `now` would be refused, in words; nothing is counted.
+    pub(crate) fn would_refuse(&self, now: Instant) -> Option<String> {
+        let (state, rules) = (self.guard.as_ref()?, self.cluster.resilience.breaker.as_ref()?);
+        if rules.error_ratio.is_some() && state.circuit.phase(now) == Phase::Open {
+            return Some("the circuit is open, because too much failed: 503".to_owned());
+        }
+        let is_full = |count: &AtomicU32, max: Option<u32>| max.is_some_and(|max| count.load(Ordering::Relaxed) >= max);
+        let bounds = [
+            (&*state.requests, rules.requests_max, "requests_max"),
+            (&*state.connections, rules.connections_max, "connections_max"),
+        ];
+        let full = bounds.into_iter().find(|(count, max, _)| is_full(count, *max));
+        full.map(|(_, _, key)| format!("`circuit_breaker.{key}` is reached: 503"))
     }
 
     /// What of the state before must not live on under new rules.

@@ -137,14 +137,9 @@ impl WorkerPlan {
         }
     }
 
-    /// Whether a field of this name would be read as one that carries an identity. To many an endpoint `_` and `-` are
-    /// the same there.
+    /// Whether a field of this name would be read as one that carries an identity.
     pub(crate) fn is_identity(&self, name: &[u8]) -> bool {
-        let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-        let same = |identity: &String| {
-            identity.len() == name.len() && identity.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))
-        };
-        self.identities.iter().any(same)
+        self.identities.iter().any(|identity| wire::forwarding::reads_as(name, identity))
     }
 
     /// The worker's side of a cluster of this plan.

@@ -37,6 +37,7 @@ fn answer(options: &cli::Explain) -> Result<Explanation, String> {
         fields: options.fields.clone(),
         client: options.client,
         listener: options.listener.clone(),
+        hides_values: false,
     };
     explain(candidate.plan(), &question)
 }

@@ -18,8 +18,10 @@ use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
 use crate::subset::Subset;
 
-/// Picks that tell the shares.
-const PICKS: u32 = 1_000;
+/// Picks that tell the shares, fewer where there are many endpoints to look at.
+const PICKS: usize = 1_000;
+/// Looks at endpoints that all these picks may take.
+const LOOKS_MAX: usize = 200_000;
 /// Endpoints that are told of one cluster at most: those that would get work first.
 const ENDPOINTS_MAX: usize = 100;
 
@@ -87,19 +89,21 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
     let rehearsal = Rehearsal::new(plan, &roll);
     let first = rehearsal.pick(&ask, chance);
     let mut picks = vec![0_u32; plan.endpoints.len()];
-    for _ in 0..PICKS {
+    let count = (LOOKS_MAX / picks.len().max(1)).clamp(20, PICKS) as u32;
+    for _ in 0..count {
         if let Some(index) = rehearsal.pick(&ask, chance) {
             picks[index] += 1;
         }
     }
-    let (endpoints, left_out) = endpoints(plan, &roll, &picks, first);
+    let (endpoints, left_out) = endpoints(plan, &roll, (&picks, count), first);
+    let refusal = plan.would_refuse(asked.now);
     let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
     ClusterTold {
         name: plan.cluster.name.to_string(),
         share,
         balance: plan.cluster.balance.name().to_owned(),
-        endpoint: first.map(name),
-        why: why(plan, &rehearsal, first, &ask),
+        endpoint: first.filter(|_| refusal.is_none()).map(name),
+        why: refusal.unwrap_or_else(|| why(plan, &rehearsal, first, &ask)),
         waiting: plan.state.waiting(),
         notes: notes(plan, &roll, &ask),
         endpoints,
@@ -131,7 +135,12 @@ impl Rehearsal {
     }
 }
 
-fn endpoints(plan: &ClusterPlan, roll: &Roll, picks: &[u32], first: Option<usize>) -> (Vec<EndpointTold>, usize) {
+fn endpoints(
+    plan: &ClusterPlan,
+    roll: &Roll,
+    (picks, count): (&[u32], u32),
+    first: Option<usize>,
+) -> (Vec<EndpointTold>, usize) {
     let mut order: Vec<usize> = (0..plan.endpoints.len()).collect();
     // In the order of the file, unless there are too many to tell of all.
     if order.len() > ENDPOINTS_MAX {
@@ -145,7 +154,7 @@ fn endpoints(plan: &ClusterPlan, roll: &Roll, picks: &[u32], first: Option<usize
             weight: roll.weight(index),
             in_flight: endpoint.state.in_flight(),
             connections_max: endpoint.endpoint.connections_max,
-            share: f64::from(picks[index]) * 100.0 / f64::from(PICKS),
+            share: f64::from(picks[index]) * 100.0 / f64::from(count),
         }
     });
     (told.collect(), order.len().saturating_sub(ENDPOINTS_MAX))

@@ -24,7 +24,7 @@ pub struct FilterTold {
 pub(super) fn apply(
     uses: &[FilterUse],
     head: &mut RequestHead,
-    facts: &Facts<'_>,
+    (facts, hides_values): (&Facts<'_>, bool),
     scratch: &mut Vec<u8>,
 ) -> Result<Vec<FilterTold>, String> {
     let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
@@ -38,7 +38,7 @@ pub(super) fn apply(
         };
         told.push(FilterTold {
             name: used.name.clone(),
-            changes: changes(before, lines(head)),
+            changes: changes(before, lines(head), hides_values),
             changes_response: steps.response.is_some(),
             answers,
         });
@@ -58,8 +58,8 @@ fn lines(head: &RequestHead) -> Vec<String> {
     std::iter::once(line).chain(fields).collect()
 }
 
-/// What only the one or the other has; a line that stands twice counts twice.
-fn changes(before: Vec<String>, mut after: Vec<String>) -> Vec<String> {
+/// What only the one or the other has; a line that stands twice counts twice. The values of new fields may be hidden.
+fn changes(before: Vec<String>, mut after: Vec<String>, hides_values: bool) -> Vec<String> {
     let mut gone = Vec::new();
     for line in before {
         match after.iter().position(|kept| *kept == line) {
@@ -67,6 +67,10 @@ fn changes(before: Vec<String>, mut after: Vec<String>) -> Vec<String> {
             None => gone.push(format!("- {line}")),
         }
     }
-    gone.extend(after.into_iter().map(|line| format!("+ {line}")));
+    let shown = |line: String| match line.split_once(": ") {
+        Some((name, _)) if hides_values => format!("+ {name}: (hidden)"),
+        _ => format!("+ {line}"),
+    };
+    gone.extend(after.into_iter().map(shown));
     gone
 }

@@ -62,7 +62,10 @@ pub enum Outcome {
     },
 }
 
-/// Says what would become of a request at `now`. `chance` stands for all that is drawn.
+/// What the data plane does to a request before it is routed: forwarding fields, request id, identities.
+pub type Admit<'a> = dyn FnMut(&ListenerPlan, &mut RequestHead, &Facts<'_>) + 'a;
+
+/// Says what would become of a request at `now`, after `admit`. `chance` stands for all that is drawn.
 ///
 /// # Errors
 /// The question cannot be understood, or no listener takes such a request; says which there are.
@@ -71,21 +74,27 @@ pub fn explain(
     question: &Question,
     now: Instant,
     chance: &mut dyn FnMut() -> u64,
+    admit: &mut Admit<'_>,
 ) -> Result<Explanation, String> {
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
-    let told = Told { plan, listener, client: question.client, now };
+    let told = Told { plan, listener, question, now };
     match &listener.target {
         ListenerTarget::Http(router) => {
             let mut head = asked.head()?;
             head.keep_received();
             let mut scratch = Vec::new();
-            let routes = routes::ask(router, &head, question.client, &mut scratch);
+            let name = asked.host().unwrap_or_default().to_owned();
+            let tls =
+                (asked.scheme == Scheme::Https).then(|| TlsFacts { server_name: Some(name), ..TlsFacts::default() });
+            let facts = told.facts(asked.scheme, tls.as_ref());
+            admit(listener, &mut head, &facts);
+            let routes = routes::ask(router, &head, question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {
                 None => (Vec::new(), no_route()),
-                Some(route) => told.follow(route, (&mut head, asked.scheme), &mut scratch, chance)?,
+                Some(route) => told.follow(route, (&mut head, &facts), &mut scratch, chance)?,
             };
             Ok(told.explanation(asked.shown(), (routes, routes_unfit), filters, outcome))
         }
@@ -107,31 +116,32 @@ pub fn explain(
 struct Told<'a> {
     plan: &'a Plan,
     listener: &'a ListenerPlan,
-    client: std::net::IpAddr,
+    question: &'a Question,
     now: Instant,
 }
 
 impl Told<'_> {
+    fn facts<'f>(&'f self, scheme: Scheme, tls: Option<&'f TlsFacts>) -> Facts<'f> {
+        Facts {
+            peer: SocketAddr::new(self.question.client, 0),
+            client: self.question.client,
+            local: self.listener.listener.bind,
+            scheme,
+            tls,
+            listener: &self.listener.listener.name,
+            request_id: "",
+        }
+    }
+
     /// What a route does to a request.
     fn follow(
         &self,
         route: &RoutePlan,
-        (head, scheme): (&mut RequestHead, Scheme),
+        (head, facts): (&mut RequestHead, &Facts<'_>),
         scratch: &mut Vec<u8>,
         chance: &mut dyn FnMut() -> u64,
     ) -> Result<(Vec<FilterTold>, Outcome), String> {
-        let name = String::from_utf8_lossy(head.host()).into_owned();
-        let tls = (scheme == Scheme::Https).then(|| TlsFacts { server_name: Some(name), ..TlsFacts::default() });
-        let facts = Facts {
-            peer: SocketAddr::new(self.client, 0),
-            client: self.client,
-            local: self.listener.listener.bind,
-            scheme,
-            tls: tls.as_ref(),
-            listener: &self.listener.listener.name,
-            request_id: "",
-        };
-        let filters = filters::apply(&route.route.filters, head, &facts, scratch)?;
+        let filters = filters::apply(&route.route.filters, head, (facts, self.question.hides_values), scratch)?;
         if let Some((name, status)) = filters.iter().find_map(|told| Some((&told.name, told.answers?))) {
             let why = format!("the filter `{name}` answers");
             return Ok((filters, Outcome::Answer { status, why }));
@@ -141,12 +151,17 @@ impl Told<'_> {
                 Outcome::Answer { status: local.status, why: "the route gives a fixed answer".into() }
             }
             ActionPlan::Redirect(redirect) => {
-                let local = redirect.respond(head, &facts);
+                let local = redirect.respond(head, facts);
                 let to = local.fields.first().map_or("", |(_, value)| value);
                 Outcome::Answer { status: local.status, why: format!("the route redirects to {to}") }
             }
             ActionPlan::Cluster(_) | ActionPlan::Weighted(_) => {
-                let ask = cluster::Asked { head: Some(head), route: Some(route), client: self.client, now: self.now };
+                let ask = cluster::Asked {
+                    head: Some(head),
+                    route: Some(route),
+                    client: self.question.client,
+                    now: self.now,
+                };
                 let shares = route.action.shares().into_iter();
                 Outcome::Forward(shares.map(|(cluster, share)| cluster::tell(cluster, share, &ask, chance)).collect())
             }
@@ -156,7 +171,7 @@ impl Told<'_> {
 
     /// Where a connection goes that is not looked into.
     fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
-        let ask = cluster::Asked { head: None, route: None, client: self.client, now: self.now };
+        let ask = cluster::Asked { head: None, route: None, client: self.question.client, now: self.now };
         cluster::tell(cluster, 100.0, &ask, chance)
     }
 

@@ -20,6 +20,8 @@ pub struct Question {
     pub client: IpAddr,
     /// The listener, if it is not to be found by scheme and port.
     pub listener: Option<String>,
+    /// Values of header fields that the configuration sets or asks for are not told: they may be secret.
+    pub hides_values: bool,
 }
 
 /// A question, understood.
@@ -94,7 +96,8 @@ impl Parsed<'_> {
             });
         }
         let fit = || plan.listeners.iter().filter(|listener| self.is_for(listener) && self.is_spoken(listener));
-        let by_port = fit().find(|listener| self.port == Some(listener.listener.bind.port()));
+        let port = self.port.unwrap_or(if self.scheme == Scheme::Https { 443 } else { 80 });
+        let by_port = fit().find(|listener| listener.listener.bind.port() == port);
         let found = by_port.or_else(|| fit().next());
         found.map(|listener| &**listener).ok_or_else(|| {
             format!("no listener takes {}; there are {}; `--listener` names one", self.wanted(), all(plan))

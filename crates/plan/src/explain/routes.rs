@@ -1,11 +1,12 @@
 //! Which routes are asked for a request, and what each says.
 
-use std::net::IpAddr;
+use std::collections::HashSet;
 
 use model::RequestHead;
-use model::matching::{Match, PathMatch};
+use model::matching::{Match, PathMatch, ValueTest};
 use serde::{Deserialize, Serialize};
 
+use super::Question;
 use crate::router::Router;
 
 /// A route whose host and path fit.
@@ -22,15 +23,16 @@ pub struct RouteTold {
 }
 
 /// Asks all routes that come into question, in order.
-pub(super) fn ask(router: &Router, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> Vec<RouteTold> {
-    let mut asked: Vec<usize> = Vec::new();
+pub(super) fn ask(router: &Router, head: &RequestHead, question: &Question, scratch: &mut Vec<u8>) -> Vec<RouteTold> {
+    let mut asked: HashSet<usize> = HashSet::new();
     let mut told = Vec::new();
     router.walk(head, scratch, &mut |route, scratch| {
         // One that names several hosts may stand in several tables.
-        if !asked.contains(&route.index) {
-            asked.push(route.index);
+        if asked.insert(route.index) {
             let matches = &route.route.matches;
-            let unmet = route.conditions.unmet(matches, (head, client), scratch);
+            let hides = question.hides_values;
+            let test = |test: &ValueTest| if hides { "is not as asked for".to_owned() } else { test.unmet() };
+            let unmet = route.conditions.unmet((matches, &test), (head, question.client), scratch);
             told.push(RouteTold {
                 name: route.name().to_string(),
                 asks: asks(matches, route.route.priority),

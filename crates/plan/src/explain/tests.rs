@@ -2,7 +2,8 @@
 
 use model::filter::FilterUse;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
-use model::snapshot::{Action, Balance, Hash, HashAlgorithm, HashKey, Route};
+use model::resilience::{CircuitBreaker, Resilience};
+use model::snapshot::{Action, Balance, Cluster, Hash, HashAlgorithm, HashKey, Route};
 use serde_json::json;
 
 use super::*;
@@ -13,9 +14,12 @@ use crate::{Pick, Random};
 fn ask(plan: &Plan, request: &str, fields: &[(&str, &str)]) -> Result<Explanation, String> {
     let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let client = "192.0.2.7".parse().unwrap();
-    let question = Question { request: request.to_owned(), fields, client, listener: None };
+    let hides_values = request.ends_with("/hidden");
+    let question = Question { request: request.to_owned(), fields, client, listener: None, hides_values };
     let mut random = Random::new(1);
-    explain(plan, &question, begin(), &mut || random.next_u64())
+    explain(plan, &question, begin(), &mut || random.next_u64(), &mut |_, head, _| {
+        head.fields.remove_named(b"x-forged")
+    })
 }
 
 fn path(path: &str) -> Match {
@@ -56,6 +60,33 @@ fn the_route_that_is_taken_is_told_with_those_before_and_after_it() {
     let told = ask(&plan, "GET http://a.example/api/orders", &[("X-Beta", "1")]).unwrap();
     assert!(told.routes[1].holds);
     assert_eq!(forward(&told).name, "c");
+}
+
+#[test]
+fn values_that_may_be_secret_are_not_told_and_what_is_taken_from_a_client_is_not_there() {
+    let mut secret = path("/");
+    secret.headers = vec![ValueMatch { name: "x-forged".into(), test: ValueTest::Exact("s3cret".into()) }];
+    let plan = of_routes(vec![route("secret", secret, "c")]);
+    let unmet = |request: &str| ask(&plan, request, &[("x-forged", "s3cret")]).unwrap().routes[0].unmet.clone();
+    assert_eq!(unmet("http://a/").as_deref(), Some("the header field `x-forged` is not `s3cret`"));
+    assert_eq!(unmet("http://a/hidden").as_deref(), Some("the header field `x-forged` is not as asked for"));
+}
+
+#[test]
+fn an_open_circuit_and_a_reached_bound_are_told() {
+    let breaker = CircuitBreaker { requests_max: Some(1), ..CircuitBreaker::default() };
+    let guarded = Cluster {
+        resilience: Resilience { breaker: Some(breaker), ..Resilience::default() },
+        ..cluster("c", Balance::RoundRobin, weighted(&[1]))
+    };
+    let routes = vec![route("all", Match::default(), "c")];
+    let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![guarded]), None);
+    assert!(forward(&ask(&plan, "http://a/", &[]).unwrap()).endpoint.is_some());
+    let mut pass = None;
+    plan.clusters[0].let_in(&mut pass, begin()).unwrap();
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    assert_eq!(forward(&told).endpoint, None);
+    assert_eq!(forward(&told).why, "`circuit_breaker.requests_max` is reached: 503");
 }
 
 #[test]
@@ -148,6 +179,8 @@ fn filters_are_told_with_what_they_change_until_one_answers() {
     assert_eq!(told.filters[0].changes, ["+ x-shop: a.example"]);
     assert!(told.filters[1].changes_response && told.filters[1].changes.is_empty());
     assert_eq!(told.filters[3].changes, ["- x-gone: 1"]);
+    let told = ask(&plan, "http://a.example/hidden", &[]).unwrap();
+    assert_eq!(told.filters[0].changes, ["+ x-shop: (hidden)"]);
     let preflight = [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
     let told = ask(&plan, "OPTIONS http://a.example/", &preflight).unwrap();
     assert_eq!(told.filters.len(), 3, "nothing comes after the answer");
