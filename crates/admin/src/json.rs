@@ -85,7 +85,7 @@ fn cluster(cluster: &ClusterStatus) -> Value {
         "streams": totals.streams,
         "retries": totals.retries,
         "waiting": cluster.waiting,
-        "waits": totals.queue_waits,
+        "waits": totals.queue.count(),
         "panics": cluster.panics,
         "latency_ms": latency(&cluster.latency),
         "endpoints": cluster.endpoints.iter().map(endpoint).collect::<Vec<_>>(),

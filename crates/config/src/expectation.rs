@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::tree::{Kind, Node};
-use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SIZE_FORMAT};
+use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT};
 
 /// The kinds of values, as schemas name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +138,7 @@ pub(crate) fn expectation(schema: &Map<String, Value>, root: &Value) -> String {
     }
     match schema.get("format").and_then(Value::as_str) {
         Some(DURATION_FORMAT) => return "a duration such as `250ms`, `5s` or `1m30s`".to_owned(),
+        Some(SHIFT_FORMAT) => return "a time such as `2s` or `-500ms`".to_owned(),
         Some(PERCENT_FORMAT) => return "a share such as `50%`".to_owned(),
         Some(SIZE_FORMAT) => return "a size such as `16KiB` or a number of bytes".to_owned(),
         Some(MARGIN_FORMAT) => return "a percentage such as `125%`".to_owned(),

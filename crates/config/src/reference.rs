@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::expectation::{allowed_values, integer_bounds};
 use crate::schema::schema;
-use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SIZE_FORMAT};
+use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT};
 
 const GENERATED: &str = "<!-- Generated from the program: change the comments there, not this page. -->\n\n";
 
@@ -176,6 +176,7 @@ impl<'a> Writer<'a> {
         }
         match map.get("format").and_then(Value::as_str) {
             Some(DURATION_FORMAT) => return "duration".to_owned(),
+            Some(SHIFT_FORMAT) => return "duration, or `-` and one".to_owned(),
             Some(SIZE_FORMAT) => return "size".to_owned(),
             Some(PERCENT_FORMAT) => return "share".to_owned(),
             Some(MARGIN_FORMAT) => return "percentage".to_owned(),

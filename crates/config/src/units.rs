@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use model::limits::QUEUE_OFFSET_MAX;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -14,6 +15,8 @@ pub(crate) const DURATION_FORMAT: &str = "equipoise-duration";
 pub(crate) const SIZE_FORMAT: &str = "equipoise-size";
 /// How the schema names shares.
 pub(crate) const PERCENT_FORMAT: &str = "equipoise-percent";
+/// How the schema names shifts.
+pub(crate) const SHIFT_FORMAT: &str = "equipoise-shift";
 /// How the schema names margins.
 pub(crate) const MARGIN_FORMAT: &str = "equipoise-margin";
 /// Largest margin that is accepted, in percent.
@@ -22,6 +25,10 @@ pub const MARGIN_MAX: u32 = 10_000;
 /// A duration such as `250ms`, `2s`, `5m`, `1h` or `1m30s`; longer than nothing and at most a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub Duration);
+
+/// A time forth or back such as `2s` or `-500ms`, in milliseconds; an hour at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift(pub i32);
 
 /// A number of bytes: `100`, `16KiB`, `1MB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +129,37 @@ pub fn show_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
+/// Reads a time forth or back.
+///
+/// # Errors
+/// What is wrong, and the mend if it can be guessed.
+pub fn parse_shift(text: &str) -> Result<i32, (String, Option<String>)> {
+    let (sign, length) = match text.strip_prefix('-') {
+        Some(length) => (-1, length),
+        None => (1, text),
+    };
+    let length = match parse_duration(length) {
+        Ok(length) => length,
+        Err((_, Some(mend))) if mend.starts_with("did you mean") => {
+            return Err((format!("`{text}` has no unit"), Some(format!("did you mean `{text}s`?"))));
+        }
+        Err(_) => {
+            let mend = "write it like `2s` or `-500ms`".to_owned();
+            return Err((format!("`{text}` is not a time forth or back"), Some(mend)));
+        }
+    };
+    if length > QUEUE_OFFSET_MAX {
+        return Err((format!("`{text}` is more than an hour"), None));
+    }
+    Ok(i32::try_from(length.as_millis()).unwrap_or(i32::MAX) * sign)
+}
+
+/// Writes a time forth or back the way [`parse_shift`] reads it.
+pub fn show_shift(millis: i32) -> String {
+    let sign = if millis < 0 { "-" } else { "" };
+    format!("{sign}{}", show_duration(Duration::from_millis(millis.unsigned_abs().into())))
+}
+
 const SIZE_UNITS: [(&str, u64); 8] = [
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -182,6 +220,24 @@ impl JsonSchema for Time {
             "type": "string",
             "format": DURATION_FORMAT,
             "pattern": "^(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+        })
+    }
+}
+
+impl JsonSchema for Shift {
+    fn schema_name() -> Cow<'static, str> {
+        "Shift".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": SHIFT_FORMAT,
+            "pattern": "^-?(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
         })
     }
 }
@@ -276,6 +332,19 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+impl Serialize for Shift {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&show_shift(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Shift {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_shift(&text).map(Self).map_err(|(message, _)| de::Error::custom(message))
+    }
+}
+
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&show_size(self.0))
@@ -319,6 +388,18 @@ mod tests {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_duration("5").unwrap_err().1.unwrap(), "did you mean `5s`?");
+    }
+
+    #[test]
+    fn shifts_go_both_ways() {
+        for (text, millis) in [("250ms", 250), ("-2s", -2_000), ("-1h", -3_600_000), ("1m30s", 90_000)] {
+            assert_eq!(parse_shift(text).unwrap(), millis);
+            assert_eq!(show_shift(millis), text);
+        }
+        for bad in ["", "-", "--1s", "+1s", "0s", "2h", "-1h1ms", "1.5s", "- 1s", "soon"] {
+            assert!(parse_shift(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_shift("-5").unwrap_err().1.unwrap(), "did you mean `-5s`?");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::file::NAME_FORMAT;
 use crate::source::Span;
 use crate::tree::{Key, Kind, Node, Scalar};
 use crate::units::{
-    DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin, parse_percent,
-    parse_size,
+    DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin,
+    parse_percent, parse_shift, parse_size,
 };
 use crate::wording::{gist, lower_first, mend_type, mismatch, place, quoted, required_keys, similar_key};
 
@@ -412,6 +412,7 @@ impl<'a> Validator<'a> {
     fn check_text(&mut self, schema: &Map<String, Value>, node: &Node, text: &str) {
         let checked = match schema.get("format").and_then(Value::as_str) {
             Some(DURATION_FORMAT) => parse_duration(text).map(|_| ()),
+            Some(SHIFT_FORMAT) => parse_shift(text).map(|_| ()),
             Some(SIZE_FORMAT) => parse_size(text).map(|_| ()),
             Some(PERCENT_FORMAT) => parse_percent(text).map(|_| ()),
             Some(MARGIN_FORMAT) => parse_margin(text).map(|_| ()),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{did_you_mean, nearest};
 use crate::expectation::{Shape, shape};
 use crate::tree::{Key, Kind, Node};
-use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT};
+use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT};
 use crate::validate::Step;
 
 /// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
@@ -102,7 +102,9 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<Stri
     }
     let text = scalar.text.as_str();
     match (shape(schema), scalar.value()) {
-        (Shape::Text, Value::Number(_)) if schema.get("format").and_then(Value::as_str) == Some(DURATION_FORMAT) => {
+        (Shape::Text, Value::Number(_))
+            if matches!(schema.get("format").and_then(Value::as_str), Some(DURATION_FORMAT | SHIFT_FORMAT)) =>
+        {
             Some(format!("did you mean `{text}s`?"))
         }
         (Shape::Text, Value::Number(_))

@@ -146,6 +146,8 @@ faults! {
     NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
     /// All endpoints are full and the queue is too, or there is none.
     QueueFull = Local Pick 503 false false "PQ" "queue_full";
+    /// Requests have waited too long for too long, and some are refused so that the others get through.
+    Shed = Local Pick 503 false false "PS" "shed";
     /// No endpoint came free in time.
     QueueTimeout = Local Pick 503 false false "PT" "queue_timeout";
     /// As much of the cluster is under way as its circuit breaker allows.

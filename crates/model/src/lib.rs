@@ -19,6 +19,7 @@ pub mod matching;
 pub mod name;
 pub mod persistence;
 pub mod placement;
+pub mod queue;
 pub mod resilience;
 pub mod retry;
 pub mod snapshot;

@@ -63,6 +63,18 @@ pub const SECRET_BYTES_MIN: usize = 16;
 pub const SECRETS_MAX: usize = 8;
 /// Cookies of the right name in one request that are looked at: others may plant theirs.
 pub const SESSION_COOKIES_MAX: usize = 4;
+/// Classes of precedence in a queue reach from minus this to this.
+pub const QUEUE_CLASS_MAX: i8 = 100;
+/// How much earlier or later than it did an exchange can be taken to have come.
+pub const QUEUE_OFFSET_MAX: Duration = Duration::from_secs(3600);
+/// Default of the time after which a client that was refused by a queue may come again.
+pub const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Default of the wait that does no harm, where a queue sheds.
+pub const SHED_TARGET: Duration = Duration::from_millis(100);
+/// Default of how long waits may be longer before a queue sheds.
+pub const SHED_INTERVAL: Duration = Duration::from_secs(1);
+/// Largest page for those whom a queue refuses.
+pub const QUEUE_PAGE_BYTES_MAX: usize = 64 * 1024;
 /// Largest weight of an endpoint.
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.

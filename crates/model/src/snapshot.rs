@@ -15,6 +15,8 @@ use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::persistence::Persistence;
 use crate::placement::{Placement, Spread, SubsetRule};
+use crate::queue::Precedence;
+pub use crate::queue::Queue;
 use crate::resilience::{Hedge, Resilience};
 use crate::retry::Retry;
 use crate::{LocalResponse, Name};
@@ -209,6 +211,8 @@ pub struct Route {
     pub hedge: Option<Hedge>,
     /// Only some endpoints of the cluster.
     pub subset: Option<SubsetRule>,
+    /// Its turn where it has to wait.
+    pub precedence: Precedence,
 }
 
 /// What a route does.
@@ -246,6 +250,8 @@ pub struct Cluster {
     pub name: Name,
     /// At least one; addresses are unique.
     pub endpoints: Vec<Endpoint>,
+    /// Exchanges (HTTP) or connections (TCP) at once at all endpoints together, over all workers.
+    pub connections_max: Option<u32>,
     /// How one is chosen.
     pub balance: Balance,
     /// Who of the endpoints comes first.
@@ -377,15 +383,6 @@ pub enum HashAlgorithm {
     Maglev,
     /// The highest score of key and endpoint.
     Rendezvous,
-}
-
-/// Waiting for a free endpoint, in order of arrival.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Exchanges that wait at once, over all workers.
-    pub requests_max: u32,
-    /// Longest wait.
-    pub timeout: Duration,
 }
 
 /// TLS towards endpoints.

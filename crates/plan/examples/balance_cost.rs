@@ -130,6 +130,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
     Cluster {
         name: "c".into(),
         endpoints: (0..endpoints).map(endpoint).collect(),
+        connections_max: None,
         balance,
         spread: Spread::default(),
         health_check: Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::new(HealthCheckKind::Tcp, SECOND, SECOND) }),

@@ -109,6 +109,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
     Cluster {
         name: "c".into(),
         endpoints: (0..endpoints).map(endpoint).collect(),
+        connections_max: None,
         balance,
         spread: model::placement::Spread::default(),
         health_check: None,
@@ -135,6 +136,7 @@ fn route(place: usize, matches: Match) -> Route {
         retry: None,
         hedge: None,
         subset: None,
+        precedence: model::queue::Precedence::default(),
     }
 }
 

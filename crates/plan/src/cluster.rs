@@ -14,11 +14,12 @@ use model::snapshot::{Balance, Cluster, Endpoint};
 use crate::agent::{Report, Wish};
 use crate::balance::{self, Ask, PickCache, TierState, View};
 use crate::guard::GuardState;
+use crate::hash::FastMap;
 use crate::health::{Change, Health, Outcome};
 use crate::key::Key;
 use crate::passive::Seen;
 use crate::plan::RoutePlan;
-use crate::queue::Wait;
+use crate::queue::Wanted;
 use crate::response_time::Timing;
 use crate::standing::Roll;
 use crate::state::{ClusterState, EndpointState};
@@ -39,6 +40,8 @@ pub struct ClusterPlan {
     pub(crate) subsets: Subsets,
     /// What of a request is hashed, if the balancer goes by that.
     keys: Box<[Key]>,
+    /// By which those who wait take turns, if the queue is fair.
+    pub(crate) fair_keys: Box<[Key]>,
     /// How response times are averaged, if the balancer goes by them.
     timing: Option<Timing>,
     /// There while the cluster has a circuit breaker.
@@ -104,11 +107,14 @@ impl ClusterPlan {
             Balance::PeakEwma { half_life } => Some(Timing::new(half_life, true)),
             _ => None,
         };
+        let fair_by = cluster.queue.as_ref().map_or(&[][..], |queue| &queue.fair_by);
+        let fair_keys = fair_by.iter().filter_map(Key::new).collect();
         let latest = Mutex::new(Stamped { epoch, view });
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
         let known = previous.and_then(|plan| plan.persistence.as_deref());
         let persistence = Persistence::compile(&cluster, &endpoints, known).map(Box::new);
-        let plan = Self { cluster, endpoints, state, version, subsets, keys, timing, guard, persistence, latest };
+        let plan =
+            Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, persistence, latest };
         plan.adapt_guard(previous);
         plan
     }
@@ -157,10 +163,35 @@ impl ClusterPlan {
         if self.state.waiting() > 0 && self.cluster.queue.is_some() {
             return Pick::Full;
         }
-        match balance::take(tiers, random, ask) {
-            Some(lease) => Pick::Endpoint(lease),
-            None => Pick::Full,
+        let taken = match self.cluster.connections_max {
+            None => balance::take(tiers, random, ask),
+            Some(max) => self.take_bounded(max, || balance::take(tiers, random, ask)),
+        };
+        taken.map_or(Pick::Full, Pick::Endpoint)
+    }
+
+    /// Takes a place within the bound of the cluster, then one at an endpoint.
+    pub(crate) fn take_bounded(&self, max: u32, take: impl FnOnce() -> Option<Lease>) -> Option<Lease> {
+        let lease = self.take_within(max, take);
+        // The place within the bound may have been missed by one who began to wait meanwhile.
+        if lease.is_none() && self.state.waiting() > 0 {
+            queue::dispatch(&self.state);
         }
+        lease
+    }
+
+    fn take_within(&self, max: u32, take: impl FnOnce() -> Option<Lease>) -> Option<Lease> {
+        if !self.state.enter(max) {
+            return None;
+        }
+        let lease = take();
+        if lease.is_none() {
+            self.state.leave();
+        }
+        lease.map(|mut lease| {
+            lease.is_bounded = true;
+            lease
+        })
     }
 
     /// Tells the balancer how an exchange went, if it wants to know.
@@ -171,13 +202,24 @@ impl ClusterPlan {
         }
     }
 
-    /// Takes a free place for the first in the queue: any of a subset, or one at the endpoint of its session.
-    pub(crate) fn take_free(&self, wait: Wait) -> Option<Lease> {
-        let view = &self.latest_view().view;
-        match wait.pinned {
-            Some(pinned) => self.take_free_pinned(view, pinned, wait.subset),
-            None => view.take_free(wait.subset),
+    /// Takes any free place that one who waits could use, of the endpoints with these slots if it does not know all. Called
+    /// under the lock of the queue.
+    pub(crate) fn take_free(&self, view: &View, wanted: Wanted, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
+        let take = || match wanted.pinned {
+            Some(pinned) => self.take_free_pinned(view, pinned, (wanted.subset, known)),
+            None => view.take_free(wanted.subset, known),
+        };
+        match self.cluster.connections_max {
+            None => take(),
+            Some(max) => self.take_within(max, take),
         }
+    }
+
+    /// Whether [`Self::take_free`] is worth an attempt, as far as that is found out without looking at all endpoints.
+    pub(crate) fn may_have_room(&self, view: &View, wanted: Wanted) -> bool {
+        let pinned = wanted.pinned.filter(|pinned| self.keeps(view, *pinned, wanted.subset));
+        let pinned = pinned.and_then(|pinned| self.endpoints.get(pinned as usize));
+        pinned.is_none_or(|plan| !plan.state.is_full(plan.endpoint.connections_max))
     }
 
     /// Where every endpoint stands now. Looks at all of them.
@@ -322,13 +364,21 @@ pub struct Lease {
     index: u32,
     /// Where the place is counted beside the endpoint itself, if the balancer wants that.
     counted: Option<Arc<TierState>>,
+    /// Whether it is counted for the bound of the cluster.
+    is_bounded: bool,
 }
 
 impl Lease {
     /// Wraps a place that was taken already.
     #[inline]
     pub(crate) fn new(state: &Arc<EndpointState>, index: u32, counted: Option<Arc<TierState>>) -> Self {
-        Self { state: state.clone(), index, counted }
+        Self { state: state.clone(), index, counted, is_bounded: false }
+    }
+
+    /// The same for a plan where the endpoint has another place.
+    pub(crate) fn at(mut self, index: u32) -> Self {
+        self.index = index;
+        self
     }
 
     /// Place in [`ClusterPlan::endpoints`] of the plan that was asked.
@@ -350,7 +400,7 @@ impl Drop for Lease {
         if let Some(tier) = &self.counted {
             tier.leave();
         }
-        self.state.release();
+        self.state.release(self.is_bounded);
     }
 }
 

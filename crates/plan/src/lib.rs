@@ -53,7 +53,7 @@ pub use health::{Change, Health, HealthState, Outcome};
 pub use passive::{Event, Seen};
 pub use plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 pub use publish::Publisher;
-pub use queue::{QueueFull, Ticket, Wait};
+pub use queue::{Refusal, Ticket, Wait};
 pub use random::Random;
 pub use redirect::RedirectPlan;
 pub use router::Router;

@@ -18,12 +18,16 @@ impl Publisher {
         Self(Box::new(publish))
     }
 
-    /// Makes `plan` the one that all workers use.
+    /// Makes `plan` the one that all workers use, and tells those who wait in queues.
     ///
     /// # Errors
     /// A sentence that says why the plan could not be prepared, such as an address in use. The plan before stays in force.
     pub fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
-        (self.0)(plan)
+        (self.0)(plan.clone())?;
+        for cluster in &plan.clusters {
+            cluster.take_effect();
+        }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for a place when all endpoints of a cluster are full: strict order of arrival over all workers.
+//! Waiting for a place when all endpoints of a cluster are full: strict order over all workers.
 //!
 //! The mutex is touched only here, and this module is entered only when a pick found everything full, or when someone
 //! waits. Two counts make that safe without a lock on the way of every request:
@@ -8,67 +8,108 @@
 //!
 //! Both counts are sequentially consistent, so at least one of the two sees the other, and no place stays free while
 //! somebody waits for it. From then on every place that comes free is handed to the first in the queue by whoever frees it.
+//! The bound of a cluster is a place like any other: it is given back before `waiting` is read.
 //!
-//! Those who wait hold the plan they were routed by, and get endpoints of that plan. When a change of configuration
-//! leaves waiters of two plans in the queue, one whose plan has no free place does not block a later one whose plan has;
-//! nor do those who wait for different subsets.
+//! Those who wait for the same are in one [`lane`]; [`order`] says who of all is next. One whose lane has no free place is
+//! passed over, so that nobody is held up by those who wait for something else, and whoever could use a place gets it
+//! before those who come later in the order.
+
+mod lane;
+mod order;
+mod shed;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use model::RequestHead;
+use model::queue::{Precedence, Shed, ShedFrom};
 
 use crate::cluster::{ClusterPlan, Lease};
+use crate::hash::FastMap;
 use crate::state::ClusterState;
 use crate::subset::Subset;
+pub(crate) use lane::Wanted;
+use lane::{Kind, Lane, Views};
+use order::{Order, Spot};
+use shed::Shedder;
 
 /// The queue of one cluster. Bounded by `requests_max` of the cluster.
 #[derive(Default)]
 pub(crate) struct Queue {
     next_id: u64,
-    /// In order of arrival.
+    /// By id, which is the order of arrival.
     waiting: BTreeMap<u64, Waiter>,
-    /// Places handed to those who have not come for them yet.
-    granted: BTreeMap<u64, Lease>,
-    /// How many wait for each kind of place; one entry but around a change of configuration or where there are subsets.
-    by_kind: Vec<(Kind, usize)>,
-}
-
-/// The version of a cluster's plan, and which of its endpoints. Those who wait for the same kind are served in order.
-type Kind = (u64, Wait);
-
-/// What someone waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// A place in this subset.
-    pub subset: Subset,
-    /// A place at this endpoint, [`ClusterPlan::pinned_in_queue`].
-    pub pinned: Option<u32>,
-}
-
-impl Wait {
-    /// Any place in the cluster.
-    pub const ANY: Self = Self { subset: Subset::ALL, pinned: None };
+    order: Order,
+    lanes: BTreeMap<u64, Lane>,
+    by_kind: FastMap<Kind, u64>,
+    /// What those are told who no longer wait and have not come for it yet.
+    answers: BTreeMap<u64, Result<Lease, Refusal>>,
+    /// The plan with the highest version that was seen, and its version.
+    newest: (u64, Weak<ClusterPlan>),
+    clock: Clock,
+    shedder: Shedder,
 }
 
 struct Waiter {
-    plan: Arc<ClusterPlan>,
-    wait: Wait,
-    waker: Waker,
+    spot: Spot,
+    arrived: Instant,
 }
 
-/// The queue holds as many as it may, or there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull;
+/// Turns times of arrival into numbers that never go back.
+#[derive(Default)]
+struct Clock {
+    origin: Option<Instant>,
+    latest: i64,
+}
 
-impl fmt::Display for QueueFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue of the cluster is full")
+/// What one waits for, and how its turn is found.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// Those endpoints that come into question, [`ClusterPlan::subset`].
+    pub subset: Subset,
+    /// Only this endpoint, by its place in [`ClusterPlan::endpoints`]. Should it be down or gone while the wait lasts, any
+    /// of the subset will do: the lease tells which one it became.
+    pub pinned: Option<u32>,
+    /// Class and offset.
+    pub precedence: Precedence,
+    /// Hash of the key by which turns are taken, [`ClusterPlan::fair_key`].
+    pub key: Option<u64>,
+    /// The time.
+    pub arrived: Instant,
+}
+
+impl Wait {
+    /// For any endpoint of the cluster, in order of arrival.
+    pub fn new(arrived: Instant) -> Self {
+        Self { subset: Subset::ALL, pinned: None, precedence: Precedence::default(), key: None, arrived }
     }
 }
 
-impl std::error::Error for QueueFull {}
+/// Why one does not get to wait, or not any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The queue holds as many as it may, or there is none; where keys share it, one of a key that had more than its share
+    /// may meet this later too.
+    Full,
+    /// Waiting is hopeless: some are refused so that the others get through.
+    Shed,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the queue of the cluster is full",
+            Self::Shed => "the queue of the cluster has been too long for too long",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// A place in the queue. Dropping it leaves the queue at once; a place at an endpoint that was handed over in this very
 /// moment goes to the next.
@@ -76,60 +117,103 @@ impl std::error::Error for QueueFull {}
 pub struct Ticket {
     cluster: Arc<ClusterState>,
     id: u64,
+    arrived: Instant,
+    shed: Option<Shed>,
     done: Cell<bool>,
 }
 
 impl ClusterPlan {
-    /// Waits for a place, after a pick that found all endpoints full. `waker` is woken when a place is there to be fetched
-    /// by [`Ticket::poll`]; that may be at once.
+    /// The hash of the key by which a request takes turns with others, if the queue is to be fair. For [`Wait::key`].
+    #[inline]
+    pub fn fair_key(&self, head: &RequestHead, client: IpAddr) -> Option<u64> {
+        self.fair_keys.iter().find_map(|key| key.of_request(head, client))
+    }
+
+    /// The same for a connection, of which only the client is known.
+    pub fn fair_key_of_client(&self, client: IpAddr) -> Option<u64> {
+        self.fair_keys.iter().find_map(|key| key.of_client(client))
+    }
+
+    /// Waits for a place, after a pick that found all endpoints full. `waker` is woken when there is something to be
+    /// fetched by [`Ticket::poll`]; that may be at once.
     ///
     /// # Errors
-    /// [`QueueFull`] when `requests_max` wait already or the cluster has no queue.
-    pub fn enqueue(self: &Arc<Self>, wait: Wait, waker: &Waker) -> Result<Ticket, QueueFull> {
-        let max = self.cluster.queue.as_ref().map_or(0, |queue| queue.requests_max);
-        if max == 0 {
-            return Err(QueueFull);
-        }
-        let (id, served) = {
+    /// [`Refusal::Full`] when `requests_max` wait already or the cluster has no queue, [`Refusal::Shed`] when waiting is
+    /// hopeless.
+    pub fn enqueue(self: &Arc<Self>, wait: Wait, waker: &Waker) -> Result<Ticket, Refusal> {
+        let settings = self.cluster.queue.as_ref().filter(|queue| queue.requests_max > 0).ok_or(Refusal::Full)?;
+        let mut woken = Vec::new();
+        let (id, refused) = {
             let mut queue = self.state.queue();
-            if queue.waiting.len() >= max as usize {
-                return Err(QueueFull);
-            }
-            let (id, first_of_kind) = queue.push(Waiter { plan: self.clone(), wait, waker: waker.clone() });
+            queue.follow(self, &mut woken);
+            let (id, is_first) = queue.push(self, &wait, waker.clone());
             self.state.set_waiting(queue.waiting.len());
-            // Behind another waiter of the same kind there is nothing to find: that one looked, and whatever came free
-            // since is handed over by its owner.
-            let served = if first_of_kind { queue.serve(&self.state) } else { Vec::new() };
-            (id, served)
+            // Behind another of the same lane there is nothing to find: that one looked, and whatever came free since is
+            // handed over by its owner.
+            if is_first {
+                queue.serve(&mut woken);
+            }
+            queue.make_room(id, settings, &mut woken);
+            if let Some(rules) = &settings.shed {
+                let longest = queue.longest(wait.arrived);
+                queue.shed(rules, (wait.arrived, longest), &mut woken);
+            }
+            self.state.set_waiting(queue.waiting.len());
+            let refused = queue.answers.get(&id).and_then(|answer| answer.as_ref().err().copied());
+            if refused.is_some() {
+                queue.answers.remove(&id);
+            }
+            (id, refused)
         };
-        wake(served);
-        Ok(Ticket { cluster: self.state.clone(), id, done: Cell::new(false) })
+        wake(woken);
+        let done = Cell::new(false);
+        let ticket = Ticket { cluster: self.state.clone(), id, arrived: wait.arrived, shed: settings.shed, done };
+        match refused {
+            None => Ok(ticket),
+            Some(refusal) => {
+                ticket.done.set(true);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// This plan is in force: those who wait by an earlier plan of the cluster get what this one allows them.
+    pub(crate) fn take_effect(self: &Arc<Self>) {
+        let mut woken = Vec::new();
+        self.state.queue().follow(self, &mut woken);
+        wake(woken);
     }
 }
 
 impl Ticket {
-    /// The place, if it has been handed over; otherwise `waker` is woken when it is. After it has given a lease it gives
-    /// no other.
-    pub fn poll(&self, waker: &Waker) -> Option<Lease> {
+    /// The place if it has been handed over, or the refusal; otherwise `waker` is woken when there is one. After it has
+    /// given an answer it gives no other.
+    pub fn poll(&self, waker: &Waker, now: Instant) -> Option<Result<Lease, Refusal>> {
         if self.done.get() {
             return None;
         }
+        let mut woken = Vec::new();
         let mut replaced = None;
-        let lease = {
+        let answer = {
             let mut queue = self.cluster.queue();
-            let lease = queue.granted.remove(&self.id);
-            if lease.is_none()
-                && let Some(waiter) = queue.waiting.get_mut(&self.id)
-                && !waiter.waker.will_wake(waker)
-            {
-                replaced = Some(std::mem::replace(&mut waiter.waker, waker.clone()));
+            let answer = queue.answers.remove(&self.id);
+            match &answer {
+                None => replaced = queue.replace_waker(self.id, waker),
+                Some(answer) => {
+                    if let (Ok(_), Some(rules)) = (answer, &self.shed) {
+                        queue.shedder.hand_over(now);
+                        queue.shed(rules, (now, now.saturating_duration_since(self.arrived)), &mut woken);
+                        self.cluster.set_waiting(queue.waiting.len());
+                    }
+                }
             }
-            lease
+            answer
         };
         // A waker may run code of its task when dropped: never under the lock.
         drop(replaced);
-        self.done.set(lease.is_some());
-        lease
+        wake(woken);
+        self.done.set(answer.is_some());
+        answer
     }
 
     /// Those who came earlier and still wait.
@@ -143,15 +227,14 @@ impl Drop for Ticket {
         if self.done.get() {
             return;
         }
-        let (waiter, lease) = {
+        let left = {
             let mut queue = self.cluster.queue();
-            let waiter = queue.remove(self.id);
+            let waker = queue.remove(self.id);
             self.cluster.set_waiting(queue.waiting.len());
-            (waiter, queue.granted.remove(&self.id))
+            (waker, queue.answers.remove(&self.id))
         };
         // Outside the lock: dropping the lease hands its place to the next.
-        drop(waiter);
-        drop(lease);
+        drop(left);
     }
 }
 
@@ -161,83 +244,153 @@ impl fmt::Debug for Ticket {
     }
 }
 
-impl Waiter {
-    fn kind(&self) -> Kind {
-        (self.plan.version(), self.wait)
+impl Clock {
+    /// Nanoseconds since the first arrival.
+    fn read(&mut self, arrived: Instant) -> i64 {
+        let origin = *self.origin.get_or_insert(arrived);
+        let nanos = i64::try_from(arrived.saturating_duration_since(origin).as_nanos()).unwrap_or(i64::MAX);
+        // Two workers may look at the clock in one order and come here in the other.
+        self.latest = self.latest.max(nanos);
+        self.latest
     }
 }
 
 impl Queue {
-    /// Adds at the end; says whether it is the only one of its kind.
-    fn push(&mut self, waiter: Waiter) -> (u64, bool) {
-        let kind = waiter.kind();
+    /// Adds one who waits; says whether it is the only one in its lane.
+    fn push(&mut self, plan: &Arc<ClusterPlan>, wait: &Wait, waker: Waker) -> (u64, bool) {
+        let wanted = Wanted { subset: wait.subset, pinned: wait.pinned };
         let id = self.next_id;
         self.next_id += 1;
-        self.waiting.insert(id, waiter);
-        match self.by_kind.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => {
-                *count += 1;
-                (id, false)
-            }
-            None => {
-                self.by_kind.push((kind, 1));
-                (id, true)
-            }
-        }
+        let lane_id = *self.by_kind.entry((plan.version(), wanted)).or_insert(id);
+        let newest = &self.newest.1;
+        let lane = self.lanes.entry(lane_id);
+        let lane = lane.or_insert_with(|| Lane::new(plan.clone(), wanted, newest.upgrade().as_ref()));
+        lane.waiting += 1;
+        let is_first = lane.waiting == 1;
+        let Precedence { class, offset_ms } = wait.precedence;
+        let at = self.clock.read(wait.arrived).saturating_add(i64::from(offset_ms) * 1_000_000);
+        let spot = Spot { id, class, key: wait.key, lane: lane_id, at };
+        self.order.insert(&spot, waker);
+        self.waiting.insert(id, Waiter { spot, arrived: wait.arrived });
+        (id, is_first)
     }
 
-    fn remove(&mut self, id: u64) -> Option<Waiter> {
-        let waiter = self.waiting.remove(&id)?;
-        let kind = waiter.kind();
-        if let Some(at) = self.by_kind.iter().position(|(known, _)| *known == kind) {
-            self.by_kind[at].1 -= 1;
-            if self.by_kind[at].1 == 0 {
-                self.by_kind.swap_remove(at);
+    fn remove(&mut self, id: u64) -> Option<Waker> {
+        let Waiter { spot, .. } = self.waiting.remove(&id)?;
+        if let Some(lane) = self.lanes.get_mut(&spot.lane) {
+            lane.waiting -= 1;
+            if lane.waiting == 0 {
+                self.by_kind.remove(&lane.kind());
+                self.lanes.remove(&spot.lane);
             }
         }
-        Some(waiter)
+        if self.waiting.is_empty() {
+            self.shedder.rest();
+        }
+        self.order.remove(&spot)
     }
 
-    /// Hands free places to those who wait, in order, and returns them for waking without the lock.
-    fn serve(&mut self, state: &ClusterState) -> Vec<Waiter> {
-        let mut served = Vec::new();
-        let mut exhausted: Vec<Kind> = Vec::new();
-        for (&id, waiter) in &self.waiting {
-            let kind = waiter.kind();
-            if exhausted.contains(&kind) {
+    fn replace_waker(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
+        let spot = self.waiting.get(&id)?.spot;
+        let known = self.order.waker(&spot)?;
+        if known.will_wake(waker) { None } else { Some(std::mem::replace(known, waker.clone())) }
+    }
+
+    /// Takes in that there is this plan. If it is newer than all before, those who wait get what it allows.
+    fn follow(&mut self, plan: &Arc<ClusterPlan>, woken: &mut Vec<Waker>) {
+        if plan.version() <= self.newest.0 {
+            return;
+        }
+        self.newest = (plan.version(), Arc::downgrade(plan));
+        if self.lanes.is_empty() {
+            return;
+        }
+        for lane in self.lanes.values_mut() {
+            lane.follow(plan);
+        }
+        self.serve(woken);
+        plan.state.set_waiting(self.waiting.len());
+    }
+
+    /// Hands free places to those who wait, in order. Who gets one is to be woken without the lock.
+    fn serve(&mut self, woken: &mut Vec<Waker>) {
+        let mut views = Views::default();
+        let has_room = |(_, lane): &(&u64, &Lane)| lane.may_have_room(&mut views);
+        let mut open: Vec<u64> = self.lanes.iter().filter(has_room).map(|(id, _)| *id).collect();
+        while let Some((id, lane_id)) = self.order.next(&open) {
+            let Some(lease) = self.lanes.get(&lane_id).and_then(|lane| lane.take(&mut views)) else {
+                open.retain(|open| *open != lane_id);
                 continue;
+            };
+            let spot = self.waiting.get(&id).map(|waiter| waiter.spot);
+            woken.extend(self.remove(id));
+            if let Some(spot) = spot {
+                self.order.turn_is_over(spot.class, spot.key);
             }
-            match waiter.plan.take_free(waiter.wait) {
-                Some(lease) => served.push((id, lease)),
-                None => {
-                    exhausted.push(kind);
-                    if exhausted.len() == self.by_kind.len() {
-                        break;
-                    }
-                }
+            self.answers.insert(id, Ok(lease));
+        }
+    }
+
+    /// Refuses one if there are more than may be: the newcomer, or one of a key that has more than its share.
+    fn make_room(&mut self, newcomer: u64, settings: &model::queue::Queue, woken: &mut Vec<Waker>) {
+        if self.waiting.len() <= settings.requests_max as usize {
+            return;
+        }
+        let Some(Waiter { spot, .. }) = self.waiting.get(&newcomer) else { return };
+        let displaced = if settings.fair_by.is_empty() { None } else { self.order.displaced(spot.class, spot.key) };
+        self.refuse(displaced.unwrap_or(newcomer), Refusal::Full, woken);
+    }
+
+    /// Takes in how long somebody has waited, and refuses those for whom that makes it hopeless to wait.
+    fn shed(&mut self, rules: &Shed, (now, waited): (Instant, Duration), woken: &mut Vec<Waker>) {
+        if self.waiting.is_empty() {
+            return self.shedder.rest();
+        }
+        self.shedder.observe(rules, now, waited);
+        loop {
+            let wait = match rules.from {
+                ShedFrom::Oldest => self.longest(now),
+                ShedFrom::Newest => self.shedder.forecast(now, (self.waiting.len(), self.longest(now))),
+            };
+            if !self.shedder.is_due(rules, now, wait) {
+                return;
             }
+            let Some(id) = self.order.hopeless(rules.from) else { return };
+            self.refuse(id, Refusal::Shed, woken);
         }
-        let mut waiters = Vec::with_capacity(served.len());
-        for (id, lease) in served {
-            self.granted.insert(id, lease);
-            waiters.extend(self.remove(id));
+    }
+
+    /// How long the one has waited that came first.
+    fn longest(&self, now: Instant) -> Duration {
+        self.waiting.first_key_value().map_or(Duration::ZERO, |(_, first)| now.saturating_duration_since(first.arrived))
+    }
+
+    fn refuse(&mut self, id: u64, why: Refusal, woken: &mut Vec<Waker>) {
+        if let Some(waker) = self.remove(id) {
+            woken.push(waker);
+            self.answers.insert(id, Err(why));
         }
-        state.set_waiting(self.waiting.len());
-        waiters
     }
 }
 
 /// Hands free places to those who wait. Called by whoever has freed one, or brought an endpoint up.
 pub(crate) fn dispatch(state: &ClusterState) {
-    let served = state.queue().serve(state);
-    wake(served);
+    let mut woken = Vec::new();
+    {
+        let mut queue = state.queue();
+        queue.serve(&mut woken);
+        state.set_waiting(queue.waiting.len());
+    }
+    wake(woken);
 }
 
-fn wake(served: Vec<Waiter>) {
-    for waiter in served {
-        waiter.waker.wake();
+fn wake(woken: Vec<Waker>) {
+    for waker in woken {
+        waker.wake();
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

@@ -60,6 +60,8 @@ pub struct ClusterState {
     /// What workers share about tiers, by their keys, as long as any view shows them.
     tiers: Mutex<HashMap<TierKey, Weak<TierState>>>,
     queue: Mutex<Queue>,
+    /// Places taken within the bound of the cluster, while it has one.
+    bounded: Padded<AtomicU32>,
     /// Taken to eject and at ticks; never together with the queue.
     judge: Mutex<Judge>,
     /// Made at first use: without a circuit breaker it costs a pointer.
@@ -82,6 +84,7 @@ impl ClusterState {
             seldom: Padded::default(),
             tiers: Mutex::default(),
             queue: Mutex::default(),
+            bounded: Padded::default(),
             judge: Mutex::default(),
             guard: OnceLock::new(),
         }
@@ -105,6 +108,17 @@ impl ClusterState {
 
     pub(crate) fn set_waiting(&self, count: usize) {
         self.seldom.waiting.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::SeqCst);
+    }
+
+    /// Takes one of `max` places for all endpoints together. In the same order as the counts that the queue relies on.
+    pub(crate) fn enter(&self, max: u32) -> bool {
+        take_below(&self.bounded, max, Ordering::SeqCst)
+    }
+
+    /// Gives it back; what follows from that is left to the caller.
+    pub(crate) fn leave(&self) {
+        let before = self.bounded.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "left more often than entered");
     }
 
     /// What workers share about the tier of this key.
@@ -278,11 +292,15 @@ impl EndpointState {
         max.is_some_and(|max| self.hot.in_flight.load(Ordering::SeqCst) >= max)
     }
 
-    /// Gives a place back; if someone waits, the first gets it.
+    /// Gives a place back, also that within the bound of the cluster if it was counted there; if someone waits, the first
+    /// gets it.
     #[inline]
-    pub(crate) fn release(&self) {
+    pub(crate) fn release(&self, is_bounded: bool) {
         let before = self.hot.in_flight.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "released more often than taken");
+        if is_bounded {
+            self.cluster.leave();
+        }
         if self.cluster.waiting() > 0 {
             queue::dispatch(&self.cluster);
         }

@@ -27,7 +27,7 @@ pub(crate) struct Subsets {
 }
 
 /// The endpoints that a request may go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subset {
     /// The number of the one that is wanted.
     pub(crate) wanted: u32,
@@ -132,6 +132,18 @@ impl Subsets {
                 self.parts.get(part as usize).is_some_and(|(_, places)| places.binary_search(&(place as usize)).is_ok())
             }
         }
+    }
+
+    /// The like of one of these subsets among those of another plan.
+    pub(crate) fn translate(&self, subset: Subset, to: &Self) -> Subset {
+        let number = |number: u32| match number.checked_sub(1) {
+            None => 0,
+            Some(part) => {
+                let called = self.parts.get(part as usize).map(|(called, _)| called);
+                called.and_then(|called| to.numbers.get(called).copied()).unwrap_or(NOBODY)
+            }
+        };
+        Subset { wanted: number(subset.wanted), otherwise: number(subset.otherwise) }
     }
 
     /// What a request may go to by the rule of its route.

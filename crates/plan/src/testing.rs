@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::fields::Span;
 use model::fitness::{AdminState, Fitness};
 use model::matching::Match;
+use model::persistence::{Persistence, SessionBy, SessionTable, WhenAway, WhenFull};
 use model::placement::{Placement, Spread};
 use model::snapshot::{
     Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, Listener, Pool,
@@ -16,7 +17,7 @@ use model::snapshot::{
 use model::{FieldName, RequestHead, Version};
 
 use crate::balance::tests::begin;
-use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Subset};
+use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Subset, Ticket, Wait};
 
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
@@ -47,6 +48,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
     Cluster {
         name: name.into(),
         endpoints,
+        connections_max: None,
         balance,
         spread: Spread::default(),
         health_check: None,
@@ -61,8 +63,15 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
     }
 }
 
+/// Sessions that wait for their endpoint while it is full, and move when it is away.
+pub(crate) fn sessions() -> Option<Persistence> {
+    let table = SessionTable { entries_max: 10, expires: Duration::from_secs(5) };
+    let by = SessionBy::Header("x-user".to_owned(), table);
+    Some(Persistence { by, otherwise: WhenAway::Another, when_full: WhenFull::Wait })
+}
+
 pub(crate) fn queue(requests_max: u32) -> Option<Queue> {
-    Some(Queue { requests_max, timeout: Duration::from_secs(1) })
+    Some(Queue::new(requests_max, Duration::from_secs(1)))
 }
 
 pub(crate) fn health_check(rise: u32, fall: u32) -> Option<HealthCheck> {
@@ -103,6 +112,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         retry: None,
         hedge: None,
         subset: None,
+        precedence: model::queue::Precedence::default(),
     }
 }
 
@@ -155,6 +165,11 @@ impl Worker {
         plan.pick(&mut self.cache, &mut || self.random.next_u64(), ask)
     }
 
+    pub(crate) fn pick_pinned(&mut self, plan: &ClusterPlan, endpoint: u32) -> Pick {
+        let ask = Ask { tried: &[], key: None, now: begin(), subset: Subset::ALL, pinned: Some(endpoint) };
+        self.pick_for(plan, &ask)
+    }
+
     /// A place that must be there.
     pub(crate) fn lease(&mut self, plan: &ClusterPlan) -> Lease {
         match self.pick(plan) {
@@ -162,6 +177,16 @@ impl Worker {
             other => panic!("no endpoint but {other:?}"),
         }
     }
+}
+
+/// A wait for any endpoint.
+pub(crate) fn anywhere() -> Wait {
+    Wait::new(begin())
+}
+
+/// The place that a ticket has been given, if it has.
+pub(crate) fn fetched(ticket: &Ticket) -> Option<Lease> {
+    ticket.poll(Waker::noop(), begin()).map(|answer| answer.unwrap())
 }
 
 /// Counts how often it is woken.

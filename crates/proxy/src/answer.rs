@@ -1,8 +1,11 @@
 //! Answers that the proxy gives itself: fixed answers, redirects, what filters say, and faults.
 
+use std::borrow::Cow;
+
 use model::fields::FieldName;
 use model::head::reason_phrase;
 use model::limits::FIELDS_HARD_MAX;
+use model::queue::Queue;
 use model::{Fault, LocalResponse, Version};
 use wire::http1::{Framing, SendResponse, write_response};
 
@@ -11,7 +14,7 @@ use crate::exchange::{Exchange, next_after};
 use crate::io::write_all;
 
 /// After how many seconds a client may try again, for faults that pass.
-const RETRY_AFTER_SECONDS: &str = "1";
+const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// Sends an answer, through the route's response steps if a route was found.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
@@ -21,18 +24,24 @@ pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -
     Ok(next_after(exchange, keeps_alive, exchange.is_read))
 }
 
-/// The answer to a fault, or `None` where the client can be told nothing.
-pub(crate) fn of_fault(fault: Fault) -> Option<LocalResponse> {
+/// The answer to a fault, or `None` where the client can be told nothing. `queue` is that of the cluster, if there is one: it
+/// may have a say in what those are told whom it turns away.
+pub(crate) fn of_fault(fault: Fault, queue: Option<&Queue>) -> Option<Cow<'_, LocalResponse>> {
     let told = fault.consequence();
     if told.status == 0 {
         return None;
     }
+    let queue = queue.filter(|_| matches!(fault, Fault::QueueFull | Fault::QueueTimeout | Fault::Shed));
+    if let Some(page) = queue.and_then(|queue| queue.page.as_ref()) {
+        return Some(Cow::Borrowed(page));
+    }
     let mut fields = vec![("content-type".to_owned(), "text/plain; charset=utf-8".to_owned())];
     if told.status == 503 {
-        fields.push(("retry-after".to_owned(), RETRY_AFTER_SECONDS.to_owned()));
+        let seconds = queue.map_or(RETRY_AFTER_SECONDS, |queue| queue.retry_after_seconds);
+        fields.push(("retry-after".to_owned(), seconds.to_string()));
     }
     let body = format!("{} {}\n{}\n", told.status, reason_phrase(told.status), fault.meaning().trim());
-    Some(LocalResponse { status: told.status, fields, body: body.into_bytes() })
+    Some(Cow::Owned(LocalResponse { status: told.status, fields, body: body.into_bytes() }))
 }
 
 /// Writes an answer to the client.

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use model::fields::Known;
 use model::limits::ATTEMPTS_MAX;
 use model::persistence::SessionPick;
+use model::queue::Precedence;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset, Wait};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -170,12 +171,6 @@ impl Told<'_> {
         self.now = Instant::now();
         self.now
     }
-
-    /// Adds a wait in a queue, which is over now.
-    fn waited(&mut self, waited: Duration) -> Instant {
-        self.phases.queue += waited;
-        self.look()
-    }
 }
 
 impl<'p> Exchange<'p> {
@@ -262,14 +257,19 @@ impl<'p> Exchange<'p> {
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
+        let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
+        let fair_key = cluster.fair_key(head, self.client);
+        let wait = Wait { precedence, key: fair_key, ..Wait::new(self.told.now) };
         let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
         let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.told.retries as usize;
             gate.let_in(&mut self.pass, self.told.now)?;
             let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset, pinned };
-            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
-            let waited_until = (!waited.is_zero()).then(|| self.told.waited(waited));
+            let queued = self.told.phases.queue;
+            let into = &mut self.told.phases.queue;
+            let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
+            let waited_until = (self.told.phases.queue > queued).then(|| self.told.look());
             gate.occupy(&mut self.pass, waited_until)?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             if let Some(session) = &self.session {

@@ -6,31 +6,35 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
-use plan::{Ask, ClusterPlan, Lease, Pick, Wait};
+use plan::{Ask, ClusterPlan, Lease, Pick, Refusal, Wait};
 
 use crate::connection::Connection;
 use crate::guard::queue_full;
 use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
 
-/// Picks an endpoint by what is asked for, waiting in the cluster's queue if it has one. Also tells how long the wait was.
+/// Picks an endpoint by what is asked for, waiting in the cluster's queue if it has one. How long the wait was is added to
+/// `queued`, however it ended.
 ///
 /// # Errors
-/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::QueueTimeout`], [`Fault::ClosedInQueue`], or what rang the watch before.
+/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::Shed`], [`Fault::QueueTimeout`],
+/// [`Fault::ClosedInQueue`], or what rang the watch before.
 pub(crate) async fn pick(
     worker: &Worker,
     connection: &mut Connection,
     (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
-    ask: &Ask<'_>,
-) -> Result<(Lease, Duration), Fault> {
+    (ask, wait): (&Ask<'_>, &Wait),
+    queued: &mut Duration,
+) -> Result<Lease, Fault> {
     let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), ask);
     match picked {
-        Pick::Endpoint(lease) => Ok((lease, Duration::ZERO)),
+        Pick::Endpoint(lease) => Ok(lease),
         Pick::None => Err(Fault::NoEndpoint),
         // Boxed: waiting is rare, and its state would make every exchange larger.
         Pick::Full => {
-            let wait = Wait { subset: ask.subset, pinned: cluster.pinned_in_queue(ask) };
-            Box::pin(wait_in_queue(worker, connection, (cluster, now, wait))).await
+            let pinned = cluster.pinned_in_queue(ask);
+            let wait = Wait { subset: ask.subset, pinned, arrived: Instant::now(), ..*wait };
+            Box::pin(wait_in_queue(worker, connection, (cluster, now, wait), queued)).await
         }
     }
 }
@@ -39,21 +43,25 @@ async fn wait_in_queue(
     worker: &Worker,
     connection: &mut Connection,
     (cluster, now, wait): (&Arc<ClusterPlan>, &ClusterNow, Wait),
-) -> Result<(Lease, Duration), Fault> {
+    queued: &mut Duration,
+) -> Result<Lease, Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
-    let begun = Instant::now();
-    connection.watch.set(begun, queue.timeout);
+    connection.watch.set(wait.arrived, queue.timeout);
     // Many may wait, and a buffer is large: only those keep one who have sent more than a head.
     if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {
         worker.buffers.give(empty);
     }
-    let ticket =
-        poll_fn(|cx| Poll::Ready(cluster.enqueue(wait, cx.waker()))).await.map_err(|_| queue_full(worker, now))?;
-    let leased = poll_fn(|cx| match ticket.poll(cx.waker()) {
-        Some(lease) => Poll::Ready(Ok(lease)),
+    let fault = |refusal| match refusal {
+        Refusal::Full => queue_full(worker, now),
+        Refusal::Shed => Fault::Shed,
+    };
+    let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(wait, cx.waker()))).await.map_err(fault)?;
+    let leased = poll_fn(|cx| match ticket.poll(cx.waker(), Instant::now()) {
+        Some(answer) => Poll::Ready(answer.map_err(fault)),
         None if connection.poll_gone(&worker.buffers, cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),
         None => connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::QueueTimeout))),
     })
     .await;
-    leased.map(|lease| (lease, begun.elapsed()))
+    *queued += wait.arrived.elapsed();
+    leased
 }

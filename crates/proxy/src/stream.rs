@@ -11,7 +11,7 @@ use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::persistence::SessionPick;
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
-use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
+use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset, Wait};
 use telemetry::{Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
@@ -147,7 +147,7 @@ impl<'p> Stream<'p> {
     ) -> Result<(UpstreamConnection, Lease), Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         let client = self.connection.facts.peer.ip();
-        let key = cluster.key_of_client(client);
+        let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client));
         let worker = self.worker;
         let mut chance = || worker.random.next();
         let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut chance);
@@ -159,10 +159,12 @@ impl<'p> Stream<'p> {
             let attempt = self.retries as usize;
             gate.let_in(&mut self.pass, Instant::now())?;
             let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL, pinned };
-            let (lease, waited) = pick(self.worker, self.connection, (cluster, now), &ask).await?;
+            let wait = Wait { key: fair_key, ..Wait::new(ask.now) };
+            let queued = self.phases.queue;
+            let into = &mut self.phases.queue;
+            let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
             self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
-            self.phases.queue += waited;
-            gate.occupy(&mut self.pass, (!waited.is_zero()).then(Instant::now))?;
+            gate.occupy(&mut self.pass, (self.phases.queue > queued).then(Instant::now))?;
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.endpoint = Some((endpoint, side));

@@ -251,8 +251,9 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
                 page.integer(&[name, session.as_str()], count);
             }
         }
-        Metric::ClusterQueueWaits => page.integer(labels, totals.queue_waits),
-        Metric::ClusterQueueSeconds => page.seconds("", labels, totals.queue_nanos),
+        Metric::ClusterQueueWaits => page.integer(labels, totals.queue.count()),
+        Metric::ClusterQueueSeconds => page.seconds("", labels, totals.queue.sum_nanos()),
+        Metric::ClusterQueueWaitSeconds => page.histogram(labels, &totals.queue),
         Metric::ClusterFaults => page.faults(labels, &totals.faults),
         _ => (),
     }

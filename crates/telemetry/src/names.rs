@@ -114,10 +114,13 @@ metrics! {
     ClusterCircuit = Gauge "equipoise_cluster_circuit" ["cluster"];
     /// Times the circuit of a cluster opened.
     ClusterCircuitOpened = Counter "equipoise_cluster_circuit_opened_total" ["cluster"];
-    /// Requests and streams that waited for an endpoint with room.
+    /// Requests and streams that waited for an endpoint with room, however that ended.
     ClusterQueueWaits = Counter "equipoise_cluster_queue_waits_total" ["cluster"];
     /// Time that requests and streams waited for an endpoint with room, added up.
     ClusterQueueSeconds = Counter "equipoise_cluster_queue_seconds_total" ["cluster"];
+    /// How long requests and streams waited for an endpoint with room, however that ended. Those that were refused, timed
+    /// out, were shed or left are among the faults: `queue_full`, `queue_timeout`, `shed`, `closed_in_queue`.
+    ClusterQueueWaitSeconds = Histogram "equipoise_cluster_queue_wait_seconds" ["cluster"];
     /// Requests and streams waiting now for an endpoint with room.
     ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
     /// Requests and streams of a cluster with `persistence`, by what became of their session: `new`, `kept` (at its

@@ -104,8 +104,7 @@ pub struct ClusterShard {
     pub(crate) retries: Counter,
     /// In the order of [`model::persistence::SessionPick::ALL`].
     pub(crate) sessions: [Counter; 4],
-    pub(crate) queue_waits: Counter,
-    pub(crate) queue_nanos: Counter,
+    pub(crate) queue: Histogram,
     pub(crate) latency: Histogram,
     pub(crate) first_byte: Histogram,
     pub(crate) faults: FaultCounters,
@@ -215,8 +214,7 @@ fn count_cluster(record: &Record<'_>, shard: &ClusterShard, timed: bool) {
         shard.sessions[session as usize].add(1);
     }
     if !record.phases.queue.is_zero() {
-        shard.queue_waits.add(1);
-        shard.queue_nanos.add(nanos(record.phases.queue));
+        shard.queue.record(record.phases.queue);
     }
     if let Some(fault) = record.fault {
         shard.faults.add(fault);

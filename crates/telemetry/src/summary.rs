@@ -44,10 +44,8 @@ pub struct Totals {
     pub refused: [u64; Refusal::ALL.len()],
     /// What became of sessions, in the order of [`model::persistence::SessionPick::ALL`].
     pub sessions: [u64; 4],
-    /// How often something waited for an endpoint with room.
-    pub queue_waits: u64,
-    /// Those waits added up, in nanoseconds.
-    pub queue_nanos: u64,
+    /// How long exchanges waited in the queue, however that ended.
+    pub queue: HistogramSnapshot,
     /// Time of requests and streams at an endpoint, or of streams of a listener, added up, in nanoseconds.
     pub busy_nanos: u64,
     /// Faults, in the order of [`model::Fault::ALL`].
@@ -76,8 +74,7 @@ impl Default for Totals {
             hedges: [0; 3],
             refused: [0; Refusal::ALL.len()],
             sessions: [0; 4],
-            queue_waits: 0,
-            queue_nanos: 0,
+            queue: HistogramSnapshot::default(),
             busy_nanos: 0,
             faults: [0; FAULTS],
             latency: HistogramSnapshot::default(),
@@ -132,8 +129,7 @@ impl Totals {
             hedges: less(&self.hedges, &earlier.hedges),
             refused: less(&self.refused, &earlier.refused),
             sessions: less(&self.sessions, &earlier.sessions),
-            queue_waits: sub(self.queue_waits, earlier.queue_waits),
-            queue_nanos: sub(self.queue_nanos, earlier.queue_nanos),
+            queue: self.queue.since(&earlier.queue),
             busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
             faults: less(&self.faults, &earlier.faults),
             latency: self.latency.since(&earlier.latency),
@@ -169,8 +165,7 @@ impl Totals {
             add_all(&mut self.hedges, [shard.hedges.get(), shard.hedges_won.get(), shard.hedges_refused.get()]);
             add_all(&mut self.refused, shard.refusals());
             add_all(&mut self.sessions, std::array::from_fn(|place| shard.sessions[place].get()));
-            self.queue_waits += shard.queue_waits.get();
-            self.queue_nanos += shard.queue_nanos.get();
+            shard.queue.add_to(&mut self.queue);
             shard.first_byte.add_to(&mut self.first_byte);
         }
     }

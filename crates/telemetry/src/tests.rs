@@ -109,7 +109,7 @@ fn a_record_is_counted_where_it_belongs_and_nowhere_else() {
         assert_eq!(totals.faults[Fault::ResponseHeadTimeout as usize], 1);
         assert_eq!(totals.faults.iter().sum::<u64>(), 1);
     }
-    assert_eq!((cluster.queue_waits, cluster.queue_nanos), (1, 3_000_000));
+    assert_eq!((cluster.queue.count(), cluster.queue.sum_nanos()), (1, 3_000_000));
     assert_eq!((cluster.latency.count(), cluster.first_byte.count()), (1, 0));
     assert_eq!(endpoint.busy_nanos, 12_345_000);
 }
@@ -146,6 +146,7 @@ fn snapshot_with_route(name: &str) -> Snapshot {
         retry: None,
         hedge: None,
         subset: None,
+        precedence: model::queue::Precedence::default(),
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
 }
@@ -329,7 +330,7 @@ fn the_page_keeps_the_format_and_tells_the_counts() {
     assert_eq!(value("equipoise_endpoint_up", "b.example:9001"), 0.0);
     assert_eq!(value("equipoise_http_requests_total", "idle"), 0.0);
     assert!(samples.iter().any(|sample| sample.name == "process_resident_memory_bytes" && sample.value > 0.0));
-    let sum = 2.0 * (0..Fault::ALL.len()).map(|turn| (1u64 << turn) as f64 / 1e6).sum::<f64>();
+    let sum = 2.0 * (0..Fault::ALL.len()).map(|turn| 1u64 << turn).sum::<u64>() as f64 / 1e6;
     assert_eq!(value("equipoise_http_request_seconds_sum", &hostile.listener), sum);
 }
 
@@ -339,6 +340,7 @@ fn every_metric_of_the_table_reaches_the_page() {
     tell(&telemetry, 0, &Told::default(), |record| {
         record.fault = Some(Fault::ClosedInResponse);
         record.session = Some(model::persistence::SessionPick::Moved);
+        record.phases.queue = Duration::from_millis(1);
     });
     telemetry.cluster(&"api".into()).of(0).refused(Refusal::Requests);
     telemetry.cluster(&"api".into()).of(0).hedges.add(1);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::harness::origin::ok;
 use super::harness::{Origin, Peer, Product, Setup, eventually};
 
-fn endpoint(origin: &Origin, settings: &str) -> String {
+pub(super) fn endpoint(origin: &Origin, settings: &str) -> String {
     format!("{{ address: \"{}\", {settings} }}", origin.address())
 }
 
@@ -138,12 +138,12 @@ fn a_limit_of_one_is_never_exceeded_however_many_workers_there_are() {
     }
 }
 
-fn queue_length(product: &Product) -> usize {
+pub(super) fn queue_length(product: &Product) -> usize {
     product.metric("equipoise_cluster_queue_length", &["cluster=\"site\""]) as usize
 }
 
 /// One endpoint that takes one request at a time, and this queue.
-fn single(queue: &str) -> (Origin, Sender<()>, Product) {
+pub(super) fn single(queue: &str) -> (Origin, Sender<()>, Product) {
     let (origin, go) = holding();
     let product = Setup::to_endpoints([endpoint(&origin, "connections_max: 1")]).cluster(queue).start();
     (origin, go, product)

@@ -19,6 +19,7 @@ mod hedging;
 mod logs;
 mod messages;
 mod persistence;
+mod queue;
 mod reload;
 mod retries;
 mod routing;

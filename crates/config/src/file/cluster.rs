@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge, PassiveHealth,
-    Persistence, Retry,
+    Persistence, Queue, Retry,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -19,6 +19,16 @@ pub struct Cluster {
     /// The endpoints: an address each, or a map with its settings.
     #[schemars(length(min = 1))]
     pub endpoints: Vec<Endpoint>,
+    /// Connections at work at once at all endpoints together, over all workers, as with `connections_max` of an endpoint. No
+    /// bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub connections_max: Option<u32>,
+    /// Requests at once at all endpoints together, over all workers. The smaller of this and `connections_max` counts. No
+    /// bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_max: Option<u32>,
     /// How an endpoint is chosen.
     #[serde(default)]
     pub balance: Balance,
@@ -99,10 +109,16 @@ pub struct EndpointSettings {
     #[serde(default = "weight")]
     #[schemars(range(min = 0, max = limits::WEIGHT_MAX))]
     pub weight: u32,
-    /// Requests (or TCP connections) at once, over all workers. No bound by default.
+    /// Connections at work at once, over all workers: requests, since an HTTP/1.1 connection carries one at a time, or TCP
+    /// connections. Idle ones that are kept for reuse are not counted. No bound by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
+    /// Requests at once, over all workers. Towards endpoints that speak HTTP/1.1 that is the same as `connections_max`, and
+    /// the smaller of the two counts. No bound by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_max: Option<u32>,
     /// Port of its agent, for `agent_check` of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -124,18 +140,6 @@ pub struct EndpointSettings {
     /// What else is known of it, by name, such as `{ version: v2 }`. Routes may go by it, see `subset`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-}
-
-/// Waiting for a free endpoint, in order of arrival.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Queue {
-    /// Requests that wait at once, over all workers. Further ones are answered with 503.
-    #[schemars(range(min = 1))]
-    pub requests_max: u32,
-    /// Longest wait; then the answer is 503.
-    #[serde(default = "queue_timeout")]
-    pub timeout: Time,
 }
 
 /// TLS towards endpoints, as written: a switch or settings.
@@ -229,8 +233,4 @@ fn overprovisioning() -> Margin {
 
 fn weight() -> u32 {
     1
-}
-
-fn queue_timeout() -> Time {
-    Time(std::time::Duration::from_secs(5))
 }

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, Subset, one_of};
+use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, RouteQueue, Subset, one_of};
 use crate::units::Time;
 
 /// Which requests go where: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
@@ -43,6 +43,9 @@ pub struct Route {
     /// Go only to some endpoints of the cluster, by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subset: Option<Subset>,
+    /// The turn of these requests where they have to wait, see `queue` of the cluster. By default that of their arrival.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<RouteQueue>,
     /// Forward to this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,

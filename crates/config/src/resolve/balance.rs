@@ -116,14 +116,8 @@ impl Resolver<'_> {
     }
 
     fn hash(&mut self, at: &str, written: &file::Hash) -> Hash {
-        let is_list = matches!(written.on, file::HashKeys::Many(_));
-        let mut on = Vec::new();
-        for (index, key) in written.on.as_slice().iter().enumerate() {
-            let path = if is_list { format!("{at}/on/{index}") } else { format!("{at}/on") };
-            on.extend(self.hash_key(&path, key));
-        }
         Hash {
-            on,
+            on: self.hash_keys(&format!("{at}/on"), &written.on),
             algorithm: match written.algorithm {
                 file::HashAlgorithm::Ketama => HashAlgorithm::Ketama,
                 file::HashAlgorithm::Maglev => HashAlgorithm::Maglev,
@@ -131,6 +125,16 @@ impl Resolver<'_> {
             },
             load_max: written.load_max.map(|margin| margin.0),
         }
+    }
+
+    pub(super) fn hash_keys(&mut self, at: &str, written: &file::HashKeys) -> Vec<HashKey> {
+        let is_list = matches!(written, file::HashKeys::Many(_));
+        let mut keys = Vec::new();
+        for (index, key) in written.as_slice().iter().enumerate() {
+            let path = if is_list { format!("{at}/{index}") } else { at.to_owned() };
+            keys.extend(self.hash_key(&path, key));
+        }
+        keys
     }
 
     fn hash_key(&mut self, at: &str, written: &file::HashKey) -> Option<HashKey> {

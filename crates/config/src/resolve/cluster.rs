@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use model::fitness::AdminState;
-use model::snapshot::{Cluster, Endpoint, Pool, Queue, UpstreamTimeouts, UpstreamTls};
+use model::queue::Queue;
+use model::snapshot::{Cluster, Endpoint, Pool, UpstreamTimeouts, UpstreamTls};
 
 use model::retry::Retry;
 
@@ -26,6 +27,7 @@ impl Resolver<'_> {
         Some(Cluster {
             name: name.into(),
             endpoints,
+            connections_max: smaller(written.connections_max, written.requests_max),
             balance: self.balance(&format!("{at}/balance"), &written.balance),
             spread: self.spread(&at, written),
             health_check: health_check.flatten(),
@@ -33,7 +35,7 @@ impl Resolver<'_> {
             queue: written.queue.as_ref().map(|queue| {
                 let pending_max = written.circuit_breaker.as_ref().and_then(|breaker| breaker.pending_max);
                 let requests_max = queue.requests_max.min(pending_max.unwrap_or(u32::MAX));
-                Queue { requests_max, timeout: queue.timeout.0 }
+                Queue { requests_max, ..self.queue(&format!("{at}/queue"), queue) }
             }),
             tls,
             pool: Pool {
@@ -63,7 +65,8 @@ impl Resolver<'_> {
                 file::Endpoint::Address(address) => (format!("{at}/{index}"), address, 1, None),
                 file::Endpoint::Settings(settings) => {
                     let path = format!("{at}/{index}/address");
-                    (path, &settings.address, settings.weight, settings.connections_max)
+                    let places = smaller(settings.connections_max, settings.requests_max);
+                    (path, &settings.address, settings.weight, places)
                 }
             };
             let (state, agent_port) = match endpoint {
@@ -103,6 +106,11 @@ impl Resolver<'_> {
                 .and_then(|certificate| self.certificate(&format!("{at}/certificate"), certificate)),
         }
     }
+}
+
+/// The smaller of two bounds.
+fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
 }
 
 /// The statuses that a number or a range such as `502-504` stands for.

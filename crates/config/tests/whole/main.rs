@@ -7,5 +7,6 @@ mod hostile;
 mod includes;
 mod pages;
 mod persistence;
+mod queue;
 mod snapshot;
 mod support;

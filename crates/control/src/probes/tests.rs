@@ -178,6 +178,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
     let cluster = Cluster {
         name: "site".into(),
         endpoints: endpoints.collect(),
+        connections_max: None,
         balance: Balance::RoundRobin,
         spread: model::placement::Spread::default(),
         health_check: check,

@@ -8,6 +8,7 @@ use model::snapshot::Balance;
 use super::hash::HashTable;
 use super::{random, round_robin};
 use crate::cluster::Lease;
+use crate::hash::FastMap;
 use crate::padded::Padded;
 use crate::response_time::Timing;
 use crate::state::EndpointState;
@@ -176,8 +177,11 @@ impl Tier {
     }
 
     /// Takes any free place, whatever the balancer would choose.
-    pub(super) fn take_free(&self) -> Option<Lease> {
-        self.take_any(self.state.turns.load(Ordering::Relaxed), &[])
+    /// `known`: only at members with these slots.
+    pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
+        let Some(known) = known else { return self.take_any(self.state.turns.load(Ordering::Relaxed), &[]) };
+        let open = |member: &&Member| known.contains_key(&member.state.slot) && member.is_open(&[]);
+        self.members.iter().filter(open).find_map(|member| self.take(member))
     }
 
     /// Takes a place at a member, if it has one.

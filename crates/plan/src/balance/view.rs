@@ -9,6 +9,7 @@ use super::aperture::narrow;
 use super::priority::{Fitness, shares};
 use super::tier::{Configured, Member, Tier, TierKey};
 use crate::cluster::{EndpointPlan, Lease};
+use crate::hash::FastMap;
 use crate::standing::Roll;
 use crate::state::ClusterState;
 use crate::sticky::Pins;
@@ -78,8 +79,9 @@ impl View {
     }
 
     /// Takes any free place, whatever the balancer would choose.
-    pub(crate) fn take_free(&self, subset: Subset) -> Option<Lease> {
-        self.tiers(subset).iter().find_map(Tier::take_free)
+    /// `known`: only of endpoints with these slots.
+    pub(crate) fn take_free(&self, subset: Subset, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
+        self.tiers(subset).iter().find_map(|tier| tier.take_free(known))
     }
 }
 

@@ -7,7 +7,6 @@ use model::snapshot::{Balance, Cluster, HealthCheck};
 
 use super::outliers::{Window, find};
 use super::*;
-use crate::Wait;
 use crate::testing::{Worker, cluster, endpoint, health_check, plan_of, weighted};
 use crate::{Outcome, Pick, Random, Standing};
 
@@ -180,10 +179,10 @@ fn those_that_wait_get_the_places_of_an_endpoint_that_is_released() {
     let held = worker.lease(&plan);
     assert!(matches!(worker.pick(&plan), Pick::Full));
     let (bell, waker) = crate::testing::Bell::new();
-    let ticket = plan.enqueue(Wait::ANY, &waker).unwrap();
+    let ticket = plan.enqueue(crate::testing::anywhere(), &waker).unwrap();
     plan.tick(now + 5 * SECOND);
     assert_eq!(bell.rung(), 1);
-    assert_eq!(ticket.poll(&waker).map(|lease| lease.endpoint_index()), Some(0));
+    assert_eq!(crate::testing::fetched(&ticket).map(|lease| lease.endpoint_index()), Some(0));
     drop(held);
 }
 

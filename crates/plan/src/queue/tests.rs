@@ -9,11 +9,17 @@ use model::snapshot::Balance::{LeastRequest, Random as ByChance, RoundRobin};
 use model::snapshot::Cluster;
 
 use super::*;
-use crate::testing::{Bell, Worker, bounded, cluster, endpoint, health_check, plan_of, queue};
+use crate::balance::tests::begin;
+use crate::testing::{Bell, Worker, anywhere, bounded, cluster, endpoint, health_check, plan_of, queue, sessions};
 use crate::{Outcome, Pick, Random};
 
+/// The place that a ticket has been given, if it has.
+fn poll(ticket: &Ticket, waker: &Waker) -> Option<Lease> {
+    ticket.poll(waker, begin()).map(|answer| answer.unwrap())
+}
+
 fn queued(bounds: &[u32], requests_max: u32) -> Cluster {
-    Cluster { queue: queue(requests_max), ..cluster("c", RoundRobin, bounded(bounds)) }
+    Cluster { queue: queue(requests_max), persistence: sessions(), ..cluster("c", RoundRobin, bounded(bounds)) }
 }
 
 #[test]
@@ -23,19 +29,19 @@ fn a_full_cluster_queues_in_arrival_order() {
     let lease = worker.lease(&plan);
     let (bell_a, waker_a) = Bell::new();
     let (bell_b, waker_b) = Bell::new();
-    let first = plan.enqueue(Wait::ANY, &waker_a).unwrap();
-    let second = plan.enqueue(Wait::ANY, &waker_b).unwrap();
+    let first = plan.enqueue(anywhere(), &waker_a).unwrap();
+    let second = plan.enqueue(anywhere(), &waker_b).unwrap();
     assert_eq!((plan.state.waiting(), first.ahead(), second.ahead()), (2, 0, 1));
-    assert!(first.poll(&waker_a).is_none());
+    assert!(poll(&first, &waker_a).is_none());
     drop(lease);
     assert_eq!((bell_a.rung(), bell_b.rung()), (1, 0));
     assert!(matches!(worker.pick(&plan), Pick::Full), "nobody overtakes the second");
-    assert!(second.poll(&waker_b).is_none());
-    let lease = first.poll(&waker_a).unwrap();
-    assert!(first.poll(&waker_a).is_none(), "a ticket gives one lease");
+    assert!(poll(&second, &waker_b).is_none());
+    let lease = poll(&first, &waker_a).unwrap();
+    assert!(poll(&first, &waker_a).is_none(), "a ticket gives one lease");
     drop(lease);
     assert_eq!(bell_b.rung(), 1);
-    assert_eq!(second.poll(&waker_b).unwrap().endpoint_index(), 0);
+    assert_eq!(poll(&second, &waker_b).unwrap().endpoint_index(), 0);
     drop((first, second));
     assert_eq!((plan.state.waiting(), plan.endpoints[0].state.in_flight()), (0, 0));
     drop(worker.lease(&plan));
@@ -46,13 +52,13 @@ fn a_queue_is_bounded_and_a_cluster_without_one_has_none() {
     let plan = plan_of(queued(&[1], 2));
     let _held = Worker::new(1).lease(&plan);
     let (_, waker) = Bell::new();
-    let first = plan.enqueue(Wait::ANY, &waker).unwrap();
-    let _second = plan.enqueue(Wait::ANY, &waker).unwrap();
-    assert_eq!(plan.enqueue(Wait::ANY, &waker).unwrap_err(), QueueFull);
+    let first = plan.enqueue(anywhere(), &waker).unwrap();
+    let _second = plan.enqueue(anywhere(), &waker).unwrap();
+    assert_eq!(plan.enqueue(anywhere(), &waker).unwrap_err(), Refusal::Full);
     drop(first);
-    let _third = plan.enqueue(Wait::ANY, &waker).unwrap();
+    let _third = plan.enqueue(anywhere(), &waker).unwrap();
     let none = plan_of(cluster("c", RoundRobin, bounded(&[0])));
-    assert_eq!(none.enqueue(Wait::ANY, &waker).unwrap_err(), QueueFull);
+    assert_eq!(none.enqueue(anywhere(), &waker).unwrap_err(), Refusal::Full);
 }
 
 #[test]
@@ -60,9 +66,9 @@ fn who_enqueues_just_after_a_place_came_free_gets_it_at_once() {
     let plan = plan_of(queued(&[1], 2));
     let (bell, waker) = Bell::new();
     drop(Worker::new(1).lease(&plan));
-    let ticket = plan.enqueue(Wait::ANY, &waker).unwrap();
+    let ticket = plan.enqueue(anywhere(), &waker).unwrap();
     assert_eq!(bell.rung(), 1);
-    assert!(ticket.poll(&waker).is_some());
+    assert!(poll(&ticket, &waker).is_some());
 }
 
 #[test]
@@ -70,7 +76,7 @@ fn a_place_handed_to_someone_who_leaves_goes_to_the_next() {
     let plan = plan_of(queued(&[1], 10));
     let lease = Worker::new(1).lease(&plan);
     let (bells, wakers): (Vec<_>, Vec<_>) = (0..4).map(|_| Bell::new()).unzip();
-    let mut tickets: VecDeque<_> = wakers.iter().map(|waker| plan.enqueue(Wait::ANY, waker).unwrap()).collect();
+    let mut tickets: VecDeque<_> = wakers.iter().map(|waker| plan.enqueue(anywhere(), waker).unwrap()).collect();
     drop(tickets.remove(1));
     drop(lease);
     assert_eq!(bells[0].rung(), 1);
@@ -88,11 +94,18 @@ fn an_endpoint_that_comes_up_serves_those_who_wait() {
     plan.observe(1, Outcome::Failure);
     let _held = Worker::new(1).lease(&plan);
     let (bells, wakers): (Vec<_>, Vec<_>) = (0..3).map(|_| Bell::new()).unzip();
-    let tickets: Vec<_> = wakers.iter().map(|waker| plan.enqueue(Wait::ANY, waker).unwrap()).collect();
+    let tickets: Vec<_> = wakers.iter().map(|waker| plan.enqueue(anywhere(), waker).unwrap()).collect();
     plan.observe(1, Outcome::Success);
     assert_eq!(bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>(), [1, 1, 0]);
-    let leases: Vec<_> = tickets.iter().filter_map(|ticket| ticket.poll(Waker::noop())).collect();
+    let leases: Vec<_> = tickets.iter().filter_map(|ticket| poll(ticket, Waker::noop())).collect();
     assert!(leases.len() == 2 && leases.iter().all(|lease| lease.endpoint_index() == 1));
+}
+
+/// A plan of the same cluster that takes effect after `old`.
+fn change(old: &Arc<ClusterPlan>, config: Cluster) -> Arc<ClusterPlan> {
+    let new = Arc::new(ClusterPlan::compile(Arc::new(config), Some(old)));
+    new.take_effect();
+    new
 }
 
 #[test]
@@ -100,41 +113,154 @@ fn who_waits_by_an_old_plan_keeps_the_order_and_does_not_block_what_only_the_new
     let config = queued(&[1], 10);
     let old = plan_of(config.clone());
     let mut wider = config;
-    wider.endpoints.push(endpoint(7, 1, Some(1)));
+    wider.endpoints.insert(0, endpoint(7, 1, Some(1)));
     let held = Worker::new(1).lease(&old);
     let (old_bell, old_waker) = Bell::new();
-    let waits = old.enqueue(Wait::ANY, &old_waker).unwrap();
-    let new = Arc::new(ClusterPlan::compile(Arc::new(wider), Some(&old)));
+    let waits = old.enqueue(anywhere(), &old_waker).unwrap();
+    let new = change(&old, wider);
     let (new_bell, new_waker) = Bell::new();
     assert!(matches!(Worker::new(1).pick(&new), Pick::Full));
-    let got = new.enqueue(Wait::ANY, &new_waker).unwrap();
+    let got = new.enqueue(anywhere(), &new_waker).unwrap();
     assert_eq!(new_bell.rung(), 1);
-    let lease = got.poll(&new_waker).unwrap();
-    assert_eq!((lease.endpoint_index(), old_bell.rung()), (1, 0));
+    let lease = poll(&got, &new_waker).unwrap();
+    assert_eq!((lease.endpoint_index(), old_bell.rung()), (0, 0), "the old plan does not know this endpoint");
     let (late_bell, late_waker) = Bell::new();
-    let _late = new.enqueue(Wait::ANY, &late_waker).unwrap();
+    let _late = new.enqueue(anywhere(), &late_waker).unwrap();
     drop(held);
     assert_eq!((old_bell.rung(), late_bell.rung()), (1, 0));
-    assert_eq!(waits.poll(&old_waker).unwrap().endpoint_index(), 0);
+    let lease = poll(&waits, &old_waker).unwrap();
+    assert_eq!(lease.endpoint_index(), 0, "its place in the plan by which it came");
+    drop(lease);
     assert_eq!(late_bell.rung(), 1);
 }
 
 #[test]
-fn a_queue_that_is_taken_away_turns_nobody_away_while_there_is_room() {
+fn a_bound_that_is_raised_serves_those_who_wait_at_once_and_one_that_is_lowered_holds_for_them() {
+    let plan = plan_of(queued(&[1], 10));
+    let held = Worker::new(1).lease(&plan);
+    let (bells, wakers): (Vec<_>, Vec<_>) = (0..4).map(|_| Bell::new()).unzip();
+    let tickets: Vec<_> = wakers.iter().map(|waker| plan.enqueue(anywhere(), waker).unwrap()).collect();
+    let rung = || bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>();
+    let three = change(&plan, queued(&[3], 10));
+    assert_eq!(rung(), [1, 1, 0, 0]);
+    let leases: Vec<_> = tickets[..2].iter().filter_map(|ticket| poll(ticket, Waker::noop())).collect();
+    let _two = change(&three, queued(&[2], 10));
+    drop(held);
+    assert_eq!(rung(), [1, 1, 0, 0], "two are in flight, as many as there may be now");
+    drop(leases);
+    assert_eq!(rung(), [1, 1, 1, 1]);
+}
+
+#[test]
+fn a_queue_that_is_taken_away_turns_nobody_away_and_leaves_nobody_behind() {
     let config = queued(&[1], 10);
     let old = plan_of(config.clone());
     let held = Worker::new(1).lease(&old);
     let (bell, waker) = Bell::new();
-    let waits = old.enqueue(Wait::ANY, &waker).unwrap();
+    let waits = old.enqueue(anywhere(), &waker).unwrap();
     let mut open = Cluster { queue: None, ..config };
     open.endpoints[0].connections_max = None;
-    let new = ClusterPlan::compile(Arc::new(open), Some(&old));
+    let new = change(&old, open);
     let more = Worker::new(1).lease(&new);
-    assert_eq!((new.endpoints[0].state.in_flight(), bell.rung()), (2, 0));
+    assert_eq!((new.endpoints[0].state.in_flight(), bell.rung()), (3, 1));
+    drop((held, more));
+    assert!(poll(&waits, &waker).is_some());
+}
+
+#[test]
+fn who_waits_for_endpoints_that_are_gone_still_gets_them() {
+    let old = plan_of(queued(&[1], 10));
+    let held = Worker::new(1).lease(&old);
+    let waits = old.enqueue(anywhere(), Waker::noop()).unwrap();
+    let _new = change(&old, Cluster { endpoints: vec![endpoint(7, 1, Some(1))], ..queued(&[1], 10) });
+    assert!(poll(&waits, Waker::noop()).is_none());
     drop(held);
-    assert!(waits.poll(&waker).is_none(), "one is still in flight, as many as the old plan allows");
-    drop(more);
-    assert!(waits.poll(&waker).is_some());
+    assert!(poll(&waits, Waker::noop()).is_some());
+}
+
+fn pinned_to(endpoint: u32) -> Wait {
+    Wait { pinned: Some(endpoint), ..anywhere() }
+}
+
+#[test]
+fn who_is_pinned_waits_in_line_with_the_others_and_holds_up_nobody_who_can_go_elsewhere() {
+    let plan = plan_of(queued(&[1, 1], 10));
+    let mut worker = Worker::new(1);
+    let held: BTreeMap<usize, Lease> =
+        (0..2).map(|_| worker.lease(&plan)).map(|lease| (lease.endpoint_index(), lease)).collect();
+    let (bells, wakers): (Vec<_>, Vec<_>) = (0..5).map(|_| Bell::new()).unzip();
+    let waits = [pinned_to(0), anywhere(), pinned_to(1), pinned_to(0), anywhere()];
+    let tickets: Vec<_> = waits.iter().zip(&wakers).map(|(wait, waker)| plan.enqueue(*wait, waker).unwrap()).collect();
+    let rung = || bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>();
+    let mut held = held.into_values();
+    let (first, second) = (held.next(), held.next());
+    drop(second);
+    assert_eq!(rung(), [0, 1, 0, 0, 0], "the one before waits for the other endpoint");
+    drop(poll(&tickets[1], Waker::noop()));
+    assert_eq!(rung(), [0, 1, 1, 0, 0], "the pinned one came before the last");
+    drop(first);
+    assert_eq!(rung(), [1, 1, 1, 0, 0]);
+    let lease = poll(&tickets[0], Waker::noop()).unwrap();
+    assert_eq!(lease.endpoint_index(), 0);
+    drop(lease);
+    assert_eq!(rung(), [1, 1, 1, 1, 0]);
+    drop(poll(&tickets[2], Waker::noop()));
+    assert_eq!(rung(), [1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_request_that_can_go_at_once_does_so_even_if_the_queue_is_full_of_those_who_are_pinned_elsewhere() {
+    let plan = plan_of(queued(&[1, 1], 2));
+    let mut worker = Worker::new(1);
+    let Pick::Endpoint(held) = worker.pick_pinned(&plan, 0) else { panic!("it has room") };
+    let waiting = [pinned_to(0), pinned_to(0)].map(|wait| plan.enqueue(wait, Waker::noop()).unwrap());
+    assert!(matches!(worker.pick_pinned(&plan, 1), Pick::Full), "others wait: the queue decides");
+    assert_eq!(plan.enqueue(pinned_to(0), Waker::noop()).unwrap_err(), Refusal::Full);
+    let free = plan.enqueue(anywhere(), Waker::noop()).unwrap();
+    let lease = poll(&free, Waker::noop()).unwrap();
+    assert_eq!((lease.endpoint_index(), held.endpoint_index(), plan.state.waiting()), (1, 0, 2));
+    drop(waiting);
+}
+
+#[test]
+fn who_is_pinned_goes_elsewhere_once_the_endpoint_is_down_but_not_while_it_is_drained() {
+    let config = Cluster { health_check: health_check(1, 1), ..queued(&[1, 1], 10) };
+    let plan = plan_of(config.clone());
+    let mut worker = Worker::new(1);
+    let Pick::Endpoint(_held) = worker.pick_pinned(&plan, 0) else { panic!("it has room") };
+    let (bell, waker) = Bell::new();
+    let waits = plan.enqueue(pinned_to(0), &waker).unwrap();
+    let mut drained = config;
+    drained.endpoints[0].state = model::fitness::AdminState::Drain;
+    let new = change(&plan, drained);
+    assert_eq!(bell.rung(), 0);
+    assert!(matches!(Worker::new(1).pick_pinned(&new, 0), Pick::Full));
+    new.observe(0, Outcome::Failure);
+    assert_eq!(bell.rung(), 1);
+    assert_eq!(poll(&waits, &waker).unwrap().endpoint_index(), 1);
+}
+
+#[test]
+fn a_bound_of_the_cluster_holds_over_all_endpoints_and_serves_in_order_when_it_has_room() {
+    let config = Cluster { connections_max: Some(2), ..queued(&[2, 2, 2], 10) };
+    let plan = plan_of(config.clone());
+    let mut worker = Worker::new(1);
+    let held = [worker.lease(&plan), worker.lease(&plan)];
+    assert!(matches!(worker.pick(&plan), Pick::Full));
+    let (bells, wakers): (Vec<_>, Vec<_>) = (0..3).map(|_| Bell::new()).unzip();
+    let waits = [anywhere(), pinned_to(2), anywhere()];
+    let tickets: Vec<_> = waits.iter().zip(&wakers).map(|(wait, waker)| plan.enqueue(*wait, waker).unwrap()).collect();
+    let rung = || bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>();
+    assert_eq!(rung(), [0, 0, 0]);
+    let [first, second] = held;
+    drop(first);
+    assert_eq!(rung(), [1, 0, 0]);
+    let _wider = change(&plan, Cluster { connections_max: Some(3), ..config });
+    assert_eq!(rung(), [1, 1, 0]);
+    drop(second);
+    assert_eq!(rung(), [1, 1, 1]);
+    drop(tickets);
+    assert!(plan.state.enter(1), "no place is lost");
 }
 
 #[test]
@@ -142,8 +268,8 @@ fn a_changed_waker_is_the_one_that_is_woken() {
     let plan = plan_of(queued(&[1], 1));
     let held = Worker::new(1).lease(&plan);
     let ((before, waker_before), (after, waker_after)) = (Bell::new(), Bell::new());
-    let ticket = plan.enqueue(Wait::ANY, &waker_before).unwrap();
-    assert!(ticket.poll(&waker_after).is_none());
+    let ticket = plan.enqueue(anywhere(), &waker_before).unwrap();
+    assert!(poll(&ticket, &waker_after).is_none());
     drop(held);
     assert_eq!((before.rung(), after.rung()), (0, 1));
 }
@@ -200,12 +326,12 @@ fn simulate(seed: u64) {
                 Pick::None => assert!(!model.up.contains(&true)),
                 Pick::Full => {
                     assert!(!model.has_room() || !model.waiting.is_empty());
-                    match plan.enqueue(Wait::ANY, Waker::noop()) {
+                    match plan.enqueue(anywhere(), Waker::noop()) {
                         Ok(ticket) => {
                             tickets.push((arrival, ticket));
                             model.waiting.push_back(arrival);
                         }
-                        Err(QueueFull) => assert_eq!(model.waiting.len(), requests_max as usize),
+                        Err(_) => assert_eq!(model.waiting.len(), requests_max as usize),
                     }
                 }
             },
@@ -225,7 +351,7 @@ fn simulate(seed: u64) {
             }
             _ => {}
         }
-        tickets.retain(|(id, ticket)| match ticket.poll(Waker::noop()) {
+        tickets.retain(|(id, ticket)| match poll(ticket, Waker::noop()) {
             Some(lease) => {
                 leases.push(lease);
                 served.push(*id);
@@ -287,20 +413,22 @@ impl Wake for Parked {
 }
 
 fn lease_or_wait(plan: &Arc<ClusterPlan>, worker: &mut Worker) -> Lease {
-    let parked = Arc::new(Parked::default());
-    let waker = Waker::from(parked.clone());
     match worker.pick(plan) {
         Pick::Endpoint(lease) => lease,
         Pick::None => unreachable!("no check is configured"),
-        Pick::Full => {
-            let ticket = plan.enqueue(Wait::ANY, &waker).unwrap();
-            loop {
-                if let Some(lease) = ticket.poll(&waker) {
-                    return lease;
-                }
-                parked.wait();
-            }
+        Pick::Full => wait(plan, anywhere()),
+    }
+}
+
+fn wait(plan: &Arc<ClusterPlan>, wait: Wait) -> Lease {
+    let parked = Arc::new(Parked::default());
+    let waker = Waker::from(parked.clone());
+    let ticket = plan.enqueue(wait, &waker).unwrap();
+    loop {
+        if let Some(lease) = poll(&ticket, &waker) {
+            return lease;
         }
+        parked.wait();
     }
 }
 
@@ -328,6 +456,34 @@ fn no_place_stays_free_while_a_thread_waits_for_it() {
     assert_eq!((plan.state.waiting(), Arc::strong_count(&plan)), (0, 1));
 }
 
+/// A place of the cluster that was taken in vain, because all endpoints were full, must not be missed by one who waits.
+#[test]
+fn no_thread_sleeps_beside_a_place_of_the_cluster_or_gets_one_too_many() {
+    let plan = plan_of(Cluster { connections_max: Some(2), ..queued(&[1, 1, 1], 1_000) });
+    let holding = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let (plan, holding) = (&plan, &holding);
+            scope.spawn(move || {
+                let (mut worker, mut random) = (Worker::new(seed), Random::new(seed));
+                for _ in 0..2_000 {
+                    let pinned = (random.below(3) == 0).then(|| random.below(3) as u32);
+                    let lease = match pinned {
+                        Some(endpoint) => wait(plan, pinned_to(endpoint)),
+                        None => lease_or_wait(plan, &mut worker),
+                    };
+                    assert!(pinned.is_none_or(|endpoint| lease.endpoint_index() == endpoint as usize));
+                    assert!(holding.fetch_add(1, Ordering::SeqCst) < 2);
+                    holding.fetch_sub(1, Ordering::SeqCst);
+                    drop(lease);
+                }
+            });
+        }
+    });
+    assert_eq!((plan.state.waiting(), Arc::strong_count(&plan)), (0, 1));
+    assert!(plan.state.enter(1));
+}
+
 /// People who give up race with those who hand over.
 #[test]
 fn no_place_is_lost_to_threads_that_give_up() {
@@ -341,9 +497,9 @@ fn no_place_is_lost_to_threads_that_give_up() {
                     match worker.pick(plan) {
                         Pick::Endpoint(lease) => drop(lease),
                         _ => {
-                            let ticket = plan.enqueue(Wait::ANY, Waker::noop()).unwrap();
+                            let ticket = plan.enqueue(anywhere(), Waker::noop()).unwrap();
                             for _ in 0..random.below(3) {
-                                drop(ticket.poll(Waker::noop()));
+                                drop(poll(&ticket, Waker::noop()));
                             }
                         }
                     }

@@ -6,6 +6,7 @@ use model::snapshot::Cluster;
 
 use crate::balance::{Ask, Tier, TierState, View};
 use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
+use crate::hash::FastMap;
 use crate::standing::Roll;
 use crate::subset::Subset;
 
@@ -52,7 +53,7 @@ impl ClusterPlan {
         if self.cluster.queue.is_some() && self.state.waiting() > 0 && self.keeps(view, pinned, ask.subset) {
             return Some(Pick::Full);
         }
-        match self.ask(view, pinned, ask.subset) {
+        match self.ask_within(view, pinned, ask.subset) {
             Asked::Lease(lease) => Some(Pick::Endpoint(lease)),
             Asked::Full if persistence.waits() && self.cluster.queue.is_some() => Some(Pick::Full),
             Asked::Full if persistence.refuses() && self.cluster.queue.is_none() => Some(Pick::Full),
@@ -68,13 +69,19 @@ impl ClusterPlan {
         (waits && !self.has_failed(pinned, ask)).then_some(pinned)
     }
 
-    /// A free place for one who waits at the endpoint of its session, or, when that is away by now, at any.
-    pub(crate) fn take_free_pinned(&self, view: &View, pinned: u32, subset: Subset) -> Option<Lease> {
+    /// A free place for one who waits at the endpoint of its session, or, when that is away by now, at any; `known` as in
+    /// [`View::take_free`].
+    pub(crate) fn take_free_pinned(
+        &self,
+        view: &View,
+        pinned: u32,
+        (subset, known): (Subset, Option<&FastMap<u32, u32>>),
+    ) -> Option<Lease> {
         match self.ask(view, pinned, subset) {
             Asked::Lease(lease) => Some(lease),
             Asked::Full => None,
-            Asked::Away if self.persistence.as_ref().is_some_and(|persistence| persistence.refuses()) => None,
-            Asked::Away => view.take_free(subset),
+            Asked::Away if self.refuses_others() => None,
+            Asked::Away => view.take_free(subset, known),
         }
     }
 
@@ -84,11 +91,30 @@ impl ClusterPlan {
         !refuses && self.endpoints.get(pinned as usize).is_some_and(|plan| ask.tried.contains(&plan.state.slot))
     }
 
-    fn keeps(&self, view: &View, pinned: u32, subset: Subset) -> bool {
+    /// Whether a session gets its endpoint or none.
+    pub(crate) fn refuses_others(&self) -> bool {
+        self.persistence.as_ref().is_some_and(|persistence| persistence.refuses())
+    }
+
+    /// Whether an endpoint goes on with its sessions that may go to this subset.
+    pub(crate) fn keeps(&self, view: &View, pinned: u32, subset: Subset) -> bool {
         let is_meant = |number: u32| self.subsets.holds(number, pinned);
         let has_wanted = !view.is_empty(subset.wanted);
         view.pins.0.get(pinned as usize).is_some_and(|pin| pin.keeps)
             && (is_meant(subset.wanted) || (!has_wanted && is_meant(subset.otherwise)))
+    }
+
+    /// As [`Self::ask`], within the bound of the cluster if it has one.
+    fn ask_within(&self, view: &View, pinned: u32, subset: Subset) -> Asked {
+        let Some(max) = self.cluster.connections_max else { return self.ask(view, pinned, subset) };
+        if !self.keeps(view, pinned, subset) {
+            return Asked::Away;
+        }
+        let taken = self.take_bounded(max, || match self.ask(view, pinned, subset) {
+            Asked::Lease(lease) => Some(lease),
+            Asked::Full | Asked::Away => None,
+        });
+        taken.map_or(Asked::Full, Asked::Lease)
     }
 
     fn ask(&self, view: &View, pinned: u32, subset: Subset) -> Asked {

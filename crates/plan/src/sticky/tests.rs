@@ -7,8 +7,8 @@ use model::snapshot::Hash;
 
 use super::*;
 use crate::balance::tests::begin;
-use crate::testing::{Bell, Worker, bounded, cluster, head, health_check, plan_of, queue, weighted};
-use crate::{Ask, ClusterPlan, Outcome, Pick, QueueFull, Subset, Wait};
+use crate::testing::{Bell, Worker, anywhere, bounded, cluster, fetched, head, health_check, plan_of, queue, weighted};
+use crate::{Ask, ClusterPlan, Outcome, Pick, Refusal, Subset, Wait};
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 const TABLE: SessionTable = SessionTable { entries_max: 100, expires: Duration::from_secs(60) };
@@ -389,8 +389,8 @@ fn a_session_whose_endpoint_is_full_waits_moves_or_is_refused() {
         assert_eq!(held.endpoint_index(), 1);
         assert_eq!(picked(&plan, 1), expected, "{has_queue} {otherwise:?} {when_full:?}");
         if !has_queue {
-            let refused = plan.enqueue(Wait { subset: Subset::ALL, pinned: Some(1) }, std::task::Waker::noop());
-            assert_eq!(refused.unwrap_err(), QueueFull);
+            let refused = plan.enqueue(Wait { pinned: Some(1), ..anywhere() }, std::task::Waker::noop());
+            assert_eq!(refused.unwrap_err(), Refusal::Full);
         }
         drop(held);
         assert_eq!(picked(&plan, 1), Ok(1));
@@ -408,21 +408,21 @@ fn who_waits_for_its_endpoint_gets_that_one_in_order_and_another_when_it_goes_aw
     let (zero, one) = (take(0), take(1));
     let (bells, wakers): (Vec<_>, Vec<_>) = (0..3).map(|_| Bell::new()).unzip();
     let rung = || bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>();
-    let wait = |pinned| Wait { subset: Subset::ALL, pinned };
+    let wait = |pinned| Wait { pinned, ..anywhere() };
     let any = plan.enqueue(wait(None), &wakers[0]).unwrap();
     let first = plan.enqueue(wait(Some(1)), &wakers[1]).unwrap();
     let second = plan.enqueue(wait(Some(1)), &wakers[2]).unwrap();
     drop(one);
     assert_eq!(rung(), [1, 0, 0], "the oldest could use it");
-    let lease = any.poll(&wakers[0]).unwrap();
+    let lease = fetched(&any).unwrap();
     assert_eq!(lease.endpoint_index(), 1);
     drop(zero);
     assert_eq!(rung(), [1, 0, 0], "nobody waits for that one");
     assert_eq!(picked(&plan, 1), Err("full"), "those who wait are not overtaken");
     drop(lease);
     assert_eq!(rung(), [1, 1, 0]);
-    assert_eq!(first.poll(&wakers[1]).map(|lease| lease.endpoint_index()), Some(1));
-    assert_eq!(second.poll(&wakers[2]).map(|lease| lease.endpoint_index()), Some(1));
+    assert_eq!(fetched(&first).map(|lease| lease.endpoint_index()), Some(1));
+    assert_eq!(fetched(&second).map(|lease| lease.endpoint_index()), Some(1));
 }
 
 #[test]
@@ -433,7 +433,7 @@ fn who_waits_for_an_endpoint_that_goes_down_gets_another() {
         let plan = plan_of(config);
         let Pick::Endpoint(_held) = Worker::new(1).pick_for(&plan, &ask(1)) else { panic!("it is free") };
         let (bell, waker) = Bell::new();
-        let _ticket = plan.enqueue(Wait { subset: Subset::ALL, pinned: Some(1) }, &waker).unwrap();
+        let _ticket = plan.enqueue(Wait { pinned: Some(1), ..anywhere() }, &waker).unwrap();
         assert_eq!(bell.rung(), 0);
         plan.observe(1, Outcome::Failure);
         assert_eq!(bell.rung(), expected);

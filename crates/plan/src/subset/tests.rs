@@ -8,7 +8,9 @@ use model::snapshot::{Action, Balance, Cluster, Endpoint, Route};
 
 use super::*;
 use crate::balance::tests::begin;
-use crate::testing::{Worker, cluster, compiled, endpoint, head, health_check, http_listener, queue, route, snapshot};
+use crate::testing::{
+    Worker, anywhere, cluster, compiled, endpoint, fetched, head, health_check, http_listener, queue, route, snapshot,
+};
 use crate::{Ask, ClusterPlan, Outcome, Pick, Plan, Wait};
 
 fn labels(text: &str) -> BTreeMap<String, String> {
@@ -132,7 +134,6 @@ fn those_who_wait_for_a_subset_get_its_places_and_do_not_hold_up_others() {
     let plan = plan(config, &[rule("v=@v", Otherwise::Nobody)], None);
     let cluster = &plan.clusters[0];
     let of = |version| cluster.subset(&plan.routes[0], &head("GET", "/", &[("v", version)]));
-    let waiting = |version| Wait { subset: of(version), pinned: None };
     let mut worker = Worker::new(1);
     let mut lease =
         |subset| match worker.pick_for(cluster, &Ask { tried: &[], key: None, now: begin(), subset, pinned: None }) {
@@ -142,13 +143,13 @@ fn those_who_wait_for_a_subset_get_its_places_and_do_not_hold_up_others() {
     let (first, second) = (lease(of("1")).unwrap(), lease(of("2")).unwrap());
     assert!(lease(of("1")).is_none());
     let (bell, waker) = crate::testing::Bell::new();
-    let waits = cluster.enqueue(waiting("1"), &waker).unwrap();
+    let waits = cluster.enqueue(Wait { subset: of("1"), ..anywhere() }, &waker).unwrap();
     drop(second);
     assert_eq!(bell.rung(), 0, "the place that came free is of the other subset");
-    let other = cluster.enqueue(waiting("2"), std::task::Waker::noop()).unwrap();
-    assert_eq!(other.poll(std::task::Waker::noop()).map(|lease| lease.endpoint_index()), Some(1));
+    let other = cluster.enqueue(Wait { subset: of("2"), ..anywhere() }, std::task::Waker::noop()).unwrap();
+    assert_eq!(fetched(&other).map(|lease| lease.endpoint_index()), Some(1));
     drop(first);
-    assert_eq!(waits.poll(&waker).map(|lease| lease.endpoint_index()), Some(0));
+    assert_eq!(fetched(&waits).map(|lease| lease.endpoint_index()), Some(0));
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! What those who wait for the same wait for.
+//!
+//! Who came by an earlier plan of the cluster gets a place as the newest plan bounds it, at an endpoint that both have:
+//! a bound that is raised helps those who wait at once, and one that is lowered holds for them too. Where the newest plan
+//! has none of the endpoints, the earlier one goes on for those who came by it.
+
+use std::sync::Arc;
+
+use crate::balance::View;
+use crate::cluster::{ClusterPlan, Lease};
+use crate::hash::FastMap;
+use crate::subset::Subset;
+
+/// Which endpoints one waits for, in terms of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Wanted {
+    pub(crate) subset: Subset,
+    /// Only this one, by its place in the plan, as long as it takes those that are bound to it.
+    pub(crate) pinned: Option<u32>,
+}
+
+/// Tells lanes apart: the version of the plan that those in it came by, and what they want.
+pub(super) type Kind = (u64, Wanted);
+
+/// See the module.
+pub(super) struct Lane {
+    /// The plan that they came by, whose endpoints they know.
+    origin: Arc<ClusterPlan>,
+    wanted: Wanted,
+    /// The newest plan, if that is another.
+    target: Option<Target>,
+    /// How many wait here; never 0.
+    pub(super) waiting: usize,
+}
+
+struct Target {
+    plan: Arc<ClusterPlan>,
+    wanted: Wanted,
+    /// The endpoints that both plans have, by slot, with their places in the origin.
+    places: FastMap<u32, u32>,
+}
+
+impl Lane {
+    pub(super) fn new(origin: Arc<ClusterPlan>, wanted: Wanted, newest: Option<&Arc<ClusterPlan>>) -> Self {
+        let mut lane = Self { origin, wanted, target: None, waiting: 0 };
+        if let Some(newest) = newest {
+            lane.follow(newest);
+        }
+        lane
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        (self.origin.version(), self.wanted)
+    }
+
+    /// From now on `newest` says what is free.
+    pub(super) fn follow(&mut self, newest: &Arc<ClusterPlan>) {
+        self.target =
+            if Arc::ptr_eq(newest, &self.origin) { None } else { Target::new(&self.origin, self.wanted, newest) };
+    }
+
+    /// Whether it is worth an attempt.
+    pub(super) fn may_have_room(&self, views: &mut Views) -> bool {
+        let (plan, wanted) = match &self.target {
+            None => (&self.origin, self.wanted),
+            Some(target) => (&target.plan, target.wanted),
+        };
+        plan.may_have_room(&views.of(plan), wanted)
+    }
+
+    /// Takes a place for the first in this lane. The lease tells the endpoint's place in the plan that it came by.
+    pub(super) fn take(&self, views: &mut Views) -> Option<Lease> {
+        let Some(target) = &self.target else {
+            return self.origin.take_free(&views.of(&self.origin), self.wanted, None);
+        };
+        let lease = target.plan.take_free(&views.of(&target.plan), target.wanted, Some(&target.places))?;
+        let place = target.places.get(&lease.state().slot).copied();
+        Some(lease.at(place.unwrap_or_default()))
+    }
+}
+
+/// The views of the plans that are asked in one go: nearly always of one plan, and looked up once.
+#[derive(Default)]
+pub(super) struct Views(Vec<(u64, Arc<View>)>);
+
+impl Views {
+    fn of(&mut self, plan: &ClusterPlan) -> Arc<View> {
+        if let Some((_, view)) = self.0.iter().find(|(version, _)| *version == plan.version()) {
+            return view.clone();
+        }
+        let view = plan.latest_view().view;
+        self.0.push((plan.version(), view.clone()));
+        view
+    }
+}
+
+impl Target {
+    /// `None` when the plans have no endpoint in common that one of this lane could go to.
+    fn new(origin: &ClusterPlan, wanted: Wanted, plan: &Arc<ClusterPlan>) -> Option<Self> {
+        let old: FastMap<u32, u32> =
+            origin.endpoints.iter().zip(0..).map(|(plan, place)| (plan.state.slot, place)).collect();
+        let slots = plan.endpoints.iter().map(|plan| plan.state.slot);
+        let places: FastMap<u32, u32> = slots.filter_map(|slot| Some((slot, *old.get(&slot)?))).collect();
+        let pinned = wanted.pinned.and_then(|place| {
+            let state = &origin.endpoints.get(place as usize)?.state;
+            plan.endpoints.iter().zip(0..).find(|(plan, _)| Arc::ptr_eq(&plan.state, state)).map(|(_, place)| place)
+        });
+        if wanted.pinned.is_some() && pinned.is_none() && origin.refuses_others() {
+            return None;
+        }
+        let subset = origin.subsets.translate(wanted.subset, &plan.subsets);
+        let wanted = Wanted { subset, pinned };
+        (!places.is_empty()).then(|| Self { plan: plan.clone(), wanted, places })
+    }
+}

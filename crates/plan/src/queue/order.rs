@@ -1,0 +1,133 @@
+//! Whose turn it is.
+//!
+//! Lower classes come first. Within a class those of different keys take turns, one at a time; where nothing is fair, all
+//! have the same key. Within a key the order is that of arrival, moved by the offset. Those whose lane has no free place
+//! are passed over.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use model::queue::ShedFrom;
+
+/// Where one waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) id: u64,
+    pub(super) class: i8,
+    /// What turns are taken by.
+    pub(super) key: Option<u64>,
+    pub(super) lane: u64,
+    /// Nanoseconds on the queue's own clock: the arrival, moved by the offset.
+    pub(super) at: i64,
+}
+
+/// Everyone who waits, in order.
+#[derive(Default)]
+pub(super) struct Order {
+    /// By class and turn.
+    flows: BTreeMap<(i8, u64), Flow>,
+    /// The turn of each flow, by class and key.
+    turns: BTreeMap<(i8, Option<u64>), u64>,
+    next_turn: u64,
+}
+
+/// Those of one class and key.
+#[derive(Default)]
+struct Flow {
+    waiting: usize,
+    /// By lane; none of them is empty.
+    lines: BTreeMap<u64, Line>,
+}
+
+/// By time, then by id.
+type Line = BTreeMap<(i64, u64), Waker>;
+
+impl Order {
+    pub(super) fn insert(&mut self, spot: &Spot, waker: Waker) {
+        let turn = *self.turns.entry((spot.class, spot.key)).or_insert_with(|| {
+            self.next_turn += 1;
+            self.next_turn
+        });
+        let flow = self.flows.entry((spot.class, turn)).or_default();
+        flow.waiting += 1;
+        flow.lines.entry(spot.lane).or_default().insert((spot.at, spot.id), waker);
+    }
+
+    pub(super) fn remove(&mut self, spot: &Spot) -> Option<Waker> {
+        let turn = *self.turns.get(&(spot.class, spot.key))?;
+        let flow = self.flows.get_mut(&(spot.class, turn))?;
+        let line = flow.lines.get_mut(&spot.lane)?;
+        let waker = line.remove(&(spot.at, spot.id))?;
+        flow.waiting -= 1;
+        if line.is_empty() {
+            flow.lines.remove(&spot.lane);
+        }
+        if flow.waiting == 0 {
+            self.flows.remove(&(spot.class, turn));
+            self.turns.remove(&(spot.class, spot.key));
+        }
+        Some(waker)
+    }
+
+    /// The waker of one who waits.
+    pub(super) fn waker(&mut self, spot: &Spot) -> Option<&mut Waker> {
+        let turn = *self.turns.get(&(spot.class, spot.key))?;
+        self.flows.get_mut(&(spot.class, turn))?.lines.get_mut(&spot.lane)?.get_mut(&(spot.at, spot.id))
+    }
+
+    /// Who is next among those in these lanes: id and lane.
+    pub(super) fn next(&self, lanes: &[u64]) -> Option<(u64, u64)> {
+        let head = |flow: &Flow| {
+            let heads = lanes.iter().filter_map(|lane| {
+                let (&(at, id), _) = flow.lines.get(lane)?.first_key_value()?;
+                Some((at, id, *lane))
+            });
+            heads.min().map(|(_, id, lane)| (id, lane))
+        };
+        if lanes.is_empty() { None } else { self.flows.values().find_map(head) }
+    }
+
+    /// One of these has had a turn: others of the class come first now.
+    pub(super) fn turn_is_over(&mut self, class: i8, key: Option<u64>) {
+        if self.flows.len() < 2 {
+            return;
+        }
+        let Some(turn) = self.turns.get_mut(&(class, key)) else { return };
+        if let Some(flow) = self.flows.remove(&(class, *turn)) {
+            self.next_turn += 1;
+            *turn = self.next_turn;
+            self.flows.insert((class, *turn), flow);
+        }
+    }
+
+    /// Who is to be refused while waiting is hopeless: of the last class, of the key of which most wait.
+    pub(super) fn hopeless(&self, from: ShedFrom) -> Option<u64> {
+        let (&(class, _), _) = self.flows.last_key_value()?;
+        self.largest(class)?.end(from)
+    }
+
+    /// Who has to go, the queue being too full, where keys share it: the last of the key that has most in it, of the class
+    /// of the newcomer and those behind. `None`: the newcomer, whose key has no less.
+    pub(super) fn displaced(&self, class: i8, key: Option<u64>) -> Option<u64> {
+        let own = self.turns.get(&(class, key)).and_then(|turn| self.flows.get(&(class, *turn)))?.waiting;
+        let largest = self.largest(class)?;
+        if largest.waiting > own { largest.end(ShedFrom::Newest) } else { None }
+    }
+
+    /// The flow of which most wait, of this class and those behind.
+    fn largest(&self, class: i8) -> Option<&Flow> {
+        self.flows.range((class, 0)..).map(|(_, flow)| flow).max_by_key(|flow| flow.waiting)
+    }
+}
+
+impl Flow {
+    fn end(&self, from: ShedFrom) -> Option<u64> {
+        let ends = self.lines.values().filter_map(|line| match from {
+            ShedFrom::Oldest => line.first_key_value(),
+            ShedFrom::Newest => line.last_key_value(),
+        });
+        let ends = ends.map(|(spot, _)| *spot);
+        let end = if from == ShedFrom::Oldest { ends.min() } else { ends.max() };
+        end.map(|(_, id)| id)
+    }
+}

@@ -1,0 +1,353 @@
+//! The whole queue in simulation from seeds: arrivals, departures, people who give up, endpoints that fail and come back,
+//! changes of the plan. A failure names its seed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use model::fitness::AdminState;
+use model::snapshot::Balance::{LeastRequest, Random as ByChance, RoundRobin};
+use model::snapshot::{Cluster, Endpoint, HashKey};
+
+use super::*;
+use crate::balance::tests::begin;
+use crate::testing::{Worker, bounded, cluster, endpoint, health_check, plan_of, queue, sessions};
+use crate::{Ask, Outcome, Pick, Random};
+
+const STEPS: u64 = 120;
+
+/// Runs seeds. To replay one that failed, make it the only one: `simulate(1234)`.
+fn for_seeds(count: u64, simulate: impl Fn(u64)) {
+    (0..count).for_each(simulate);
+}
+
+struct Waits {
+    /// Class, time with offset, arrival: by this those are served who could use the same place.
+    rank: (i8, i64, u64),
+    wait: Wait,
+    origin: Arc<ClusterPlan>,
+    ticket: Ticket,
+}
+
+/// One cluster and everyone who has to do with it.
+struct World {
+    seed: u64,
+    random: Random,
+    plan: Arc<ClusterPlan>,
+    worker: Worker,
+    waiting: Vec<Waits>,
+    leases: Vec<Lease>,
+    now: Instant,
+    came: u64,
+    served: u64,
+    refused: u64,
+    left: u64,
+}
+
+/// A configuration as chance has it; the endpoint that comes and goes is the first, so that the places of others move.
+fn draw(random: &mut Random, is_bounded: bool) -> Cluster {
+    let bounds: Vec<u32> = (0..3).map(|_| random.below(3) as u32).collect();
+    let mut endpoints = bounded(&bounds);
+    if random.below(2) == 0 {
+        endpoints.insert(0, endpoint(9, 1, Some(1 + random.below(2) as u32)));
+    }
+    if random.below(4) == 0 {
+        let last = endpoints.len() - 1;
+        endpoints[last].state = AdminState::Drain;
+    }
+    let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize].clone();
+    Cluster {
+        health_check: health_check(1, 1),
+        queue: queue(12),
+        persistence: sessions(),
+        connections_max: is_bounded.then(|| 1 + random.below(5) as u32),
+        ..cluster("c", balance, endpoints)
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let is_bounded = seed % 2 == 1;
+        let plan = plan_of(draw(&mut random, is_bounded));
+        plan.take_effect();
+        let (waiting, leases) = (Vec::new(), Vec::new());
+        let (worker, now) = (Worker::new(seed), begin());
+        Self { seed, random, plan, worker, waiting, leases, now, came: 0, served: 0, refused: 0, left: 0 }
+    }
+
+    fn step(&mut self) {
+        self.now += Duration::from_millis(self.random.below(20));
+        match self.random.below(12) {
+            0..6 => self.arrive(),
+            6..9 if !self.leases.is_empty() => {
+                let at = self.random.below(self.leases.len() as u64) as usize;
+                drop(self.leases.swap_remove(at));
+            }
+            9 if !self.waiting.is_empty() => {
+                let at = self.random.below(self.waiting.len() as u64) as usize;
+                drop(self.waiting.remove(at));
+                self.left += 1;
+            }
+            10 => {
+                let at = self.random.below(self.plan.endpoints.len() as u64) as usize;
+                let outcome = if self.random.below(3) > 0 { Outcome::Success } else { Outcome::Failure };
+                self.plan.observe(at, outcome);
+            }
+            11 if self.random.below(2) == 0 => {
+                let config = draw(&mut self.random, self.plan.cluster.connections_max.is_some());
+                self.plan = Arc::new(ClusterPlan::compile(Arc::new(config), Some(&self.plan)));
+                self.plan.take_effect();
+            }
+            _ => {}
+        }
+        self.collect();
+        self.check_bounds();
+        self.check_no_place_is_idle();
+    }
+
+    fn arrive(&mut self) {
+        let pinned = (self.random.below(3) == 0).then(|| self.random.below(self.plan.endpoints.len() as u64) as u32);
+        let class = self.random.below(3) as i8 - 1;
+        let offset_ms = if self.random.below(3) == 0 { self.random.below(200) as i32 - 100 } else { 0 };
+        let precedence = Precedence { class, offset_ms };
+        let ask = Ask { tried: &[], key: None, now: self.now, subset: Subset::ALL, pinned };
+        let pinned = self.plan.pinned_in_queue(&ask);
+        let wait = Wait { pinned, precedence, ..Wait::new(self.now) };
+        self.came += 1;
+        match self.worker.pick_for(&self.plan, &ask) {
+            Pick::Endpoint(lease) => {
+                assert!(self.waiting.is_empty(), "seed {}: overtaken", self.seed);
+                self.leases.push(lease);
+                self.served += 1;
+            }
+            Pick::None => self.refused += 1,
+            Pick::Full => {
+                let before = self.waiting.len();
+                match self.plan.enqueue(wait, Waker::noop()) {
+                    Ok(ticket) => {
+                        let since = (self.now - begin()).as_millis() as i64;
+                        let rank = (class, since + i64::from(offset_ms), self.came);
+                        self.waiting.push(Waits { rank, wait, origin: self.plan.clone(), ticket });
+                    }
+                    Err(refusal) => {
+                        assert_eq!((refusal, before), (Refusal::Full, 12), "seed {}", self.seed);
+                        self.refused += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fetches what was handed over. Nobody who is left could have used a place that one behind him got.
+    fn collect(&mut self) {
+        let mut served: Vec<((i8, i64, u64), Lease)> = Vec::new();
+        let now = self.now;
+        let mut origins = Vec::new();
+        self.waiting.retain(|waits| match waits.ticket.poll(Waker::noop(), now) {
+            None => true,
+            Some(answer) => {
+                let lease = answer.unwrap();
+                let place = &waits.origin.endpoints[lease.endpoint_index()];
+                origins.push(Arc::ptr_eq(&place.state, lease.state()));
+                served.push((waits.rank, lease));
+                false
+            }
+        });
+        assert!(origins.iter().all(|right| *right), "seed {}: a lease of another endpoint than it says", self.seed);
+        for (rank, lease) in &served {
+            let place = self.plan.endpoints.iter().position(|plan| Arc::ptr_eq(&plan.state, lease.state()));
+            let Some(place) = place else { panic!("seed {}: an endpoint that is gone", self.seed) };
+            for waits in &self.waiting {
+                let overtaken = waits.rank < *rank && self.could_use(waits, place);
+                assert!(!overtaken, "seed {}: {:?} was overtaken by {rank:?}", self.seed, waits.rank);
+            }
+        }
+        self.served += served.len() as u64;
+        self.leases.extend(served.into_iter().map(|(_, lease)| lease));
+    }
+
+    /// Whether one who waits may go to an endpoint of the plan in force, if it has room.
+    fn could_use(&self, waits: &Waits, place: usize) -> bool {
+        let roll = self.plan.roll();
+        let state = &self.plan.endpoints[place].state;
+        let pinned = waits.wait.pinned.and_then(|endpoint| {
+            let state = &waits.origin.endpoints[endpoint as usize].state;
+            let found = self.plan.endpoints.iter().position(|plan| Arc::ptr_eq(&plan.state, state));
+            found.filter(|found| roll.keeps_sessions(*found, &self.plan.cluster, &self.plan.endpoints[*found]))
+        });
+        match pinned {
+            Some(pinned) => pinned == place,
+            None => {
+                let known = waits.origin.endpoints.iter().any(|plan| Arc::ptr_eq(&plan.state, state));
+                known && roll.weight(place) > 0
+            }
+        }
+    }
+
+    fn has_room(&self, place: usize) -> bool {
+        let Endpoint { connections_max, .. } = &self.plan.endpoints[place].endpoint;
+        let within = self.plan.cluster.connections_max.is_none_or(|max| (self.leases.len() as u32) < max);
+        within && connections_max.is_none_or(|max| self.plan.endpoints[place].state.in_flight() < max)
+    }
+
+    fn check_no_place_is_idle(&self) {
+        for place in (0..self.plan.endpoints.len()).filter(|place| self.has_room(*place)) {
+            let idle = self.waiting.iter().find(|waits| self.could_use(waits, place));
+            let idle = idle.map(|waits| waits.rank);
+            assert!(idle.is_none(), "seed {}: {idle:?} waits beside a free place at {place}", self.seed);
+        }
+    }
+
+    fn check_bounds(&self) {
+        assert!(self.waiting.len() <= 12, "seed {}", self.seed);
+        assert_eq!(self.plan.state.waiting() as usize, self.waiting.len(), "seed {}", self.seed);
+        let of = |state: &Arc<_>| self.leases.iter().filter(|lease| Arc::ptr_eq(lease.state(), state)).count();
+        for plan in &self.plan.endpoints {
+            assert_eq!(plan.state.in_flight() as usize, of(&plan.state), "seed {}", self.seed);
+        }
+        let ended = self.served + self.refused + self.left;
+        assert_eq!(self.came, ended + self.waiting.len() as u64, "seed {}: somebody is lost", self.seed);
+    }
+}
+
+#[test]
+fn nobody_is_lost_or_overtaken_and_no_place_is_idle_whatever_happens() {
+    for_seeds(3_000, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        let World { plan, leases, waiting, .. } = world;
+        drop((leases, waiting));
+        assert!(plan.endpoints.iter().all(|endpoint| endpoint.state.in_flight() == 0), "seed {seed}");
+        assert!(plan.state.enter(1), "seed {seed}: a place of the cluster is lost");
+        assert_eq!(Arc::strong_count(&plan), 1, "seed {seed}: a queue that is empty holds no plan");
+    });
+}
+
+/// A bound that is never exceeded, whatever is done: looked at the moment a place is granted.
+#[test]
+fn no_bound_is_ever_exceeded_by_a_grant() {
+    for_seeds(500, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            let before: Vec<u32> = world.plan.endpoints.iter().map(|plan| plan.state.in_flight()).collect();
+            let (plan, total) = (world.plan.clone(), world.leases.len());
+            world.step();
+            if !Arc::ptr_eq(&plan, &world.plan) {
+                continue;
+            }
+            for (plan, before) in plan.endpoints.iter().zip(before) {
+                let max = plan.endpoint.connections_max.unwrap_or(u32::MAX);
+                assert!(plan.state.in_flight() <= max.max(before), "seed {seed}");
+            }
+            let max = plan.cluster.connections_max.map_or(usize::MAX, |max| max as usize);
+            assert!(world.leases.len() <= max.max(total), "seed {seed}");
+        }
+    });
+}
+
+/// Keys that take turns, as anybody would write it: a circle of keys for each class.
+#[derive(Default)]
+struct Circles {
+    /// By class: the keys with those of each that wait, in the order of their turns.
+    circles: BTreeMap<i8, VecDeque<Keyed>>,
+}
+
+/// A key, and those of it that wait.
+type Keyed = (Option<u64>, VecDeque<u64>);
+
+impl Circles {
+    fn push(&mut self, class: i8, key: Option<u64>, id: u64) {
+        let circle = self.circles.entry(class).or_default();
+        match circle.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, waiting)) => waiting.push_back(id),
+            None => circle.push_back((key, [id].into())),
+        }
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        let circle = self.circles.values_mut().find(|circle| !circle.is_empty())?;
+        let (key, mut waiting) = circle.pop_front()?;
+        let first = waiting.pop_front();
+        if !waiting.is_empty() {
+            circle.push_back((key, waiting));
+        }
+        first
+    }
+
+    fn remove(&mut self, id: u64) {
+        for circle in self.circles.values_mut() {
+            for (_, waiting) in circle.iter_mut() {
+                waiting.retain(|waiting| *waiting != id);
+            }
+            circle.retain(|(_, waiting)| !waiting.is_empty());
+        }
+    }
+
+    /// The last of the largest, if that is larger than the newcomer's.
+    fn displaced(&self, class: i8, key: Option<u64>) -> Option<u64> {
+        let own = self.circles.get(&class)?.iter().find(|(known, _)| *known == key).map_or(1, |(_, all)| all.len());
+        let largest = self.circles.range(class..).flat_map(|(_, circle)| circle).map(|(_, all)| all.len()).max()?;
+        if largest <= own {
+            return None;
+        }
+        let mut of_size =
+            self.circles.range(class..).flat_map(|(_, circle)| circle).filter(|(_, all)| all.len() == largest);
+        of_size.next_back().and_then(|(_, all)| all.back().copied())
+    }
+}
+
+#[test]
+fn keys_take_turns_exactly_as_a_circle_of_keys_does() {
+    for_seeds(1_000, |seed| {
+        let mut random = Random::new(seed);
+        let mut settings = queue(8).unwrap();
+        settings.fair_by = vec![HashKey::Source];
+        let plan = plan_of(Cluster { queue: Some(settings), ..cluster("c", RoundRobin, bounded(&[1])) });
+        let mut held = Some(Worker::new(seed).lease(&plan));
+        let (mut circles, mut tickets) = (Circles::default(), BTreeMap::new());
+        for id in 0..200 {
+            match random.below(5) {
+                0..3 => {
+                    let (class, key) = (random.below(2) as i8, Some(random.below(3)).filter(|key| *key > 0));
+                    let precedence = Precedence { class, offset_ms: 0 };
+                    let ticket = plan.enqueue(Wait { precedence, key, ..Wait::new(begin()) }, Waker::noop());
+                    circles.push(class, key, id);
+                    if tickets.len() == 8 {
+                        let gone = circles.displaced(class, key).unwrap_or(id);
+                        circles.remove(gone);
+                        assert_eq!(ticket.is_err(), gone == id, "seed {seed}");
+                        if let Some(refused) = tickets.remove(&gone) {
+                            let refused: Ticket = refused;
+                            let told = refused.poll(Waker::noop(), begin()).map(|answer| answer.map(drop));
+                            assert_eq!(told, Some(Err(Refusal::Full)), "seed {seed}");
+                        }
+                    }
+                    if let Ok(ticket) = ticket {
+                        tickets.insert(id, ticket);
+                    }
+                }
+                3 => {
+                    drop(held.take());
+                    let next = circles.take();
+                    let found =
+                        tickets.iter().find_map(|(id, ticket)| Some((*id, ticket.poll(Waker::noop(), begin())?)));
+                    let (served, lease) = match found {
+                        Some((id, answer)) => (Some(id), Some(answer.unwrap())),
+                        None => (None, None),
+                    };
+                    assert_eq!(served, next, "seed {seed}");
+                    served.map(|id| tickets.remove(&id));
+                    held = lease.or_else(|| Some(Worker::new(id).lease(&plan)));
+                }
+                _ => {
+                    let at = random.below(tickets.len().max(1) as u64) as usize;
+                    if let Some(id) = tickets.keys().nth(at).copied() {
+                        circles.remove(id);
+                        drop(tickets.remove(&id));
+                    }
+                }
+            }
+        }
+    });
+}
