@@ -33,6 +33,8 @@ pub const ATTEMPTS_MAX: u32 = 10;
 pub const REPLAY_BYTES_MAX: usize = 48 * 1024;
 /// Answers that must be known before a percentile of their times means anything.
 pub const HEDGE_SAMPLES_MIN: u32 = 100;
+/// Shortest time over which a circuit breaker looks at the share of what fails.
+pub const ERROR_WINDOW_MIN: Duration = Duration::from_millis(100);
 /// Retries that a cluster can save up in one worker while nothing fails.
 pub const RETRIES_SAVED_MAX: u32 = 100;
 /// Longest sequence that weighted round robin precomputes for one cluster.

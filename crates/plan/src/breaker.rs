@@ -244,6 +244,11 @@ impl Slice {
         self.tick << (2 * COUNT_BITS) | self.bad << COUNT_BITS | self.all
     }
 
+    /// Whether it counts a time after that of `tick`. Numbers of times begin again when they are used up.
+    fn is_later_than(self, tick: u64) -> bool {
+        self.all > 0 && (1..=TICK_MASK / 2).contains(&(self.tick.wrapping_sub(tick) & TICK_MASK))
+    }
+
     fn after(self, tick: u64, is_good: bool) -> Self {
         let mut next = if self.tick == tick { self } else { Self { tick, bad: 0, all: 0 } };
         if next.all == COUNT_MAX {
@@ -268,9 +273,12 @@ impl Window {
     fn add(&self, window: Duration, is_good: bool, now: Instant) {
         let tick = self.tick(window, now);
         let slice = &self.slices[(tick % SLICES) as usize];
-        let next = |bits: u64| Some(Slice::from_bits(bits).after(tick & TICK_MASK, is_good).to_bits());
-        // The closure never refuses.
-        let _before = slice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let next = |bits: u64| {
+            let slice = Slice::from_bits(bits);
+            (!slice.is_later_than(tick & TICK_MASK)).then(|| slice.after(tick & TICK_MASK, is_good).to_bits())
+        };
+        // Refused is what comes so late that its slice counts another time: it must not wipe what is there.
+        let _counted = slice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
     fn is_bad(&self, rules: &ErrorRatio, now: Instant) -> bool {

@@ -113,10 +113,7 @@ impl ClusterPlan {
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
         let known = previous.and_then(|plan| plan.persistence.as_deref());
         let persistence = Persistence::compile(&cluster, &endpoints, known).map(Box::new);
-        let plan =
-            Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, persistence, latest };
-        plan.adapt_guard(previous);
-        plan
+        Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, persistence, latest }
     }
 
     /// Unique in the process among all plans of all clusters.

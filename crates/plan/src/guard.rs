@@ -11,6 +11,7 @@ use model::resilience::{CircuitBreaker, Refusal};
 use crate::breaker::{Admission, Circuit, Phase};
 use crate::cluster::ClusterPlan;
 use crate::padded::Padded;
+use crate::plan::Plan;
 
 /// What all workers share about the guard of one cluster. Outlives plans.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub struct Pass {
     holds_connection: bool,
     holds_retry: bool,
     admission: Option<Admission>,
+    /// How the attempt went has been told to the circuit.
+    is_told: bool,
 }
 
 impl ClusterPlan {
@@ -105,11 +108,13 @@ impl ClusterPlan {
         Ok(())
     }
 
-    /// Tells the circuit how an attempt went.
+    /// Tells the circuit how an attempt went. Only the first outcome of each attempt counts.
     #[inline]
     pub fn tell_circuit(&self, pass: &mut Option<Pass>, is_good: bool, now: Instant) {
         let (Some(pass), Some(rules)) = (pass, &self.cluster.resilience.breaker) else { return };
-        if let (Some(rules), Some(admission)) = (&rules.error_ratio, &mut pass.admission) {
+        if let (Some(rules), Some(admission)) = (&rules.error_ratio, &mut pass.admission)
+            && !std::mem::replace(&mut pass.is_told, true)
+        {
             pass.state.circuit.observe(rules, admission, is_good, now);
         }
     }
@@ -130,9 +135,8 @@ impl ClusterPlan {
     }
 
     /// What of the state before must not live on under new rules.
-    pub(crate) fn adapt_guard(&self, previous: Option<&Self>) {
+    fn adapt_guard(&self, previous: &Self) {
         let ratio = |plan: &Self| plan.cluster.resilience.breaker.as_ref().and_then(|breaker| breaker.error_ratio);
-        let Some(previous) = previous else { return };
         let Some(state) = self.guard.as_ref().or(previous.guard.as_ref()) else { return };
         match (ratio(previous), ratio(self)) {
             (Some(_), None) => state.circuit.reset(),
@@ -142,10 +146,24 @@ impl ClusterPlan {
     }
 }
 
+impl Plan {
+    /// Makes what outlives plans follow the rules of this one. To be called when it comes into force in the place of
+    /// `previous`, and not before: a plan that is refused after all must leave no trace.
+    pub fn take_effect(&self, previous: &Self) {
+        for cluster in &self.clusters {
+            if let Some(before) =
+                previous.cluster(cluster.cluster.name.as_str()).filter(|old| !Arc::ptr_eq(old, cluster))
+            {
+                cluster.adapt_guard(before);
+            }
+        }
+    }
+}
+
 impl Pass {
     fn new(state: &Arc<GuardState>, rules: &CircuitBreaker) -> Result<Self, Refusal> {
         take(&state.requests, rules.requests_max, Refusal::Requests)?;
-        Ok(Self { state: state.clone(), holds_connection: false, holds_retry: false, admission: None })
+        Ok(Self { state: state.clone(), holds_connection: false, holds_retry: false, admission: None, is_told: false })
     }
 
     fn admit(&mut self, rules: &CircuitBreaker, now: Instant) -> Result<(), Refusal> {
@@ -154,6 +172,7 @@ impl Pass {
             self.state.circuit.leave(before);
         }
         self.admission = self.state.circuit.admit(ratio, now);
+        self.is_told = false;
         self.admission.as_ref().map(|_| ()).ok_or(Refusal::ErrorRatio)
     }
 

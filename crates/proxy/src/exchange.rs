@@ -284,7 +284,7 @@ impl<'p> Exchange<'p> {
                 Err(fault) => fault,
             };
             self.witness_fault(fault);
-            self.lease = None;
+            self.leave_endpoint();
             let pause = self.pause_after(now, fault)?;
             side.series.of(self.worker.index).fault(fault);
             tried[attempt] = endpoint.state.slot;
@@ -325,6 +325,9 @@ impl<'p> Exchange<'p> {
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
             Err(_) => shard.connects_failed.add(1),
+        }
+        if matches!(connected, Err(Fault::TotalTimeout)) {
+            self.witness_lateness();
         }
         self.converse(cluster, connected?, (endpoint, side)).await
     }

@@ -223,6 +223,10 @@ impl Shared {
                 listen::listen(socket).map_err(|error| format!("listener {name}: cannot listen: {error}"))?;
             }
         }
+        // Nothing is left that could refuse it.
+        if let Some(before) = &published.plan {
+            plan.take_effect(before);
+        }
         let (done, acknowledged) = channel();
         for worker in &self.commands {
             let sockets = sockets.iter_mut().filter_map(|(name, list)| Some((name.clone(), list.pop()?))).collect();

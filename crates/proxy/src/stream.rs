@@ -157,9 +157,10 @@ impl<'p> Stream<'p> {
         let gate = Gate { worker: self.worker, cluster, now };
         loop {
             let attempt = self.retries as usize;
-            gate.let_in(&mut self.pass, Instant::now())?;
-            let ask = Ask { tried: &tried[..attempt], key, now: Instant::now(), subset: Subset::ALL, pinned };
-            let wait = Wait { key: fair_key, ..Wait::new(ask.now) };
+            let at = Instant::now();
+            gate.let_in(&mut self.pass, at)?;
+            let ask = Ask { tried: &tried[..attempt], key, now: at, subset: Subset::ALL, pinned };
+            let wait = Wait { key: fair_key, ..Wait::new(at) };
             let queued = self.phases.queue;
             let into = &mut self.phases.queue;
             let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
@@ -172,15 +173,16 @@ impl<'p> Stream<'p> {
             let begun = Instant::now();
             let timeout = cluster.cluster.timeouts.connect;
             let connected = connect(&endpoint.endpoint, now.tls.as_deref(), self.connection, timeout).await;
-            self.phases.connect += begun.elapsed();
+            let done = Instant::now();
+            self.phases.connect += done - begun;
             match connected {
                 Ok(upstream) => {
                     shard.connects_opened.add(1);
-                    let seen = Seen::Answered { status: 0, latency: begun.elapsed() };
-                    cluster.witness(&endpoint.state, seen, Instant::now());
-                    cluster.tell_circuit(&mut self.pass, true, Instant::now());
+                    let seen = Seen::Answered { status: 0, latency: done - begun };
+                    cluster.witness(&endpoint.state, seen, done);
+                    cluster.tell_circuit(&mut self.pass, true, done);
                     if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
-                        let now = (moment(Instant::now()), &mut chance as &mut dyn FnMut() -> u64);
+                        let now = (moment(done), &mut chance as &mut dyn FnMut() -> u64);
                         persistence.keep(session, lease.endpoint_index(), None, now);
                     }
                     return Ok((upstream, lease));
@@ -188,8 +190,8 @@ impl<'p> Stream<'p> {
                 Err(fault) => {
                     shard.connects_failed.add(1);
                     if fault.consequence().against_health {
-                        cluster.witness(&endpoint.state, Seen::Failed, Instant::now());
-                        cluster.tell_circuit(&mut self.pass, false, Instant::now());
+                        cluster.witness(&endpoint.state, Seen::Failed, done);
+                        cluster.tell_circuit(&mut self.pass, false, done);
                     }
                     let attempts_max = cluster.cluster.retry.attempts_max;
                     let is_wanted = cluster.cluster.retry.on.holds_fault(fault);

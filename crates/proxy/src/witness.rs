@@ -1,4 +1,5 @@
-//! What exchanges tell of the health of their endpoints: once for each attempt, when its outcome is known.
+//! What exchanges tell of the health of their endpoints and to the circuit of their cluster: once for each attempt, when its
+//! outcome is known.
 
 use model::Fault;
 use plan::Seen;
@@ -6,6 +7,16 @@ use plan::Seen;
 use crate::exchange::Exchange;
 
 impl Exchange<'_> {
+    /// The head of the final response is there. That is all a circuit asks for: bodies may take long, or never end.
+    #[inline]
+    pub(crate) fn witness_head(&mut self) {
+        if self.pass.is_some() {
+            let status = self.response.as_ref().map_or(0, |response| response.status);
+            let latency = self.told.phases.first_byte;
+            self.tell_circuit(Seen::Answered { status, latency }.is_good());
+        }
+    }
+
     /// The endpoint answered. What follows of this attempt is not told.
     #[inline]
     pub(crate) fn witness_answer(&mut self) {
@@ -23,14 +34,42 @@ impl Exchange<'_> {
         }
     }
 
+    /// The time for the whole exchange ended while the endpoint kept it waiting. It may be that nobody could have been quick
+    /// enough, so its health does not suffer; but a cluster that hangs needs a rest.
+    #[cold]
+    pub(crate) fn witness_lateness(&mut self) {
+        self.told.look();
+        self.tell_circuit(false);
+    }
+
     #[inline]
     fn witness(&mut self, seen: Seen) {
         if std::mem::replace(&mut self.told.is_witnessed, true) {
             return;
         }
+        if !seen.is_good() {
+            // Nobody may have looked since the request was sent, and what begins now lasts for a time.
+            self.told.look();
+        }
         if let (Some(cluster), Some((endpoint, _))) = (self.told.cluster, self.told.endpoint) {
             cluster.plan.witness(&endpoint.state, seen, self.told.now);
-            cluster.plan.tell_circuit(&mut self.pass, seen.is_good(), self.told.now);
+            self.tell_circuit(seen.is_good());
+        }
+    }
+
+    #[inline]
+    fn tell_circuit(&mut self, is_good: bool) {
+        if let Some(cluster) = self.told.cluster {
+            cluster.plan.tell_circuit(&mut self.pass, is_good, self.told.now);
+        }
+    }
+
+    /// Gives back what is held of the endpoint: its part is done, or the attempt is over.
+    #[inline]
+    pub(crate) fn leave_endpoint(&mut self) {
+        self.lease = None;
+        if let Some(pass) = &mut self.pass {
+            pass.vacate();
         }
     }
 }

@@ -135,3 +135,88 @@ fn what_cannot_be_reached_opens_a_circuit_too_and_a_change_of_other_settings_lea
     product.reload(&setup.cluster("timeouts: { connect: 1s }").text());
     assert_eq!(product.get("/").status(), 503);
 }
+
+fn opens_for(time: &str, more: &str) -> String {
+    format!("circuit_breaker: {{ error_ratio: {{ requests_min: 1, open_for: {time}{more} }} }}")
+}
+
+#[test]
+fn responses_that_never_end_close_a_circuit_as_well_as_short_ones() {
+    let is_ill = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_ill);
+    let origin = Origin::start(move |mut visit| {
+        while let Some(request) = visit.request() {
+            let answer = match (asked.load(Ordering::SeqCst), request.target()) {
+                (true, _) => b"HTTP/1.1 500 Ill\r\nContent-Length: 0\r\n\r\n".to_vec(),
+                (false, "/events") => b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nfirst".to_vec(),
+                (false, _) => ok("well"),
+            };
+            visit.peer.try_send(answer).ok();
+        }
+    });
+    let product = Setup::to(&origin).cluster(opens_for("100ms", ", trial_requests: 2")).start();
+    assert_eq!(product.get("/").status(), 500);
+    is_ill.store(false, Ordering::SeqCst);
+    let events = || {
+        let mut client = Peer::sending(product.web(), "GET /events HTTP/1.1\r\nHost: test\r\n\r\n");
+        let status = client.head().status();
+        (status == 200).then_some(client)
+    };
+    let mut listening = Vec::new();
+    eventually("two are tried", || {
+        listening.extend(events());
+        listening.len() == 2
+    });
+    assert_eq!(product.get("/").status(), 200);
+    product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
+}
+
+#[test]
+fn a_circuit_rests_from_when_the_endpoint_failed_not_from_when_it_was_asked() {
+    let origin = Origin::start(|mut visit| {
+        visit.request();
+        let _ = visit.peer.fill();
+    });
+    let time_out = "timeouts: { response_head: 1500ms }";
+    let product = Setup::to(&origin).cluster(opens_for("1s", "")).cluster(time_out).start();
+    assert_eq!(product.get("/").status(), 504);
+    is_refused(&product.get("/"));
+    assert_eq!(origin.requests().len(), 1);
+}
+
+#[test]
+fn a_cluster_that_hangs_opens_its_circuit_also_when_the_time_of_the_route_ends_first() {
+    let origin = Origin::start(|mut visit| {
+        visit.request();
+        let _ = visit.peer.fill();
+    });
+    let product = Setup::to(&origin).cluster(opens_for("1m", "")).route("timeout: 300ms").start();
+    assert_eq!(product.get("/").status(), 504);
+    product.flagged("PD");
+    is_refused(&product.get("/"));
+}
+
+#[test]
+fn a_pause_before_another_attempt_holds_no_connection() {
+    let origin = Origin::answering(|request| match request.target() {
+        "/ill" => b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok("well"),
+    });
+    let setup = Setup::to(&origin).cluster("retry: { on: [503], backoff: { base: 1m, max: 1m } }");
+    let product = setup.cluster("circuit_breaker: { connections_max: 1 }").start();
+    let _pausing = Peer::sending(product.web(), "GET /ill HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("it was answered", || origin.requests().len() == 1);
+    eventually("there is room", || product.get("/").status() == 200);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_leaves_an_open_circuit_as_it_is() {
+    let refusing = super::harness::net::refusing();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("an address");
+    let product = Setup::to_addresses(&[refusing]).cluster(opens_for("1m", "")).start();
+    assert_eq!([product.get("/").status(), product.get("/").status()], [502, 503]);
+    let more = format!("listeners:\n  taken: {{ bind: \"{}\" }}", taken.local_addr().expect("an address"));
+    let bad = Setup::to_addresses(&[refusing]).text().replacen("listeners:", &more, 1);
+    assert!(product.reload(&bad).contains("stays in force"));
+    assert_eq!(product.get("/").status(), 503, "the circuit is still open");
+}

@@ -34,13 +34,14 @@ pub struct CircuitBreaker {
 }
 
 /// When too large a share of attempts fails, nothing is let through for a while; then a few are, and when they go well,
-/// all are. Failed is what gets no answer from the endpoint, or one with a status of 500 or more.
+/// all are. Failed is what gets no answer from the endpoint, or one with a status of 500 or more; how long its body takes does
+/// not matter.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ErrorRatio {
     /// So much must fail.
     pub share: Percent,
-    /// Over so much time.
+    /// Over so much time, at least 100 ms.
     pub window: Time,
     /// Of at least so many attempts.
     #[schemars(range(min = 1))]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::limits::ERROR_WINDOW_MIN;
 use model::resilience::{CircuitBreaker, ErrorRatio, Hedge, HedgeAfter, Resilience};
 
 use super::Resolver;
@@ -55,6 +56,10 @@ impl Resolver<'_> {
         if error_ratio.as_ref().is_some_and(|ratio| ratio.share.0 == 0) {
             let mend = Some("write it like `50%`, from 1% to 100%".to_owned());
             self.report(&format!("{at}/error_ratio/share"), "this circuit would open without any failure", mend);
+        }
+        if error_ratio.as_ref().is_some_and(|ratio| ratio.window.0 < ERROR_WINDOW_MIN) {
+            let mend = Some("make it at least `100ms`".to_owned());
+            self.report(&format!("{at}/error_ratio/window"), "too little happens in so short a time", mend);
         }
         CircuitBreaker {
             requests_max: *requests_max,

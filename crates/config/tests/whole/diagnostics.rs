@@ -435,7 +435,7 @@ fn mistakes_in_circuit_breakers_are_told() {
     circuit_breaker:
       pending_max: 5
       request_max: 3
-      error_ratio: { share: 0%, trial_requests: 0 }
+      error_ratio: { share: 0%, window: 99ms, trial_requests: 0 }
   b:
     endpoints: ['127.0.0.1:1']
     circuit_breaker: {}
@@ -447,6 +447,7 @@ fn mistakes_in_circuit_breakers_are_told() {
             "6: nothing waits in this cluster, it has no queue (give the cluster a `queue`, or leave `pending_max` out)",
             "7: unknown key `request_max` in `circuit_breaker` of cluster `a` (did you mean `requests_max`?)",
             "8: this circuit would open without any failure (write it like `50%`, from 1% to 100%)",
+            "8: too little happens in so short a time (make it at least `100ms`)",
             "8: `trial_requests` must be a whole number from 1 to 4294967295, not 0",
             "11: this circuit breaker never refuses anything (set at least one of its bounds, such as `requests_max: 1000`)",
         ]

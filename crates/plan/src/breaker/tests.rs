@@ -119,6 +119,25 @@ fn what_began_before_it_opened_neither_closes_it_nor_keeps_it_open() {
 }
 
 #[test]
+fn an_outcome_from_long_ago_does_not_wipe_what_was_counted_since() {
+    let now = Instant::now();
+    let circuit = Circuit::default();
+    assert!(attempt(&circuit, true, now));
+    let later = now + 10 * SECOND;
+    for _ in 0..3 {
+        assert!(attempt(&circuit, false, later));
+    }
+    // The slices of both times are in the same place.
+    assert!(attempt(&circuit, true, now));
+    assert!(attempt(&circuit, false, later));
+    assert_eq!(circuit.phase(later), Phase::Open);
+    let first = Slice { tick: 1, bad: 0, all: 1 };
+    let last = Slice { tick: TICK_MASK, ..first };
+    assert!(first.is_later_than(last.tick) && !last.is_later_than(first.tick), "the numbers began again");
+    assert!(last.is_later_than(TICK_MASK - 10) && !Slice::default().is_later_than(5));
+}
+
+#[test]
 fn a_slice_that_is_full_keeps_its_ratio() {
     let full = Slice { tick: 7, bad: COUNT_MAX / 4, all: COUNT_MAX };
     let next = full.after(7, true);

@@ -9,10 +9,10 @@ use super::*;
 use crate::breaker::Phase;
 use crate::testing::{cluster, weighted};
 
-fn plan(breaker: Option<CircuitBreaker>, previous: Option<&ClusterPlan>) -> ClusterPlan {
+fn plan(breaker: Option<CircuitBreaker>, previous: Option<&Arc<ClusterPlan>>) -> Arc<ClusterPlan> {
     let mut cluster = cluster("site", Balance::RoundRobin, weighted(&[1]));
     cluster.resilience = Resilience { breaker, ..Resilience::default() };
-    ClusterPlan::compile(Arc::new(cluster), previous)
+    Arc::new(ClusterPlan::compile(Arc::new(cluster), previous.map(|plan| &**plan)))
 }
 
 fn ratio() -> ErrorRatio {
@@ -95,6 +95,24 @@ fn a_change_of_bounds_keeps_what_is_counted_and_the_open_circuit() {
     assert_eq!(let_in(&after).unwrap_err(), Refusal::ErrorRatio);
     let without = plan(None, Some(&after));
     assert!(!without.is_guarded());
-    let again = plan(Some(breaker(2)), Some(&without));
-    assert_eq!(again.guard_state().unwrap().circuit().phase(now), Phase::Closed, "its rules were gone meanwhile");
+    let phase = || after.guard_state().unwrap().circuit().phase(now);
+    assert_eq!(phase(), Phase::Open, "what is only compiled changes nothing");
+    let [after, without] = [after.clone(), without].map(|plan| Plan { clusters: vec![plan], ..Plan::default() });
+    without.take_effect(&after);
+    assert_eq!(phase(), Phase::Closed, "its rules are gone");
+}
+
+#[test]
+fn only_the_first_outcome_of_an_attempt_is_told_to_the_circuit() {
+    let rules = ErrorRatio { requests_min: 2, ..ratio() };
+    let plan = plan(Some(CircuitBreaker { error_ratio: Some(rules), ..CircuitBreaker::default() }), None);
+    let (mut pass, now) = (let_in(&plan).unwrap(), Instant::now());
+    let phase = || plan.guard_state().unwrap().circuit().phase(now);
+    for _ in 0..5 {
+        plan.tell_circuit(&mut pass, false, now);
+    }
+    assert_eq!(phase(), Phase::Closed);
+    plan.let_in(&mut pass, now).unwrap();
+    plan.tell_circuit(&mut pass, false, now);
+    assert_eq!(phase(), Phase::Open, "that was another attempt");
 }

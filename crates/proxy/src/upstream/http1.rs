@@ -123,6 +123,7 @@ impl<'p> Conversation<'p> {
             // Boxed: a tunnel lasts, and its state would make every exchange larger.
             return Box::pin(self.tunnel(exchange)).await;
         }
+        exchange.witness_head();
         if exchange.told.cluster.is_some_and(|now| exchange.retries_status(now)) {
             self.discard_response(exchange, &parsed);
             return Err(Fault::RetriedStatus);
@@ -177,13 +178,19 @@ impl<'p> Conversation<'p> {
         if self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
             return Poll::Ready(Fault::ClosedInWait);
         }
-        let expired = exchange.connection.watch.poll(cx);
-        expired.map(|()| exchange.connection.watch.fault(self.waiting_fault()))
+        ready!(exchange.connection.watch.poll(cx));
+        let phase = self.waiting_fault();
+        let fault = exchange.connection.watch.fault(phase);
+        if fault == Fault::TotalTimeout && phase.consequence().against_health {
+            exchange.witness_lateness();
+        }
+        Poll::Ready(fault)
     }
 
     fn note_first_byte(&self, exchange: &mut Exchange<'p>) {
+        let now = exchange.told.look();
         if let Some(sent_at) = self.sent_at {
-            exchange.told.phases.first_byte = exchange.told.look() - sent_at;
+            exchange.told.phases.first_byte = now - sent_at;
         }
     }
 
@@ -497,10 +504,7 @@ impl<'p> Conversation<'p> {
 /// the connection if it ended `clean`.
 fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
     exchange.witness_answer();
-    exchange.lease = None;
-    if let Some(pass) = &mut exchange.pass {
-        pass.vacate();
-    }
+    exchange.leave_endpoint();
     if let Some(upstream) = upstream.filter(|_| clean) {
         side.pool.give(upstream, exchange.told.now);
     }
