@@ -133,6 +133,9 @@ impl View {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
             gauges.push(gauge(Metric::ClusterQueueLength, &[name], f64::from(cluster.state.waiting())));
+            if let Some(limit) = cluster.adaptive_limit() {
+                gauges.push(gauge(Metric::ClusterConcurrencyLimit, &[name], f64::from(limit)));
+            }
             if let Some(guard) = cluster.guard_state().filter(|_| cluster.has_circuit()) {
                 let phase = guard.circuit().phase(Instant::now());
                 gauges.push(gauge(Metric::ClusterCircuit, &[name], f64::from(phase.number())));

@@ -154,6 +154,8 @@ faults! {
     CircuitFull = Local Pick 503 false false "PB" "circuit_full";
     /// So much of the cluster failed that its circuit breaker lets nothing through for a while.
     CircuitOpen = Local Pick 503 false false "PO" "circuit_open";
+    /// As much is at the endpoints as they can bear by how long they take to answer, and the cluster has no queue.
+    ConcurrencyLimit = Local Pick 503 false false "PA" "concurrency_limit";
     /// The client closed while its request waited.
     ClosedInQueue = Downstream Pick 0 false false "CQ" "closed_in_queue";
     /// The endpoint refused the connection or could not be reached.

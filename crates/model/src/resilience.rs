@@ -10,6 +10,8 @@ use crate::retry::Methods;
 pub struct Resilience {
     /// Refuses at once what would be too much.
     pub breaker: Option<CircuitBreaker>,
+    /// Finds out how much may be at the endpoints at once.
+    pub concurrency: Option<AdaptiveConcurrency>,
     /// Sends requests that take long to another endpoint too; a route's own comes first.
     pub hedge: Option<Hedge>,
 }
@@ -43,6 +45,21 @@ pub struct ErrorRatio {
     pub open_for: Duration,
     /// Then so many are tried at once, and as many must go well; at least 1.
     pub trial_requests: u32,
+}
+
+/// A bound on what is at the endpoints at once that follows how long answers take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdaptiveConcurrency {
+    /// Never fewer; at least 1.
+    pub min: u32,
+    /// Never more.
+    pub max: u32,
+    /// How much longer than without load answers may take before the bound shrinks, in percent.
+    pub tolerance_percent: u32,
+    /// Time between two decisions, at least.
+    pub interval: Duration,
+    /// How often it is measured how long answers take without load.
+    pub measure_every: Duration,
 }
 
 /// When the same request goes to another endpoint too, because the first takes long. The first answer wins.
@@ -80,11 +97,14 @@ pub enum Refusal {
     Retries,
     /// `error_ratio`.
     ErrorRatio,
+    /// `adaptive_concurrency` of the cluster, which has no queue.
+    Concurrency,
 }
 
 impl Refusal {
     /// Each of them, by its number.
-    pub const ALL: [Self; 5] = [Self::Requests, Self::Pending, Self::Connections, Self::Retries, Self::ErrorRatio];
+    pub const ALL: [Self; 6] =
+        [Self::Requests, Self::Pending, Self::Connections, Self::Retries, Self::ErrorRatio, Self::Concurrency];
 
     /// As metrics label it.
     pub fn as_str(self) -> &'static str {
@@ -94,6 +114,7 @@ impl Refusal {
             Self::Connections => "connections",
             Self::Retries => "retries",
             Self::ErrorRatio => "error_ratio",
+            Self::Concurrency => "concurrency",
         }
     }
 
@@ -101,6 +122,7 @@ impl Refusal {
     pub fn fault(self) -> Fault {
         match self {
             Self::ErrorRatio => Fault::CircuitOpen,
+            Self::Concurrency => Fault::ConcurrencyLimit,
             Self::Requests | Self::Pending | Self::Connections | Self::Retries => Fault::CircuitFull,
         }
     }

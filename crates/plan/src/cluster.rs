@@ -13,6 +13,7 @@ use model::snapshot::{Balance, Cluster, Endpoint};
 
 use crate::agent::{Report, Wish};
 use crate::balance::{self, Ask, PickCache, TierState, View};
+use crate::concurrency::Adaptive;
 use crate::guard::GuardState;
 use crate::hash::FastMap;
 use crate::health::{Change, Health, Outcome};
@@ -48,6 +49,8 @@ pub struct ClusterPlan {
     pub(crate) guard: Option<Arc<GuardState>>,
     /// How sessions stay with their endpoints, if they do.
     pub persistence: Option<Box<Persistence>>,
+    /// There while the cluster has adaptive concurrency.
+    pub(crate) adaptive: Option<Arc<Adaptive>>,
     /// The view of the latest epoch, built once for all workers.
     latest: Mutex<Stamped>,
 }
@@ -110,10 +113,11 @@ impl ClusterPlan {
         let fair_by = cluster.queue.as_ref().map_or(&[][..], |queue| &queue.fair_by);
         let fair_keys = fair_by.iter().filter_map(Key::new).collect();
         let latest = Mutex::new(Stamped { epoch, view });
+        let adaptive = cluster.resilience.concurrency.map(|_| state.adaptive().clone());
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
         let known = previous.and_then(|plan| plan.persistence.as_deref());
         let persistence = Persistence::compile(&cluster, &endpoints, known).map(Box::new);
-        Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, persistence, latest }
+        Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, adaptive, persistence, latest }
     }
 
     /// Unique in the process among all plans of all clusters.
@@ -160,7 +164,7 @@ impl ClusterPlan {
         if self.state.waiting() > 0 && self.cluster.queue.is_some() {
             return Pick::Full;
         }
-        let taken = match self.cluster.connections_max {
+        let taken = match self.bound() {
             None => balance::take(tiers, random, ask),
             Some(max) => self.take_bounded(max, || balance::take(tiers, random, ask)),
         };
@@ -206,7 +210,7 @@ impl ClusterPlan {
             Some(pinned) => self.take_free_pinned(view, pinned, (wanted.subset, known)),
             None => view.take_free(wanted.subset, known),
         };
-        match self.cluster.connections_max {
+        match self.bound() {
             None => take(),
             Some(max) => self.take_within(max, take),
         }

@@ -13,6 +13,7 @@ pub mod balance;
 pub mod breaker;
 pub mod cluster;
 pub mod compile;
+pub mod concurrency;
 mod conditions;
 pub mod explain;
 mod expression;

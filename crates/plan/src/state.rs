@@ -13,6 +13,7 @@ use model::snapshot::HealthCheck;
 
 use crate::agent::Report;
 use crate::balance::{TierKey, TierState};
+use crate::concurrency::Adaptive;
 use crate::guard::GuardState;
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::padded::Padded;
@@ -66,6 +67,8 @@ pub struct ClusterState {
     judge: Mutex<Judge>,
     /// Made at first use: without a circuit breaker it costs a pointer.
     guard: OnceLock<Arc<GuardState>>,
+    /// The same without adaptive concurrency.
+    adaptive: OnceLock<Arc<Adaptive>>,
 }
 
 #[derive(Default)]
@@ -87,6 +90,7 @@ impl ClusterState {
             bounded: Padded::default(),
             judge: Mutex::default(),
             guard: OnceLock::new(),
+            adaptive: OnceLock::new(),
         }
     }
 
@@ -108,6 +112,11 @@ impl ClusterState {
 
     pub(crate) fn set_waiting(&self, count: usize) {
         self.seldom.waiting.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::SeqCst);
+    }
+
+    /// Places taken of those for all endpoints together.
+    pub fn bounded(&self) -> u32 {
+        self.bounded.load(Ordering::Relaxed)
     }
 
     /// Takes one of `max` places for all endpoints together. In the same order as the counts that the queue relies on.
@@ -147,6 +156,10 @@ impl ClusterState {
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn adaptive(&self) -> &Arc<Adaptive> {
+        self.adaptive.get_or_init(Arc::default)
     }
 
     pub(crate) fn guard(&self) -> &Arc<GuardState> {

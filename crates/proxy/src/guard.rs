@@ -60,3 +60,13 @@ pub(crate) fn queue_full(worker: &Worker, now: &ClusterNow) -> Fault {
     }
     Fault::QueueFull
 }
+
+/// What it means that there is no room, and no queue to wait in.
+pub(crate) fn full(worker: &Worker, now: &ClusterNow) -> Fault {
+    // That of an endpoint alone can be full as well; which of the two it was cannot be told any more.
+    if now.plan.adaptive_limit().is_some() {
+        now.series.of(worker.index).refused(Refusal::Concurrency);
+        return Refusal::Concurrency.fault();
+    }
+    Fault::QueueFull
+}

@@ -9,7 +9,7 @@ use model::Fault;
 use plan::{Ask, ClusterPlan, Lease, Pick, Refusal, Wait};
 
 use crate::connection::Connection;
-use crate::guard::queue_full;
+use crate::guard::{full, queue_full};
 use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
 
@@ -17,7 +17,7 @@ use crate::worker_plan::ClusterNow;
 /// `queued`, however it ended.
 ///
 /// # Errors
-/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::Shed`], [`Fault::QueueTimeout`],
+/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::ConcurrencyLimit`], [`Fault::Shed`], [`Fault::QueueTimeout`],
 /// [`Fault::ClosedInQueue`], or what rang the watch before.
 pub(crate) async fn pick(
     worker: &Worker,
@@ -45,7 +45,7 @@ async fn wait_in_queue(
     (cluster, now, wait): (&Arc<ClusterPlan>, &ClusterNow, Wait),
     queued: &mut Duration,
 ) -> Result<Lease, Fault> {
-    let Some(queue) = &cluster.cluster.queue else { return Err(Fault::QueueFull) };
+    let Some(queue) = &cluster.cluster.queue else { return Err(full(worker, now)) };
     connection.watch.set(wait.arrived, queue.timeout);
     // Many may wait, and a buffer is large: only those keep one who have sent more than a head.
     if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {

@@ -107,9 +107,11 @@ metrics! {
     /// Attempts beside the first, because it took long; `result` is `sent` (all of them), `won` (of those, whose answer came
     /// first) or `refused` (not sent, for want of budget).
     ClusterHedges = Counter "equipoise_cluster_hedges_total" ["cluster", "result"];
-    /// What the circuit breaker of a cluster refused; `reason` is the bound: `requests`, `pending`, `connections`, `retries`
-    /// (there was no further attempt) or `error_ratio`.
+    /// What a cluster refused to bear; `reason` is the bound: `requests`, `pending`, `connections`, `retries`
+    /// (there was no further attempt), `error_ratio`, or `concurrency`, the limit of its adaptive concurrency.
     ClusterRefused = Counter "equipoise_cluster_refused_total" ["cluster", "reason"];
+    /// What may be at the endpoints of a cluster with adaptive concurrency at once.
+    ClusterConcurrencyLimit = Gauge "equipoise_cluster_concurrency_limit" ["cluster"];
     /// Where the circuit of a cluster with an `error_ratio` stands: 0 closed, 1 half-open, 2 open.
     ClusterCircuit = Gauge "equipoise_cluster_circuit" ["cluster"];
     /// Times the circuit of a cluster opened.

@@ -346,6 +346,7 @@ fn every_metric_of_the_table_reaches_the_page() {
     telemetry.cluster(&"api".into()).of(0).hedges.add(1);
     let gauges: Vec<Gauge<'_>> = [
         (Metric::ClusterCircuit, &["api"][..]),
+        (Metric::ClusterConcurrencyLimit, &["api"]),
         (Metric::ClusterCircuitOpened, &["api"]),
         (Metric::ClusterQueueLength, &["api"]),
         (Metric::ClusterPanic, &["api"]),

@@ -10,6 +10,7 @@ mod balancers;
 mod balancing;
 mod breakers;
 mod command_line;
+mod concurrency;
 mod faults;
 mod filters;
 mod forwarding;

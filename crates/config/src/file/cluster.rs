@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge, PassiveHealth,
-    Persistence, Queue, Retry,
+    AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge,
+    PassiveHealth, Persistence, Queue, Retry,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -78,6 +78,10 @@ pub struct Cluster {
     /// Refuse at once what would be too much for the cluster. By default nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit_breaker: Option<CircuitBreaker>,
+    /// Let no more be at the endpoints at once than they bear, as found out from how long they take to answer. By default
+    /// only fixed bounds hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive_concurrency: Option<AdaptiveConcurrency>,
     /// Send requests that take long to another endpoint too. By default they are at one endpoint at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Hedge>,

@@ -82,3 +82,30 @@ impl Default for Hedge {
         Self { after: "p95".to_owned(), attempts_max: 2, methods: RetryMethods::Idempotent, budget: Percent(10) }
     }
 }
+
+/// Finds out how much the endpoints bear at once from how long they take to answer, and lets no more be at them. The rest
+/// waits in the `queue` of the cluster, or is refused with 503 if there is none.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdaptiveConcurrency {
+    /// Never fewer at once.
+    #[schemars(range(min = 1))]
+    pub min: u32,
+    /// Never more.
+    #[schemars(range(min = 1))]
+    pub max: u32,
+    /// How much longer than without load answers may take. Higher values let more through, and let it wait at the endpoints.
+    pub tolerance: Percent,
+    /// Time between two decisions, at least; there must be 50 answers, too.
+    pub interval: Time,
+    /// How often it is measured how long answers take without load. For some twenty answers, half as much as before is let
+    /// through.
+    pub measure_every: Time,
+}
+
+impl Default for AdaptiveConcurrency {
+    fn default() -> Self {
+        let millis = |count| Time(std::time::Duration::from_millis(count));
+        Self { min: 3, max: 1_000, tolerance: Percent(20), interval: millis(100), measure_every: millis(30_000) }
+    }
+}

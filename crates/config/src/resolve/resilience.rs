@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::limits::ERROR_WINDOW_MIN;
-use model::resilience::{CircuitBreaker, ErrorRatio, Hedge, HedgeAfter, Resilience};
+use model::resilience::{AdaptiveConcurrency, CircuitBreaker, ErrorRatio, Hedge, HedgeAfter, Resilience};
 
 use super::Resolver;
 use super::retry::methods;
@@ -14,8 +14,24 @@ impl Resolver<'_> {
     pub(super) fn resilience(&mut self, at: &str, written: &file::Cluster) -> Resilience {
         let breaker = written.circuit_breaker.as_ref();
         Resilience {
+            concurrency: written.adaptive_concurrency.as_ref().map(|written| self.concurrency(at, written)),
             hedge: written.hedge.as_ref().map(|hedge| self.hedge(&format!("{at}/hedge"), hedge)),
             breaker: breaker.map(|breaker| self.circuit_breaker(&format!("{at}/circuit_breaker"), written, breaker)),
+        }
+    }
+
+    fn concurrency(&mut self, at: &str, written: &file::AdaptiveConcurrency) -> AdaptiveConcurrency {
+        let at = format!("{at}/adaptive_concurrency");
+        if written.min > written.max {
+            let mend = Some("make `max` at least as high as `min`".to_owned());
+            self.report(&format!("{at}/min"), "the least is more than the most", mend);
+        }
+        AdaptiveConcurrency {
+            min: written.min,
+            max: written.max,
+            tolerance_percent: u32::from(written.tolerance.0),
+            interval: written.interval.0,
+            measure_every: written.measure_every.0,
         }
     }
 

@@ -439,6 +439,7 @@ fn mistakes_in_circuit_breakers_are_told() {
   b:
     endpoints: ['127.0.0.1:1']
     circuit_breaker: {}
+    adaptive_concurrency: { min: 5, max: 4, tolerance: 20 }
 ",
     );
     assert_eq!(
@@ -450,6 +451,8 @@ fn mistakes_in_circuit_breakers_are_told() {
             "8: too little happens in so short a time (make it at least `100ms`)",
             "8: `trial_requests` must be a whole number from 1 to 4294967295, not 0",
             "11: this circuit breaker never refuses anything (set at least one of its bounds, such as `requests_max: 1000`)",
+            "12: the least is more than the most (make `max` at least as high as `min`)",
+            "12: `tolerance` must be a share such as `50%`, not the number 20 (did you mean `20%`?)",
         ]
     );
 }

@@ -106,7 +106,7 @@ impl ClusterPlan {
 
     /// As [`Self::ask`], within the bound of the cluster if it has one.
     fn ask_within(&self, view: &View, pinned: u32, subset: Subset) -> Asked {
-        let Some(max) = self.cluster.connections_max else { return self.ask(view, pinned, subset) };
+        let Some(max) = self.bound() else { return self.ask(view, pinned, subset) };
         if !self.keeps(view, pinned, subset) {
             return Asked::Away;
         }
