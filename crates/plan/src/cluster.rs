@@ -117,7 +117,20 @@ impl ClusterPlan {
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
         let known = previous.and_then(|plan| plan.persistence.as_deref());
         let persistence = Persistence::compile(&cluster, &endpoints, known).map(Box::new);
-        Self { cluster, endpoints, state, version, subsets, keys, fair_keys, timing, guard, adaptive, persistence, latest }
+        Self {
+            cluster,
+            endpoints,
+            state,
+            version,
+            subsets,
+            keys,
+            fair_keys,
+            timing,
+            guard,
+            adaptive,
+            persistence,
+            latest,
+        }
     }
 
     /// Unique in the process among all plans of all clusters.

@@ -17,7 +17,6 @@ use model::resilience::AdaptiveConcurrency;
 
 use crate::cluster::ClusterPlan;
 use crate::padded::Padded;
-use crate::passive::Seen;
 use crate::queue;
 
 /// What happened in one window.
@@ -281,19 +280,18 @@ impl ClusterPlan {
         self.adaptive.as_ref().map(|adaptive| adaptive.limit(rules))
     }
 
-    /// Takes in how long an answer took, if a bound is looked for. When that raises it, those who wait get the places.
+    /// Takes in how long the head of a good response took that is here at `now`, if a bound is looked for. When that
+    /// raises it, those who wait get the places. Errors are not told: many come at once, and say nothing of load.
     #[inline]
-    pub(crate) fn tell_limit(&self, seen: Seen, now: Instant) {
+    pub fn tell_limit(&self, took: Duration, now: Instant) {
         if let Some(adaptive) = &self.adaptive {
-            self.tell_adaptive(adaptive, seen, now);
+            self.tell_adaptive(adaptive, took, now);
         }
     }
 
-    fn tell_adaptive(&self, adaptive: &Adaptive, seen: Seen, now: Instant) {
-        // A connection that stands (no status) tells nothing of how busy the endpoint is.
-        let Seen::Answered { status: 1.., latency } = seen else { return };
+    fn tell_adaptive(&self, adaptive: &Adaptive, took: Duration, now: Instant) {
         let Some(rules) = &self.cluster.resilience.concurrency else { return };
-        let has_risen = adaptive.observe(rules, (latency, self.state.bounded()), now);
+        let has_risen = adaptive.observe(rules, (took, self.state.bounded()), now);
         if has_risen && self.state.waiting() > 0 {
             queue::dispatch(&self.state);
         }

@@ -7,13 +7,17 @@ use plan::Seen;
 use crate::exchange::Exchange;
 
 impl Exchange<'_> {
-    /// The head of the final response is there. That is all a circuit asks for: bodies may take long, or never end.
+    /// The head of the final response is there. That is all that a circuit and adaptive concurrency ask for: bodies may
+    /// take long, or never end.
     #[inline]
     pub(crate) fn witness_head(&mut self) {
+        let status = self.response.as_ref().map_or(0, |response| response.status);
+        let is_good = Seen::Answered { status, latency: self.told.phases.first_byte }.is_good();
+        if let Some(cluster) = self.told.cluster.filter(|_| is_good) {
+            cluster.plan.tell_limit(self.told.phases.first_byte, self.told.now);
+        }
         if self.pass.is_some() {
-            let status = self.response.as_ref().map_or(0, |response| response.status);
-            let latency = self.told.phases.first_byte;
-            self.tell_circuit(Seen::Answered { status, latency }.is_good());
+            self.tell_circuit(is_good);
         }
     }
 

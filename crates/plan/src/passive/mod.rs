@@ -202,7 +202,6 @@ impl ClusterPlan {
     #[inline]
     pub fn witness(&self, endpoint: &EndpointState, seen: Seen, now: Instant) {
         self.tell_time(endpoint, seen, now);
-        self.tell_limit(seen, now);
         let Some(rules) = &self.cluster.fitness.passive else { return };
         let passive = endpoint.passive();
         if rules.has_windows() {

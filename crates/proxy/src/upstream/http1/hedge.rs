@@ -235,6 +235,9 @@ impl<'p> Race<'p> {
             side.series.of(index).fault(fault);
         }
         std::mem::replace(first, *conversation).abandon(exchange);
+        if let Some(session) = &exchange.session {
+            exchange.told.session = session.outcome(Some(rival.lease.endpoint_index()));
+        }
         exchange.lease = Some(rival.lease);
         exchange.pass = rival.pass;
         exchange.told.endpoint = Some((rival.endpoint, rival.side));
