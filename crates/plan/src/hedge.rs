@@ -37,6 +37,11 @@ impl Hedging {
         }
     }
 
+    /// Whether the budget has one hedge.
+    pub fn affords(&mut self, rules: &Hedge, now: Instant) -> bool {
+        self.savings.holds_one(Budget { percent: rules.budget_percent, per_second: 0 }, now)
+    }
+
     /// Takes one hedge from the budget, if there is one.
     pub fn spend(&mut self, rules: &Hedge, now: Instant) -> bool {
         self.savings.spend(Budget { percent: rules.budget_percent, per_second: 0 }, now)

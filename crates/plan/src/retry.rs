@@ -84,6 +84,13 @@ pub fn decide(
     Verdict::Again(policy.backoff.map_or(Duration::ZERO, |backoff| pause(backoff, attempted.attempts, random())))
 }
 
+/// Undoes what the decision for another attempt took from the savings: there is none after all.
+pub fn take_back(policy: &Retry, failure: Failure, savings: &mut Savings) {
+    if policy.budget.is_some() && !failure.is_before_sending() {
+        savings.add(1000);
+    }
+}
+
 /// The pause after `attempts`: doubling, bounded, and drawn from its upper half so that those who failed together do not
 /// come back together.
 fn pause(backoff: Backoff, attempts: u32, bits: u64) -> Duration {
@@ -119,12 +126,17 @@ impl Savings {
 
     /// Takes one retry, if there is one.
     pub(crate) fn spend(&mut self, budget: Budget, now: Instant) -> bool {
-        self.earn_with_time(budget, now);
-        let enough = self.thousandths >= 1000;
+        let enough = self.holds_one(budget, now);
         if enough {
             self.thousandths -= 1000;
         }
         enough
+    }
+
+    /// Whether there is one to take.
+    pub(crate) fn holds_one(&mut self, budget: Budget, now: Instant) -> bool {
+        self.earn_with_time(budget, now);
+        self.thousandths >= 1000
     }
 
     fn earn_with_time(&mut self, budget: Budget, now: Instant) {

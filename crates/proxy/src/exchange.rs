@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::fields::Known;
-use model::limits::ATTEMPTS_MAX;
 use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::snapshot::HttpListener;
@@ -253,7 +252,6 @@ impl<'p> Exchange<'p> {
     /// Tries endpoints until one has answered, or the rules for retries end it.
     async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
         self.prepare_retries(now).await?;
-        let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
@@ -262,15 +260,19 @@ impl<'p> Exchange<'p> {
         let wait = Wait { precedence, key: fair_key, ..Wait::new(self.told.now) };
         let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
         let gate = Gate { worker: self.worker, cluster, now };
+        let mut failed = None;
         loop {
-            let attempt = self.told.retries as usize;
-            gate.let_in(&mut self.pass, self.told.now)?;
-            let ask = Ask { tried: &tried[..attempt], key, now: self.told.now, subset, pinned };
+            gate.let_in(&mut self.pass, self.told.now).map_err(|because| self.end_by(failed, because))?;
+            let ask = Ask { tried: &self.replay.tried, key, now: self.told.now, subset, pinned };
             let queued = self.told.phases.queue;
             let into = &mut self.told.phases.queue;
-            let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
+            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await;
+            let lease = picked.map_err(|because| self.end_by(failed, because))?;
             let waited_until = (self.told.phases.queue > queued).then(|| self.told.look());
-            gate.occupy(&mut self.pass, waited_until)?;
+            gate.occupy(&mut self.pass, waited_until).map_err(|because| self.end_by(failed, because))?;
+            if let Some(failed) = failed {
+                self.begin_retry(failed);
+            }
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             if let Some(session) = &self.session {
                 self.told.session = session.outcome(Some(lease.endpoint_index()));
@@ -286,13 +288,12 @@ impl<'p> Exchange<'p> {
             self.witness_fault(fault);
             self.leave_endpoint();
             let pause = self.pause_after(now, fault)?;
-            side.series.of(self.worker.index).fault(fault);
-            tried[attempt] = endpoint.state.slot;
-            self.told.retries += 1;
-            self.told.received_bytes = 0;
+            failed = Some(fault);
+            // A hedge may have moved it to another endpoint.
+            self.replay.tried.extend(self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot));
             if !pause.is_zero() {
                 // Boxed: it is rare, and its state would make every exchange larger.
-                Box::pin(self.pause(pause)).await?;
+                Box::pin(self.pause(pause)).await.map_err(|because| self.end_by(failed, because))?;
             }
         }
     }
@@ -334,7 +335,7 @@ impl<'p> Exchange<'p> {
 
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and
     /// nothing of it is gone.
-    fn may_send_again(&self) -> bool {
+    pub(crate) fn may_send_again(&self) -> bool {
         self.incoming.head.method.is_idempotent() && self.is_replayable()
     }
 

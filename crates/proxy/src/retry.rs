@@ -5,8 +5,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
+use model::fault::{Phase, Source};
 use model::retry::Retry;
-use plan::retry::{Attempted, Failure, Verdict, decide};
+use plan::retry::{Attempted, Failure, Verdict, decide, take_back};
 use wire::http1::Framing;
 
 use crate::exchange::Exchange;
@@ -23,6 +24,8 @@ pub(crate) struct Replay {
     pub is_taken: bool,
     /// A response was thrown away for another attempt, after this pause.
     pub after_status: Option<Duration>,
+    /// Slots of endpoints that were asked by attempts before, hedges included.
+    pub tried: Vec<u32>,
 }
 
 impl Replay {
@@ -38,6 +41,12 @@ pub(crate) fn policy<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> &'p Re
     own.unwrap_or(&now.plan.cluster.retry)
 }
 
+/// Whether an attempt could not be made only because we did not let it: then what came of the one before is told.
+pub(crate) fn is_refusal(fault: Fault) -> bool {
+    let told = fault.consequence();
+    told.source == Source::Local && told.phase == Phase::Pick
+}
+
 impl<'p> Exchange<'p> {
     /// Before the first attempt: the request's share of the budget, and its body if that may be needed again.
     pub(crate) async fn prepare_retries(&mut self, now: &'p ClusterNow) -> Result<(), Fault> {
@@ -46,17 +55,26 @@ impl<'p> Exchange<'p> {
             now.savings.borrow_mut().earn(budget);
         }
         let hedge = hedge::rules(self, now);
-        if let Some(rules) = hedge {
+        let length = match self.request.framing {
+            Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length as usize),
+            _ => None,
+        };
+        if let Some(rules) = hedge.filter(|_| length.is_some() || self.request.framing == Framing::None) {
             now.hedging.borrow_mut().earn(rules);
         }
-        let Framing::Length(length) = self.request.framing else { return Ok(()) };
-        let is_kept = length <= policy.body_bytes_max as u64
-            && (hedge.is_some() || policy.attempts_max > 1 && policy.on.hold_after_sending())
-            && (hedge.is_some() || policy.methods.allow(self.incoming.head.method))
+        match length {
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Some(length) => Box::pin(self.keep_body(length)).await,
+            None => Ok(()),
+        }
+    }
+
+    fn keeps_body(&self, policy: &Retry, is_hedged: bool, length: u64) -> bool {
+        length <= policy.body_bytes_max as u64
+            && (is_hedged || policy.attempts_max > 1 && policy.on.hold_after_sending())
+            && (is_hedged || policy.methods.allow(self.incoming.head.method))
             // Such a client sends its body only once an endpoint has asked for it.
-            && !self.request.expects_continue;
-        // Boxed: it is rare, and its state would make every exchange larger.
-        if is_kept { Box::pin(self.keep_body(length as usize)).await } else { Ok(()) }
+            && !self.request.expects_continue
     }
 
     async fn keep_body(&mut self, length: usize) -> Result<(), Fault> {
@@ -126,13 +144,41 @@ impl<'p> Exchange<'p> {
         match decide(policy(self, now), &attempted, savings, self.told.look(), &mut || self.worker.random.next()) {
             Verdict::Again(pause) => {
                 let gate = Gate { worker: self.worker, cluster: &now.plan, now };
-                gate.may_retry(&mut self.pass).then_some(pause)
+                let may_retry = gate.may_retry(&mut self.pass);
+                if !may_retry {
+                    take_back(policy(self, now), failure, savings);
+                }
+                may_retry.then_some(pause)
             }
             Verdict::GiveUp => None,
             Verdict::NoBudget => {
                 now.series.of(self.worker.index).retries_refused.add(1);
                 None
             }
+        }
+    }
+
+    /// Another attempt is made. Until here, the one that `failed` could have been the last.
+    pub(crate) fn begin_retry(&mut self, failed: Fault) {
+        self.count_failed(failed);
+        self.told.retries += 1;
+        self.told.received_bytes = 0;
+    }
+
+    /// Why it ends when no attempt follows the one that `failed`, if there was one.
+    pub(crate) fn end_by(&self, failed: Option<Fault>, because: Fault) -> Fault {
+        let Some(failed) = failed else { return because };
+        if is_refusal(because) {
+            return failed;
+        }
+        self.count_failed(failed);
+        because
+    }
+
+    /// What ends the exchange is counted with its record, this is not.
+    fn count_failed(&self, fault: Fault) {
+        if let Some((_, side)) = self.told.endpoint {
+            side.series.of(self.worker.index).fault(fault);
         }
     }
 

@@ -12,7 +12,7 @@ use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::persistence::SessionPick;
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset, Wait};
-use telemetry::{Kind, Phases, Record, WorkerSeries};
+use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
 use crate::connection::Connection;
@@ -20,6 +20,7 @@ use crate::guard::Gate;
 use crate::persistence::moment;
 use crate::pick::pick;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
+use crate::retry::is_refusal;
 use crate::upstream::connect::connect;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
@@ -155,17 +156,23 @@ impl<'p> Stream<'p> {
         self.session = session.and_then(|session| session.outcome(None));
         let pinned = session.and_then(|session| session.pinned());
         let gate = Gate { worker: self.worker, cluster, now };
+        let (mut attempt, mut failed) = (0, None);
         loop {
-            let attempt = self.retries as usize;
             let at = Instant::now();
-            gate.let_in(&mut self.pass, at)?;
+            gate.let_in(&mut self.pass, at).map_err(|because| end_by(failed, because))?;
             let ask = Ask { tried: &tried[..attempt], key, now: at, subset: Subset::ALL, pinned };
             let wait = Wait { key: fair_key, ..Wait::new(at) };
             let queued = self.phases.queue;
             let into = &mut self.phases.queue;
-            let lease = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await?;
+            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await;
+            let lease = picked.map_err(|because| end_by(failed, because))?;
             self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
-            gate.occupy(&mut self.pass, (self.phases.queue > queued).then(Instant::now))?;
+            let waited_until = (self.phases.queue > queued).then(Instant::now);
+            gate.occupy(&mut self.pass, waited_until).map_err(|because| end_by(failed, because))?;
+            if let Some((fault, shard)) = failed {
+                shard.fault(fault);
+                self.retries += 1;
+            }
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.endpoint = Some((endpoint, side));
@@ -178,9 +185,7 @@ impl<'p> Stream<'p> {
             match connected {
                 Ok(upstream) => {
                     shard.connects_opened.add(1);
-                    let seen = Seen::Answered { status: 0, latency: done - begun };
-                    cluster.witness(&endpoint.state, seen, done);
-                    cluster.tell_circuit(&mut self.pass, true, done);
+                    self.witness((cluster, endpoint), Seen::Answered { status: 0, latency: done - begun }, done);
                     if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
                         let now = (moment(done), &mut chance as &mut dyn FnMut() -> u64);
                         persistence.keep(session, lease.endpoint_index(), None, now);
@@ -190,24 +195,26 @@ impl<'p> Stream<'p> {
                 Err(fault) => {
                     shard.connects_failed.add(1);
                     if fault.consequence().against_health {
-                        cluster.witness(&endpoint.state, Seen::Failed, done);
-                        cluster.tell_circuit(&mut self.pass, false, done);
+                        self.witness((cluster, endpoint), Seen::Failed, done);
                     }
-                    let attempts_max = cluster.cluster.retry.attempts_max;
-                    let is_wanted = cluster.cluster.retry.on.holds_fault(fault);
-                    if !is_wanted
-                        || self.retries + 1 >= attempts_max
-                        || cluster.endpoints.len() <= attempt + 1
+                    tried[attempt] = endpoint.state.slot;
+                    attempt += 1;
+                    let retry = &cluster.cluster.retry;
+                    if !retry.on.holds_fault(fault)
+                        || attempt >= cluster.endpoints.len().min(retry.attempts_max as usize)
                         || !gate.may_retry(&mut self.pass)
                     {
                         return Err(fault);
                     }
-                    shard.fault(fault);
-                    tried[attempt] = endpoint.state.slot;
-                    self.retries += 1;
+                    failed = Some((fault, shard));
                 }
             }
         }
+    }
+
+    fn witness(&mut self, (cluster, endpoint): (&ClusterPlan, &EndpointPlan), seen: Seen, at: Instant) {
+        cluster.witness(&endpoint.state, seen, at);
+        cluster.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
 
     fn record(&self, fault: Option<Fault>) {
@@ -233,5 +240,17 @@ impl<'p> Stream<'p> {
             endpoint: self.endpoint.map(|(_, endpoint)| endpoint.series.of(index)),
         };
         self.worker.tell(&record, &series);
+    }
+}
+
+/// Why a stream ends when no attempt follows one that failed.
+fn end_by(failed: Option<(Fault, &EndpointShard)>, because: Fault) -> Fault {
+    match failed {
+        Some((fault, _)) if is_refusal(because) => fault,
+        Some((fault, shard)) => {
+            shard.fault(fault);
+            because
+        }
+        None => because,
     }
 }

@@ -198,11 +198,10 @@ fn a_cluster_that_hangs_opens_its_circuit_also_when_the_time_of_the_route_ends_f
 
 #[test]
 fn a_pause_before_another_attempt_holds_no_connection() {
-    let origin = Origin::answering(|request| match request.target() {
-        "/ill" => b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec(),
-        _ => ok("well"),
+    let origin = Origin::start(|mut visit| {
+        visit.answer_all(|request| (request.target() != "/ill").then(|| ok("well")));
     });
-    let setup = Setup::to(&origin).cluster("retry: { on: [503], backoff: { base: 1m, max: 1m } }");
+    let setup = Setup::to(&origin).cluster("retry: { on: [reset], backoff: { base: 1m, max: 1m } }");
     let product = setup.cluster("circuit_breaker: { connections_max: 1 }").start();
     let _pausing = Peer::sending(product.web(), "GET /ill HTTP/1.1\r\nHost: test\r\n\r\n");
     eventually("it was answered", || origin.requests().len() == 1);
@@ -219,4 +218,20 @@ fn a_configuration_that_cannot_be_used_leaves_an_open_circuit_as_it_is() {
     let bad = Setup::to_addresses(&[refusing]).text().replacen("listeners:", &more, 1);
     assert!(product.reload(&bad).contains("stays in force"));
     assert_eq!(product.get("/").status(), 503, "the circuit is still open");
+}
+
+#[test]
+fn when_another_attempt_is_refused_the_client_gets_what_came_of_the_first() {
+    let refusing = [super::harness::net::refusing(), super::harness::net::refusing()];
+    let product = Setup::to_addresses(&refusing).cluster(opens_for("1m", "")).start();
+    assert_eq!(product.get("/").status(), 502);
+    assert_eq!(product.flagged("UC")["retries"], 0);
+    product.expect_metric("equipoise_endpoint_faults_total", &["fault=\"connect_failed\""], 1.0);
+    is_refused(&product.get("/"));
+    refused(&product, "error_ratio", 2.0);
+    let setup = Setup::to_addresses(&refusing).cluster(opens_for("1m", "")).text();
+    let line = "listeners:\n  line: { bind: \"127.0.0.1:0\", protocol: tcp, cluster: site }";
+    let product = Product::start(&setup.replacen("listeners:", line, 1));
+    Peer::connect(product.address("line")).wait_closed();
+    assert_eq!(product.flagged("UC")["retries"], 0);
 }

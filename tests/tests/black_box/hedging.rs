@@ -218,3 +218,95 @@ fn a_percentile_of_recent_answers_tells_what_is_long() {
     }
     assert!(hedges(&product, "won") >= 3.0);
 }
+
+#[test]
+fn a_status_that_is_tried_again_counts_where_it_came_from_and_the_next_is_one_that_was_not_asked() {
+    let (go, wait) = channel::<()>();
+    let (go, wait) = (Mutex::new(go), Mutex::new(wait));
+    let first = Origin::start(move |mut visit| {
+        visit.request();
+        wait.lock().expect("channel").recv().expect("the other was asked");
+    });
+    let second = Origin::answering(move |_| {
+        go.lock().expect("channel").send(()).expect("the first waits");
+        std::thread::sleep(Duration::from_millis(100));
+        b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec()
+    });
+    let origins = [first, second, Origin::saying("third")];
+    let setup = Setup::to_all(&origins).cluster("balance: first").cluster("retry: { on: [503] }");
+    let product = setup.cluster(rules("")).start();
+    assert_eq!(product.get("/").text(), "third");
+    assert_eq!(origins[1].requests().len(), 1);
+    for (origin, fault) in [(0, "closed_before_response"), (1, "retried_status")] {
+        let labels = [format!("endpoint=\"{}\"", origins[origin].address()), format!("fault=\"{fault}\"")];
+        product.expect_metric("equipoise_endpoint_faults_total", &[&labels[0], &labels[1]], 1.0);
+    }
+}
+
+#[test]
+fn a_new_connection_for_one_that_was_stale_has_the_place_of_that() {
+    let (go, wait) = channel::<()>();
+    let (go, wait) = (Mutex::new(go), Mutex::new(wait));
+    let (end, held) = channel::<()>();
+    let held = Mutex::new(held);
+    let first = Origin::start(move |mut visit| {
+        visit.request();
+        let busy = visit.book.busy();
+        if visit.index > 0 {
+            held.lock().expect("channel").recv().expect("the test lets it go");
+        }
+        drop(busy);
+        visit.peer.try_send(ok("first")).ok();
+        if visit.index == 0 {
+            visit.request();
+            wait.lock().expect("channel").recv().expect("the other was asked");
+        }
+    });
+    let second = Origin::start(move |mut visit| {
+        visit.request();
+        go.lock().expect("channel").send(()).expect("the first waits");
+        std::thread::sleep(Duration::from_millis(100));
+    });
+    let origins = [first, second];
+    let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).workers(1).start();
+    let mut client = product.connect();
+    assert_eq!(client.get("/").text(), "first");
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("it is there again", || origins[0].busy() == 1 && origins[1].open() == 0);
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 1.0);
+    end.send(()).expect("an origin");
+    assert_eq!(client.response().text(), "first");
+    assert_eq!((origins[0].connections(), origins[1].requests().len()), (2, 1), "that is not hedged again");
+}
+
+#[test]
+fn a_hedge_that_fails_counts_for_the_circuit() {
+    let (go, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let first = Origin::answering(move |_| {
+        wait.lock().expect("channel").recv().expect("the test lets it go");
+        ok("first")
+    });
+    let origins = [first, Origin::start(|mut visit| _ = visit.request())];
+    let breaker = "circuit_breaker: { error_ratio: { requests_min: 1, open_for: 1m } }";
+    let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).cluster(breaker).start();
+    let mut client = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 2.0);
+    go.send(()).expect("an origin");
+    assert_eq!((client.response().text(), product.get("/").status()), ("first".to_owned(), 503));
+}
+
+#[test]
+fn every_attempt_has_the_time_that_one_may_take_and_all_that_hang_are_told_of() {
+    let origins = [silent(), silent()];
+    let setup = Setup::to_all(&origins).cluster("timeouts: { response_head: 800ms }");
+    let product = setup.cluster("hedge: { after: 400ms, budget: 100% }").start();
+    let begun = Instant::now();
+    assert_eq!(product.get("/").status(), 504);
+    assert!(begun.elapsed() >= Duration::from_millis(1_200), "{:?}", begun.elapsed());
+    for origin in &origins {
+        let endpoint = format!("endpoint=\"{}\"", origin.address());
+        let labels = [endpoint.as_str(), "fault=\"response_head_timeout\""];
+        product.expect_metric("equipoise_endpoint_faults_total", &labels, 1.0);
+    }
+}

@@ -65,8 +65,8 @@ impl Default for ErrorRatio {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hedge {
-    /// So long an endpoint may take alone to begin its answer: a time such as `50ms`, or a percentile of recent answers of the
-    /// cluster such as `p95`, from `p50` to `p99`.
+    /// So long an endpoint may take alone to begin its answer, once it is connected: a time such as `50ms`, or a percentile of
+    /// recent answers of the cluster such as `p95`, from `p50` to `p99`.
     pub after: String,
     /// Endpoints asked at once, the first included.
     #[schemars(range(min = 2, max = limits::ATTEMPTS_MAX))]

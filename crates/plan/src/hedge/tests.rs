@@ -55,7 +55,9 @@ fn hedges_never_exceed_their_share_of_requests() {
             hedging.earn(&rules);
             requests += 1;
             for _ in 0..random.below(4) {
+                let affords = hedging.affords(&rules, now);
                 let is_sent = random.below(100) < slow && hedging.spend(&rules, now);
+                assert!(affords || !is_sent, "seed {seed}: only looking takes nothing");
                 hedges += u32::from(is_sent);
             }
             assert!(hedges * 100 <= requests * rules.budget_percent, "seed {seed}: {hedges} of {requests}");

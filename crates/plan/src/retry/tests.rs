@@ -154,3 +154,19 @@ fn a_failure_to_connect_is_not_charged() {
     assert_eq!(verdict(&policy, &attempted(Failure::Fault(Fault::ConnectFailed))), AGAIN);
     assert_eq!(verdict(&policy, &attempted(Failure::Status(503))), Verdict::NoBudget);
 }
+
+#[test]
+fn a_retry_that_is_not_made_after_all_leaves_the_budget_as_it_was() {
+    let policy = Retry { budget: Some(Budget { percent: 0, per_second: 1 }), ..policy() };
+    let now = Instant::now();
+    let mut savings = Savings::new(10, now);
+    for _ in 0..50 {
+        let failure = Failure::Status(503);
+        assert_eq!(decide(&policy, &attempted(failure), &mut savings, now, &mut || 0), AGAIN);
+        take_back(&policy, failure, &mut savings);
+    }
+    for expected in [AGAIN, Verdict::NoBudget] {
+        assert_eq!(decide(&policy, &attempted(Failure::Status(503)), &mut savings, now, &mut || 0), expected);
+        take_back(&policy, Failure::Fault(Fault::ConnectFailed), &mut savings);
+    }
+}

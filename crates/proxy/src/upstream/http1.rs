@@ -7,7 +7,7 @@ pub(crate) mod hedge;
 
 use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX};
 use model::{Fault, Known, Version};
@@ -109,7 +109,8 @@ impl<'p> Conversation<'p> {
     }
 
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
-        let hedged = exchange.told.cluster.filter(|_| exchange.told.retries == 0 && exchange.is_replayable());
+        let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
+        let hedged = exchange.told.cluster.filter(|_| is_first && exchange.is_replayable());
         let parsed = match hedged.and_then(|now| Some((hedge::rules(exchange, now)?, &**now))) {
             None => self.await_head(exchange).await?,
             // Boxed: it is rare, and its state would make every exchange larger.
@@ -175,7 +176,8 @@ impl<'p> Conversation<'p> {
     /// Ready when the client has gone or the time is over. To be asked when there is no answer.
     fn poll_patience(&self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Poll<Fault> {
         // While the request is read, its reader sees a reset.
-        if self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
+        let is_read = self.upload.is_finished() || self.upstream.is_none();
+        if is_read && exchange.connection.io.poll_reset(cx).is_ready() {
             return Poll::Ready(Fault::ClosedInWait);
         }
         ready!(exchange.connection.watch.poll(cx));
@@ -197,6 +199,8 @@ impl<'p> Conversation<'p> {
     /// What a time-out means before the response head is there.
     fn waiting_fault(&self) -> Fault {
         match (self.sent_at, self.upload.is_blocked_on_receiver()) {
+            // Only others are waited for.
+            _ if self.upstream.is_none() => Fault::ResponseHeadTimeout,
             _ if self.upload_broken => Fault::SendFailed,
             (Some(_), _) => Fault::ResponseHeadTimeout,
             (None, true) => Fault::SendTimeout,
@@ -204,7 +208,7 @@ impl<'p> Conversation<'p> {
         }
     }
 
-    fn upload_timeout(&self, exchange: &Exchange<'_>) -> std::time::Duration {
+    fn upload_timeout(&self, exchange: &Exchange<'_>) -> Duration {
         self.cluster.cluster.timeouts.idle.min(exchange.http.stream_timeout)
     }
 
@@ -233,7 +237,7 @@ impl<'p> Conversation<'p> {
             Poll::Ready(Err(PumpFault::Framing)) => Poll::Ready(Err(Fault::BadRequestBody)),
             Poll::Ready(Err(PumpFault::Read | PumpFault::Truncated)) => Poll::Ready(Err(Fault::ClosedInBody)),
             Poll::Pending => {
-                if self.upload.take_progress() {
+                if self.upload.take_progress() && !self.is_beside {
                     let timeout = self.upload_timeout(exchange);
                     exchange.connection.watch.set(Instant::now(), timeout);
                 }
@@ -244,11 +248,17 @@ impl<'p> Conversation<'p> {
 
     /// Nothing more is sent: from now on the endpoint's time to answer counts.
     fn expect_head(&self, exchange: &mut Exchange<'p>) {
-        if self.download.is_none() {
-            let whole = self.cluster.cluster.timeouts.response_head;
-            let tried = exchange.told.cluster.and_then(|now| policy(exchange, now).timeout);
-            exchange.connection.watch.set(exchange.told.now, tried.map_or(whole, |tried| whole.min(tried)));
+        // The watch is that of the first attempt.
+        if self.download.is_none() && !self.is_beside {
+            let timeout = self.head_timeout(exchange);
+            exchange.connection.watch.set(exchange.told.now, timeout);
         }
+    }
+
+    fn head_timeout(&self, exchange: &Exchange<'p>) -> Duration {
+        let whole = self.cluster.cluster.timeouts.response_head;
+        let tried = exchange.told.cluster.and_then(|now| policy(exchange, now).timeout);
+        tried.map_or(whole, |tried| whole.min(tried))
     }
 
     /// Passes interim responses on to the client.

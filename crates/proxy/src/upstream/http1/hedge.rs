@@ -4,8 +4,8 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll};
-use std::time::Duration;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::fault::Source;
@@ -38,6 +38,10 @@ struct Race<'p> {
     alarm: Option<Pin<Box<Sleep>>>,
     after: Duration,
     rivals: Vec<Rival<'p>>,
+    /// When the last attempt began.
+    latest: Instant,
+    /// When that began which has won, unless it was the first.
+    won: Option<Instant>,
     /// Slots of the endpoints that are asked.
     asked: Vec<u32>,
     /// How the first attempt failed, while others go on.
@@ -51,6 +55,8 @@ struct Rival<'p> {
     lease: Lease,
     pass: Option<Pass>,
     stage: Stage<'p>,
+    /// When it was sent; before that, when it began to connect.
+    begun: Instant,
 }
 
 enum Stage<'p> {
@@ -71,16 +77,18 @@ impl<'p> Conversation<'p> {
         let alarm = after.map(|after| Box::pin(tokio::time::sleep_until((begun + after).into())));
         let (rivals, asked) = (Vec::new(), first.into_iter().collect());
         let after = after.unwrap_or_default();
-        let mut race = Race { rules, now, alarm, after, rivals, asked, failed: None };
+        let mut race = Race { rules, now, alarm, after, rivals, latest: begun, won: None, asked, failed: None };
         self.begin_waiting(exchange);
         let outcome = poll_fn(|cx| race.poll(cx, self, exchange)).await;
         for rival in race.rivals.drain(..) {
-            rival.abandon(exchange);
+            rival.stage.abandon(exchange);
+        }
+        if exchange.told.hedges > 0 {
+            exchange.replay.tried = std::mem::take(&mut race.asked);
         }
         let parsed = outcome?;
         self.note_first_byte(exchange);
-        let took = exchange.told.now.saturating_duration_since(begun);
-        now.hedging.borrow_mut().observe(rules, took);
+        race.learn(begun, exchange.told.now);
         Ok(parsed)
     }
 
@@ -109,12 +117,7 @@ impl<'p> Race<'p> {
             && let Poll::Ready(outcome) = first.poll_answer(cx, exchange)
         {
             match outcome {
-                Err(fault) if fault.consequence().source == Source::Upstream && !self.rivals.is_empty() => {
-                    exchange.witness_fault(fault);
-                    exchange.lease = None;
-                    first.upstream = None;
-                    self.failed = Some(fault);
-                }
+                Err(fault) if self.may_lose(first, fault) => self.lose_first(first, exchange, fault),
                 decided => return Poll::Ready(decided),
             }
         }
@@ -136,7 +139,62 @@ impl<'p> Race<'p> {
         }
         match self.failed {
             Some(fault) if self.rivals.is_empty() => Poll::Ready(Err(fault)),
-            _ => first.poll_patience(cx, exchange).map(Err),
+            _ => self.poll_patience(cx, first, exchange).map(Err),
+        }
+    }
+
+    /// Ready when the client has gone or the time is over. That of the others begins when they are sent.
+    fn poll_patience(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        first: &mut Conversation<'p>,
+        exchange: &mut Exchange<'p>,
+    ) -> Poll<Fault> {
+        let fault = ready!(first.poll_patience(cx, exchange));
+        match self.failed {
+            _ if fault.consequence().source != Source::Upstream => Poll::Ready(fault),
+            Some(failed) => {
+                for mut rival in self.rivals.drain(..) {
+                    rival.fail(exchange, self.now, fault);
+                    rival.stage.abandon(exchange);
+                }
+                Poll::Ready(failed)
+            }
+            None if self.may_lose(first, fault) => {
+                self.lose_first(first, exchange, fault);
+                // Once more only, for now it has failed.
+                self.poll_patience(cx, first, exchange)
+            }
+            None => Poll::Ready(fault),
+        }
+    }
+
+    /// Whether others may still answer when the first has failed.
+    fn may_lose(&self, first: &Conversation<'p>, fault: Fault) -> bool {
+        fault.consequence().source == Source::Upstream && !self.rivals.is_empty() && first.interim.0.is_empty()
+    }
+
+    fn lose_first(&mut self, first: &mut Conversation<'p>, exchange: &mut Exchange<'p>, fault: Fault) {
+        exchange.witness_fault(fault);
+        // Should all fail, another connection may take the place of one that was stale.
+        if fault != Fault::StaleConnection {
+            exchange.leave_endpoint();
+        }
+        first.upstream = None;
+        let timeout = first.head_timeout(exchange);
+        exchange.connection.watch.set(self.latest, timeout);
+        self.failed = Some(fault);
+    }
+
+    /// Learns how long answers take. When another has won, the first is known to take at least so long: left out, what is
+    /// slow would be forgotten because it is hedged.
+    fn learn(&self, begun: Instant, now: Instant) {
+        let hedging = &mut *self.now.hedging.borrow_mut();
+        if self.failed.is_none() {
+            hedging.observe(self.rules, now.saturating_duration_since(begun));
+        }
+        if let Some(begun) = self.won {
+            hedging.observe(self.rules, now.saturating_duration_since(begun));
         }
     }
 
@@ -160,17 +218,15 @@ impl<'p> Race<'p> {
                     if status < 500 || self.failed.is_some() {
                         return Some((place, parsed));
                     }
-                    let rival = self.rivals.remove(place);
-                    rival.witness(exchange, self.now, Seen::Answered { status, latency: self.after });
-                    rival.abandon(exchange);
+                    let mut rival = self.rivals.remove(place);
+                    let latency = exchange.told.look().saturating_duration_since(rival.begun);
+                    rival.witness(exchange, self.now, Seen::Answered { status, latency });
+                    rival.stage.abandon(exchange);
                 }
                 Poll::Ready(Err(fault)) => {
-                    let rival = self.rivals.remove(place);
-                    rival.side.series.of(exchange.worker.index).fault(fault);
-                    if fault.consequence().against_health {
-                        rival.witness(exchange, self.now, Seen::Failed);
-                    }
-                    rival.abandon(exchange);
+                    let mut rival = self.rivals.remove(place);
+                    rival.fail(exchange, self.now, fault);
+                    rival.stage.abandon(exchange);
                 }
             }
         }
@@ -181,18 +237,19 @@ impl<'p> Race<'p> {
     fn add_rival(&mut self, exchange: &mut Exchange<'p>) {
         let at = exchange.told.look();
         self.alarm = None;
-        let Some((lease, pass)) = self.take_place(exchange) else { return };
         let now = self.now;
-        let endpoint = &now.plan.endpoints[lease.endpoint_index()];
-        let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
+        if self.asked.len() >= now.plan.endpoints.len() {
+            return;
+        }
         let shard = now.series.of(exchange.worker.index);
-        if !now.hedging.borrow_mut().spend(self.rules, at) {
+        // First, for what is taken only to be given back is missing elsewhere for that moment.
+        if !now.hedging.borrow_mut().affords(self.rules, at) {
             shard.hedges_refused.add(1);
             return;
         }
-        shard.hedges.add(1);
-        exchange.told.hedges += 1;
-        self.asked.push(endpoint.state.slot);
+        let Some((lease, pass)) = self.take_place(exchange) else { return };
+        let endpoint = &now.plan.endpoints[lease.endpoint_index()];
+        let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
         let stage = match side.pool.take(at) {
             Some(kept) => {
                 side.series.of(exchange.worker.index).reused.add(1);
@@ -203,7 +260,13 @@ impl<'p> Race<'p> {
             }
             None => connecting(now, endpoint),
         };
-        self.rivals.push(Rival { endpoint, side, lease, pass, stage });
+        let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
+        debug_assert!(is_paid, "nobody else takes from it meanwhile");
+        shard.hedges.add(1);
+        exchange.told.hedges += 1;
+        self.asked.push(endpoint.state.slot);
+        self.latest = at;
+        self.rivals.push(Rival { endpoint, side, lease, pass, stage, begun: at });
         if exchange.told.hedges + 1 < self.rules.attempts_max {
             self.alarm = Some(Box::pin(tokio::time::sleep_until((at + self.after).into())));
         }
@@ -238,6 +301,8 @@ impl<'p> Race<'p> {
         if let Some(session) = &exchange.session {
             exchange.told.session = session.outcome(Some(rival.lease.endpoint_index()));
         }
+        first.is_beside = false;
+        self.won = Some(rival.begun);
         exchange.lease = Some(rival.lease);
         exchange.pass = rival.pass;
         exchange.told.endpoint = Some((rival.endpoint, rival.side));
@@ -262,26 +327,39 @@ impl<'p> Rival<'p> {
                         Ok(_) => shard.connects_opened.add(1),
                         Err(_) => shard.connects_failed.add(1),
                     }
-                    exchange.told.look();
+                    self.begun = exchange.told.look();
                     let conversation =
                         Conversation::begin(exchange, (&now.plan, self.endpoint, self.side), connected?)?;
                     self.stage = Stage::Talking(Box::new(conversation.beside()));
                 }
                 Stage::Talking(conversation) => match conversation.poll_answer(cx, exchange) {
-                    // Nothing of the request was seen there; the kept connection was closed.
-                    Poll::Ready(Err(Fault::StaleConnection)) => self.stage = connecting(now, self.endpoint),
+                    // The kept connection was closed. Whether the request was seen there is not known.
+                    Poll::Ready(Err(Fault::StaleConnection)) if exchange.may_send_again() => {
+                        std::mem::replace(&mut self.stage, connecting(now, self.endpoint)).abandon(exchange);
+                    }
                     other => return other,
                 },
             }
         }
     }
 
-    fn witness(&self, exchange: &mut Exchange<'p>, now: &ClusterNow, seen: Seen) {
-        now.plan.witness(&self.endpoint.state, seen, exchange.told.now);
+    fn witness(&mut self, exchange: &mut Exchange<'p>, now: &ClusterNow, seen: Seen) {
+        let at = exchange.told.look();
+        now.plan.witness(&self.endpoint.state, seen, at);
+        now.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
 
+    fn fail(&mut self, exchange: &mut Exchange<'p>, now: &ClusterNow, fault: Fault) {
+        self.side.series.of(exchange.worker.index).fault(fault);
+        if fault.consequence().against_health {
+            self.witness(exchange, now, Seen::Failed);
+        }
+    }
+}
+
+impl<'p> Stage<'p> {
     fn abandon(self, exchange: &mut Exchange<'p>) {
-        if let Stage::Talking(conversation) = self.stage {
+        if let Self::Talking(conversation) = self {
             conversation.abandon(exchange);
         }
     }
