@@ -97,12 +97,13 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
     }
     let (endpoints, left_out) = endpoints(plan, &roll, (&picks, count), first);
     let refusal = plan.would_refuse(asked.now);
+    let is_full = is_at_its_bound(plan);
     let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
     ClusterTold {
         name: plan.cluster.name.to_string(),
         share,
         balance: plan.cluster.balance.name().to_owned(),
-        endpoint: first.filter(|_| refusal.is_none()).map(name),
+        endpoint: first.filter(|_| refusal.is_none() && !is_full).map(name),
         why: refusal.unwrap_or_else(|| why(plan, &rehearsal, first, &ask)),
         waiting: plan.state.waiting(),
         notes: notes(plan, &roll, &ask),
@@ -169,7 +170,10 @@ fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, first: Option<usize>, ask: &As
             if whole { "the cluster" } else { "the route's subset" }
         );
     }
+    let is_full = is_at_its_bound(plan);
     match first {
+        _ if is_full && queue => "the bound of the cluster is reached: it waits in the queue".into(),
+        _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
         None if queue => "all endpoints are full: it waits in the queue".into(),
         None => "all endpoints are full, and there is no queue: 503".into(),
         Some(_) if queue && plan.state.waiting() > 0 => {
@@ -177,6 +181,11 @@ fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, first: Option<usize>, ask: &As
         }
         Some(_) => reason(&plan.cluster.balance, ask).into(),
     }
+}
+
+/// Whether no more may be under way in the whole cluster.
+fn is_at_its_bound(plan: &ClusterPlan) -> bool {
+    plan.bound().is_some_and(|max| plan.state.bounded() >= max)
 }
 
 fn reason(balance: &Balance, ask: &Ask<'_>) -> &'static str {

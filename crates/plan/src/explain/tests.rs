@@ -143,6 +143,17 @@ fn a_full_cluster_says_so_and_what_follows_from_it() {
 }
 
 #[test]
+fn the_bound_of_the_whole_cluster_is_told() {
+    let bounded = Cluster { connections_max: Some(1), ..cluster("c", Balance::RoundRobin, weighted(&[1, 1])) };
+    let routes = vec![route("all", Match::default(), "c")];
+    let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![bounded]), None);
+    let _held = Worker::new(1).lease(&plan.clusters[0]);
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    let told = (forward(&told).endpoint.as_deref(), forward(&told).why.as_str());
+    assert_eq!(told, (None, "the bound of the cluster is reached, and there is no queue: 503"));
+}
+
+#[test]
 fn a_hashed_request_is_told_its_own_endpoint() {
     let hash = Hash { on: vec![HashKey::Header("x-user".into())], algorithm: HashAlgorithm::Maglev, load_max: None };
     let hashed = cluster("c", Balance::Hash(hash), weighted(&[1; 20]));
