@@ -44,7 +44,7 @@ pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[Filte
     for filter in filters {
         write_only(&(filter.schema)(), &mut secret);
     }
-    hide(&mut value, &secret);
+    hide(&mut value, &secret, At::Root);
     value
 }
 
@@ -87,21 +87,41 @@ fn write_only(schema: &Value, names: &mut HashSet<String>) {
     }
 }
 
-fn hide(value: &mut Value, secret: &HashSet<String>) {
+/// Where a value stands, as far as that decides what its keys mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Root,
+    /// By name, whatever these are.
+    Clusters,
+    Cluster,
+    Elsewhere,
+}
+
+impl At {
+    fn below(self, key: &str) -> Self {
+        match self {
+            Self::Root if key == "clusters" => Self::Clusters,
+            Self::Clusters => Self::Cluster,
+            _ => Self::Elsewhere,
+        }
+    }
+}
+
+fn hide(value: &mut Value, secret: &HashSet<String>, at: At) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
                 if secret.contains(&key.to_lowercase()) {
                     *value = json!(HIDDEN);
-                } else if key == "persistence" {
+                } else if at == At::Cluster && key == "persistence" {
                     // There, `cookie` holds a name and settings.
-                    hide(value, &HashSet::from(["secret".to_owned()]));
+                    hide(value, &HashSet::from(["secret".to_owned()]), At::Elsewhere);
                 } else {
-                    hide(value, secret);
+                    hide(value, secret, at.below(key));
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|value| hide(value, secret)),
+        Value::Array(items) => items.iter_mut().for_each(|value| hide(value, secret, At::Elsewhere)),
         _ => {}
     }
 }

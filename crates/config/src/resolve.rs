@@ -95,6 +95,7 @@ impl<'a> Resolver<'a> {
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
         let clusters = self.named("clusters", &mut effective, Self::cluster);
+        self.unique_cookies(&routes, &clusters);
         if let Some(zone) = &self.own_zone {
             effective.insert("zone".to_owned(), Value::from(zone.as_str()));
         }

@@ -160,8 +160,9 @@ impl ClusterPlan {
     /// Chooses an endpoint and takes a place there. Endpoints that were tried are left out unless no other has
     /// room. Allocates nothing unless availability has changed since the last pick with this cache.
     ///
-    /// While anyone waits in the queue this answers [`Pick::Full`], so that nobody is overtaken. A plan without a queue
-    /// does not ask: those who still wait then do so by an earlier plan, and must not turn away what has room now.
+    /// While anyone waits in the queue who takes any endpoint, this answers [`Pick::Full`], so that nobody is overtaken;
+    /// endpoints that are waited for alone are as good as full. A plan without a queue does not ask: those who still wait
+    /// then do so by an earlier plan, and must not turn away what has room now.
     #[inline]
     pub fn pick(&self, cache: &mut PickCache, random: &mut dyn FnMut() -> u64, ask: &Ask<'_>) -> Pick {
         let view = cache.view(self);
@@ -174,7 +175,7 @@ impl ClusterPlan {
         if tiers.is_empty() {
             return Pick::None;
         }
-        if self.state.waiting() > 0 && self.cluster.queue.is_some() {
+        if self.state.waiting() > 0 && self.cluster.queue.is_some() && self.is_behind(view) {
             return Pick::Full;
         }
         let taken = match self.bound() {
@@ -182,6 +183,23 @@ impl ClusterPlan {
             Some(max) => self.take_bounded(max, || balance::take(tiers, random, ask)),
         };
         taken.map_or(Pick::Full, Pick::Endpoint)
+    }
+
+    /// Whether others wait who could use what a newcomer would take, but for the places of endpoints that some wait for
+    /// alone: of these the balancer keeps away by itself.
+    #[cold]
+    pub(crate) fn is_behind(&self, view: &View) -> bool {
+        self.state.waiting_anywhere().load(Ordering::SeqCst) > 0 || self.is_bound_awaited(view)
+    }
+
+    /// Whether somebody waits for the bound of the cluster: at an endpoint that has room.
+    pub(crate) fn is_bound_awaited(&self, view: &View) -> bool {
+        let anywhere = self.state.waiting_anywhere().load(Ordering::SeqCst) > 0;
+        let could_go = |(index, plan): (u32, &EndpointPlan)| {
+            let awaited = plan.state.awaiting().load(Ordering::SeqCst) > 0 || (anywhere && view.pins.is_shared(index));
+            awaited && !plan.state.is_full(plan.endpoint.connections_max)
+        };
+        self.bound().is_some() && (0..).zip(&self.endpoints).any(could_go)
     }
 
     /// Takes a place within the bound of the cluster, then one at an endpoint.
@@ -234,6 +252,14 @@ impl ClusterPlan {
         let pinned = wanted.pinned.filter(|pinned| self.keeps(view, *pinned, wanted.subset));
         let pinned = pinned.and_then(|pinned| self.endpoints.get(pinned as usize));
         pinned.is_none_or(|plan| !plan.state.is_full(plan.endpoint.connections_max))
+    }
+
+    /// The endpoint that alone will do for one who waits, as things stand: no other is taken while it keeps its sessions,
+    /// or ever, should they not move.
+    pub(crate) fn only(&self, view: &View, wanted: Wanted) -> Option<&Arc<EndpointState>> {
+        let pinned =
+            wanted.pinned.filter(|&pinned| self.refuses_others() || self.keeps(view, pinned, wanted.subset))?;
+        self.endpoints.get(pinned as usize).map(|plan| &plan.state)
     }
 
     /// Where every endpoint stands now. Looks at all of them.

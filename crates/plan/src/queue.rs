@@ -10,6 +10,11 @@
 //! somebody waits for it. From then on every place that comes free is handed to the first in the queue by whoever frees it.
 //! The bound of a cluster is a place like any other: it is given back before `waiting` is read.
 //!
+//! Those who wait for one endpoint alone (its sessions) are also counted there, and all others in `waiting_anywhere`, in
+//! the same way: raised before a place is looked for. By these two, who gives a place back passes by a queue in which
+//! nobody could use it, and a pick goes on as ever while others wait for what it does not want: it takes an endpoint that
+//! some wait for as full.
+//!
 //! Those who wait for the same are in one [`lane`]; [`order`] says who of all is next. One whose lane has no free place is
 //! passed over, so that nobody is held up by those who wait for something else, and whoever could use a place gets it
 //! before those who come later in the order.
@@ -263,10 +268,12 @@ impl Queue {
         self.next_id += 1;
         let lane_id = *self.by_kind.entry((plan.version(), wanted)).or_insert(id);
         let newest = &self.newest.1;
-        let lane = self.lanes.entry(lane_id);
-        let lane = lane.or_insert_with(|| Lane::new(plan.clone(), wanted, newest.upgrade().as_ref()));
-        lane.waiting += 1;
-        let is_first = lane.waiting == 1;
+        let lane = self.lanes.entry(lane_id).or_insert_with(|| {
+            let mut lane = Lane::new(plan.clone(), wanted, newest.upgrade().as_ref());
+            lane.settle(&mut Views::default());
+            lane
+        });
+        let is_first = lane.enter();
         let Precedence { class, offset_ms } = wait.precedence;
         let at = self.clock.read(wait.arrived).saturating_add(i64::from(offset_ms) * 1_000_000);
         let spot = Spot { id, class, key: wait.key, lane: lane_id, at };
@@ -277,12 +284,11 @@ impl Queue {
 
     fn remove(&mut self, id: u64) -> Option<Waker> {
         let Waiter { spot, .. } = self.waiting.remove(&id)?;
-        if let Some(lane) = self.lanes.get_mut(&spot.lane) {
-            lane.waiting -= 1;
-            if lane.waiting == 0 {
-                self.by_kind.remove(&lane.kind());
-                self.lanes.remove(&spot.lane);
-            }
+        if let Some(lane) = self.lanes.get_mut(&spot.lane)
+            && lane.leave()
+        {
+            self.by_kind.remove(&lane.kind());
+            self.lanes.remove(&spot.lane);
         }
         if self.waiting.is_empty() {
             self.shedder.rest();
@@ -315,6 +321,8 @@ impl Queue {
     /// Hands free places to those who wait, in order. Who gets one is to be woken without the lock.
     fn serve(&mut self, woken: &mut Vec<Waker>) {
         let mut views = Views::default();
+        // Of all of them, before any place is looked for.
+        self.lanes.values_mut().for_each(|lane| lane.settle(&mut views));
         let has_room = |(_, lane): &(&u64, &Lane)| lane.may_have_room(&mut views);
         let mut open: Vec<u64> = self.lanes.iter().filter(has_room).map(|(id, _)| *id).collect();
         while let Some((id, lane_id)) = self.order.next(&open) {

@@ -75,6 +75,8 @@ pub struct ClusterState {
 struct Seldom {
     epoch: AtomicU64,
     waiting: AtomicU32,
+    /// Those of them who take any endpoint.
+    waiting_anywhere: AtomicU32,
 }
 
 impl ClusterState {
@@ -117,6 +119,12 @@ impl ClusterState {
     /// Places taken of those for all endpoints together.
     pub fn bounded(&self) -> u32 {
         self.bounded.load(Ordering::Relaxed)
+    }
+
+    /// Those of [`Self::waiting`] who do not wait for one endpoint alone.
+    #[inline]
+    pub(crate) fn waiting_anywhere(&self) -> &AtomicU32 {
+        &self.seldom.waiting_anywhere
     }
 
     /// Takes one of `max` places for all endpoints together. In the same order as the counts that the queue relies on.
@@ -192,6 +200,8 @@ pub struct EndpointState {
 #[derive(Default)]
 struct Hot {
     in_flight: AtomicU32,
+    /// Those who wait for a place here and nowhere else.
+    awaiting: AtomicU32,
     /// Known only while a balancer wants it.
     response_time: ResponseTime,
 }
@@ -212,10 +222,12 @@ impl EndpointState {
         }
     }
 
-    /// A state with what balancers look at as it is in `original`: places taken and times. The places are nobody's.
+    /// A state with what balancers look at as it is in `original`: places taken, those who wait for them
+    /// alone, and times. The places are nobody's.
     pub(crate) fn rehearsed(original: &Self, cluster: Arc<ClusterState>) -> Self {
         let state = Self::new(cluster);
         state.hot.in_flight.store(original.in_flight(), Ordering::Relaxed);
+        state.hot.awaiting.store(original.awaiting().load(Ordering::Relaxed), Ordering::Relaxed);
         state.hot.response_time.copy_from(&original.hot.response_time);
         state
     }
@@ -305,8 +317,30 @@ impl EndpointState {
         max.is_some_and(|max| self.hot.in_flight.load(Ordering::SeqCst) >= max)
     }
 
-    /// Gives a place back, also that within the bound of the cluster if it was counted there; if someone waits, the first
-    /// gets it.
+    /// Those who wait for a place here and nowhere else. In the order of [`ClusterState::waiting`].
+    #[inline]
+    pub(crate) fn awaiting(&self) -> &AtomicU32 {
+        &self.hot.awaiting
+    }
+
+    /// Whether newcomers get nothing here: all places are taken, or whoever waits for them comes first. On the cache line
+    /// that is read for the places anyway.
+    #[inline]
+    pub(crate) fn is_closed(&self, max: Option<u32>) -> bool {
+        max.is_some_and(|max| {
+            self.hot.in_flight.load(Ordering::SeqCst) >= max || self.hot.awaiting.load(Ordering::SeqCst) > 0
+        })
+    }
+
+    /// Takes a place for a newcomer, who does not overtake those who wait for one here. Without a bound on places nobody
+    /// does, but for the bound of the cluster, see [`crate::ClusterPlan::pick`].
+    #[inline]
+    pub(crate) fn try_take_new(&self, max: Option<u32>) -> bool {
+        (max.is_none() || self.hot.awaiting.load(Ordering::SeqCst) == 0) && self.try_take(max)
+    }
+
+    /// Gives a place back, also that within the bound of the cluster if it was counted there; if someone waits who could
+    /// use it, the first gets it.
     #[inline]
     pub(crate) fn release(&self, is_bounded: bool) {
         let before = self.hot.in_flight.fetch_sub(1, Ordering::SeqCst);
@@ -314,9 +348,17 @@ impl EndpointState {
         if is_bounded {
             self.cluster.leave();
         }
-        if self.cluster.waiting() > 0 {
+        if self.cluster.waiting() > 0 && (is_bounded || self.is_wanted()) {
             queue::dispatch(&self.cluster);
         }
+    }
+}
+
+impl EndpointState {
+    /// Whether anyone waits who could use a place here. Whoever begins to is counted before looking for one.
+    #[cold]
+    fn is_wanted(&self) -> bool {
+        self.awaiting().load(Ordering::SeqCst) > 0 || self.cluster.waiting_anywhere().load(Ordering::SeqCst) > 0
     }
 }
 

@@ -1,20 +1,52 @@
 //! Sessions that stay with the endpoint where they began.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::address::HostPattern;
 use model::fields::is_token;
 use model::limits::SECRET_BYTES_MIN;
 use model::persistence::{
     Learned, Persistence, PrefixLengths, SameSite, Secret, SessionBy, SessionCookie, SessionRoute, SessionTable,
     WhenAway, WhenFull,
 };
-use model::snapshot::HashKey;
+use model::snapshot::{Action, Cluster, HashKey, Route};
 
 use super::Resolver;
 use crate::file;
 use crate::units::Time;
+
+/// Whether a client's requests of one host, or of one domain, may go to both clusters by different routes.
+fn meet(routes: &[(usize, Route)], (one, other): (&str, &str), domain: &Option<String>) -> bool {
+    let leads = |route: &Route, cluster: &str| match &route.action {
+        Action::Cluster(name) => name.as_str() == cluster,
+        Action::Weighted(all) => all.iter().any(|(name, _)| name.as_str() == cluster),
+        Action::Redirect(_) | Action::Respond(_) => false,
+    };
+    let of = |cluster| routes.iter().map(|(_, route)| route).filter(move |route| leads(route, cluster));
+    if of(one).any(|route| leads(route, other)) {
+        return false;
+    }
+    let share = |route: &Route| {
+        of(other).any(|also| domain.is_some() || may_share_a_host(&route.matches.hosts, &also.matches.hosts))
+    };
+    of(one).any(share)
+}
+
+/// Without hosts a route is for all of them.
+fn may_share_a_host(one: &[HostPattern], other: &[HostPattern]) -> bool {
+    let overlap = |one: &HostPattern, other: &HostPattern| match (one, other) {
+        (HostPattern::Exact(name), pattern) | (pattern, HostPattern::Exact(name)) => pattern.matches(name),
+        (HostPattern::Suffix(one), HostPattern::Suffix(other)) => {
+            one == other
+                || HostPattern::Suffix(one.clone()).matches(other)
+                || HostPattern::Suffix(other.clone()).matches(one)
+        }
+    };
+    one.is_empty() || other.is_empty() || one.iter().any(|one| other.iter().any(|other| overlap(one, other)))
+}
 
 impl Resolver<'_> {
     pub(super) fn persistence(&mut self, at: &str, written: &file::Cluster) -> Option<Persistence> {
@@ -31,6 +63,28 @@ impl Resolver<'_> {
                 file::SessionFull::Away => WhenFull::Away,
             },
         })
+    }
+
+    /// Two clusters that one client meets must not set the same cookie: each would take the other's for none. Those of one
+    /// weighted list may, because a session is of one of them.
+    pub(super) fn unique_cookies(&mut self, routes: &[(usize, Route)], clusters: &[Cluster]) {
+        let mut by_cookie: HashMap<_, Vec<&Cluster>> = HashMap::new();
+        for cluster in clusters {
+            let Some(Persistence { by: SessionBy::Cookie(cookie), .. }) = &cluster.persistence else { continue };
+            let sharing = by_cookie.entry((&cookie.name, &cookie.path, &cookie.domain)).or_default();
+            let meets = |first: &&&Cluster| meet(routes, (first.name.as_str(), cluster.name.as_str()), &cookie.domain);
+            if let Some(first) = sharing.iter().find(meets) {
+                let message = format!(
+                    "the cluster `{}` sets a cookie `{}` for the same clients: each of both would take the other's for none",
+                    first.name, cookie.name
+                );
+                let at = format!("clusters/{}/persistence/cookie", cluster.name);
+                let place = if self.has(&at, "name") { format!("{at}/name") } else { at };
+                let mend = format!("give one of them another name: `name: {}-{}`", cookie.name, cluster.name);
+                self.report(&place, message, Some(mend));
+            }
+            sharing.push(cluster);
+        }
     }
 
     fn session_by(&mut self, at: &str, written: &file::Persistence, endpoints: &[file::Endpoint]) -> Option<SessionBy> {

@@ -147,3 +147,58 @@ fn exactly_one_way_is_needed() {
     }
     assert!(told("{ cokie: { secret: 0123456789abcdef } }")[0].contains("did you mean `cookie`?"));
 }
+
+/// Two clusters with a cookie, and routes.
+fn two(routes: &str, (first, second): (&str, &str)) -> Vec<String> {
+    let cluster = |name: &str, more: &str| {
+        format!(
+            "  {name}: {{ endpoints: ['127.0.0.1:1'], persistence: {{ cookie: {{ secret: 0123456789abcdef{more} }} }} }}\n"
+        )
+    };
+    messages(&format!(
+        "version: 1\nroutes: [{routes}]\nlisteners: {{ web: {{ bind: '127.0.0.1:0' }} }}\nclusters:\n{}{}",
+        cluster("shop", first),
+        cluster("blog", second)
+    ))
+}
+
+#[test]
+fn clusters_that_one_client_meets_set_different_cookies() {
+    let by_path = "{ match: { path: { prefix: /blog } }, cluster: blog }, { cluster: shop }";
+    let told = |name: &str| {
+        vec![format!(
+            "6: the cluster `shop` sets a cookie `{name}` for the same clients: each of both would take the other's for \
+             none (give one of them another name: `name: {name}-blog`)"
+        )]
+    };
+    assert_eq!(two(by_path, ("", "")), told("equipoise"));
+    assert_eq!(two(by_path, (", name: lb", ", name: lb")), told("lb"));
+    for different in [", name: lb", ", path: /blog", ", domain: example.com"] {
+        assert_eq!(two(by_path, ("", different)), [""; 0], "{different}");
+    }
+    let hosts = |one: &str, other: &str| {
+        format!("{{ match: {{ host: '{one}' }}, cluster: shop }}, {{ match: {{ host: '{other}' }}, cluster: blog }}")
+    };
+    assert_eq!(two(&hosts("shop.example.com", "blog.example.com"), ("", "")), [""; 0], "no client sends it to both");
+    assert_eq!(two(&hosts("*.a.example", "*.b.example"), ("", "")), [""; 0]);
+    for (one, other) in [("a.example", "a.example"), ("*.example", "a.example"), ("a.b.c", "*.b.c"), ("*.b.c", "*.c")] {
+        assert_eq!(two(&hosts(one, other), ("", "")), told("equipoise"), "{one} {other}");
+    }
+    let domain = ", domain: example.com";
+    assert_eq!(two(&hosts("shop.example.com", "blog.example.com"), (domain, domain)), told("equipoise"));
+    let weighted = "{ clusters: [{ cluster: shop, weight: 1 }, { cluster: blog, weight: 1 }] }";
+    assert_eq!(two(weighted, ("", "")), [""; 0], "a session is of one of them");
+    assert_eq!(two("{ cluster: shop }", ("", "")), [""; 0], "nobody gets to the other");
+}
+
+#[test]
+fn a_cluster_of_the_name_of_a_setting_hides_its_secrets_too() {
+    let text = "version: 1\nclusters:\n  persistence:\n    endpoints: ['127.0.0.1:1']\n    health_check: { http: { path: /, headers: \
+                { authorization: plain-text } } }\n    persistence: { cookie: { secret: 0123456789abcdef } }\n";
+    let loaded = load(text).unwrap_or_else(|told| panic!("{told}"));
+    let shown = loaded.effective();
+    let cluster = &shown["clusters"]["persistence"];
+    assert_eq!(cluster["health_check"]["http"]["headers"]["authorization"], "(hidden)");
+    assert_eq!(cluster["persistence"]["cookie"]["name"], "equipoise");
+    assert_eq!(cluster["persistence"]["cookie"]["secret"], "(hidden)");
+}

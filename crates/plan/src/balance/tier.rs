@@ -24,7 +24,7 @@ pub(crate) struct Member {
 impl Member {
     #[inline]
     pub(super) fn is_open(&self, tried: &[u32]) -> bool {
-        !tried.contains(&self.state.slot) && !self.state.is_full(self.max)
+        !tried.contains(&self.state.slot) && !self.state.is_closed(self.max)
     }
 }
 
@@ -149,6 +149,11 @@ impl Tier {
         self.counts.then(|| (self.members.iter().map(|member| member.index), &self.state))
     }
 
+    /// The places of its endpoints.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
+        self.members.iter().map(|member| member.index)
+    }
+
     #[inline]
     pub(super) fn choice(&self) -> &Choice {
         &self.choice
@@ -176,18 +181,21 @@ impl Tier {
         self.state.busy.load(Ordering::Relaxed)
     }
 
-    /// Takes any free place, whatever the balancer would choose.
+    /// Takes any free place, whatever the balancer would choose, for one who waited: whose turn it is was settled before.
     /// `known`: only at members with these slots.
     pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
-        let Some(known) = known else { return self.take_any(self.state.turns.load(Ordering::Relaxed), &[]) };
-        let open = |member: &&Member| known.contains_key(&member.state.slot) && member.is_open(&[]);
-        self.members.iter().filter(open).find_map(|member| self.take(member))
+        let start = self.state.turns.load(Ordering::Relaxed).checked_rem(self.members.len())?;
+        let (before, after) = self.members.split_at(start);
+        let is_known = |member: &Member| known.is_none_or(|known| known.contains_key(&member.state.slot));
+        let open = |member: &&Member| is_known(member) && !member.state.is_full(member.max);
+        let taken = after.iter().chain(before).filter(open).find(|member| member.state.try_take(member.max));
+        taken.map(|member| self.lease(member))
     }
 
-    /// Takes a place at a member, if it has one.
+    /// Takes a place at a member for a newcomer, if it has one.
     #[inline]
     pub(super) fn take(&self, member: &Member) -> Option<Lease> {
-        member.state.try_take(member.max).then(|| self.lease(member))
+        member.state.try_take_new(member.max).then(|| self.lease(member))
     }
 
     /// The lease for a place that was taken.

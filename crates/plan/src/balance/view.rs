@@ -55,7 +55,7 @@ impl View {
         let mut scopes = Vec::with_capacity(1 + subsets.parts.len());
         scopes.push(maker.scope(0, 0..endpoints.len()));
         scopes.extend(subsets.parts.iter().map(|(called, places)| maker.scope(*called, places.iter().copied())));
-        let pins = Pins::new(cluster, endpoints, roll, &scopes[0]);
+        let pins = Pins::new(cluster, endpoints, roll, &scopes);
         Self { scopes: scopes.into(), pins }
     }
 

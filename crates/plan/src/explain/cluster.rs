@@ -176,7 +176,7 @@ fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, first: Option<usize>, ask: &As
         _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
         None if queue => "all endpoints are full: it waits in the queue".into(),
         None => "all endpoints are full, and there is no queue: 503".into(),
-        Some(_) if queue && plan.state.waiting() > 0 => {
+        Some(_) if queue && plan.state.waiting() > 0 && plan.is_behind(&rehearsal.view) => {
             "others wait already: it waits behind them, and then gets what is free".into()
         }
         Some(_) => reason(&plan.cluster.balance, ask).into(),

@@ -240,6 +240,8 @@ impl ClusterPlan {
         drop(judge);
         if any {
             self.announce();
+            // Whoever waited for one of them alone may go elsewhere now.
+            crate::queue::dispatch(&self.state);
         }
     }
 

@@ -5,10 +5,12 @@
 //! has none of the endpoints, the earlier one goes on for those who came by it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::balance::View;
 use crate::cluster::{ClusterPlan, Lease};
 use crate::hash::FastMap;
+use crate::state::EndpointState;
 use crate::subset::Subset;
 
 /// Which endpoints one waits for, in terms of a plan.
@@ -30,7 +32,9 @@ pub(super) struct Lane {
     /// The newest plan, if that is another.
     target: Option<Target>,
     /// How many wait here; never 0.
-    pub(super) waiting: usize,
+    waiting: usize,
+    /// The endpoint whose places alone will do for now, where they are counted; without, they are counted in the cluster.
+    only: Option<Arc<EndpointState>>,
 }
 
 struct Target {
@@ -42,7 +46,7 @@ struct Target {
 
 impl Lane {
     pub(super) fn new(origin: Arc<ClusterPlan>, wanted: Wanted, newest: Option<&Arc<ClusterPlan>>) -> Self {
-        let mut lane = Self { origin, wanted, target: None, waiting: 0 };
+        let mut lane = Self { origin, wanted, target: None, waiting: 0, only: None };
         if let Some(newest) = newest {
             lane.follow(newest);
         }
@@ -59,12 +63,53 @@ impl Lane {
             if Arc::ptr_eq(newest, &self.origin) { None } else { Target::new(&self.origin, self.wanted, newest) };
     }
 
-    /// Whether it is worth an attempt.
-    pub(super) fn may_have_room(&self, views: &mut Views) -> bool {
-        let (plan, wanted) = match &self.target {
+    fn asked(&self) -> (&Arc<ClusterPlan>, Wanted) {
+        match &self.target {
             None => (&self.origin, self.wanted),
             Some(target) => (&target.plan, target.wanted),
-        };
+        }
+    }
+
+    /// Counts one more; says whether it is the first.
+    pub(super) fn enter(&mut self) -> bool {
+        self.waiting += 1;
+        self.count().fetch_add(1, Ordering::SeqCst);
+        self.waiting == 1
+    }
+
+    /// Counts one less; says whether it was the last.
+    pub(super) fn leave(&mut self) -> bool {
+        self.waiting -= 1;
+        self.count().fetch_sub(1, Ordering::SeqCst);
+        self.waiting == 0
+    }
+
+    fn count(&self) -> &AtomicU32 {
+        match &self.only {
+            Some(endpoint) => endpoint.awaiting(),
+            None => self.origin.state.waiting_anywhere(),
+        }
+    }
+
+    /// Finds out where those in it are to be counted. To be called before a place is looked for: who gives one back in
+    /// between sees them in one of both counts.
+    pub(super) fn settle(&mut self, views: &mut Views) {
+        let (plan, wanted) = self.asked();
+        let only = plan.only(&views.of(plan), wanted);
+        if only.map(Arc::as_ptr) == self.only.as_ref().map(Arc::as_ptr) {
+            return;
+        }
+        let only = only.cloned();
+        let waiting = self.waiting as u32;
+        let before = std::mem::replace(&mut self.only, only);
+        self.count().fetch_add(waiting, Ordering::SeqCst);
+        let before = before.as_ref().map_or(self.origin.state.waiting_anywhere(), |endpoint| endpoint.awaiting());
+        before.fetch_sub(waiting, Ordering::SeqCst);
+    }
+
+    /// Whether it is worth an attempt.
+    pub(super) fn may_have_room(&self, views: &mut Views) -> bool {
+        let (plan, wanted) = self.asked();
         plan.may_have_room(&views.of(plan), wanted)
     }
 

@@ -115,12 +115,18 @@ impl World {
         self.came += 1;
         match self.worker.pick_for(&self.plan, &ask) {
             Pick::Endpoint(lease) => {
-                assert!(self.waiting.is_empty(), "seed {}: overtaken", self.seed);
+                let place = lease.endpoint_index();
+                let overtaken = self.waiting.iter().any(|waits| self.could_use(waits, place));
+                assert!(!overtaken, "seed {}: overtaken", self.seed);
                 self.leases.push(lease);
                 self.served += 1;
             }
             Pick::None => self.refused += 1,
             Pick::Full => {
+                let alone = self.waiting.iter().all(|waits| self.waits_alone(waits));
+                let room =
+                    (0..self.plan.endpoints.len()).find(|place| self.is_for(pinned, *place) && self.has_room(*place));
+                assert!(!alone || room.is_none(), "seed {}: it has to wait beside {room:?}", self.seed);
                 let before = self.waiting.len();
                 match self.plan.enqueue(wait, Waker::noop()) {
                     Ok(ticket) => {
@@ -165,6 +171,26 @@ impl World {
         self.leases.extend(served.into_iter().map(|(_, lease)| lease));
     }
 
+    /// Whether a newcomer may go to an endpoint.
+    fn is_for(&self, pinned: Option<u32>, place: usize) -> bool {
+        let roll = self.plan.roll();
+        let keeps = |at: usize| roll.keeps_sessions(at, &self.plan.cluster, &self.plan.endpoints[at]);
+        match pinned.map(|pinned| pinned as usize).filter(|pinned| keeps(*pinned)) {
+            Some(pinned) => pinned == place,
+            None => roll.weight(place) > 0,
+        }
+    }
+
+    /// Whether one who waits does so for one endpoint and no other.
+    fn waits_alone(&self, waits: &Waits) -> bool {
+        let roll = self.plan.roll();
+        waits.wait.pinned.is_some_and(|endpoint| {
+            let state = &waits.origin.endpoints[endpoint as usize].state;
+            let found = self.plan.endpoints.iter().position(|plan| Arc::ptr_eq(&plan.state, state));
+            found.is_some_and(|found| roll.keeps_sessions(found, &self.plan.cluster, &self.plan.endpoints[found]))
+        })
+    }
+
     /// Whether one who waits may go to an endpoint of the plan in force, if it has room.
     fn could_use(&self, waits: &Waits, place: usize) -> bool {
         let roll = self.plan.roll();
@@ -200,6 +226,9 @@ impl World {
     fn check_bounds(&self) {
         assert!(self.waiting.len() <= 12, "seed {}", self.seed);
         assert_eq!(self.plan.state.waiting() as usize, self.waiting.len(), "seed {}", self.seed);
+        let alone = self.waiting.iter().filter(|waits| self.waits_alone(waits)).count();
+        let anywhere = self.plan.state.waiting_anywhere().load(std::sync::atomic::Ordering::SeqCst) as usize;
+        assert_eq!(anywhere + alone, self.waiting.len(), "seed {}", self.seed);
         let of = |state: &Arc<_>| self.leases.iter().filter(|lease| Arc::ptr_eq(lease.state(), state)).count();
         for plan in &self.plan.endpoints {
             assert_eq!(plan.state.in_flight() as usize, of(&plan.state), "seed {}", self.seed);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::task::Wake;
 
+use model::fitness::{FailureRate, PassiveHealth};
 use model::snapshot::Balance::{LeastRequest, Random as ByChance, RoundRobin};
 use model::snapshot::Cluster;
 
@@ -214,12 +215,70 @@ fn a_request_that_can_go_at_once_does_so_even_if_the_queue_is_full_of_those_who_
     let mut worker = Worker::new(1);
     let Pick::Endpoint(held) = worker.pick_pinned(&plan, 0) else { panic!("it has room") };
     let waiting = [pinned_to(0), pinned_to(0)].map(|wait| plan.enqueue(wait, Waker::noop()).unwrap());
-    assert!(matches!(worker.pick_pinned(&plan, 1), Pick::Full), "others wait: the queue decides");
+    assert!(matches!(worker.pick_pinned(&plan, 0), Pick::Full), "others wait for that");
+    let Pick::Endpoint(other) = worker.pick_pinned(&plan, 1) else { panic!("nobody waits for that") };
+    drop(other);
     assert_eq!(plan.enqueue(pinned_to(0), Waker::noop()).unwrap_err(), Refusal::Full);
     let free = plan.enqueue(anywhere(), Waker::noop()).unwrap();
     let lease = poll(&free, Waker::noop()).unwrap();
     assert_eq!((lease.endpoint_index(), held.endpoint_index(), plan.state.waiting()), (1, 0, 2));
     drop(waiting);
+}
+
+#[test]
+fn while_some_wait_for_one_endpoint_alone_the_balancer_goes_on_without_it() {
+    let mut config = queued(&[1, 100, 100], 10);
+    config.endpoints[2].weight = 3;
+    let plan = plan_of(config);
+    let mut worker = Worker::new(1);
+    let Pick::Endpoint(held) = worker.pick_pinned(&plan, 0) else { panic!("it has room") };
+    let (bell, waker) = Bell::new();
+    let waits = plan.enqueue(pinned_to(0), &waker).unwrap();
+    let mut counts = [0; 3];
+    let leases: Vec<Lease> = (0..40).map(|_| worker.lease(&plan)).collect();
+    leases.iter().for_each(|lease| counts[lease.endpoint_index()] += 1);
+    assert_eq!(counts, [0, 10, 30], "by weight, and no place that somebody waits for");
+    let tried = [plan.endpoints[2].state.slot];
+    let Pick::Endpoint(again) = worker.pick_but(&plan, &tried) else { panic!("there is room") };
+    assert_eq!(again.endpoint_index(), 1, "what was tried is left out");
+    drop((again, leases));
+    assert_eq!((bell.rung(), plan.state.waiting()), (0, 1));
+    drop(held);
+    assert_eq!((bell.rung(), plan.state.waiting()), (1, 0));
+    assert_eq!(poll(&waits, &waker).unwrap().endpoint_index(), 0);
+    let mut counts = [0; 3];
+    let leases: Vec<Lease> = (0..5).map(|_| worker.lease(&plan)).collect();
+    leases.iter().for_each(|lease| counts[lease.endpoint_index()] += 1);
+    assert_eq!(counts, [1, 1, 3], "as ever");
+}
+
+#[test]
+fn who_waits_for_an_endpoint_that_is_ejected_in_comparison_with_others_gets_another() {
+    let second = Duration::from_secs(1);
+    let mut config = queued(&[1, 1], 10);
+    config.fitness.passive = Some(PassiveHealth {
+        consecutive_failures: None,
+        consecutive_5xx: None,
+        failure_rate: Some(FailureRate { percent_max: 50, requests_min: 5 }),
+        success_rate: None,
+        latency: None,
+        interval: 10 * second,
+        ejection_time: 30 * second,
+        ejection_time_max: 300 * second,
+        ejected_percent_max: 50,
+    });
+    let plan = plan_of(config);
+    let Pick::Endpoint(_held) = Worker::new(1).pick_pinned(&plan, 0) else { panic!("it has room") };
+    let (bell, waker) = Bell::new();
+    let waits = plan.enqueue(pinned_to(0), &waker).unwrap();
+    plan.tick(begin());
+    for _ in 0..20 {
+        plan.witness(&plan.endpoints[0].state, crate::Seen::Failed, begin());
+    }
+    assert_eq!(bell.rung(), 0);
+    plan.tick(begin() + 10 * second);
+    assert_eq!(bell.rung(), 1);
+    assert_eq!(poll(&waits, &waker).unwrap().endpoint_index(), 1);
 }
 
 #[test]
@@ -482,6 +541,31 @@ fn no_thread_sleeps_beside_a_place_of_the_cluster_or_gets_one_too_many() {
     });
     assert_eq!((plan.state.waiting(), Arc::strong_count(&plan)), (0, 1));
     assert!(plan.state.enter(1));
+}
+
+/// Whoever gives a place back looks at the count of those who wait for its endpoint alone, and of those who wait for any.
+#[test]
+fn no_thread_sleeps_beside_a_place_that_it_alone_waits_for() {
+    let plan = plan_of(queued(&[1, 1, 1], 1_000));
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let plan = &plan;
+            scope.spawn(move || {
+                let (mut worker, mut random) = (Worker::new(seed), Random::new(seed));
+                for _ in 0..3_000 {
+                    let pinned = (random.below(3) > 0).then(|| random.below(3) as u32);
+                    let lease = match pinned.map(|endpoint| (endpoint, worker.pick_pinned(plan, endpoint))) {
+                        Some((_, Pick::Endpoint(lease))) => lease,
+                        Some((endpoint, _)) => wait(plan, pinned_to(endpoint)),
+                        None => lease_or_wait(plan, &mut worker),
+                    };
+                    assert!(pinned.is_none_or(|endpoint| lease.endpoint_index() == endpoint as usize));
+                }
+            });
+        }
+    });
+    assert_eq!((plan.state.waiting(), Arc::strong_count(&plan)), (0, 1));
+    assert_eq!(plan.state.waiting_anywhere().load(Ordering::SeqCst), 0);
 }
 
 /// People who give up race with those who hand over.

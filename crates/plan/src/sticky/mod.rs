@@ -102,6 +102,8 @@ pub struct Session {
     pinned: Option<u32>,
     /// What the table knows it by.
     key: Option<u64>,
+    /// The id of the endpoint that the table remembers for it.
+    remembered: Option<u64>,
     /// What its cookie said.
     dates: Option<Dates>,
     /// The cookie must be written anew even for the same endpoint.
@@ -175,8 +177,9 @@ impl Persistence {
                 let Some(key) = key.of(head, client, &begun) else { return Session::default() };
                 let (now, idle) = (begun.tick(at.now), idle_of(bounds));
                 let place = |id: u64| self.places.get(&id).copied().unwrap_or(GONE);
-                let pinned = table.find(key, now, idle).map(place);
-                Session { pinned, key: Some(key), may_begin: true, ..Session::default() }
+                let remembered = table.find(key, now, idle);
+                let pinned = remembered.map(place);
+                Session { pinned, key: Some(key), remembered, may_begin: true, ..Session::default() }
             }
             By::Route(key, places) => {
                 let value = head.and_then(|head| key.of(head)).unwrap_or_default();
@@ -220,11 +223,16 @@ impl Persistence {
                 // What is learned is only what the application gave out: others do not fill the table.
                 let is_known = !key.is_learned() || session.pinned.is_some();
                 if let Some(asked) = session.key.filter(|_| is_moved && is_known) {
-                    table.put(asked, id, now, idle);
+                    table.replace(session.remembered, (asked, id), now, idle);
                 }
                 let given = response.and_then(|(response, _)| key.learn(response, &begun));
-                if let Some(given) = given.filter(|given| is_moved || session.key != Some(*given)) {
-                    table.put(given, id, now, idle);
+                match given {
+                    // It was given out before.
+                    Some(given) if session.key == Some(given) && is_moved => {
+                        table.replace(session.remembered, (given, id), now, idle);
+                    }
+                    Some(given) if session.key != Some(given) => table.put(given, id, now, idle),
+                    _ => {}
                 }
             }
             By::Route(..) => (),

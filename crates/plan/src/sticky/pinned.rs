@@ -1,6 +1,7 @@
 //! What a pick makes of the endpoint that a session belongs to.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use model::snapshot::Cluster;
 
@@ -17,6 +18,8 @@ pub(crate) struct Pins(Box<[Pin]>);
 #[derive(Clone, Default)]
 struct Pin {
     keeps: bool,
+    /// Others get work there, too.
+    is_shared: bool,
     /// Where its places are counted beside the endpoint itself.
     counted: Option<Arc<TierState>>,
 }
@@ -29,16 +32,31 @@ enum Asked {
 }
 
 impl Pins {
-    pub(crate) fn new(cluster: &Cluster, endpoints: &[EndpointPlan], roll: &Roll, tiers: &[Tier]) -> Self {
+    /// `scopes`: the tiers of the whole cluster, then those of each subset.
+    pub(crate) fn new<S: AsRef<[Tier]>>(
+        cluster: &Cluster,
+        endpoints: &[EndpointPlan],
+        roll: &Roll,
+        scopes: &[S],
+    ) -> Self {
         if cluster.persistence.is_none() {
             return Self::default();
         }
-        let keeps = |(index, plan)| Pin { keeps: roll.keeps_sessions(index, cluster, plan), counted: None };
+        let keeps = |(index, plan)| Pin { keeps: roll.keeps_sessions(index, cluster, plan), ..Pin::default() };
         let mut pins: Box<[Pin]> = endpoints.iter().enumerate().map(keeps).collect();
-        for (members, state) in tiers.iter().filter_map(Tier::counted) {
+        let whole = scopes.first().map_or(&[][..], AsRef::as_ref);
+        for (members, state) in whole.iter().filter_map(Tier::counted) {
             members.for_each(|index| pins[index as usize].counted = Some(state.clone()));
         }
+        for tier in scopes.iter().flat_map(AsRef::as_ref) {
+            tier.indices().for_each(|index| pins[index as usize].is_shared = true);
+        }
         Self(pins)
+    }
+
+    /// Whether requests without a session go to this endpoint, too.
+    pub(crate) fn is_shared(&self, index: u32) -> bool {
+        self.0.get(index as usize).is_none_or(|pin| pin.is_shared)
     }
 }
 
@@ -49,8 +67,11 @@ impl ClusterPlan {
         if self.has_failed(pinned, ask) {
             return None;
         }
-        // Those who wait are not overtaken, whichever endpoint they wait for.
-        if self.cluster.queue.is_some() && self.state.waiting() > 0 && self.keeps(view, pinned, ask.subset) {
+        if self.cluster.queue.is_some()
+            && self.state.waiting() > 0
+            && self.keeps(view, pinned, ask.subset)
+            && self.is_behind_at(view, pinned)
+        {
             return Some(Pick::Full);
         }
         match self.ask_within(view, pinned, ask.subset) {
@@ -59,6 +80,15 @@ impl ClusterPlan {
             Asked::Full if persistence.refuses() && self.cluster.queue.is_none() => Some(Pick::Full),
             Asked::Full | Asked::Away => persistence.refuses().then_some(Pick::None),
         }
+    }
+
+    /// Whether others wait who could use the place at the endpoint of a session. One that gets nothing but sessions is
+    /// waited for by these alone.
+    #[cold]
+    fn is_behind_at(&self, view: &View, pinned: u32) -> bool {
+        let alone = self.endpoints.get(pinned as usize).map_or(0, |plan| plan.state.awaiting().load(Ordering::SeqCst));
+        let anywhere = self.state.waiting_anywhere().load(Ordering::SeqCst) > 0 && view.pins.is_shared(pinned);
+        alone > 0 || anywhere || self.is_bound_awaited(view)
     }
 
     /// The endpoint for whose places a request is to wait after its pick found everything full. For [`crate::Wait`].

@@ -92,6 +92,23 @@ struct Entry {
     older: Link,
 }
 
+/// What an entry may take the place of.
+#[derive(Clone, Copy)]
+enum Over {
+    Any,
+    /// This one, which was seen; without, none.
+    Seen(Option<u64>),
+}
+
+impl Over {
+    fn allows(self, endpoint: u64) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Seen(seen) => seen == Some(endpoint),
+        }
+    }
+}
+
 impl Table {
     /// For at most `max` entries; at least one.
     pub(super) fn new(max: u32) -> Self {
@@ -144,23 +161,36 @@ impl Table {
         Some(entry.endpoint)
     }
 
-    /// Remembers an endpoint for a key.
+    /// Remembers an endpoint for a key, whatever is remembered for it now.
     pub(super) fn put(&self, key: u64, endpoint: u64, now: Tick, idle: Tick) {
-        if !self.put_here(key, endpoint, now, idle) {
+        self.put_over(Over::Any, (key, endpoint), now, idle);
+    }
+
+    /// Remembers an endpoint for a key for which `seen` was found. If it is another one by now, that one stays: whoever
+    /// answers later than others does not take the session from where it went meanwhile.
+    pub(super) fn replace(&self, seen: Option<u64>, entry: (u64, u64), now: Tick, idle: Tick) {
+        self.put_over(Over::Seen(seen), entry, now, idle);
+    }
+
+    fn put_over(&self, over: Over, (key, endpoint): (u64, u64), now: Tick, idle: Tick) {
+        if !self.put_here(over, (key, endpoint), now, idle) {
             self.evict_anywhere(key);
             // Should another take the room meanwhile, the session is not remembered this time.
-            self.put_here(key, endpoint, now, idle);
+            self.put_here(over, (key, endpoint), now, idle);
         }
     }
 
     /// `false`: the table is full, and the shard of the key has nothing that could go.
-    fn put_here(&self, key: u64, endpoint: u64, now: Tick, idle: Tick) -> bool {
+    fn put_here(&self, over: Over, (key, endpoint): (u64, u64), now: Tick, idle: Tick) -> bool {
         let mut shard = lock(self.shard(key));
         let expired = shard.expire(now, idle, EXPIRED_PER_TURN);
         self.entries.fetch_sub(expired, Ordering::Relaxed);
         if let Some(&place) = shard.places.get(&key) {
-            shard.entries[place as usize].endpoint = endpoint;
-            shard.touch(place, now);
+            let known = shard.entries[place as usize];
+            if over.allows(known.endpoint) || is_expired(known.seen, now, idle) {
+                shard.entries[place as usize].endpoint = endpoint;
+                shard.touch(place, now);
+            }
             return true;
         }
         let has_room = |count: u32| (count < self.max).then_some(count + 1);

@@ -8,7 +8,7 @@ use model::snapshot::Hash;
 use super::*;
 use crate::balance::tests::begin;
 use crate::testing::{Bell, Worker, anywhere, bounded, cluster, fetched, head, health_check, plan_of, queue, weighted};
-use crate::{Ask, ClusterPlan, Outcome, Pick, Refusal, Subset, Wait};
+use crate::{Ask, ClusterPlan, Lease, Outcome, Pick, Refusal, Subset, Wait};
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 const TABLE: SessionTable = SessionTable { entries_max: 100, expires: Duration::from_secs(60) };
@@ -266,6 +266,24 @@ fn a_header_sticks_while_it_is_used_and_moves_with_its_answer() {
 }
 
 #[test]
+fn an_answer_that_comes_late_does_not_take_a_session_from_where_it_went_meanwhile() {
+    let plan = plan_of(of(by(SessionBy::Header("x-user".into(), TABLE)), 3));
+    let anna = |when| find(&plan, &[("X-User", "anna")], when);
+    let (slow, fast) = (anna(0), anna(0));
+    kept(&plan, &fast, 2, 1, &[]);
+    kept(&plan, &slow, 0, 40, &[]);
+    assert_eq!(anna(40).pinned(), Some(2), "the first answer says where it begins");
+    let (slow, fast) = (anna(40), anna(40));
+    kept(&plan, &fast, 1, 41, &[]);
+    kept(&plan, &slow, 0, 42, &[]);
+    assert_eq!(anna(42).pinned(), Some(1), "and the first where it moves");
+    kept(&plan, &anna(42), 0, 43, &[]);
+    assert_eq!(anna(43).pinned(), Some(0), "who knew that may move it on");
+    kept(&plan, &slow, 1, 200, &[]);
+    assert_eq!(anna(200).pinned(), Some(1), "nobody goes by what has expired");
+}
+
+#[test]
 fn a_source_counts_as_far_as_its_prefix() {
     let by_source = |v4, v6| {
         let plan = plan_of(of(by(SessionBy::Source(PrefixLengths { v4, v6 }, TABLE)), 3));
@@ -394,6 +412,27 @@ fn a_session_whose_endpoint_is_full_waits_moves_or_is_refused() {
         }
         drop(held);
         assert_eq!(picked(&plan, 1), Ok(1));
+    }
+}
+
+/// Endpoints 0 and 1 have one place each, which are taken, and 2 is drained with room.
+fn drained(otherwise: WhenAway) -> (Arc<ClusterPlan>, [Lease; 2]) {
+    let mut config = (*full(true, otherwise, WhenFull::Away).cluster).clone();
+    config.endpoints = bounded(&[1, 1, 1]);
+    config.endpoints[2].state = AdminState::Drain;
+    let plan = plan_of(config);
+    let mut worker = Worker::new(1);
+    let held = [worker.lease(&plan), worker.lease(&plan)];
+    (plan, held)
+}
+
+#[test]
+fn a_drained_endpoint_serves_its_sessions_while_others_wait_for_the_rest() {
+    for otherwise in [WhenAway::Another, WhenAway::Refuse] {
+        let (plan, _held) = drained(otherwise);
+        let _waits = plan.enqueue(anywhere(), std::task::Waker::noop()).unwrap();
+        assert_eq!(picked(&plan, 2), Ok(2), "nobody who waits could go there");
+        assert_eq!(picked(&plan, 0), Err("full"), "here somebody could");
     }
 }
 

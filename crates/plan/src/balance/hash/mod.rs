@@ -119,7 +119,7 @@ fn take_bounded(tier: &Tier, member: &Member, bound: Option<(u32, u64)>) -> Opti
     let even = u64::from(percent) * (u64::from(tier.busy()) + 1) * u64::from(member.weight);
     let bound = u32::try_from(even.div_ceil(100 * total)).unwrap_or(u32::MAX);
     let max = member.max.map_or(bound, |max| max.min(bound));
-    member.state.try_take(Some(max)).then(|| tier.lease(member))
+    member.state.try_take_new(Some(max)).then(|| tier.lease(member))
 }
 
 #[cfg(test)]
