@@ -184,6 +184,9 @@ impl ClusterPlan {
 
     /// This plan is in force: those who wait by an earlier plan of the cluster get what this one allows them.
     pub(crate) fn take_effect(self: &Arc<Self>) {
+        if let Some(persistence) = &self.persistence {
+            persistence.take_effect();
+        }
         let mut woken = Vec::new();
         self.state.queue().follow(self, &mut woken);
         wake(woken);

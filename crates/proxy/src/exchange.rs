@@ -274,9 +274,7 @@ impl<'p> Exchange<'p> {
                 self.begin_retry(failed);
             }
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
-            if let Some(session) = &self.session {
-                self.told.session = session.outcome(Some(lease.endpoint_index()));
-            }
+            self.note_session(now, lease.endpoint_index(), subset);
             self.lease = Some(lease);
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.told.endpoint = Some((endpoint, side));

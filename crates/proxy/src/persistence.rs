@@ -1,16 +1,24 @@
 //! Sessions of exchanges: looked up before an endpoint is picked, kept when it has answered. What is decided, is decided in
 //! [`plan::sticky`]; here is what it needs to know.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use plan::{ClusterPlan, Lease, Moment, Persistence, Session, WeightedClusters};
+use model::persistence::SessionPick;
+use plan::{ClusterPlan, Lease, Moment, Persistence, Session, Subset, WeightedClusters};
 
 use crate::exchange::Exchange;
+use crate::worker_plan::ClusterNow;
 
 /// A moment by both clocks.
 pub(crate) fn moment(now: Instant) -> Moment {
     Moment { now, unix: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() }
+}
+
+/// What tables hash keys with. Not of the numbers that name requests, which clients see: from them others could be known.
+pub(crate) fn seed() -> u64 {
+    RandomState::new().hash_one(0_u8)
 }
 
 impl<'p> Exchange<'p> {
@@ -24,8 +32,7 @@ impl<'p> Exchange<'p> {
     }
 
     fn session_in(&self, persistence: &Persistence) -> Session {
-        let mut chance = || self.worker.random.next();
-        persistence.find(Some(&self.incoming.head), self.client, moment(self.told.now), &mut chance)
+        persistence.find(Some(&self.incoming.head), self.client, moment(self.told.now), &mut seed)
     }
 
     /// The cluster of several where the request has a session; chance decides when there is none.
@@ -42,6 +49,15 @@ impl<'p> Exchange<'p> {
         clusters.choose(self.worker.random.next())
     }
 
+    /// An endpoint is picked: what that means for the session.
+    #[inline]
+    pub(crate) fn note_session(&mut self, now: &ClusterNow, endpoint: usize, subset: Subset) {
+        let Some(session) = &mut self.session else { return };
+        self.told.session = session.outcome(Some(endpoint));
+        let is_elsewhere = self.told.session == Some(SessionPick::Moved);
+        session.lend(is_elsewhere && now.plan.lends(&mut now.cache.borrow_mut(), session.pinned(), subset));
+    }
+
     /// Keeps the session where it was answered, when the head of the response is as the client gets it.
     #[inline]
     pub(crate) fn keep_session(&mut self) {
@@ -55,7 +71,6 @@ impl<'p> Exchange<'p> {
         let Some(endpoint) = self.lease.as_ref().map(Lease::endpoint_index) else { return };
         let is_secure = self.connection.facts.tls.is_some();
         let response = self.response.as_deref_mut().map(|response| (response, is_secure));
-        let mut chance = || self.worker.random.next();
-        persistence.keep(session, endpoint, response, (moment(self.told.now), &mut chance));
+        persistence.keep(session, endpoint, response, (moment(self.told.now), &mut seed));
     }
 }

@@ -17,7 +17,7 @@ use wire::client_hello::{Hello, client_hello};
 
 use crate::connection::Connection;
 use crate::guard::Gate;
-use crate::persistence::moment;
+use crate::persistence::{moment, seed};
 use crate::pick::pick;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
@@ -149,9 +149,7 @@ impl<'p> Stream<'p> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         let client = self.connection.facts.peer.ip();
         let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client));
-        let worker = self.worker;
-        let mut chance = || worker.random.next();
-        let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut chance);
+        let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut seed);
         let session = cluster.persistence.as_deref().map(found);
         self.session = session.and_then(|session| session.outcome(None));
         let pinned = session.and_then(|session| session.pinned());
@@ -187,8 +185,7 @@ impl<'p> Stream<'p> {
                     shard.connects_opened.add(1);
                     self.witness((cluster, endpoint), Seen::Answered { status: 0, latency: done - begun }, done);
                     if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
-                        let now = (moment(done), &mut chance as &mut dyn FnMut() -> u64);
-                        persistence.keep(session, lease.endpoint_index(), None, now);
+                        persistence.keep(session, lease.endpoint_index(), None, (moment(done), &mut seed));
                     }
                     return Ok((upstream, lease));
                 }

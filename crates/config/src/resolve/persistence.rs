@@ -146,7 +146,23 @@ impl Resolver<'_> {
             let mend = format!("write `labels: {{ {label}: NAME }}` at the endpoints");
             self.report(&place, format!("no endpoint has a label `{label}`"), Some(mend));
         }
+        self.unique_labels(at, label, endpoints);
         Some(SessionRoute { on, label: label.clone() })
+    }
+
+    /// A value that two endpoints have names neither.
+    fn unique_labels(&mut self, at: &str, label: &str, endpoints: &[file::Endpoint]) {
+        let cluster = at.trim_end_matches("/persistence/route");
+        let mut seen: HashMap<&str, &str> = HashMap::new();
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            let file::Endpoint::Settings(settings) = endpoint else { continue };
+            let Some(value) = settings.labels.get(label) else { continue };
+            if let Some(first) = seen.insert(value, &settings.address) {
+                let message = format!("`{}` and `{first}` have the same label `{label}: {value}`", settings.address);
+                let mend = "a session is known by it: give each a value of its own".to_owned();
+                self.report(&format!("{cluster}/endpoints/{index}/labels/{label}"), message, Some(mend));
+            }
+        }
     }
 
     fn session_cookie(&mut self, at: &str, written: &file::SessionCookie) -> SessionCookie {

@@ -202,3 +202,13 @@ fn a_cluster_of_the_name_of_a_setting_hides_its_secrets_too() {
     assert_eq!(cluster["persistence"]["cookie"]["name"], "equipoise");
     assert_eq!(cluster["persistence"]["cookie"]["secret"], "(hidden)");
 }
+
+#[test]
+fn a_label_that_names_endpoints_names_one() {
+    let text = "version: 1\nclusters:\n  a:\n    endpoints: [{ address: '127.0.0.1:1', labels: { route: x } }, { address: \
+                '127.0.0.1:2', labels: { route: x } }]\n    persistence: { route: { cookie: ID } }\n";
+    let told = "4: `127.0.0.1:2` and `127.0.0.1:1` have the same label `route: x` (a session is known by it: give each a value \
+                of its own)";
+    assert_eq!(messages(text), [told]);
+    assert_eq!(messages(&text.replacen("route: x", "route: y", 1)), [""; 0]);
+}

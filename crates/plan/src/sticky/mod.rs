@@ -110,6 +110,8 @@ pub struct Session {
     is_stale: bool,
     /// Without a session that is known, one begins.
     may_begin: bool,
+    /// This request goes elsewhere only because its route does not lead to the session's endpoint.
+    is_lent: bool,
 }
 
 impl Session {
@@ -117,6 +119,11 @@ impl Session {
     #[inline]
     pub fn pinned(&self) -> Option<u32> {
         self.pinned
+    }
+
+    /// The request has got an endpoint. `is_lent`: as [`crate::ClusterPlan::lends`] said.
+    pub fn lend(&mut self, is_lent: bool) {
+        self.is_lent = is_lent;
     }
 
     /// What became of it, once an endpoint is picked, or none.
@@ -174,17 +181,24 @@ impl Persistence {
             By::Cookie(plan) => head.map_or_else(Session::default, |head| plan.find(head, at.seconds())),
             By::Table(key, table, bounds) => {
                 let begun = table.begun(at.now, chance);
-                let Some(key) = key.of(head, client, &begun) else { return Session::default() };
                 let (now, idle) = (begun.tick(at.now), idle_of(bounds));
-                let place = |id: u64| self.places.get(&id).copied().unwrap_or(GONE);
-                let remembered = table.find(key, now, idle);
-                let pinned = remembered.map(place);
+                let keys = (0..SESSION_COOKIES_MAX).map_while(|nth| key.of((head, client), nth, &begun));
+                // Others may have planted cookies of that name: the first that is known counts, else the first.
+                let mut first = None;
+                let mut keys = keys.inspect(|key| first = first.or(Some(*key)));
+                let known = keys.find_map(|key| Some((key, table.find(key, now, idle)?)));
+                let Some(key) = known.map(|(key, _)| key).or(first) else { return Session::default() };
+                let remembered = known.map(|(_, id)| id);
+                let pinned = remembered.map(|id| self.places.get(&id).copied().unwrap_or(GONE));
                 Session { pinned, key: Some(key), remembered, may_begin: true, ..Session::default() }
             }
             By::Route(key, places) => {
-                let value = head.and_then(|head| key.of(head)).unwrap_or_default();
-                let pinned = places.get(route_of(value)).or_else(|| places.get(value));
-                Session { pinned: pinned.copied(), may_begin: !value.is_empty(), ..Session::default() }
+                let values = (0..SESSION_COOKIES_MAX).map_while(|nth| key.of(head?, nth));
+                let mut may_begin = false;
+                let mut values = values.inspect(|value| may_begin |= !value.is_empty());
+                let place = |value: &[u8]| places.get(route_of(value)).or_else(|| places.get(value)).copied();
+                let pinned = values.find_map(place);
+                Session { pinned, may_begin, ..Session::default() }
             }
         }
     }
@@ -207,13 +221,14 @@ impl Persistence {
         response: Option<(&mut ResponseHead, bool)>,
         (at, chance): (Moment, &mut dyn FnMut() -> u64),
     ) {
-        let is_moved = session.pinned != Some(endpoint as u32);
+        let home = session.pinned.filter(|_| session.is_lent).map_or(endpoint, |pinned| pinned as usize);
+        let is_moved = session.pinned != Some(home as u32);
         match &self.by {
             By::Cookie(plan) => {
                 if let Some((response, is_secure)) = response
                     && (is_moved || session.is_stale)
                 {
-                    plan.set(session, endpoint, response, (at.seconds(), is_secure));
+                    plan.set(session, home, response, (at.seconds(), is_secure));
                 }
             }
             By::Table(key, table, bounds) => {
@@ -247,6 +262,15 @@ impl Persistence {
         Some((table.len(), table.evictions()))
     }
 
+    /// The plan is in force, and with it the bound of its table.
+    pub(crate) fn take_effect(&self) {
+        if let By::Table(_, table, bounds) = &self.by
+            && table.max() != bounds.entries_max
+        {
+            table.resize(bounds.entries_max);
+        }
+    }
+
     fn refuses(&self) -> bool {
         self.settings.otherwise == WhenAway::Refuse
     }
@@ -267,8 +291,8 @@ fn table(key: Key, bounds: SessionTable, settings: &model_of::Persistence, previ
         _ => None,
     });
     let table = match known {
-        Some(table) if table.max() == bounds.entries_max => table.clone(),
-        Some(table) => Arc::new(table.resized(bounds.entries_max)),
+        // Its bound follows when the plan comes into force: until then sessions begin and move by the plan before.
+        Some(table) => table.clone(),
         None => Arc::new(Table::new(bounds.entries_max)),
     };
     By::Table(key, table, bounds)
@@ -284,12 +308,16 @@ fn is_by_same(one: &SessionBy, other: &SessionBy) -> bool {
 }
 
 impl Key {
-    /// The key that a request or connection brings.
-    fn of(&self, head: Option<&RequestHead>, client: IpAddr, begun: &Begun) -> Option<u64> {
+    /// The key that a request or connection brings: the first, or another of a cookie that comes more than once.
+    fn of(&self, (head, client): (Option<&RequestHead>, IpAddr), nth: usize, begun: &Begun) -> Option<u64> {
         let value = match (self, head) {
+            (Self::LearnedCookie(name), Some(head)) => {
+                let mut given = model::cookie::values(&head.fields, name).filter(|value| !value.is_empty());
+                given.nth(nth)
+            }
+            _ if nth > 0 => None,
             (Self::Source(lengths), _) => return Some(begun.key(&masked(client, *lengths).to_be_bytes())),
             (_, None) => None,
-            (Self::LearnedCookie(name), Some(head)) => model::cookie::values(&head.fields, name).next(),
             (Self::LearnedHeader(name) | Self::Header(name), Some(head)) => head.fields.get(name),
         };
         value.filter(|value| !value.is_empty()).map(|value| begun.key(value))
@@ -333,10 +361,12 @@ impl RouteKey {
         }
     }
 
-    fn of<'a>(&'a self, head: &'a RequestHead) -> Option<&'a [u8]> {
+    /// The first value, or another of a cookie that comes more than once.
+    fn of<'a>(&'a self, head: &'a RequestHead, nth: usize) -> Option<&'a [u8]> {
         match self {
+            Self::Cookie(name) => model::cookie::values(&head.fields, name).nth(nth),
+            _ if nth > 0 => None,
             Self::Header(name) => head.fields.get(name),
-            Self::Cookie(name) => model::cookie::values(&head.fields, name).next(),
             Self::Query(name) => query::parameter(head.query().unwrap_or_default(), name),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use model::snapshot::Cluster;
 
-use crate::balance::{Ask, Tier, TierState, View};
+use crate::balance::{Ask, PickCache, Tier, TierState, View};
 use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
 use crate::hash::FastMap;
 use crate::standing::Roll;
@@ -97,6 +97,14 @@ impl ClusterPlan {
         let persistence = self.persistence.as_ref()?;
         let waits = persistence.waits() || persistence.refuses();
         (waits && !self.has_failed(pinned, ask)).then_some(pinned)
+    }
+
+    /// Whether a request of a session that belongs to `pinned` goes elsewhere only because its subset leaves that one out:
+    /// the session does not move then, or it would go to and fro between routes with different subsets.
+    pub fn lends(&self, cache: &mut PickCache, pinned: Option<u32>, subset: Subset) -> bool {
+        let Some(pinned) = pinned else { return false };
+        let view = cache.view(self);
+        view.pins.0.get(pinned as usize).is_some_and(|pin| pin.keeps) && !self.keeps(view, pinned, subset)
     }
 
     /// A free place for one who waits at the endpoint of its session, or, when that is away by now, at any; `known` as in

@@ -17,9 +17,12 @@ use crate::balance::Chance;
 use crate::hash::FastMap;
 use crate::padded::Padded;
 
-/// Entries for which a table gets one more shard, up to [`SHARDS_MAX`].
-const ENTRIES_PER_SHARD: u32 = 1024;
-const SHARDS_MAX: u32 = 64;
+/// A table for fewer entries than this has one shard, in which the order of use is exact; others have [`SHARDS`], a power of
+/// two.
+const SPLIT_MIN: u32 = 2_000;
+const SHARDS: u32 = 64;
+/// Entries beyond their time that one hold of a shard removes: others wait for it meanwhile.
+const EXPIRED_PER_HOLD: usize = 1024;
 /// Entries beyond their time that each change of a shard removes.
 const EXPIRED_PER_TURN: usize = 2;
 /// No entry.
@@ -34,7 +37,7 @@ pub(crate) struct Table {
     shards: Box<[Padded<Mutex<Shard>>]>,
     entries: Padded<AtomicU32>,
     evictions: AtomicU64,
-    max: u32,
+    max: AtomicU32,
 }
 
 /// What a table needs of time and chance, which its first user gives it.
@@ -110,36 +113,31 @@ impl Over {
 }
 
 impl Table {
-    /// For at most `max` entries; at least one.
+    /// For at most `max` entries; at least one. The bound may change later, the number of shards does not.
     pub(super) fn new(max: u32) -> Self {
-        let shards = (max / ENTRIES_PER_SHARD).clamp(1, SHARDS_MAX).next_power_of_two();
+        let shards = if max < SPLIT_MIN { 1 } else { SHARDS };
         Self {
             begun: OnceLock::new(),
             shards: (0..shards).map(|_| Padded::default()).collect(),
             entries: Padded::default(),
             evictions: AtomicU64::new(0),
-            max: max.max(1),
+            max: AtomicU32::new(max.max(1)),
         }
     }
 
-    /// A table of another size that remembers what this one does, as far as it fits.
-    pub(super) fn resized(&self, max: u32) -> Self {
-        let table = Self::new(max);
-        if let Some(begun) = self.begun.get() {
-            let _first = table.begun.set(*begun);
+    /// From now on at most `max` entries: if there are more, those used least lately go, of all shards by turns.
+    pub(super) fn resize(&self, max: u32) {
+        let max = max.max(1);
+        self.max.store(max, Ordering::Relaxed);
+        let mut turn = 0;
+        while self.len() > max && self.evict_from(turn) {
+            turn += 1;
         }
-        table.evictions.store(self.evictions(), Ordering::Relaxed);
-        let mut all: Vec<Entry> = self.shards.iter().flat_map(|shard| lock(shard).entries.clone()).collect();
-        all.sort_unstable_by_key(|entry| entry.seen);
-        for entry in all {
-            table.put(entry.key, entry.endpoint, entry.seen, Tick::MAX);
-        }
-        table
     }
 
     /// The bound on its entries.
     pub(super) fn max(&self) -> u32 {
-        self.max
+        self.max.load(Ordering::Relaxed)
     }
 
     /// Its beginning, which is now if nobody has used it.
@@ -174,7 +172,7 @@ impl Table {
 
     fn put_over(&self, over: Over, (key, endpoint): (u64, u64), now: Tick, idle: Tick) {
         if !self.put_here(over, (key, endpoint), now, idle) {
-            self.evict_anywhere(key);
+            self.evict_from(self.place(key));
             // Should another take the room meanwhile, the session is not remembered this time.
             self.put_here(over, (key, endpoint), now, idle);
         }
@@ -193,7 +191,7 @@ impl Table {
             }
             return true;
         }
-        let has_room = |count: u32| (count < self.max).then_some(count + 1);
+        let has_room = |count: u32| (count < self.max()).then_some(count + 1);
         let counted = self.entries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).is_ok();
         if !counted {
             // The new one is counted in place of the one that goes.
@@ -208,10 +206,9 @@ impl Table {
         true
     }
 
-    /// Takes the oldest out of the next shard that has any, beginning behind that of the key.
-    fn evict_anywhere(&self, key: u64) {
-        let own = self.place(key);
-        let (before, after) = self.shards.split_at(own);
+    /// Takes the oldest out of the next shard that has any, around the circle from some place on. `false`: none has.
+    fn evict_from(&self, place: usize) -> bool {
+        let (before, after) = self.shards.split_at(place % self.shards.len());
         for shard in after.iter().chain(before) {
             let mut shard = lock(shard);
             if shard.oldest.0 != NONE {
@@ -219,9 +216,10 @@ impl Table {
                 shard.remove(oldest);
                 self.entries.fetch_sub(1, Ordering::Relaxed);
                 self.evictions.fetch_add(1, Ordering::Relaxed);
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Entries, those beyond their time among them until they are met.
@@ -238,8 +236,13 @@ impl Table {
     pub(super) fn sweep(&self, now: Instant, idle: Tick) {
         let Some(begun) = self.begun.get() else { return };
         for shard in &self.shards {
-            let expired = lock(shard).expire(begun.tick(now), idle, usize::MAX);
-            self.entries.fetch_sub(expired, Ordering::Relaxed);
+            loop {
+                let expired = lock(shard).expire(begun.tick(now), idle, EXPIRED_PER_HOLD);
+                self.entries.fetch_sub(expired, Ordering::Relaxed);
+                if (expired as usize) < EXPIRED_PER_HOLD {
+                    break;
+                }
+            }
         }
     }
 

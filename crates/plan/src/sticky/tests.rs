@@ -328,6 +328,23 @@ fn what_the_application_gives_out_is_learned_and_nothing_else() {
 }
 
 #[test]
+fn of_several_values_the_first_that_is_known_counts_within_a_bound() {
+    let learned = plan_of(of(by(SessionBy::Learned(Learned::Cookie("ID".into()), TABLE)), 3));
+    kept(&learned, &Session::default(), 2, 0, &[("Set-Cookie", "ID=7f")]);
+    let route = SessionRoute { on: HashKey::Cookie("ID".into()), label: "route".into() };
+    let mut labelled = of(by(SessionBy::Route(route)), 3);
+    labelled.endpoints[2].placement.labels = [("route".to_owned(), "7f".to_owned())].into();
+    for plan in [learned, plan_of(labelled)] {
+        let pinned = |planted: usize| {
+            let cookies = format!("{}ID=7f", "ID=planted; ".repeat(planted));
+            find(&plan, &[("cookie", &cookies)], 0).pinned()
+        };
+        assert_eq!([0, 1, SESSION_COOKIES_MAX - 1].map(pinned), [Some(2); 3]);
+        assert_eq!(pinned(SESSION_COOKIES_MAX), None);
+    }
+}
+
+#[test]
 fn a_route_names_its_endpoint() {
     let mut config = of(None, 3);
     for (endpoint, name) in config.endpoints.iter_mut().zip(["a", "b", "node.c"]) {
@@ -493,6 +510,16 @@ fn a_table_lives_through_changes_and_finds_an_endpoint_that_comes_back() {
     let third = Cluster { persistence: by(SessionBy::Header("x-user".into(), smaller)), ..config.clone() };
     let third = ClusterPlan::compile(Arc::new(third), Some(&second));
     assert_eq!(pinned(&third), Some(2));
+    let entries = |plan: &ClusterPlan| plan.persistence.as_ref().unwrap().table(at(1).now).map(|(entries, _)| entries);
+    for user in 0..20 {
+        let fields = [("x-user", &*format!("user-{user}"))];
+        kept(&second, &find(&second, &fields, 1), 0, 1, &[]);
+        assert_eq!(find(&third, &fields, 1).pinned(), Some(0), "it began while the change was under way");
+    }
+    assert_eq!(entries(&second), Some(21), "the bound holds from when the plan does");
+    let third = Arc::new(third);
+    third.take_effect();
+    assert_eq!(entries(&third), Some(10));
     let other = Cluster { persistence: by(SessionBy::Header("x-other".into(), TABLE)), ..config };
     let fourth = ClusterPlan::compile(Arc::new(other), Some(&third));
     assert_eq!(find(&fourth, &[("x-other", "anna")], 1).pinned(), None, "known by something else");

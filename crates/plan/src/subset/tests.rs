@@ -162,3 +162,27 @@ fn weighted_clusters_have_subsets_too() {
     let plan = compiled(snapshot(vec![http_listener("web")], vec![route], vec![one]), None);
     assert_eq!(reached(&plan, 0, &[]), [1]);
 }
+
+/// Otherwise a session would go to and fro between the endpoints of two routes, and find what it left at neither.
+#[test]
+fn a_session_does_not_move_to_where_only_one_of_its_routes_leads() {
+    let config = Cluster { persistence: crate::testing::sessions(), ..labelled(&["v=1", "v=2"]) };
+    let plan = plan(config, &[rule("v=1", Otherwise::Nobody), rule("v=2", Otherwise::Nobody)], None);
+    let (cluster, request) = (&plan.clusters[0], head("GET", "/", &[("x-user", "anna")]));
+    let persistence = cluster.persistence.as_ref().unwrap();
+    let (client, moment) = ([192, 0, 2, 1].into(), crate::Moment { now: begin(), unix: std::time::Duration::ZERO });
+    let (mut cache, mut worker) = (crate::PickCache::default(), Worker::new(1));
+    let mut send = |route: usize| {
+        let mut session = persistence.find(Some(&request), client, moment, &mut || 7);
+        let subset = cluster.subset(&plan.routes[route], &request);
+        let ask = Ask { tried: &[], key: None, now: begin(), subset, pinned: session.pinned() };
+        let Pick::Endpoint(lease) = worker.pick_for(cluster, &ask) else { panic!("it is up") };
+        session.lend(cluster.lends(&mut cache, session.pinned(), subset));
+        persistence.keep(&session, lease.endpoint_index(), None, (moment, &mut || 7));
+        let home = persistence.find(Some(&request), client, moment, &mut || 7).pinned();
+        (lease.endpoint_index(), home)
+    };
+    assert_eq!([0, 1, 0, 1].map(&mut send), [(0, Some(0)), (1, Some(0)), (0, Some(0)), (1, Some(0))]);
+    cluster.observe(0, Outcome::Failure);
+    assert_eq!(send(1), (1, Some(1)), "one whose endpoint is away moves");
+}

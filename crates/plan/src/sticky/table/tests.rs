@@ -129,7 +129,7 @@ fn a_table_that_is_not_full_forgets_nothing_and_a_flood_only_what_is_old() {
 
 #[test]
 fn a_full_table_has_room_for_a_key_whose_shard_is_empty() {
-    let table = Table::new(ENTRIES_PER_SHARD * 2);
+    let table = Table::new(SPLIT_MIN);
     let of_shard = |shard: u64, number: u64| shard << 40 | number;
     (0..u64::from(table.max())).for_each(|number| table.put(of_shard(0, number), number, 0, 10));
     table.put(of_shard(1, 5), 99, 1, 10);
@@ -143,13 +143,19 @@ fn another_size_keeps_what_was_used_last() {
     let table = Table::new(100);
     let begun = table.begun(Instant::now(), &mut || 7);
     (0..100).for_each(|number| table.put(begun.key(&[number]), u64::from(number), Tick::from(number), 1_000));
-    let small = table.resized(10);
-    assert_eq!((small.len(), small.max()), (10, 10));
-    let begun = small.begun(Instant::now() + Duration::from_secs(9), &mut || panic!("its seed is known"));
-    assert!((90..100).all(|number| small.find(begun.key(&[number]), 100, 1_000) == Some(u64::from(number))));
-    let large = small.resized(50_000);
-    assert_eq!(large.len(), 10);
-    assert_eq!(large.find(begun.key(&[95]), 100, 1_000), Some(95));
+    table.resize(10);
+    assert_eq!((table.len(), table.max(), table.evictions()), (10, 10, 90));
+    assert!((90..100).all(|number| table.find(begun.key(&[number]), 100, 1_000) == Some(u64::from(number))));
+    table.resize(50_000);
+    assert_eq!(table.find(begun.key(&[95]), 100, 1_000), Some(95));
+    (0..20_000_u32).for_each(|number| table.put(begun.key(&number.to_le_bytes()), 1, 100, 1_000));
+    assert_eq!((table.len(), table.evictions()), (20_010, 90));
+    let split = Table::new(SPLIT_MIN);
+    (0..1_000).for_each(|number| split.put(crate::random::mix(number), 1, 0, 1_000));
+    split.resize(64);
+    assert_eq!((split.len(), split.evictions()), (64, 936));
+    split.resize(0);
+    assert_eq!((split.len(), split.max()), (1, 1), "one there may always be");
 }
 
 #[test]
