@@ -251,7 +251,6 @@ impl<'p> Exchange<'p> {
 
     /// Tries endpoints until one has answered, or the rules for retries end it.
     async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
-        self.prepare_retries(now).await?;
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
@@ -259,6 +258,7 @@ impl<'p> Exchange<'p> {
         let fair_key = cluster.fair_key(head, self.client);
         let wait = Wait { precedence, key: fair_key, ..Wait::new(self.told.now) };
         let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
+        self.prepare_retries(now).await?;
         let gate = Gate { worker: self.worker, cluster, now };
         let mut failed = None;
         loop {

@@ -71,6 +71,8 @@ impl<'p> Exchange<'p> {
         let Some(endpoint) = self.lease.as_ref().map(Lease::endpoint_index) else { return };
         let is_secure = self.connection.facts.tls.is_some();
         let response = self.response.as_deref_mut().map(|response| (response, is_secure));
-        persistence.keep(session, endpoint, response, (moment(self.told.now), &mut seed));
+        if persistence.keep(session, endpoint, response, (moment(self.told.now), &mut seed)) {
+            self.told.session = Some(SessionPick::New);
+        }
     }
 }

@@ -272,6 +272,7 @@ fn the_cookie_of_an_application_is_learned_and_followed() {
         for _ in 0..3 {
             product.connect().ask("GET /login HTTP/1.1\r\nHost: test\r\n\r\n");
         }
+        product.expect_metric("equipoise_cluster_sessions_total", &["result=\"new\""], 3.0);
         let follow = |place: usize| ask(&product, &format!("Cookie: a=b; JSESSIONID=s{place}\r\n")).text();
         for place in 0..3 {
             assert!((0..5).all(|_| follow(place) == place.to_string()));

@@ -187,10 +187,10 @@ impl Persistence {
                 let mut first = None;
                 let mut keys = keys.inspect(|key| first = first.or(Some(*key)));
                 let known = keys.find_map(|key| Some((key, table.find(key, now, idle)?)));
-                let Some(key) = known.map(|(key, _)| key).or(first) else { return Session::default() };
+                let Some(found) = known.map(|(key, _)| key).or(first) else { return Session::default() };
                 let remembered = known.map(|(_, id)| id);
                 let pinned = remembered.map(|id| self.places.get(&id).copied().unwrap_or(GONE));
-                Session { pinned, key: Some(key), remembered, may_begin: true, ..Session::default() }
+                Session { pinned, key: Some(found), remembered, may_begin: !key.is_learned(), ..Session::default() }
             }
             By::Route(key, places) => {
                 let values = (0..SESSION_COOKIES_MAX).map_while(|nth| key.of(head?, nth));
@@ -213,14 +213,14 @@ impl Persistence {
     }
 
     /// Remembers that this endpoint has answered: in the table, or in a cookie of the response, which goes to a client
-    /// that speaks TLS or not.
+    /// that speaks TLS or not. `true`: a session has begun of which nothing was known when the request came.
     pub fn keep(
         &self,
         session: &Session,
         endpoint: usize,
         response: Option<(&mut ResponseHead, bool)>,
         (at, chance): (Moment, &mut dyn FnMut() -> u64),
-    ) {
+    ) -> bool {
         let home = session.pinned.filter(|_| session.is_lent).map_or(endpoint, |pinned| pinned as usize);
         let is_moved = session.pinned != Some(home as u32);
         match &self.by {
@@ -234,7 +234,7 @@ impl Persistence {
             By::Table(key, table, bounds) => {
                 let begun = table.begun(at.now, chance);
                 let (now, idle) = (begun.tick(at.now), idle_of(bounds));
-                let Some(&id) = self.ids.get(endpoint) else { return };
+                let Some(&id) = self.ids.get(endpoint) else { return false };
                 // What is learned is only what the application gave out: others do not fill the table.
                 let is_known = !key.is_learned() || session.pinned.is_some();
                 if let Some(asked) = session.key.filter(|_| is_moved && is_known) {
@@ -249,9 +249,11 @@ impl Persistence {
                     Some(given) if session.key != Some(given) => table.put(given, id, now, idle),
                     _ => {}
                 }
+                return given.is_some() && session.pinned.is_none();
             }
             By::Route(..) => (),
         }
+        false
     }
 
     /// Entries of its table, once those beyond their time are removed, and those that went before it; `None` without a
