@@ -17,7 +17,7 @@ use crate::concurrency::Adaptive;
 use crate::guard::GuardState;
 use crate::hash::FastMap;
 use crate::health::{Change, Health, Outcome};
-use crate::key::Key;
+use crate::key::{FairKeys, Key};
 use crate::passive::Seen;
 use crate::plan::RoutePlan;
 use crate::queue::Wanted;
@@ -42,7 +42,7 @@ pub struct ClusterPlan {
     /// What of a request is hashed, if the balancer goes by that.
     keys: Box<[Key]>,
     /// By which those who wait take turns, if the queue is fair.
-    pub(crate) fair_keys: Box<[Key]>,
+    pub(crate) fair_keys: FairKeys,
     /// How response times are averaged, if the balancer goes by them.
     timing: Option<Timing>,
     /// There while the cluster has a circuit breaker.
@@ -111,7 +111,7 @@ impl ClusterPlan {
             _ => None,
         };
         let fair_by = cluster.queue.as_ref().map_or(&[][..], |queue| &queue.fair_by);
-        let fair_keys = fair_by.iter().filter_map(Key::new).collect();
+        let fair_keys = FairKeys::new(fair_by);
         let latest = Mutex::new(Stamped { epoch, view });
         let adaptive = cluster.resilience.concurrency.map(|_| state.adaptive().clone());
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());

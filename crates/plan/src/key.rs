@@ -1,5 +1,6 @@
 //! What of a request a hash goes by.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use model::snapshot::HashKey;
@@ -32,15 +33,23 @@ impl Key {
 
     /// Its hash for a request that has it; an empty value counts as none.
     pub(crate) fn of_request(&self, head: &RequestHead, client: IpAddr) -> Option<u64> {
+        match self {
+            Self::Source => self.of_client(client),
+            Self::Uri => Some(uri(head)),
+            _ => self.value(head).map(hash::of_bytes),
+        }
+    }
+
+    /// What of the request it is, if that is one text; an empty one counts as none.
+    fn value<'h>(&self, head: &'h RequestHead) -> Option<&'h [u8]> {
         let value = match self {
-            Self::Source => return self.of_client(client),
+            Self::Source | Self::Uri => None,
             Self::Header(name) => head.fields.get(name),
             Self::Cookie(name) => head.fields.all_known(Known::Cookie).find_map(|field| query::cookie(field, name)),
             Self::Query(name) => query::parameter(head.query().unwrap_or_default(), name),
             Self::Path => Some(head.path()),
-            Self::Uri => return Some(uri(head)),
         };
-        value.filter(|value| !value.is_empty()).map(hash::of_bytes)
+        value.filter(|value| !value.is_empty())
     }
 
     /// Its hash for a client of which nothing but the address is known.
@@ -53,6 +62,51 @@ impl Key {
     }
 }
 
+/// Several keys of which the first counts that a request has, for taking turns. Nobody can make a value that is taken for
+/// another's: each key has hashes of its own, and all are seeded.
+pub(crate) struct FairKeys(Box<[Key]>);
+
+/// What fair keys are hashed with, known to nobody outside.
+pub(crate) type FairSeed = [u64; 2];
+
+impl FairKeys {
+    pub(crate) fn new(keys: &[HashKey]) -> Self {
+        Self(keys.iter().filter_map(Key::new).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn of_request(&self, head: &RequestHead, client: IpAddr, seed: FairSeed) -> Option<u64> {
+        self.0.iter().zip(0..).find_map(|(key, place)| match key {
+            Key::Source => Some(of_source(place, client, seed)),
+            Key::Uri => Some(seeded(place, &[head.path(), head.query().unwrap_or_default()], seed)),
+            _ => key.value(head).map(|value| seeded(place, &[value], seed)),
+        })
+    }
+
+    /// For a client of which nothing but the address is known.
+    pub(crate) fn of_client(&self, client: IpAddr, seed: FairSeed) -> Option<u64> {
+        let place = self.0.iter().position(|key| matches!(key, Key::Source))?;
+        Some(of_source(place, client, seed))
+    }
+}
+
+fn of_source(place: usize, client: IpAddr, seed: FairSeed) -> u64 {
+    match client.to_canonical() {
+        IpAddr::V4(address) => seeded(place, &[&address.octets()], seed),
+        // Who has one address of IPv6 has all of its /64.
+        IpAddr::V6(address) => seeded(place, &[&address.octets()[..8]], seed),
+    }
+}
+
+fn seeded(place: usize, parts: &[&[u8]], seed: FairSeed) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (seed, place, parts).hash(&mut hasher);
+    hasher.finish()
+}
+
 fn uri(head: &RequestHead) -> u64 {
     let path = hash::of_bytes(head.path());
     head.query().map_or(path, |query| hash::of_bytes(query) ^ path.rotate_left(32))
@@ -63,6 +117,7 @@ mod tests {
     use super::*;
     use crate::testing::head;
 
+    const SEED: FairSeed = [3, 4];
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
     fn hashed(key: HashKey, target: &str, fields: &[(&str, &str)]) -> Option<u64> {
@@ -100,5 +155,36 @@ mod tests {
         assert_eq!(of("192.0.2.7"), of("::ffff:192.0.2.7"));
         assert_ne!(of("192.0.2.7"), of("192.0.2.8"));
         assert!(Key::Path.of_client(CLIENT).is_none());
+    }
+
+    #[test]
+    fn nobody_takes_the_turns_of_another_by_a_value_that_looks_like_his() {
+        let keys = FairKeys::new(&[HashKey::Header("x-tenant".into()), HashKey::Source, HashKey::Uri]);
+        let of = |fields: &[(&str, &str)], client: &str| {
+            keys.of_request(&head("GET", "/a", fields), client.parse().unwrap(), SEED).unwrap()
+        };
+        assert_ne!(of(&[("x-tenant", "ABCD")], "192.0.2.7"), of(&[], "65.66.67.68"), "the same bytes");
+        assert_eq!(of(&[("x-tenant", "ABCD")], "192.0.2.7"), of(&[("x-tenant", "ABCD")], "192.0.2.8"));
+        assert_eq!(
+            Some(of(&[("x-tenant", "")], "192.0.2.7")),
+            keys.of_client(CLIENT, SEED),
+            "an empty one counts as none"
+        );
+        assert_ne!(keys.of_client(CLIENT, SEED), keys.of_client(CLIENT, [3, 5]), "nobody can compute it");
+        assert!(FairKeys::new(&[HashKey::Path]).of_client(CLIENT, SEED).is_none());
+        let uri = FairKeys::new(&[HashKey::Uri]);
+        let uri = |target| uri.of_request(&head("GET", target, &[]), CLIENT, SEED);
+        assert_ne!(uri("/a?b"), uri("/ab"));
+        assert_eq!(uri("/a?b"), uri("/a?b"));
+    }
+
+    #[test]
+    fn a_network_of_64_bits_takes_turns_as_one_client() {
+        let keys = FairKeys::new(&[HashKey::Source]);
+        let of = |address: &str| keys.of_client(address.parse().unwrap(), SEED);
+        assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
+        assert_eq!(of("192.0.2.7"), of("::ffff:192.0.2.7"));
+        assert_ne!(of("192.0.2.7"), of("192.0.2.8"));
     }
 }

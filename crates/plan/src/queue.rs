@@ -57,12 +57,22 @@ pub(crate) struct Queue {
     /// The plan with the highest version that was seen, and its version.
     newest: (u64, Weak<ClusterPlan>),
     clock: Clock,
-    shedder: Shedder,
+    /// Of lanes of which some may be gone: what they came to is remembered for when they come back.
+    shedders: FastMap<Kind, Shedder>,
 }
 
 struct Waiter {
     spot: Spot,
     arrived: Instant,
+}
+
+/// How one who waits came.
+#[derive(Clone, Copy)]
+struct Came {
+    arrived: Instant,
+    kind: Kind,
+    class: i8,
+    key: Option<u64>,
 }
 
 /// Turns times of arrival into numbers that never go back.
@@ -122,21 +132,28 @@ impl std::error::Error for Refusal {}
 pub struct Ticket {
     cluster: Arc<ClusterState>,
     id: u64,
-    arrived: Instant,
+    came: Came,
     shed: Option<Shed>,
     done: Cell<bool>,
 }
 
 impl ClusterPlan {
-    /// The hash of the key by which a request takes turns with others, if the queue is to be fair. For [`Wait::key`].
+    /// The hash of the key by which a request takes turns with others, if the queue is to be fair. For [`Wait::key`]. `chance`
+    /// gives the seed of these hashes, once for all plans of the cluster, and must not be foreseeable.
     #[inline]
-    pub fn fair_key(&self, head: &RequestHead, client: IpAddr) -> Option<u64> {
-        self.fair_keys.iter().find_map(|key| key.of_request(head, client))
+    pub fn fair_key(&self, head: &RequestHead, client: IpAddr, chance: &mut dyn FnMut() -> u64) -> Option<u64> {
+        if self.fair_keys.is_empty() {
+            return None;
+        }
+        self.fair_keys.of_request(head, client, self.state.fair_seed(chance))
     }
 
     /// The same for a connection, of which only the client is known.
-    pub fn fair_key_of_client(&self, client: IpAddr) -> Option<u64> {
-        self.fair_keys.iter().find_map(|key| key.of_client(client))
+    pub fn fair_key_of_client(&self, client: IpAddr, chance: &mut dyn FnMut() -> u64) -> Option<u64> {
+        if self.fair_keys.is_empty() {
+            return None;
+        }
+        self.fair_keys.of_client(client, self.state.fair_seed(chance))
     }
 
     /// Waits for a place, after a pick that found all endpoints full. `waker` is woken when there is something to be
@@ -148,6 +165,7 @@ impl ClusterPlan {
     pub fn enqueue(self: &Arc<Self>, wait: Wait, waker: &Waker) -> Result<Ticket, Refusal> {
         let settings = self.cluster.queue.as_ref().filter(|queue| queue.requests_max > 0).ok_or(Refusal::Full)?;
         let mut woken = Vec::new();
+        let kind = (self.version(), Wanted { subset: wait.subset, pinned: wait.pinned });
         let (id, refused) = {
             let mut queue = self.state.queue();
             queue.follow(self, &mut woken);
@@ -160,8 +178,7 @@ impl ClusterPlan {
             }
             queue.make_room(id, settings, &mut woken);
             if let Some(rules) = &settings.shed {
-                let longest = queue.longest(wait.arrived);
-                queue.shed(rules, (wait.arrived, longest), &mut woken);
+                queue.shed((kind, rules), (wait.arrived, None), &mut woken);
             }
             self.state.set_waiting(queue.waiting.len());
             let refused = queue.answers.get(&id).and_then(|answer| answer.as_ref().err().copied());
@@ -172,7 +189,8 @@ impl ClusterPlan {
         };
         wake(woken);
         let done = Cell::new(false);
-        let ticket = Ticket { cluster: self.state.clone(), id, arrived: wait.arrived, shed: settings.shed, done };
+        let came = Came { arrived: wait.arrived, kind, class: wait.precedence.class, key: wait.key };
+        let ticket = Ticket { cluster: self.state.clone(), id, came, shed: settings.shed, done };
         match refused {
             None => Ok(ticket),
             Some(refusal) => {
@@ -209,8 +227,7 @@ impl Ticket {
                 None => replaced = queue.replace_waker(self.id, waker),
                 Some(answer) => {
                     if let (Ok(_), Some(rules)) = (answer, &self.shed) {
-                        queue.shedder.hand_over(now);
-                        queue.shed(rules, (now, now.saturating_duration_since(self.arrived)), &mut woken);
+                        queue.shed((self.came.kind, rules), (now, Some(&self.came)), &mut woken);
                         self.cluster.set_waiting(queue.waiting.len());
                     }
                 }
@@ -290,11 +307,10 @@ impl Queue {
         if let Some(lane) = self.lanes.get_mut(&spot.lane)
             && lane.leave()
         {
-            self.by_kind.remove(&lane.kind());
+            let kind = lane.kind();
+            self.by_kind.remove(&kind);
             self.lanes.remove(&spot.lane);
-        }
-        if self.waiting.is_empty() {
-            self.shedder.rest();
+            self.rest(kind);
         }
         self.order.remove(&spot)
     }
@@ -311,6 +327,7 @@ impl Queue {
             return;
         }
         self.newest = (plan.version(), Arc::downgrade(plan));
+        self.shedders.retain(|kind, _| self.by_kind.contains_key(kind));
         if self.lanes.is_empty() {
             return;
         }
@@ -352,28 +369,65 @@ impl Queue {
         self.refuse(displaced.unwrap_or(newcomer), Refusal::Full, woken);
     }
 
-    /// Takes in how long somebody has waited, and refuses those for whom that makes it hopeless to wait.
-    fn shed(&mut self, rules: &Shed, (now, waited): (Instant, Duration), woken: &mut Vec<Waker>) {
-        if self.waiting.is_empty() {
-            return self.shedder.rest();
-        }
-        self.shedder.observe(rules, now, waited);
-        loop {
-            let wait = match rules.from {
-                ShedFrom::Oldest => self.longest(now),
-                ShedFrom::Newest => self.shedder.forecast(now, (self.waiting.len(), self.longest(now))),
-            };
-            if !self.shedder.is_due(rules, now, wait) {
-                return;
+    /// Takes in that one came, or was served, who wants a place of this kind, and refuses those of the same kind for whom it is
+    /// hopeless to wait.
+    fn shed(&mut self, (kind, rules): (Kind, &Shed), (now, served): (Instant, Option<&Came>), woken: &mut Vec<Waker>) {
+        let Some(&lane) = self.by_kind.get(&kind) else { return self.rest(kind) };
+        let Some(victim) = self.order.hopeless(lane, rules.from) else { return };
+        let mut shedder = self.shedders.get(&kind).copied().unwrap_or_default();
+        match served {
+            None => shedder.watch(rules, now, self.longest(lane, now)),
+            Some(came) => {
+                shedder.hand_over(now);
+                // With the one that was served, its line was no shorter than that from which one would be refused.
+                let length = self.order.length(lane, came.class, came.key) + 1;
+                if came.class == victim.class && length >= victim.length {
+                    shedder.observe(rules, now, now.saturating_duration_since(came.arrived));
+                }
             }
-            let Some(id) = self.order.hopeless(rules.from) else { return };
+        }
+        let mut next = Some(victim.id);
+        while let Some(id) = next {
+            let wait = match rules.from {
+                ShedFrom::Oldest => self.waited(id, now),
+                ShedFrom::Newest => self.forecast(&shedder, lane, now),
+            };
+            if !shedder.is_due(rules, now, wait) {
+                break;
+            }
             self.refuse(id, Refusal::Shed, woken);
+            next = self.order.hopeless(lane, rules.from).map(|victim| victim.id);
+        }
+        self.shedders.insert(kind, shedder);
+        if !self.by_kind.contains_key(&kind) {
+            self.rest(kind);
         }
     }
 
-    /// How long the one has waited that came first.
-    fn longest(&self, now: Instant) -> Duration {
-        self.waiting.first_key_value().map_or(Duration::ZERO, |(_, first)| now.saturating_duration_since(first.arrived))
+    /// Nobody of this kind waits any more.
+    fn rest(&mut self, kind: Kind) {
+        let Some(shedder) = self.shedders.get_mut(&kind) else { return };
+        shedder.rest();
+        if !shedder.has_shed() {
+            self.shedders.remove(&kind);
+        }
+    }
+
+    /// How long one has waited.
+    fn waited(&self, id: u64, now: Instant) -> Duration {
+        self.waiting.get(&id).map_or(Duration::ZERO, |waiter| now.saturating_duration_since(waiter.arrived))
+    }
+
+    /// How long the last of a lane is going to wait, as places have been handed over there lately.
+    fn forecast(&self, shedder: &Shedder, lane: u64, now: Instant) -> Duration {
+        let ahead = self.lanes.get(&lane).map_or(0, Lane::waiting);
+        shedder.forecast(now, (ahead, self.longest(lane, now)))
+    }
+
+    /// How long the one has waited who came first of those of a lane from whom one would be refused.
+    fn longest(&self, lane: u64, now: Instant) -> Duration {
+        let first = self.order.hopeless(lane, ShedFrom::Oldest);
+        first.map_or(Duration::ZERO, |first| self.waited(first.id, now))
     }
 
     fn refuse(&mut self, id: u64, why: Refusal, woken: &mut Vec<Waker>) {
@@ -401,6 +455,8 @@ fn wake(woken: Vec<Waker>) {
     }
 }
 
+#[cfg(test)]
+mod shedding_tests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::balance::{TierKey, TierState};
 use crate::concurrency::Adaptive;
 use crate::guard::GuardState;
 use crate::health::{Change, Health, HealthState, Outcome};
+use crate::key::FairSeed;
 use crate::padded::Padded;
 use crate::passive::{Ejection, Judge, PassiveState};
 use crate::queue::{self, Queue};
@@ -61,6 +62,8 @@ pub struct ClusterState {
     /// What workers share about tiers, by their keys, as long as any view shows them.
     tiers: Mutex<HashMap<TierKey, Weak<TierState>>>,
     queue: Mutex<Queue>,
+    /// Seed of the hashes by which those who wait take turns: other plans of the cluster have the same.
+    fair_seed: OnceLock<FairSeed>,
     /// Places taken within the bound of the cluster, while it has one.
     bounded: Padded<AtomicU32>,
     /// Taken to eject and at ticks; never together with the queue.
@@ -89,11 +92,17 @@ impl ClusterState {
             seldom: Padded::default(),
             tiers: Mutex::default(),
             queue: Mutex::default(),
+            fair_seed: OnceLock::new(),
             bounded: Padded::default(),
             judge: Mutex::default(),
             guard: OnceLock::new(),
             adaptive: OnceLock::new(),
         }
+    }
+
+    /// By which the keys of its queue are hashed. `chance` gives it once.
+    pub(crate) fn fair_seed(&self, chance: &mut dyn FnMut() -> u64) -> FairSeed {
+        *self.fair_seed.get_or_init(|| [chance(), chance()])
     }
 
     /// Counts the changes of availability of its endpoints.

@@ -24,6 +24,7 @@ use wire::http1::{Framing, RequestParsed};
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::guard::Gate;
+use crate::persistence::seed;
 use crate::pick::pick;
 use crate::random::RequestId;
 use crate::retry::Replay;
@@ -255,7 +256,7 @@ impl<'p> Exchange<'p> {
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
         let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
-        let fair_key = cluster.fair_key(head, self.client);
+        let fair_key = cluster.fair_key(head, self.client, &mut seed);
         let wait = Wait { precedence, key: fair_key, ..Wait::new(self.told.now) };
         let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
         self.prepare_retries(now).await?;

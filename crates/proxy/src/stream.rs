@@ -148,7 +148,7 @@ impl<'p> Stream<'p> {
     ) -> Result<(UpstreamConnection, Lease), Fault> {
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
         let client = self.connection.facts.peer.ip();
-        let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client));
+        let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client, &mut seed));
         let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut seed);
         let session = cluster.persistence.as_deref().map(found);
         self.session = session.and_then(|session| session.outcome(None));

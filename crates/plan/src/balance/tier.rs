@@ -10,6 +10,7 @@ use super::{random, round_robin};
 use crate::cluster::Lease;
 use crate::hash::FastMap;
 use crate::padded::Padded;
+use crate::random::{GOLDEN, mix};
 use crate::response_time::Timing;
 use crate::state::EndpointState;
 
@@ -75,6 +76,8 @@ pub(crate) struct TierState {
     busy: Padded<AtomicU32>,
     /// Where the first member with room was found: those before it were full. Only a hint.
     mark: AtomicUsize,
+    /// Places that were handed to those who waited.
+    handed: AtomicUsize,
 }
 
 impl TierState {
@@ -175,6 +178,11 @@ impl Tier {
         self.state.mark.store(place, Ordering::Relaxed);
     }
 
+    /// Bits that look random, others at each call, for places that are handed over: there nobody's chance is at hand.
+    pub(super) fn bits(&self) -> u64 {
+        mix((self.state.handed.fetch_add(1, Ordering::Relaxed) as u64).wrapping_mul(GOLDEN))
+    }
+
     /// Places taken now, if they are counted.
     #[inline]
     pub(super) fn busy(&self) -> u32 {
@@ -184,8 +192,8 @@ impl Tier {
     /// Takes any free place, whatever the balancer would choose, for one who waited: whose turn it is was settled before.
     /// `known`: only at members with these slots.
     pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
-        let start = self.state.turns.load(Ordering::Relaxed).checked_rem(self.members.len())?;
-        let (before, after) = self.members.split_at(start);
+        let start = if matches!(self.choice, Choice::First) { 0 } else { self.bits() as usize };
+        let (before, after) = self.members.split_at(start.checked_rem(self.members.len())?);
         let is_known = |member: &Member| known.is_none_or(|known| known.contains_key(&member.state.slot));
         let open = |member: &&Member| is_known(member) && !member.state.is_full(member.max);
         let taken = after.iter().chain(before).filter(open).find(|member| member.state.try_take(member.max));

@@ -78,10 +78,12 @@ impl View {
         self.tiers(Subset::ALL).iter().map(|tier| tier.members().len()).sum()
     }
 
-    /// Takes any free place, whatever the balancer would choose.
-    /// `known`: only of endpoints with these slots.
+    /// Takes a free place if there is any, where the balancer would choose it.
+    /// `known`: only of endpoints with these slots, whatever the balancer would choose.
     pub(crate) fn take_free(&self, subset: Subset, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
-        self.tiers(subset).iter().find_map(|tier| tier.take_free(known))
+        let tiers = self.tiers(subset);
+        let chosen = if known.is_none() { super::take_for_waiting(tiers) } else { None };
+        chosen.or_else(|| tiers.iter().find_map(|tier| tier.take_free(known)))
     }
 }
 

@@ -70,6 +70,11 @@ impl Lane {
         }
     }
 
+    /// How many wait here; never 0.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Counts one more; says whether it is the first.
     pub(super) fn enter(&mut self) -> bool {
         self.waiting += 1;

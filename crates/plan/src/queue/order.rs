@@ -4,7 +4,7 @@
 //! have the same key. Within a key the order is that of arrival, moved by the offset. Those whose lane has no free place
 //! are passed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
 use model::queue::ShedFrom;
@@ -29,6 +29,8 @@ pub(super) struct Order {
     /// The turn of each flow, by class and key.
     turns: BTreeMap<(i8, Option<u64>), u64>,
     next_turn: u64,
+    /// Every line: its lane, class, length and turn.
+    lengths: BTreeSet<(u64, i8, usize, u64)>,
 }
 
 /// Those of one class and key.
@@ -39,8 +41,22 @@ struct Flow {
     lines: BTreeMap<u64, Line>,
 }
 
-/// By time, then by id.
-type Line = BTreeMap<(i64, u64), Waker>;
+/// Those of a flow that are in one lane.
+#[derive(Default)]
+struct Line {
+    /// By time, then by id.
+    waiting: BTreeMap<(i64, u64), Waker>,
+    /// The same by arrival.
+    ids: BTreeSet<u64>,
+}
+
+/// Who is refused while waiting in a lane is hopeless.
+pub(super) struct Victim {
+    pub(super) id: u64,
+    pub(super) class: i8,
+    /// How many wait in the same line.
+    pub(super) length: usize,
+}
 
 impl Order {
     pub(super) fn insert(&mut self, spot: &Spot, waker: Waker) {
@@ -50,17 +66,25 @@ impl Order {
         });
         let flow = self.flows.entry((spot.class, turn)).or_default();
         flow.waiting += 1;
-        flow.lines.entry(spot.lane).or_default().insert((spot.at, spot.id), waker);
+        let line = flow.lines.entry(spot.lane).or_default();
+        self.lengths.remove(&(spot.lane, spot.class, line.ids.len(), turn));
+        line.waiting.insert((spot.at, spot.id), waker);
+        line.ids.insert(spot.id);
+        self.lengths.insert((spot.lane, spot.class, line.ids.len(), turn));
     }
 
     pub(super) fn remove(&mut self, spot: &Spot) -> Option<Waker> {
         let turn = *self.turns.get(&(spot.class, spot.key))?;
         let flow = self.flows.get_mut(&(spot.class, turn))?;
         let line = flow.lines.get_mut(&spot.lane)?;
-        let waker = line.remove(&(spot.at, spot.id))?;
+        let waker = line.waiting.remove(&(spot.at, spot.id))?;
         flow.waiting -= 1;
-        if line.is_empty() {
+        self.lengths.remove(&(spot.lane, spot.class, line.ids.len(), turn));
+        line.ids.remove(&spot.id);
+        if line.ids.is_empty() {
             flow.lines.remove(&spot.lane);
+        } else {
+            self.lengths.insert((spot.lane, spot.class, line.ids.len(), turn));
         }
         if flow.waiting == 0 {
             self.flows.remove(&(spot.class, turn));
@@ -72,14 +96,14 @@ impl Order {
     /// The waker of one who waits.
     pub(super) fn waker(&mut self, spot: &Spot) -> Option<&mut Waker> {
         let turn = *self.turns.get(&(spot.class, spot.key))?;
-        self.flows.get_mut(&(spot.class, turn))?.lines.get_mut(&spot.lane)?.get_mut(&(spot.at, spot.id))
+        self.flows.get_mut(&(spot.class, turn))?.lines.get_mut(&spot.lane)?.waiting.get_mut(&(spot.at, spot.id))
     }
 
     /// Who is next among those in these lanes: id and lane.
     pub(super) fn next(&self, lanes: &[u64]) -> Option<(u64, u64)> {
         let head = |flow: &Flow| {
             let heads = lanes.iter().filter_map(|lane| {
-                let (&(at, id), _) = flow.lines.get(lane)?.first_key_value()?;
+                let (&(at, id), _) = flow.lines.get(lane)?.waiting.first_key_value()?;
                 Some((at, id, *lane))
             });
             heads.min().map(|(_, id, lane)| (id, lane))
@@ -94,16 +118,39 @@ impl Order {
         }
         let Some(turn) = self.turns.get_mut(&(class, key)) else { return };
         if let Some(flow) = self.flows.remove(&(class, *turn)) {
+            let before = *turn;
             self.next_turn += 1;
             *turn = self.next_turn;
+            for (lane, line) in &flow.lines {
+                self.lengths.remove(&(*lane, class, line.ids.len(), before));
+                self.lengths.insert((*lane, class, line.ids.len(), *turn));
+            }
             self.flows.insert((class, *turn), flow);
         }
     }
 
-    /// Who is to be refused while waiting is hopeless: of the last class, of the key of which most wait.
-    pub(super) fn hopeless(&self, from: ShedFrom) -> Option<u64> {
-        let (&(class, _), _) = self.flows.last_key_value()?;
-        self.largest(class)?.end(from)
+    /// Who is to be refused while waiting in a lane is hopeless: of the last class there, of the key of which most wait.
+    pub(super) fn hopeless(&self, lane: u64, from: ShedFrom) -> Option<Victim> {
+        let all = (lane, i8::MIN, 0, 0)..=(lane, i8::MAX, usize::MAX, u64::MAX);
+        let &(_, class, length, latest) = self.lengths.range(all).next_back()?;
+        // Of keys of which as many wait, that whose turn is next when the oldest go, and that whose turn is last otherwise.
+        let turn = match from {
+            ShedFrom::Oldest => self.lengths.range((lane, class, length, 0)..).next()?.3,
+            ShedFrom::Newest => latest,
+        };
+        let line = self.flows.get(&(class, turn))?.lines.get(&lane)?;
+        let id = match from {
+            // By arrival: those who are favoured are not the oldest.
+            ShedFrom::Oldest => *line.ids.first()?,
+            ShedFrom::Newest => line.waiting.last_key_value()?.0.1,
+        };
+        Some(Victim { id, class, length })
+    }
+
+    /// How many of this class and key wait in a lane.
+    pub(super) fn length(&self, lane: u64, class: i8, key: Option<u64>) -> usize {
+        let flow = self.turns.get(&(class, key)).and_then(|turn| self.flows.get(&(class, *turn)));
+        flow.and_then(|flow| flow.lines.get(&lane)).map_or(0, |line| line.ids.len())
     }
 
     /// Who has to go, the queue being too full, where keys share it: the last of the key that has most in it, of the class
@@ -111,7 +158,7 @@ impl Order {
     pub(super) fn displaced(&self, class: i8, key: Option<u64>) -> Option<u64> {
         let own = self.turns.get(&(class, key)).and_then(|turn| self.flows.get(&(class, *turn)))?.waiting;
         let largest = self.largest(class)?;
-        if largest.waiting > own { largest.end(ShedFrom::Newest) } else { None }
+        if largest.waiting > own { largest.last() } else { None }
     }
 
     /// The flow of which most wait, of this class and those behind.
@@ -121,13 +168,8 @@ impl Order {
 }
 
 impl Flow {
-    fn end(&self, from: ShedFrom) -> Option<u64> {
-        let ends = self.lines.values().filter_map(|line| match from {
-            ShedFrom::Oldest => line.first_key_value(),
-            ShedFrom::Newest => line.last_key_value(),
-        });
-        let ends = ends.map(|(spot, _)| *spot);
-        let end = if from == ShedFrom::Oldest { ends.min() } else { ends.max() };
-        end.map(|(_, id)| id)
+    fn last(&self) -> Option<u64> {
+        let ends = self.lines.values().filter_map(|line| line.waiting.last_key_value());
+        ends.map(|(spot, _)| *spot).max().map(|(_, id)| id)
     }
 }

@@ -4,8 +4,11 @@
 //!            a wait above target            still above after interval
 //!     calm ─────────────────────────► late ────────────────────────────► shedding
 //!       ▲                              │                                    │
-//!       └─ a wait below target, or nobody waits; what is left is short ─────┘
+//!       └─ one is served whose wait was below target, or nobody waits ──────┘
 //! ```
+//! Each lane has this for itself. What counts are the waits of those from whom somebody would be refused: that others are
+//! served at once, of a better class or a key that asks for less, says nothing about those.
+//!
 //! A burst makes waits long for a moment, and goes by: nobody is refused. What stands is a queue that never gets short,
 //! where waiting longer helps nobody. Then one is refused, the next `interval` later, the next sooner by the square root of
 //! their count, until what is left is short. When that comes back soon, the rate goes on from where it was.
@@ -76,7 +79,19 @@ impl Shedder {
         self.pace.max(since).saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX))
     }
 
-    /// Takes in that somebody has waited so long.
+    /// Whether it has ever refused anybody: then it is worth being remembered.
+    pub(super) fn has_shed(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Takes in that somebody who would be refused has waited so long, and waits on.
+    pub(super) fn watch(&mut self, rules: &Shed, now: Instant, waited: Duration) {
+        if waited >= rules.target {
+            self.observe(rules, now, waited);
+        }
+    }
+
+    /// Takes in that somebody was served who has waited so long.
     pub(super) fn observe(&mut self, rules: &Shed, now: Instant, waited: Duration) {
         match self.state {
             _ if waited < rules.target => self.calm(),
@@ -94,15 +109,12 @@ impl Shedder {
         self.state = State::Shedding { next: now };
     }
 
-    /// Whether one of those who wait is to be refused, the wait that this is to shorten being `wait`. To be asked again until
-    /// it says no.
+    /// Whether one of those who wait is to be refused, whose own wait is `wait`, or is going to be. To be asked again, about the
+    /// next, until it says no.
     pub(super) fn is_due(&mut self, rules: &Shed, now: Instant, wait: Duration) -> bool {
         let State::Shedding { next } = &mut self.state else { return false };
-        if wait < rules.target {
-            self.calm();
-            return false;
-        }
-        if now < *next {
+        // Not calm for that: one line that is long and came just now says nothing about the others.
+        if wait < rules.target || now < *next {
             return false;
         }
         // While nothing happened, nobody was refused: that is not made up for.

@@ -88,11 +88,15 @@ impl HashTable {
 
 #[inline]
 pub(super) fn take(tier: &Tier, table: &HashTable, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
-    let key = ask.key.unwrap_or_else(chance);
+    take_by(tier, table, ask.key.unwrap_or_else(chance), ask.tried)
+}
+
+/// The same by a key that is known.
+pub(super) fn take_by(tier: &Tier, table: &HashTable, key: u64, tried: &[u32]) -> Option<Lease> {
     let mut place = table.locate(key);
     for again in 1..=TRIES_MAX {
         let member = &tier.members()[place];
-        if (ask.tried.is_empty() || member.is_open(ask.tried))
+        if (tried.is_empty() || member.is_open(tried))
             && let Some(lease) = take_bounded(tier, member, table.bound)
         {
             return Some(lease);
@@ -102,13 +106,13 @@ pub(super) fn take(tier: &Tier, table: &HashTable, chance: &mut Chance<'_>, ask:
         place = table.locate(mix(key.wrapping_add(again)));
     }
     if table.bound.is_some() {
-        let open = |member: &&Member| member.is_open(ask.tried);
+        let open = |member: &&Member| member.is_open(tried);
         let bounded = tier.members().iter().filter(open).find_map(|member| take_bounded(tier, member, table.bound));
         if bounded.is_some() {
             return bounded;
         }
     }
-    tier.take_any(place, ask.tried)
+    tier.take_any(place, tried)
 }
 
 /// Exact: the member never has more than its bound, and another worker that counts at the same time moves the bound by
