@@ -1,11 +1,11 @@
 //! What would become of a request: against a plan that was just made, or against the one that runs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use model::snapshot::{ClientAuth, Protocol};
 use model::{Facts, FieldName, RequestHead};
-use plan::{ListenerPlan, Plan, Random};
+use plan::{ListenerPlan, Moment, Plan, Random};
 use wire::forwarding::{apply_forwarding, reads_as};
 
 pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, Question, RouteTold};
@@ -18,7 +18,9 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
     let mut random = Random::new(RandomState::new().build_hasher().finish());
     let mut admit =
         |listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>| admit(plan, listener, head, facts);
-    plan::explain::explain(plan, question, Instant::now(), &mut || random.next_u64(), &mut admit)
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = Moment { now: Instant::now(), unix };
+    plan::explain::explain(plan, question, at, &mut || random.next_u64(), &mut admit)
 }
 
 /// What the data plane does to a request before it is routed.

@@ -140,7 +140,7 @@ pub(crate) struct Explain {
     #[arg(short, long, value_name = "FILE", required_unless_present = "admin", conflicts_with = "admin")]
     pub(crate) config: Option<PathBuf>,
     /// The admin address of the running program that is to be asked
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = admin)]
     pub(crate) admin: Option<SocketAddr>,
     /// A header field of the request, `name: value`; give it several times for several
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
@@ -268,6 +268,13 @@ fn endpoint(text: &str) -> Result<String, String> {
     }
 }
 
+/// `127.0.0.1:9900`, `localhost:9900` or `http://127.0.0.1:9900/`.
+fn admin(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    let found = std::net::ToSocketAddrs::to_socket_addrs(bare).ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| "an admin address is host:port, such as 127.0.0.1:9900".into())
+}
+
 /// `name: value`.
 fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("a header field is `name: value`, such as `cookie: beta=1`")?;
@@ -343,8 +350,16 @@ mod tests {
         let Ok(Command::Explain(explain)) = parse(line) else { panic!() };
         assert_eq!(explain.fields, [("x".into(), "1".into()), ("y".into(), String::new())]);
         assert_eq!((explain.request.as_str(), explain.client), ("http://b/", "::1".parse().unwrap()));
-        assert!(parse("equipoise explain --admin 127.0.0.1:9900 http://b/").is_ok());
-        for bad in ["http://b/", "-c a.yaml", "-c a --admin 127.0.0.1:1 http://b/", "-c a http://b/ -H x"] {
+        for admin in ["127.0.0.1:9900", "http://127.0.0.1:9900/"] {
+            assert!(parse(&format!("equipoise explain --admin {admin} http://b/")).is_ok());
+        }
+        for bad in [
+            "http://b/",
+            "-c a.yaml",
+            "-c a --admin 127.0.0.1:1 http://b/",
+            "-c a http://b/ -H x",
+            "--admin nowhere http://b/",
+        ] {
             assert!(parse(&format!("equipoise explain {bad}")).is_err(), "{bad}");
         }
     }

@@ -5,12 +5,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use model::RequestHead;
 use model::snapshot::{Balance, HashKey};
 use serde::{Deserialize, Serialize};
 
+use crate::Moment;
 use crate::balance::{self, Ask, View};
 use crate::cluster::{ClusterPlan, EndpointPlan};
 use crate::plan::RoutePlan;
@@ -71,7 +71,7 @@ pub(super) struct Asked<'a> {
     pub head: Option<&'a RequestHead>,
     pub route: Option<&'a RoutePlan>,
     pub client: IpAddr,
-    pub now: Instant,
+    pub at: Moment,
 }
 
 /// Tells about one cluster, which gets `share` percent of what is asked.
@@ -84,19 +84,25 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
         (Some(route), Some(head)) => plan.subset(route, head),
         _ => Subset::ALL,
     };
-    let ask = Ask { tried: &[], key, now: asked.now, subset, pinned: None };
+    let ask = Ask { tried: &[], key, now: asked.at.now, subset, pinned: None };
     let roll = plan.roll();
     let rehearsal = Rehearsal::new(plan, &roll);
-    let first = rehearsal.pick(&ask, chance);
+    let session = session(plan, &rehearsal, (asked, subset), chance);
+    let mut pick = || match session {
+        Session::At(index) => Some(index),
+        Session::Refused => None,
+        Session::New | Session::Moves => rehearsal.pick(&ask, chance),
+    };
+    let first = pick();
     let mut picks = vec![0_u32; plan.endpoints.len()];
     let count = (LOOKS_MAX / picks.len().max(1)).clamp(20, PICKS) as u32;
     for _ in 0..count {
-        if let Some(index) = rehearsal.pick(&ask, chance) {
+        if let Some(index) = pick() {
             picks[index] += 1;
         }
     }
     let (endpoints, left_out) = endpoints(plan, &roll, (&picks, count), first);
-    let refusal = plan.would_refuse(asked.now);
+    let refusal = plan.would_refuse(asked.at.now);
     let is_full = is_at_its_bound(plan);
     let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
     ClusterTold {
@@ -104,11 +110,39 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
         share,
         balance: plan.cluster.balance.name().to_owned(),
         endpoint: first.filter(|_| refusal.is_none() && !is_full).map(name),
-        why: refusal.unwrap_or_else(|| why(plan, &rehearsal, first, &ask)),
+        why: refusal.unwrap_or_else(|| why(plan, &rehearsal, (first, session), &ask)),
         waiting: plan.state.waiting(),
-        notes: notes(plan, &roll, &ask),
+        notes: notes(plan, &roll, (&ask, session)),
         endpoints,
         left_out,
+    }
+}
+
+/// What the request's session means for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Session {
+    /// It has none that is known.
+    New,
+    /// It stays with this endpoint.
+    At(usize),
+    /// Its endpoint is away, and another one takes it over.
+    Moves,
+    /// Its endpoint is away, and nobody else may have it.
+    Refused,
+}
+
+fn session(
+    plan: &ClusterPlan,
+    rehearsal: &Rehearsal,
+    (asked, subset): (&Asked<'_>, Subset),
+    chance: &mut dyn FnMut() -> u64,
+) -> Session {
+    let Some(persistence) = &plan.persistence else { return Session::New };
+    match persistence.find(asked.head, asked.client, asked.at, chance).pinned() {
+        None => Session::New,
+        Some(pinned) if plan.keeps(&rehearsal.view, pinned, subset) => Session::At(pinned as usize),
+        Some(_) if plan.refuses_others() => Session::Refused,
+        Some(_) => Session::Moves,
     }
 }
 
@@ -161,8 +195,12 @@ fn endpoints(
     (told.collect(), order.len().saturating_sub(ENDPOINTS_MAX))
 }
 
-fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, first: Option<usize>, ask: &Ask<'_>) -> String {
+fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, (first, session): (Option<usize>, Session), ask: &Ask<'_>) -> String {
     let queue = plan.cluster.queue.is_some();
+    let queue_is_full = plan.cluster.queue.as_ref().is_some_and(|queue| plan.state.waiting() >= queue.requests_max);
+    if session == Session::Refused {
+        return "the endpoint of its session is away, and no other may have it: 503".into();
+    }
     if rehearsal.view.tiers(ask.subset).is_empty() {
         let whole = ask.subset == Subset::ALL;
         return format!(
@@ -171,16 +209,26 @@ fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, first: Option<usize>, ask: &As
         );
     }
     let is_full = is_at_its_bound(plan);
+    let waits = |of: &str| {
+        if queue_is_full { format!("{of}, and so is the queue: 503") } else { format!("{of}: it waits in the queue") }
+    };
     match first {
-        _ if is_full && queue => "the bound of the cluster is reached: it waits in the queue".into(),
+        _ if is_full && queue => waits("the bound of the cluster is reached"),
         _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
-        None if queue => "all endpoints are full: it waits in the queue".into(),
+        None if queue => waits("all endpoints are full"),
+        Some(index) if session == Session::At(index) => stays(plan, index),
         None => "all endpoints are full, and there is no queue: 503".into(),
         Some(_) if queue && plan.state.waiting() > 0 && plan.is_behind(&rehearsal.view) => {
             "others wait already: it waits behind them, and then gets what is free".into()
         }
         Some(_) => reason(&plan.cluster.balance, ask).into(),
     }
+}
+
+fn stays(plan: &ClusterPlan, index: usize) -> String {
+    let endpoint = &plan.endpoints[index];
+    let is_full = endpoint.state.is_full(endpoint.endpoint.connections_max);
+    format!("its session stays with it{}", if is_full { ", which is full now" } else { "" })
 }
 
 /// Whether no more may be under way in the whole cluster.
@@ -202,7 +250,7 @@ fn reason(balance: &Balance, ask: &Ask<'_>) -> &'static str {
     }
 }
 
-fn notes(plan: &ClusterPlan, roll: &Roll, ask: &Ask<'_>) -> Vec<String> {
+fn notes(plan: &ClusterPlan, roll: &Roll, (ask, session): (&Ask<'_>, Session)) -> Vec<String> {
     let mut notes = Vec::new();
     if let Balance::Hash(hash) = &plan.cluster.balance {
         let keys: Vec<String> = hash.on.iter().map(key_text).collect();
@@ -214,8 +262,11 @@ fn notes(plan: &ClusterPlan, roll: &Roll, ask: &Ask<'_>) -> Vec<String> {
     if plan.cluster.spread.aperture.is_some() {
         notes.push("this instance uses a part of the endpoints, by `aperture`".to_owned());
     }
-    if plan.persistence.is_some() {
-        notes.push("where a new session would begin: one that is known stays with its endpoint".to_owned());
+    if plan.persistence.is_some() && session == Session::New {
+        notes.push("it has no session that is known: one may begin".to_owned());
+    }
+    if session == Session::Moves {
+        notes.push("the endpoint of its session is away: another takes it over".to_owned());
     }
     if roll.panics {
         notes.push("fewer endpoints are fit than `panic_threshold`: fitness is not looked at".to_owned());

@@ -9,7 +9,6 @@ mod question;
 mod routes;
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use model::facts::TlsFacts;
 use model::snapshot::Protocol;
@@ -21,6 +20,7 @@ pub use filters::FilterTold;
 pub use question::Question;
 pub use routes::RouteTold;
 
+use crate::Moment;
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 
 /// What would become of a request.
@@ -65,20 +65,20 @@ pub enum Outcome {
 /// What the data plane does to a request before it is routed: forwarding fields, request id, identities.
 pub type Admit<'a> = dyn FnMut(&ListenerPlan, &mut RequestHead, &Facts<'_>) + 'a;
 
-/// Says what would become of a request at `now`, after `admit`. `chance` stands for all that is drawn.
+/// Says what would become of a request `at` a moment, after `admit`. `chance` stands for all that is drawn.
 ///
 /// # Errors
 /// The question cannot be understood, or no listener takes such a request; says which there are.
 pub fn explain(
     plan: &Plan,
     question: &Question,
-    now: Instant,
+    at: Moment,
     chance: &mut dyn FnMut() -> u64,
     admit: &mut Admit<'_>,
 ) -> Result<Explanation, String> {
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
-    let told = Told { plan, listener, question, now };
+    let told = Told { plan, listener, question, at };
     match &listener.target {
         ListenerTarget::Http(router) => {
             let mut head = asked.head()?;
@@ -117,7 +117,7 @@ struct Told<'a> {
     plan: &'a Plan,
     listener: &'a ListenerPlan,
     question: &'a Question,
-    now: Instant,
+    at: Moment,
 }
 
 impl Told<'_> {
@@ -156,12 +156,8 @@ impl Told<'_> {
                 Outcome::Answer { status: local.status, why: format!("the route redirects to {to}") }
             }
             ActionPlan::Cluster(_) | ActionPlan::Weighted(_) => {
-                let ask = cluster::Asked {
-                    head: Some(head),
-                    route: Some(route),
-                    client: self.question.client,
-                    now: self.now,
-                };
+                let ask =
+                    cluster::Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at };
                 let shares = route.action.shares().into_iter();
                 Outcome::Forward(shares.map(|(cluster, share)| cluster::tell(cluster, share, &ask, chance)).collect())
             }
@@ -171,7 +167,7 @@ impl Told<'_> {
 
     /// Where a connection goes that is not looked into.
     fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
-        let ask = cluster::Asked { head: None, route: None, client: self.question.client, now: self.now };
+        let ask = cluster::Asked { head: None, route: None, client: self.question.client, at: self.at };
         cluster::tell(cluster, 100.0, &ask, chance)
     }
 

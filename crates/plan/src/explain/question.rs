@@ -151,7 +151,10 @@ impl Parsed<'_> {
 }
 
 fn no_scheme(url: &str) -> String {
-    format!("`{url}` has no scheme: write `http://{0}` or `https://{0}`", url.trim_start_matches('/'))
+    if url.starts_with('/') {
+        return format!("`{url}` has no host: write `http://HOST{url}`");
+    }
+    format!("`{url}` has no scheme: write `http://{0}` or `https://{0}`", url)
 }
 
 fn port_of(authority: &str) -> Result<Option<u16>, String> {

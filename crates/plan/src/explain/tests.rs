@@ -1,6 +1,7 @@
 //! Questions against plans, and that asking changes nothing.
 
 use model::filter::FilterUse;
+use model::fitness::AdminState;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::resilience::{CircuitBreaker, Resilience};
 use model::snapshot::{Action, Balance, Cluster, Hash, HashAlgorithm, HashKey, Route};
@@ -17,9 +18,8 @@ fn ask(plan: &Plan, request: &str, fields: &[(&str, &str)]) -> Result<Explanatio
     let hides_values = request.ends_with("/hidden");
     let question = Question { request: request.to_owned(), fields, client, listener: None, hides_values };
     let mut random = Random::new(1);
-    explain(plan, &question, begin(), &mut || random.next_u64(), &mut |_, head, _| {
-        head.fields.remove_named(b"x-forged")
-    })
+    let at = crate::Moment { now: begin(), unix: std::time::Duration::from_secs(1_000_000_000) };
+    explain(plan, &question, at, &mut || random.next_u64(), &mut |_, head, _| head.fields.remove_named(b"x-forged"))
 }
 
 fn path(path: &str) -> Match {
@@ -140,6 +140,30 @@ fn a_full_cluster_says_so_and_what_follows_from_it() {
     full.queue = queue(1);
     let plan = compiled(snapshot(vec![http_listener("web")], routes(), vec![full]), Some(&plan));
     assert_eq!(forward(&ask(&plan, "http://a/", &[]).unwrap()).why, "all endpoints are full: it waits in the queue");
+}
+
+#[test]
+fn a_known_session_is_told_its_endpoint_and_what_becomes_of_it_when_that_is_away() {
+    use model::persistence::{Persistence, SessionBy, SessionRoute, WhenAway, WhenFull};
+    let told = |otherwise, state| {
+        let by = SessionBy::Route(SessionRoute { on: HashKey::Cookie("at".into()), label: "name".into() });
+        let persistence = Some(Persistence { by, otherwise, when_full: WhenFull::Wait });
+        let mut sticky = Cluster { persistence, ..cluster("c", Balance::RoundRobin, weighted(&[1, 1, 1])) };
+        sticky.endpoints[2].placement.labels.insert("name".into(), "third".into());
+        sticky.endpoints[2].state = state;
+        let routes = vec![route("all", Match::default(), "c")];
+        let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![sticky]), None);
+        forward(&ask(&plan, "http://a/", &[("cookie", "at=third")]).unwrap()).clone()
+    };
+    let kept = told(WhenAway::Another, AdminState::Auto);
+    assert_eq!((kept.endpoint.as_deref(), kept.why.as_str()), (Some("127.0.0.1:9002"), "its session stays with it"));
+    assert_eq!(kept.endpoints[2].share, 100.0);
+    let moved = told(WhenAway::Another, AdminState::Maintenance);
+    assert_eq!(moved.notes, ["the endpoint of its session is away: another takes it over"]);
+    assert_ne!(moved.endpoint.as_deref(), Some("127.0.0.1:9002"));
+    let refused = told(WhenAway::Refuse, AdminState::Maintenance);
+    let why = "the endpoint of its session is away, and no other may have it: 503";
+    assert_eq!((refused.endpoint, refused.why.as_str()), (None, why));
 }
 
 #[test]
