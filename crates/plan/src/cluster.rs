@@ -247,6 +247,23 @@ impl ClusterPlan {
         }
     }
 
+    /// A free place at an endpoint with one of these slots that goes on with what it has, though it may get nothing new: for
+    /// those who know no other. Looks at all endpoints.
+    pub(crate) fn take_left(&self, slots: &FastMap<u32, u32>) -> Option<Lease> {
+        let roll = self.roll();
+        let mut left = (0..).zip(&self.endpoints).filter(|(index, plan)| {
+            slots.contains_key(&plan.state.slot) && roll.keeps_sessions(*index as usize, &self.cluster, plan)
+        });
+        let mut take = || {
+            let free = left.find(|(_, plan)| plan.state.try_take(plan.endpoint.connections_max));
+            free.map(|(index, plan)| Lease::new(&plan.state, index, None))
+        };
+        match self.bound() {
+            None => take(),
+            Some(max) => self.take_within(max, take),
+        }
+    }
+
     /// Whether [`Self::take_free`] is worth an attempt, as far as that is found out without looking at all endpoints.
     pub(crate) fn may_have_room(&self, view: &View, wanted: Wanted) -> bool {
         let pinned = wanted.pinned.filter(|pinned| self.keeps(view, *pinned, wanted.subset));

@@ -152,6 +152,11 @@ impl Tier {
         self.counts.then(|| (self.members.iter().map(|member| member.index), &self.state))
     }
 
+    /// The slots of its endpoints.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.members.iter().map(|member| member.state.slot)
+    }
+
     /// The places of its endpoints.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
         self.members.iter().map(|member| member.index)

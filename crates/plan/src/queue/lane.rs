@@ -2,12 +2,13 @@
 //!
 //! Who came by an earlier plan of the cluster gets a place as the newest plan bounds it, at an endpoint that both have:
 //! a bound that is raised helps those who wait at once, and one that is lowered holds for them too. Where the newest plan
-//! has none of the endpoints, the earlier one goes on for those who came by it.
+//! has none of the endpoints, the earlier one goes on for those who came by it. Where it has some, but none that gets work, they
+//! get those that go on with what they have, such as one that is drained: there is no other for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::balance::View;
+use crate::balance::{Tier, View};
 use crate::cluster::{ClusterPlan, Lease};
 use crate::hash::FastMap;
 use crate::state::EndpointState;
@@ -42,6 +43,8 @@ struct Target {
     wanted: Wanted,
     /// The endpoints that both plans have, by slot, with their places in the origin.
     places: FastMap<u32, u32>,
+    /// Those of them that the subset of the origin holds.
+    own: FastMap<u32, u32>,
 }
 
 impl Lane {
@@ -123,7 +126,13 @@ impl Lane {
         let Some(target) = &self.target else {
             return self.origin.take_free(&views.of(&self.origin), self.wanted, None);
         };
-        let lease = target.plan.take_free(&views.of(&target.plan), target.wanted, Some(&target.places))?;
+        let view = views.of(&target.plan);
+        let lease = match target.plan.take_free(&view, target.wanted, Some(&target.places)) {
+            None if !target.is_stranded(&view) => None,
+            None if target.own.is_empty() => return self.origin.take_free(&views.of(&self.origin), self.wanted, None),
+            None => target.plan.take_left(&target.own),
+            lease => lease,
+        }?;
         let place = target.places.get(&lease.state().slot).copied();
         Some(lease.at(place.unwrap_or_default()))
     }
@@ -145,6 +154,17 @@ impl Views {
 }
 
 impl Target {
+    /// Whether all endpoints that get work for this lane are unknown to the plan that those in it came by, so that they would
+    /// wait in vain.
+    fn is_stranded(&self, view: &View) -> bool {
+        let waits = self
+            .wanted
+            .pinned
+            .is_some_and(|pinned| self.plan.refuses_others() || self.plan.keeps(view, pinned, self.wanted.subset));
+        let mut members = view.tiers(self.wanted.subset).iter().flat_map(Tier::slots);
+        !waits && !members.any(|slot| self.places.contains_key(&slot))
+    }
+
     /// `None` when the plans have no endpoint in common that one of this lane could go to.
     fn new(origin: &ClusterPlan, wanted: Wanted, plan: &Arc<ClusterPlan>) -> Option<Self> {
         let old: FastMap<u32, u32> =
@@ -158,8 +178,11 @@ impl Target {
         if wanted.pinned.is_some() && pinned.is_none() && origin.refuses_others() {
             return None;
         }
+        let holds =
+            |place| [wanted.subset.wanted, wanted.subset.otherwise].iter().any(|&n| origin.subsets.holds(n, place));
+        let own = places.iter().filter(|(_, place)| holds(**place)).map(|(slot, place)| (*slot, *place)).collect();
         let subset = origin.subsets.translate(wanted.subset, &plan.subsets);
         let wanted = Wanted { subset, pinned };
-        (!places.is_empty()).then(|| Self { plan: plan.clone(), wanted, places })
+        (!places.is_empty()).then(|| Self { plan: plan.clone(), wanted, places, own })
     }
 }

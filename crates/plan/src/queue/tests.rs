@@ -179,6 +179,32 @@ fn who_waits_for_endpoints_that_are_gone_still_gets_them() {
     assert!(poll(&waits, Waker::noop()).is_some());
 }
 
+#[test]
+fn who_knows_none_of_those_that_get_work_now_goes_where_the_others_end_within_the_bounds_of_the_newest_plan() {
+    use model::fitness::AdminState;
+    let kept = |alter: &dyn Fn(&mut model::snapshot::Endpoint)| {
+        let old = plan_of(queued(&[2], 10));
+        let mut worker = Worker::new(1);
+        let held = [worker.lease(&old), worker.lease(&old)];
+        let waits = old.enqueue(anywhere(), Waker::noop()).unwrap();
+        let mut config = queued(&[1], 10);
+        alter(&mut config.endpoints[0]);
+        config.endpoints.insert(0, endpoint(7, 1, Some(1)));
+        let new = change(&old, config);
+        let [first, second] = held;
+        drop(first);
+        assert!(poll(&waits, Waker::noop()).is_none(), "the bound is 1 now");
+        drop(second);
+        let lease = poll(&waits, Waker::noop());
+        assert!(new.endpoints[0].state.in_flight() == 0, "it does not know this one");
+        lease.map(|lease| lease.endpoint_index())
+    };
+    assert_eq!(kept(&|endpoint| endpoint.state = AdminState::Drain), Some(0));
+    assert_eq!(kept(&|endpoint| endpoint.weight = 0), Some(0));
+    assert_eq!(kept(&|endpoint| endpoint.placement.is_backup = true), Some(0));
+    assert_eq!(kept(&|endpoint| endpoint.state = AdminState::Down), None);
+}
+
 fn pinned_to(endpoint: u32) -> Wait {
     Wait { pinned: Some(endpoint), ..anywhere() }
 }
