@@ -266,6 +266,9 @@ impl ClusterPlan {
 
     /// Whether [`Self::take_free`] is worth an attempt, as far as that is found out without looking at all endpoints.
     pub(crate) fn may_have_room(&self, view: &View, wanted: Wanted) -> bool {
+        if self.bound().is_some_and(|max| self.state.is_at(max)) {
+            return false;
+        }
         let pinned = wanted.pinned.filter(|pinned| self.keeps(view, *pinned, wanted.subset));
         let pinned = pinned.and_then(|pinned| self.endpoints.get(pinned as usize));
         pinned.is_none_or(|plan| !plan.state.is_full(plan.endpoint.connections_max))

@@ -347,7 +347,9 @@ impl Queue {
         let mut open: Vec<u64> = self.lanes.iter().filter(has_room).map(|(id, _)| *id).collect();
         while let Some((id, lane_id)) = self.order.next(&open) {
             let Some(lease) = self.lanes.get(&lane_id).and_then(|lane| lane.take(&mut views)) else {
-                open.retain(|open| *open != lane_id);
+                // The bound of the cluster may be reached, and then that is all.
+                let mut has_room = |id: &u64| self.lanes.get(id).is_some_and(|lane| lane.may_have_room(&mut views));
+                open.retain(|open| *open != lane_id && has_room(open));
                 continue;
             };
             let spot = self.waiting.get(&id).map(|waiter| waiter.spot);

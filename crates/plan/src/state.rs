@@ -136,6 +136,11 @@ impl ClusterState {
         &self.seldom.waiting_anywhere
     }
 
+    /// Whether [`Self::enter`] would have failed a moment ago, in the same order.
+    pub(crate) fn is_at(&self, max: u32) -> bool {
+        self.bounded.load(Ordering::SeqCst) >= max
+    }
+
     /// Takes one of `max` places for all endpoints together. In the same order as the counts that the queue relies on.
     pub(crate) fn enter(&self, max: u32) -> bool {
         take_below(&self.bounded, max, Ordering::SeqCst)

@@ -31,6 +31,8 @@ pub(super) struct Order {
     next_turn: u64,
     /// Every line: its lane, class, length and turn.
     lengths: BTreeSet<(u64, i8, usize, u64)>,
+    /// Every flow: its class, how many are in it, and its turn.
+    sizes: BTreeSet<(i8, usize, u64)>,
 }
 
 /// Those of one class and key.
@@ -65,7 +67,9 @@ impl Order {
             self.next_turn
         });
         let flow = self.flows.entry((spot.class, turn)).or_default();
+        self.sizes.remove(&(spot.class, flow.waiting, turn));
         flow.waiting += 1;
+        self.sizes.insert((spot.class, flow.waiting, turn));
         let line = flow.lines.entry(spot.lane).or_default();
         self.lengths.remove(&(spot.lane, spot.class, line.ids.len(), turn));
         line.waiting.insert((spot.at, spot.id), waker);
@@ -78,6 +82,7 @@ impl Order {
         let flow = self.flows.get_mut(&(spot.class, turn))?;
         let line = flow.lines.get_mut(&spot.lane)?;
         let waker = line.waiting.remove(&(spot.at, spot.id))?;
+        self.sizes.remove(&(spot.class, flow.waiting, turn));
         flow.waiting -= 1;
         self.lengths.remove(&(spot.lane, spot.class, line.ids.len(), turn));
         line.ids.remove(&spot.id);
@@ -89,6 +94,8 @@ impl Order {
         if flow.waiting == 0 {
             self.flows.remove(&(spot.class, turn));
             self.turns.remove(&(spot.class, spot.key));
+        } else {
+            self.sizes.insert((spot.class, flow.waiting, turn));
         }
         Some(waker)
     }
@@ -121,6 +128,8 @@ impl Order {
             let before = *turn;
             self.next_turn += 1;
             *turn = self.next_turn;
+            self.sizes.remove(&(class, flow.waiting, before));
+            self.sizes.insert((class, flow.waiting, *turn));
             for (lane, line) in &flow.lines {
                 self.lengths.remove(&(*lane, class, line.ids.len(), before));
                 self.lengths.insert((*lane, class, line.ids.len(), *turn));
@@ -163,7 +172,17 @@ impl Order {
 
     /// The flow of which most wait, of this class and those behind.
     fn largest(&self, class: i8) -> Option<&Flow> {
-        self.flows.range((class, 0)..).map(|(_, flow)| flow).max_by_key(|flow| flow.waiting)
+        let mut largest: Option<(usize, i8, u64)> = None;
+        let mut end = (i8::MAX, usize::MAX, u64::MAX);
+        // The largest of each class, from the last on: of equal ones the last.
+        while let Some(&(of, waiting, turn)) = self.sizes.range((class, 0, 0)..end).next_back() {
+            if largest.is_none_or(|(most, ..)| waiting > most) {
+                largest = Some((waiting, of, turn));
+            }
+            end = (of, 0, 0);
+        }
+        let (_, of, turn) = largest?;
+        self.flows.get(&(of, turn))
     }
 }
 

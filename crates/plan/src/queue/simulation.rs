@@ -53,6 +53,10 @@ fn draw(random: &mut Random, is_bounded: bool) -> Cluster {
         let last = endpoints.len() - 1;
         endpoints[last].state = AdminState::Drain;
     }
+    // With a bound of the cluster alone, who has a place there has room at any of them.
+    if is_bounded && random.below(3) == 0 {
+        endpoints.iter_mut().for_each(|endpoint| endpoint.connections_max = None);
+    }
     let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize].clone();
     Cluster {
         health_check: health_check(1, 1),
