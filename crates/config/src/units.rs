@@ -75,6 +75,25 @@ pub fn parse_percent(text: &str) -> Result<u8, (String, Option<String>)> {
     }
 }
 
+/// What somebody may have meant by a duration without its unit: large numbers may be milliseconds, as elsewhere.
+pub(crate) fn guess_duration(number: &str) -> String {
+    if number.trim_start_matches('-').len() > 2 {
+        format!("did you mean `{number}ms` or `{number}s`?")
+    } else {
+        format!("did you mean `{number}s`?")
+    }
+}
+
+/// What somebody may have meant by a share without its sign: `0.5` is half.
+pub(crate) fn guess_percent(number: &str) -> String {
+    match number.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 && number.contains('.') => {
+            format!("did you mean `{}%`?", (share * 100.0).round())
+        }
+        _ => format!("did you mean `{number}%`?"),
+    }
+}
+
 /// Reads a duration.
 ///
 /// # Errors
@@ -92,7 +111,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, (String, Option<String>)> 
         let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
         let (number, unit) = (&rest[..digits], &rest[digits..digits + letters]);
         if letters == 0 && digits == text.len() {
-            return Err((format!("`{text}` has no unit"), Some(format!("did you mean `{text}s`?"))));
+            return Err((format!("`{text}` has no unit"), Some(guess_duration(text))));
         }
         let (rank, seconds, millis) = match unit {
             "h" => (4, 3_600, 0),
@@ -388,6 +407,7 @@ mod tests {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_duration("5").unwrap_err().1.unwrap(), "did you mean `5s`?");
+        assert_eq!(parse_duration("500").unwrap_err().1.unwrap(), "did you mean `500ms` or `500s`?");
     }
 
     #[test]
@@ -409,6 +429,8 @@ mod tests {
             assert!(parse_percent(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_percent("50").unwrap_err().1.unwrap(), "did you mean `50%`?");
+        let guesses = ["0.5", "1.0", "20", "0"].map(guess_percent);
+        assert_eq!(guesses.map(|guess| guess.split('`').nth(1).unwrap().to_owned()), ["50%", "100%", "20%", "0%"]);
     }
 
     #[test]

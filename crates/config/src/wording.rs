@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{did_you_mean, nearest};
 use crate::expectation::{Shape, shape};
 use crate::tree::{Key, Kind, Node};
-use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT};
+use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, guess_duration, guess_percent};
 use crate::validate::Step;
 
 /// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
@@ -105,12 +105,12 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<Stri
         (Shape::Text, Value::Number(_))
             if matches!(schema.get("format").and_then(Value::as_str), Some(DURATION_FORMAT | SHIFT_FORMAT)) =>
         {
-            Some(format!("did you mean `{text}s`?"))
+            Some(guess_duration(text))
         }
         (Shape::Text, Value::Number(_))
             if matches!(schema.get("format").and_then(Value::as_str), Some(PERCENT_FORMAT | MARGIN_FORMAT)) =>
         {
-            Some(format!("did you mean `{text}%`?"))
+            Some(guess_percent(text))
         }
         (Shape::Text, Value::Number(_) | Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),
         (Shape::List, Value::String(_) | Value::Number(_)) => Some(format!("write it as a list: `[{text}]`")),
