@@ -138,7 +138,7 @@ fn session(
     chance: &mut dyn FnMut() -> u64,
 ) -> Session {
     let Some(persistence) = &plan.persistence else { return Session::New };
-    match persistence.find(asked.head, asked.client, asked.at, chance).pinned() {
+    match persistence.peek(asked.head, asked.client, asked.at, chance).pinned() {
         None => Session::New,
         Some(pinned) if plan.keeps(&rehearsal.view, pinned, subset) => Session::At(pinned as usize),
         Some(_) if plan.refuses_others() => Session::Refused,

@@ -1,5 +1,7 @@
 //! Questions against plans, and that asking changes nothing.
 
+use std::time::Duration;
+
 use model::filter::FilterUse;
 use model::fitness::AdminState;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
@@ -9,7 +11,9 @@ use serde_json::json;
 
 use super::*;
 use crate::balance::tests::begin;
-use crate::testing::{Worker, bounded, cluster, compiled, http_listener, queue, route, snapshot, weighted};
+use crate::testing::{
+    Worker, bounded, cluster, compiled, head, http_listener, queue, route, sessions, snapshot, weighted,
+};
 use crate::{Pick, Random};
 
 fn ask(plan: &Plan, request: &str, fields: &[(&str, &str)]) -> Result<Explanation, String> {
@@ -164,6 +168,27 @@ fn a_known_session_is_told_its_endpoint_and_what_becomes_of_it_when_that_is_away
     let refused = told(WhenAway::Refuse, AdminState::Maintenance);
     let why = "the endpoint of its session is away, and no other may have it: 503";
     assert_eq!((refused.endpoint, refused.why.as_str()), (None, why));
+}
+
+#[test]
+fn asking_about_a_session_does_not_make_it_last_longer() {
+    let sticky = Cluster { persistence: sessions(), ..cluster("c", Balance::RoundRobin, weighted(&[1, 1])) };
+    let routes = vec![route("all", Match::default(), "c")];
+    let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![sticky]), None);
+    let after = |seconds| Moment { now: begin() + Duration::from_secs(seconds), unix: Duration::ZERO };
+    let persistence = plan.clusters[0].persistence.as_deref().unwrap();
+    let (user, client) = (head("GET", "/", &[("x-user", "anna")]), "192.0.2.7".parse().unwrap());
+    let known = |seconds| persistence.peek(Some(&user), client, after(seconds), &mut || 7).pinned();
+    let session = persistence.find(Some(&user), client, after(0), &mut || 7);
+    persistence.keep(&session, 1, None, (after(0), &mut || 7));
+    let fields = vec![("x-user".to_owned(), "anna".to_owned())];
+    let question = Question { request: "http://a/".to_owned(), fields, client, listener: None, hides_values: false };
+    let told = explain(&plan, &question, after(4), &mut || 7, &mut |_, _, _| {}).unwrap();
+    assert_eq!(forward(&told).endpoint.as_deref(), Some("127.0.0.1:9001"));
+    // The session lives for five seconds without a request.
+    assert_eq!((known(4), known(7)), (Some(1), None));
+    assert_eq!(persistence.find(Some(&user), client, after(4), &mut || 7).pinned(), Some(1));
+    assert_eq!(known(7), Some(1), "a request makes it last");
 }
 
 #[test]

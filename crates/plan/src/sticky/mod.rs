@@ -177,6 +177,27 @@ impl Persistence {
         at: Moment,
         chance: &mut dyn FnMut() -> u64,
     ) -> Session {
+        self.look((head, client), at, chance, Table::find)
+    }
+
+    /// The same for somebody who only wants to know: the session does not last longer by it.
+    pub(crate) fn peek(
+        &self,
+        head: Option<&RequestHead>,
+        client: IpAddr,
+        at: Moment,
+        chance: &mut dyn FnMut() -> u64,
+    ) -> Session {
+        self.look((head, client), at, chance, Table::peek)
+    }
+
+    fn look(
+        &self,
+        (head, client): (Option<&RequestHead>, IpAddr),
+        at: Moment,
+        chance: &mut dyn FnMut() -> u64,
+        in_table: fn(&Table, u64, Tick, Tick) -> Option<u64>,
+    ) -> Session {
         match &self.by {
             By::Cookie(plan) => head.map_or_else(Session::default, |head| plan.find(head, at.seconds())),
             By::Table(key, table, bounds) => {
@@ -186,7 +207,7 @@ impl Persistence {
                 // Others may have planted cookies of that name: the first that is known counts, else the first.
                 let mut first = None;
                 let mut keys = keys.inspect(|key| first = first.or(Some(*key)));
-                let known = keys.find_map(|key| Some((key, table.find(key, now, idle)?)));
+                let known = keys.find_map(|key| Some((key, in_table(table, key, now, idle)?)));
                 let Some(found) = known.map(|(key, _)| key).or(first) else { return Session::default() };
                 let remembered = known.map(|(_, id)| id);
                 let pinned = remembered.map(|id| self.places.get(&id).copied().unwrap_or(GONE));

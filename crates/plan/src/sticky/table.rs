@@ -159,6 +159,13 @@ impl Table {
         Some(entry.endpoint)
     }
 
+    /// The same without counting as use: nothing in the table changes.
+    pub(super) fn peek(&self, key: u64, now: Tick, idle: Tick) -> Option<u64> {
+        let shard = lock(self.shard(key));
+        let entry = shard.entries[*shard.places.get(&key)? as usize];
+        (!is_expired(entry.seen, now, idle)).then_some(entry.endpoint)
+    }
+
     /// Remembers an endpoint for a key, whatever is remembered for it now.
     pub(super) fn put(&self, key: u64, endpoint: u64, now: Tick, idle: Tick) {
         self.put_over(Over::Any, (key, endpoint), now, idle);
