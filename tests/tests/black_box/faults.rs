@@ -40,7 +40,7 @@ fn another_endpoint_is_tried_when_one_refuses() {
     assert!(origin.requests().iter().all(|request| request.text() == "hi"));
     let retried = product.record("a retry", |record| record["retries"] == 1);
     assert_eq!((retried["status"].as_u64(), retried["flag"].as_str()), (Some(200), None));
-    assert!(product.metric("equipoise_cluster_retries_total", &["cluster=\"site\""]) >= 1.0);
+    product.expect_metric_at_least("equipoise_cluster_retries_total", &["cluster=\"site\""], 1.0);
     assert_eq!(retried["endpoint_address"].as_str(), Some(origin.address().to_string().as_str()));
 }
 

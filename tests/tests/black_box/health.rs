@@ -278,10 +278,12 @@ fn tcp_endpoints_that_refuse_connections_are_ejected_too() {
         stream();
     }
     product.expect_metric("equipoise_endpoint_ejected", &[&format!("endpoint=\"{refused}\"")], 1.0);
+    product.expect_metric("equipoise_cluster_streams_total", &[], 6.0);
     let retries = product.metric("equipoise_cluster_retries_total", &[]);
     for _ in 0..6 {
         stream();
     }
+    product.expect_metric("equipoise_cluster_streams_total", &[], 12.0);
     assert_eq!(product.metric("equipoise_cluster_retries_total", &[]), retries, "it is not even tried");
 }
 

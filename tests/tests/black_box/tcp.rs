@@ -141,7 +141,7 @@ fn a_full_listener_takes_no_more() {
     first.send("y");
     assert_eq!(first.take(1), b"y");
     assert_eq!(origin.connections(), 1);
-    assert!(product.metric("equipoise_faults_total", &["fault=\"listener_full\""]) >= 1.0);
+    product.expect_metric_at_least("equipoise_faults_total", &["fault=\"listener_full\""], 1.0);
     drop(first);
     eventually("there is room again", || {
         let mut peer = line(&product);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Longest that any test waits for one thing. Generous, since the machine may be busy: a test that passes is never
 /// slower for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time between two looks.
 pub(crate) const STEP: Duration = Duration::from_millis(4);

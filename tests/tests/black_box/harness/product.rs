@@ -187,6 +187,11 @@ impl Product {
         }
     }
 
+    /// Waits until [`Self::metric`] has at least this value, for the same reason.
+    pub(crate) fn expect_metric_at_least(&self, name: &str, labels: &[&str], wanted: f64) {
+        poll::eventually(name, || self.metric(name, labels) >= wanted);
+    }
+
     /// Its folder.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
