@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Closed(Requests),
     /// A new connection with a full TLS handshake for each request.
     Handshakes(Requests),
-    /// HTTP/2 over TLS with that many requests at a time on each connection.
+    /// HTTP/2, over TLS or in clear, with that many requests at a time on each connection.
     Multiplexed(Requests, usize),
     /// Connections that do nothing.
     Idle {
@@ -85,6 +85,30 @@ pub(crate) const ALL: &[Cell] = &[
         "h2",
         "HTTP/2 over TLS, 12 B, 16 connections with 32 streams each",
         Kind::Multiplexed(Requests { tls: true, connections: 16, ..SMALL }, 32),
+        Features { http2: true, ..TLS },
+    ),
+    cell(
+        "h2c",
+        "HTTP/2 in clear, 12 B, 16 connections with 32 streams each",
+        Kind::Multiplexed(Requests { connections: 16, ..SMALL }, 32),
+        Features { http2: true, ..PLAIN },
+    ),
+    cell(
+        "h2-c1",
+        "HTTP/2 over TLS, 12 B, 1 connection with 32 streams",
+        Kind::Multiplexed(Requests { tls: true, connections: 1, ..SMALL }, 32),
+        Features { http2: true, ..TLS },
+    ),
+    cell(
+        "h2-c500",
+        "HTTP/2 over TLS, 12 B, 500 connections with one stream each",
+        Kind::Multiplexed(Requests { tls: true, connections: 500, ..SMALL }, 1),
+        Features { http2: true, ..TLS },
+    ),
+    cell(
+        "h2-100k",
+        "HTTP/2 over TLS, 100 kB, 16 connections with 4 streams each",
+        Kind::Multiplexed(Requests { tls: true, connections: 16, path: "/100k", ..SMALL }, 4),
         Features { http2: true, ..TLS },
     ),
     cell(

@@ -143,7 +143,7 @@ impl Bench {
         hey::parse(&output).ok_or_else(|| Failure::new(format!("hey: {}", last_line(&output))))
     }
 
-    /// Several requests at a time on each connection, HTTP/2 over TLS, by `h2load`.
+    /// Several requests at a time on each connection, HTTP/2 over TLS or in clear, by `h2load`.
     pub(crate) fn multiplexed(
         &self,
         product: &mut Running,
@@ -159,6 +159,7 @@ impl Bench {
             let outcome = outcome.ok_or_else(|| Failure::new(format!("h2load: {}", last_line(&output))))?;
             match outcome.protocol.as_str() {
                 "h2" => Ok(outcome),
+                "h2c" if !asked.tls => Ok(outcome),
                 other => Err(Failure::new(format!("it speaks {other}, not h2"))),
             }
         };
