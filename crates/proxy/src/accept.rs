@@ -200,7 +200,7 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
             }
         }
     };
-    let facts = ConnectionFacts { peer, local, tls, listener: configured.name.clone() };
+    let facts = Rc::new(ConnectionFacts { peer, local, tls, listener: configured.name.clone() });
     let leaves_by_end = matches!(configured.protocol, Protocol::Http(_));
     Some(Connection { io, facts, watch, received: None, tether: tether.clone(), requests: 0, leaves_by_end })
 }

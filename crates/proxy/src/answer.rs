@@ -7,8 +7,9 @@ use model::head::reason_phrase;
 use model::limits::FIELDS_HARD_MAX;
 use model::queue::Queue;
 use model::{Fault, LocalResponse, Version};
-use wire::http1::{Framing, SendResponse, write_response};
+use wire::http1::{Framing, SendResponse};
 
+use crate::downstream::begin_response;
 use crate::downstream::http1::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::io::write_all;
@@ -53,9 +54,12 @@ pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, kee
     exchange.filter_response();
     let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
     let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
-    let how = SendResponse { framing: Framing::None, to, keep_alive, upgrade: false };
+    // As bytes the body is part of what is written, and its length stands in the head already.
+    let is_apart = has_body && exchange.connection.io.is_message();
+    let framing = if is_apart { Framing::Length(local.body.len() as u64) } else { Framing::None };
+    let how = SendResponse { framing, to, keep_alive, upgrade: false };
     let mut bytes = Vec::with_capacity(512 + local.body.len());
-    write_response(exchange.response(), &how, &mut bytes);
+    begin_response(exchange, &how, &mut bytes)?;
     if has_body {
         bytes.extend_from_slice(&local.body);
         exchange.told.sent_bytes += local.body.len() as u64;

@@ -38,14 +38,15 @@ impl ConnectionFacts {
 /// See the module.
 pub(crate) struct Connection {
     pub io: Io,
-    pub facts: ConnectionFacts,
+    /// Shared by the streams of one HTTP/2 connection.
+    pub facts: Rc<ConnectionFacts>,
     pub watch: Watch,
     /// Received, not yet understood: the beginning of a head, a body, or pipelined requests.
     pub received: Option<Buffer>,
     pub tether: Rc<Tether>,
     pub requests: u64,
-    /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP, where a stream of bytes
-    /// may well end before its answer comes.
+    /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP/1, where a stream of bytes,
+    /// or one of HTTP/2, may well end before its answer comes.
     pub leaves_by_end: bool,
 }
 

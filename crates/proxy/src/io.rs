@@ -1,4 +1,5 @@
-//! A byte stream to a peer: TCP, or TLS over it. The one place that knows the difference.
+//! A byte stream to a peer: TCP, TLS over it, or one stream of an HTTP/2 connection. The one place that knows the
+//! difference.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -10,16 +11,22 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 
+use crate::http2::MessageStream;
+
 /// See the module. Boxed where large, so that an idle plain connection stays small.
 pub(crate) enum Io {
     Plain(TcpStream),
     Accepted(Box<tokio_rustls::server::TlsStream<TcpStream>>),
     Connected(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    /// The body of a message in either direction. Its heads and trailers go beside it.
+    #[expect(dead_code, reason = "streams come next")]
+    Stream(Box<MessageStream>),
 }
 
 macro_rules! each {
-    ($io:expr, $stream:ident => $what:expr) => {
+    ($io:expr, $stream:ident => $what:expr, $message:ident => $else:expr) => {
         match $io {
+            Io::Stream($message) => $else,
             Io::Plain($stream) => $what,
             Io::Accepted($stream) => {
                 let $stream = &mut **$stream;
@@ -34,56 +41,80 @@ macro_rules! each {
 }
 
 impl Io {
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    /// The stream, where a message has one of its own.
+    pub(crate) fn message(&mut self) -> Option<&mut MessageStream> {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Accepted(tls) => tls.get_ref().0,
-            Self::Connected(tls) => tls.get_ref().0,
+            Self::Stream(stream) => Some(stream),
+            _ => None,
         }
+    }
+
+    /// Whether a message here has a stream of its own, so that its end is that of the stream.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self, Self::Stream(_))
     }
 
     /// Ready when a read may yield bytes, an end or an error. Needs no buffer, so none is held while waiting. With TLS
     /// a read may still turn out pending: what arrived was no whole record.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        let has_plaintext = match self {
-            Self::Plain(_) => false,
-            Self::Accepted(tls) => !tls.get_ref().1.wants_read(),
-            Self::Connected(tls) => !tls.get_ref().1.wants_read(),
+        let (tcp, has_plaintext) = match self {
+            Self::Plain(tcp) => (&*tcp, false),
+            Self::Accepted(tls) => (tls.get_ref().0, !tls.get_ref().1.wants_read()),
+            Self::Connected(tls) => (tls.get_ref().0, !tls.get_ref().1.wants_read()),
+            Self::Stream(stream) => return stream.poll_read_ready(cx),
         };
-        if has_plaintext { Poll::Ready(Ok(())) } else { self.tcp().poll_read_ready(cx) }
+        if has_plaintext { Poll::Ready(Ok(())) } else { tcp.poll_read_ready(cx) }
     }
 
     /// Reads into `room`; 0 is the end of the stream. With TLS the end is `close_notify`: a peer that ends TCP without it
     /// may have been cut off by anyone, which is an error (RFC 8446 section 6.1).
     pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut target = ReadBuf::new(room);
-        ready!(each!(self, stream => Pin::new(stream).poll_read(cx, &mut target)))?;
+        ready!(each!(
+            self,
+            stream => Pin::new(stream).poll_read(cx, &mut target),
+            message => return message.poll_read(cx, target.initialize_unfilled())
+        ))?;
         Poll::Ready(Ok(target.filled().len()))
     }
 
     /// Ready when the peer has reset the connection: it will take no answer. An orderly end of its half is not that, nor
     /// is data; with either of them waiting to be read, a later reset is seen when something is written.
-    pub(crate) fn poll_reset(&self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        if ready!(self.tcp().poll_read_ready(cx)).is_err() {
+    pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let tcp = match self {
+            Self::Plain(tcp) => &*tcp,
+            Self::Accepted(tls) => tls.get_ref().0,
+            Self::Connected(tls) => tls.get_ref().0,
+            Self::Stream(stream) => return stream.poll_reset(cx),
+        };
+        if ready!(tcp.poll_read_ready(cx)).is_err() {
             return Poll::Ready(());
         }
-        match self.tcp().poll_peek(cx, &mut ReadBuf::new(&mut [0])) {
+        match tcp.poll_peek(cx, &mut ReadBuf::new(&mut [0])) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
         }
     }
 
     pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match ready!(each!(self, stream => Pin::new(stream).poll_write(cx, bytes))) {
+        match ready!(each!(
+            self,
+            stream => Pin::new(stream).poll_write(cx, bytes),
+            message => message.poll_write(cx, bytes, false)
+        )) {
             Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             other => Poll::Ready(other),
         }
     }
 
-    /// Like [`Self::poll_write`], for the last bytes before the connection is closed: the kernel holds them back until our
-    /// half is ended, and the end travels in the same segment. Cell `no-keepalive` of `lab cost` pays for it.
+    /// Like [`Self::poll_write`], for the last bytes before our half is ended: the end travels with them. Of a connection
+    /// the kernel holds them back until then; cell `no-keepalive` of `lab cost` pays for it.
     pub(crate) fn poll_write_last(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Self::Plain(tcp) = self else { return self.poll_write(cx, bytes) };
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Stream(stream) => return stream.poll_write(cx, bytes, true),
+            _ => return self.poll_write(cx, bytes),
+        };
         loop {
             ready!(tcp.poll_write_ready(cx))?;
             let send = || socket2::SockRef::from(&*tcp).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL);
@@ -101,18 +132,23 @@ impl Io {
         }
     }
 
-    /// Ready when TLS has handed all it encrypted to the kernel; at once without TLS.
+    /// Ready when TLS has handed all it encrypted to the kernel; at once without TLS. What is in a stream, its connection
+    /// sends.
     pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Stream(_) => Poll::Ready(Ok(())),
             Self::Accepted(tls) => Pin::new(&mut **tls).poll_flush(cx),
             Self::Connected(tls) => Pin::new(&mut **tls).poll_flush(cx),
         }
     }
 
-    /// Ends our half: `close_notify` with TLS, then FIN.
+    /// Ends our half: `close_notify` with TLS, then FIN; END_STREAM of a stream.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => Pin::new(stream).poll_shutdown(cx))
+        each!(
+            self,
+            stream => Pin::new(stream).poll_shutdown(cx),
+            message => Poll::Ready(message.end(None))
+        )
     }
 
     /// Whether an idle connection can carry another exchange: nothing has arrived on it, neither an end nor bytes that
@@ -130,18 +166,25 @@ impl Io {
         matches!(pin!(look).poll(&mut cx), Poll::Ready(true))
     }
 
-    /// Makes the kernel answer with a reset instead of an orderly end when the connection is dropped.
-    pub(crate) fn reset_on_close(&self) {
-        let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(std::time::Duration::ZERO));
+    /// Makes the kernel answer with a reset instead of an orderly end when the connection is dropped. A stream is reset now.
+    pub(crate) fn reset_on_close(&mut self) {
+        let tcp = match self {
+            Self::Plain(tcp) => &*tcp,
+            Self::Accepted(tls) => tls.get_ref().0,
+            Self::Connected(tls) => tls.get_ref().0,
+            Self::Stream(stream) => return stream.reset(h2::Reason::INTERNAL_ERROR),
+        };
+        let _ = socket2::SockRef::from(tcp).set_linger(Some(std::time::Duration::ZERO));
     }
 }
 
-/// Writes all of `bytes` and flushes.
+/// Writes all of `bytes` and flushes. Of a stream they are the last.
 pub(crate) async fn write_all(io: &mut Io, bytes: &[u8]) -> io::Result<()> {
     let mut written = 0;
     poll_fn(|cx| {
         while written < bytes.len() {
-            written += ready!(io.poll_write(cx, &bytes[written..]))?;
+            let rest = &bytes[written..];
+            written += ready!(if io.is_message() { io.poll_write_last(cx, rest) } else { io.poll_write(cx, rest) })?;
         }
         io.poll_flush(cx)
     })

@@ -12,6 +12,7 @@ mod downstream;
 mod exchange;
 mod finish;
 mod guard;
+mod http2;
 mod io;
 mod listen;
 mod persistence;

@@ -30,12 +30,17 @@ pub(crate) enum BodyReader {
     Chunked(Box<ChunkDecoder>),
     /// Until the sender ends its half.
     UntilClose,
+    /// Until the sender ends the stream that is the message's own, with trailers or without. What is left of a length, if
+    /// one was given: the two must agree (RFC 9113 section 8.1.1).
+    Stream(Option<u64>),
 }
 
 impl BodyReader {
-    pub(crate) fn new(framing: Framing) -> Self {
+    fn new(framing: Framing, from: &Io) -> Self {
         match framing {
             Framing::None | Framing::Length(0) => Self::Done,
+            Framing::Length(length) if from.is_message() => Self::Stream(Some(length)),
+            _ if from.is_message() => Self::Stream(None),
             Framing::Length(length) => Self::Length(length),
             Framing::Chunked => Self::Chunked(Box::new(ChunkDecoder::new(&HeadLimits::default()))),
             Framing::UntilClose => Self::UntilClose,
@@ -54,6 +59,19 @@ pub(crate) enum BodyWriter {
     Plain,
     /// By chunks.
     Chunked,
+    /// By the end of the stream that is the message's own. One that is empty from the start ends with its head.
+    Stream,
+}
+
+impl BodyWriter {
+    /// How a body that is sent with this framing is ended.
+    pub(crate) fn new(framing: Framing, to: &Io) -> Self {
+        match framing {
+            _ if to.is_message() => Self::Stream,
+            Framing::Chunked => Self::Chunked,
+            _ => Self::Plain,
+        }
+    }
 }
 
 /// Why a pump stopped before the end.
@@ -87,13 +105,19 @@ pub(crate) struct Pump {
     /// The receiver's connection is closed as soon as all is written.
     closes: bool,
     drops_trailers: bool,
+    /// What ends the receiver's stream beside its data.
+    trailers: Option<Box<Fields>>,
 }
 
 impl Pump {
-    pub(crate) fn new(framing: Framing, writer: BodyWriter) -> Self {
-        let reader = BodyReader::new(framing);
+    /// A pump for a body that `from` sends with this framing.
+    pub(crate) fn new(framing: Framing, from: &Io, writer: BodyWriter) -> Self {
+        Self::of(BodyReader::new(framing, from), writer)
+    }
+
+    fn of(reader: BodyReader, writer: BodyWriter) -> Self {
         // A body that is empty from the start needs no end to be written, unless the receiver waits for chunks.
-        let ended = reader.is_done() && writer == BodyWriter::Plain;
+        let ended = reader.is_done() && writer != BodyWriter::Chunked;
         Self {
             reader,
             writer,
@@ -106,12 +130,13 @@ impl Pump {
             written: false,
             closes: false,
             drops_trailers: false,
+            trailers: None,
         }
     }
 
     /// A pump for bytes without framing.
     pub(crate) fn tunnel() -> Self {
-        Self::new(Framing::UntilClose, BodyWriter::Plain)
+        Self::of(BodyReader::UntilClose, BodyWriter::Plain)
     }
 
     /// Says that trailers are not passed on.
@@ -130,7 +155,7 @@ impl Pump {
     /// The body breaks the framing rules, or filters made the head larger than a buffer.
     pub(crate) fn begin(&mut self, head: &[u8], mut first: Buffer, pool: &BufferPool) -> Result<(), PumpFault> {
         if !first.is_empty() || self.reader.is_done() {
-            self.recode(&mut first, pool)?;
+            self.recode(&mut first, false, pool)?;
         }
         if !first.prepend(head) {
             let mut alone = pool.take();
@@ -235,6 +260,12 @@ impl Pump {
     ) -> Poll<Result<(), PumpFault>> {
         ready!(self.poll_write_outgoing(cx, to, pool))?;
         if !self.flushed {
+            if self.ended
+                && self.writer == BodyWriter::Stream
+                && let Some(stream) = to.message()
+            {
+                stream.end(self.trailers.take().as_deref()).map_err(|_| PumpFault::Write)?;
+            }
             ready!(to.poll_flush(cx)).map_err(|_| PumpFault::Write)?;
             self.flushed = true;
         }
@@ -248,7 +279,8 @@ impl Pump {
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
         while let Some(buffer) = &mut self.outgoing {
-            let is_last = self.closes && self.ended && self.queued.is_none();
+            let ends = self.closes || self.writer == BodyWriter::Stream && self.trailers.is_none();
+            let is_last = ends && self.ended && self.queued.is_none();
             while !buffer.is_empty() {
                 let written =
                     if is_last { to.poll_write_last(cx, buffer.data()) } else { to.poll_write(cx, buffer.data()) };
@@ -284,7 +316,12 @@ impl Pump {
             Poll::Ready(Ok(count)) => count,
         };
         buffer.filled(count);
-        let recoded = if count == 0 { self.end_of_stream(&mut buffer) } else { self.recode(&mut buffer, pool) };
+        let recoded = if count == 0 {
+            self.end_of_stream(&mut buffer, from)
+        } else {
+            let is_over = from.message().is_some_and(|stream| stream.is_over());
+            self.recode(&mut buffer, is_over, pool)
+        };
         if buffer.is_empty() || recoded.is_err() {
             pool.give(buffer);
         } else {
@@ -293,22 +330,39 @@ impl Pump {
         recoded.map(Poll::Ready)
     }
 
-    fn end_of_stream(&mut self, buffer: &mut Buffer) -> Result<(), PumpFault> {
+    fn end_of_stream(&mut self, buffer: &mut Buffer, from: &mut Io) -> Result<(), PumpFault> {
         match self.reader {
             BodyReader::UntilClose => {
                 self.reader = BodyReader::Done;
                 self.encode(buffer, None)
             }
+            BodyReader::Stream(None | Some(0)) => {
+                self.reader = BodyReader::Done;
+                let trailers = from.message().and_then(|stream| stream.take_trailers());
+                self.encode(buffer, trailers.as_deref().filter(|_| !self.drops_trailers))
+            }
             _ => Err(PumpFault::Truncated),
         }
     }
 
-    /// Takes the sender's framing off what is in the buffer and puts the receiver's on.
-    fn recode(&mut self, buffer: &mut Buffer, pool: &BufferPool) -> Result<(), PumpFault> {
+    /// Takes the sender's framing off what is in the buffer and puts the receiver's on. `is_over` says of a stream that
+    /// nothing comes after it.
+    fn recode(&mut self, buffer: &mut Buffer, is_over: bool, pool: &BufferPool) -> Result<(), PumpFault> {
         let mut finished = None;
         match std::mem::replace(&mut self.reader, BodyReader::Done) {
             BodyReader::Done => self.keep_leftover(buffer, 0, pool),
             BodyReader::UntilClose => self.reader = BodyReader::UntilClose,
+            BodyReader::Stream(left) => {
+                let left = match left.map(|left| left.checked_sub(buffer.len() as u64)) {
+                    Some(None) => return Err(PumpFault::Framing),
+                    left => left.flatten(),
+                };
+                match left {
+                    Some(1..) if is_over => return Err(PumpFault::Truncated),
+                    _ if is_over => {}
+                    _ => self.reader = BodyReader::Stream(left),
+                }
+            }
             BodyReader::Length(left) => {
                 let taken = left.min(buffer.len() as u64);
                 if left > taken {
@@ -358,6 +412,8 @@ impl Pump {
                 let mut last = Vec::new();
                 http1::write_last_chunk(trailers.unwrap_or(&Fields::default()), &mut last);
                 fits &= buffer.append(&last);
+            } else if self.writer == BodyWriter::Stream {
+                self.trailers = trailers.filter(|trailers| !trailers.is_empty()).map(|own| Box::new(own.clone()));
             }
         }
         // Head room and tail room hold a chunk's head and tail, and trailers are bounded below the rest of a buffer that

@@ -102,7 +102,9 @@ impl<'p> Stream<'p> {
             (ListenerTarget::Sni(table), TcpTarget::Sni { hello_timeout, .. }) => {
                 let server_name = self.read_server_name(*hello_timeout).await?;
                 let cluster = table.find(server_name.as_deref());
-                self.connection.facts.tls = Some(Box::new(TlsFacts { server_name, ..TlsFacts::default() }));
+                if let Some(facts) = Rc::get_mut(&mut self.connection.facts) {
+                    facts.tls = Some(Box::new(TlsFacts { server_name, ..TlsFacts::default() }));
+                }
                 cluster.ok_or(Fault::NoServerName)
             }
             _ => Err(Fault::NoRoute),

@@ -1,3 +1,39 @@
 //! Towards clients: one module per HTTP version, all of which end in `exchange`.
 
 pub(crate) mod http1;
+
+use model::Fault;
+use wire::http1::{Framing, SendResponse, write_response};
+
+use crate::exchange::Exchange;
+use crate::http2::heads;
+
+/// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to
+/// leave with the first of the body.
+///
+/// # Errors
+/// [`Fault::ClosedInResponse`]: the client is gone. [`Fault::BadResponse`]: filters made it unfit for this version.
+pub(crate) fn begin_response(exchange: &mut Exchange<'_>, how: &SendResponse, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let worker = exchange.worker;
+    let head = exchange.response.get_or_insert_with(|| worker.take_response());
+    let Some(stream) = exchange.connection.io.message() else {
+        write_response(head, how, out);
+        return Ok(());
+    };
+    let ends = matches!(how.framing, Framing::None | Framing::Length(0));
+    stream.respond(heads::of_response(head, how.framing)?, ends).map_err(|_| Fault::ClosedInResponse)
+}
+
+/// Passes an interim response on, to `out` where it goes as bytes.
+///
+/// # Errors
+/// [`Fault::ClosedInWait`]: the client is gone. [`Fault::BadResponse`]: it cannot be said in this version.
+pub(crate) fn send_interim(exchange: &mut Exchange<'_>, how: &SendResponse, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let worker = exchange.worker;
+    let head = exchange.response.get_or_insert_with(|| worker.take_response());
+    let Some(stream) = exchange.connection.io.message() else {
+        write_response(head, how, out);
+        return Ok(());
+    };
+    stream.send_interim(heads::of_response(head, how.framing)?).map_err(|_| Fault::ClosedInWait)
+}

@@ -14,12 +14,12 @@ use model::{Fault, Known, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
-    write_response,
 };
 
 use super::pool::UpstreamConnection;
 use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
+use crate::downstream::{begin_response, send_interim};
 use crate::exchange::{Exchange, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
 use crate::retry::policy;
@@ -55,8 +55,8 @@ impl<'p> Conversation<'p> {
         upstream: UpstreamConnection,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
-        let writer = if framing == Framing::Chunked { BodyWriter::Chunked } else { BodyWriter::Plain };
-        let mut upload = Pump::new(framing, writer);
+        let writer = BodyWriter::new(framing, &upstream.io);
+        let mut upload = Pump::new(framing, &exchange.connection.io, writer);
         if !exchange.plan.identities.is_empty() {
             // What a filter or a listener takes out of the head must not come in by the back door.
             upload.drop_trailers();
@@ -321,7 +321,7 @@ impl<'p> Conversation<'p> {
         let to = exchange.incoming.head.version;
         if to > Version::Http10 && !self.is_beside {
             let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: false };
-            write_response(exchange.response(), &how, &mut self.interim.0);
+            send_interim(exchange, &how, &mut self.interim.0)?;
         }
         Ok(())
     }
@@ -379,16 +379,17 @@ impl<'p> Conversation<'p> {
         let keeps_alive =
             exchange.client_keeps_alive() && has_end && framing != Framing::UntilClose && self.upload.is_read();
         let how = SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false };
-        let writer = if framing == Framing::Chunked { BodyWriter::Chunked } else { BodyWriter::Plain };
-        let mut download = Pump::new(parsed.framing, writer);
+        let upstream = self.upstream.as_ref().ok_or(Fault::BadResponse)?;
+        let writer = BodyWriter::new(framing, &exchange.connection.io);
+        let mut download = Pump::new(parsed.framing, &upstream.io, writer);
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();
         }
         {
-            let mut head = exchange.worker.scratch.borrow_mut();
+            let mut head = worker.scratch.borrow_mut();
             head.clear();
-            write_response(exchange.response(), &how, &mut head);
-            let buffers = &exchange.worker.buffers;
+            begin_response(exchange, &how, &mut head)?;
+            let buffers = &worker.buffers;
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
         }
@@ -457,9 +458,10 @@ impl<'p> Conversation<'p> {
             let buffers = &exchange.worker.buffers;
             let to = exchange.incoming.head.version;
             let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: true };
-            let mut head = exchange.worker.scratch.borrow_mut();
+            let worker = exchange.worker;
+            let mut head = worker.scratch.borrow_mut();
             head.clear();
-            write_response(exchange.response(), &how, &mut head);
+            begin_response(exchange, &how, &mut head)?;
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
             if let Some(early) = self.upload.take_leftover().or_else(|| exchange.connection.received.take()) {

@@ -265,9 +265,11 @@ impl ChunkDecoder {
     }
 }
 
+/// Whether a field of this name is passed on as a trailer.
+///
 /// RFC 9110 section 6.5.1: no field that is needed before the content: framing, routing, modifiers, authentication,
 /// content format. A recipient that merged one into the head would act on a word that no filter saw.
-fn may_be_trailer(name: &[u8]) -> bool {
+pub fn may_be_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: &[&[u8]] = &[
         b"age",
         b"authorization",

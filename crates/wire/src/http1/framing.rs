@@ -19,7 +19,7 @@ pub enum Framing {
 
 /// What `Content-Length` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Length {
+pub(crate) enum Length {
     #[default]
     Absent,
     Value(u64),
@@ -29,7 +29,7 @@ pub(super) enum Length {
 impl Length {
     /// RFC 9110 section 8.6. A second field, or a list, is refused even when all values are the same: RFC 9112 section
     /// 6.3 rule 5 lets a recipient merge or refuse equal values, and whoever sends two is confused or means harm.
-    pub(super) fn add(&mut self, value: &[u8]) {
+    pub(crate) fn add(&mut self, value: &[u8]) {
         *self = match (&self, decimal(value)) {
             (Self::Absent, Some(length)) => Self::Value(length),
             _ => Self::Invalid,
@@ -38,7 +38,7 @@ impl Length {
 }
 
 /// `1*DIGIT` that fits in 64 bits: no sign, no space, no list.
-pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -50,7 +50,7 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
 
 /// What the `Transfer-Encoding` fields say together (RFC 9112 section 6.1).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Codings {
+pub(crate) struct Codings {
     present: bool,
     chunked: u32,
     last_is_chunked: bool,
@@ -60,7 +60,7 @@ pub(super) struct Codings {
 
 /// What follows from [`Codings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transfer {
+pub(crate) enum Transfer {
     Absent,
     /// `chunked`, once, alone.
     Chunked,
@@ -71,7 +71,7 @@ pub(super) enum Transfer {
 }
 
 impl Codings {
-    pub(super) fn add(&mut self, value: &[u8]) {
+    pub(crate) fn add(&mut self, value: &[u8]) {
         self.present = true;
         for member in list(value) {
             let name = member.split(|&byte| byte == b';').next().unwrap_or_default();
@@ -86,7 +86,7 @@ impl Codings {
         }
     }
 
-    pub(super) fn verdict(&self) -> Transfer {
+    pub(crate) fn verdict(&self) -> Transfer {
         if !self.present {
             Transfer::Absent
         } else if self.malformed || self.chunked != 1 || !self.last_is_chunked {

@@ -16,16 +16,17 @@
 
 mod chunked;
 mod connection;
-mod framing;
+pub(crate) mod framing;
 mod request;
 mod response;
 mod scan;
-mod tally;
-mod target;
+pub(crate) mod tally;
+pub(crate) mod target;
 mod write;
 
 pub use chunked::{
-    BadChunk, CHUNK_HEAD_BYTES_MAX, CHUNK_TAIL, ChunkDecoder, Decoded, Piece, write_chunk_head, write_last_chunk,
+    BadChunk, CHUNK_HEAD_BYTES_MAX, CHUNK_TAIL, ChunkDecoder, Decoded, Piece, may_be_trailer, write_chunk_head,
+    write_last_chunk,
 };
 pub use connection::strip_hop_by_hop;
 pub use framing::Framing;

@@ -9,31 +9,31 @@ use crate::text::{list, trim};
 
 /// What the fields of a head say about message and connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) length: Length,
-    pub(super) codings: Codings,
+pub(crate) struct Tally {
+    pub(crate) length: Length,
+    pub(crate) codings: Codings,
     /// `Connection: close`.
-    pub(super) close: bool,
+    pub(crate) close: bool,
     /// `Connection: keep-alive`.
-    pub(super) keep_alive: bool,
+    pub(crate) keep_alive: bool,
     /// `Connection: upgrade`.
-    pub(super) upgrade_option: bool,
+    pub(crate) upgrade_option: bool,
     /// `Connection` names fields.
-    pub(super) nominates: bool,
-    pub(super) upgrade: Upgrade,
+    pub(crate) nominates: bool,
+    pub(crate) upgrade: Upgrade,
     /// `TE: trailers`.
-    pub(super) trailers: bool,
-    pub(super) hosts: u32,
-    pub(super) host_invalid: bool,
+    pub(crate) trailers: bool,
+    pub(crate) hosts: u32,
+    pub(crate) host_invalid: bool,
     /// `Expect: 100-continue`.
-    pub(super) expects_continue: bool,
+    pub(crate) expects_continue: bool,
     /// `Expect` with anything else.
-    pub(super) expects_other: bool,
+    pub(crate) expects_other: bool,
 }
 
 /// What `Upgrade` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Upgrade {
+pub(crate) enum Upgrade {
     #[default]
     Absent,
     /// A list of protocols that may be passed on.
@@ -43,7 +43,7 @@ pub(super) enum Upgrade {
 }
 
 impl Tally {
-    pub(super) fn of(fields: &Fields) -> Self {
+    pub(crate) fn of(fields: &Fields) -> Self {
         let mut tally = Self::default();
         for field in fields.iter() {
             match field.known {
@@ -68,7 +68,7 @@ impl Tally {
     }
 
     /// RFC 9112 section 9.3: whether the connection may carry another message after this one.
-    pub(super) fn persists(&self, version: Version) -> bool {
+    pub(crate) fn persists(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
 
@@ -100,7 +100,7 @@ impl Tally {
 }
 
 /// Whether a `TE` value holds `trailers` (RFC 9110 section 10.1.4).
-pub(super) fn has_trailers(value: &[u8]) -> bool {
+pub(crate) fn has_trailers(value: &[u8]) -> bool {
     list(value).any(|member| {
         let name = member.split(|&byte| byte == b';').next().unwrap_or_default();
         trim(name).eq_ignore_ascii_case(b"trailers")

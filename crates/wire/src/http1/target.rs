@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use model::fields::Span;
 use model::{FieldName, Method, RequestHead};
 
-static HOST: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("Host").expect("`Host` is a token"));
+pub(crate) static HOST: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("Host").expect("`Host` is a token"));
 
 /// The form of a request target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// `/path?query`.
     Origin,
     /// `*`, for OPTIONS.
@@ -21,7 +21,7 @@ pub(super) enum Form {
 
 /// RFC 9112 section 3.2. `None`: not a target, or not one for this method. CONNECT, which alone has an authority as its
 /// target, is refused before.
-pub(super) fn form(target: &[u8], method: Method) -> Option<Form> {
+pub(crate) fn form(target: &[u8], method: Method) -> Option<Form> {
     // Visible ASCII only (RFC 3986 has nothing else), and no fragment, which is never sent. The few visible bytes that
     // RFC 3986 does not list, such as `|` and `{`, are common in practice and mean the same to everyone: passed on.
     if !target.iter().all(|&byte| (0x21..=0x7e).contains(&byte) && byte != b'#') {
@@ -51,7 +51,7 @@ fn absolute(target: &[u8]) -> Option<Form> {
 
 /// Puts the target into the head in origin form; an absolute target's authority takes the place of `Host`
 /// (RFC 9112 section 3.2.2). `target` lies in `raw`, and `raw` lies in the arena from its byte `base`.
-pub(super) fn set_target(head: &mut RequestHead, form: &Form, target: &[u8], base: usize) {
+pub(crate) fn set_target(head: &mut RequestHead, form: &Form, target: &[u8], base: usize) {
     let whole = Span::new(base, base + target.len());
     let Form::Absolute { authority } = form else {
         head.set_target(whole);

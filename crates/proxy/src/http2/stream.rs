@@ -1,0 +1,221 @@
+//! One HTTP/2 stream as an [`Io`](crate::io::Io): what is read are the bytes of the peer's body, what is written those
+//! of ours. Heads and trailers go beside them.
+//!
+//! ```text
+//! towards a client:     Respond ── interim* ── respond ──► Body       Body (there from the start)
+//! towards an endpoint:  Body (the head is sent as the stream begins)  Head ──► Body
+//!                       └──────────────── speaking ────────────────┘  └── listening ──┘
+//! ```
+//!
+//! Flow control is end to end: the peer gets its window back when bytes have been read from here, and we write no more
+//! than its window allows. So a slow reader holds its own stream and no other, and nothing is buffered without bound.
+//! Dropped before both halves have ended, the stream is reset by the library: NO_ERROR where only the peer's half was
+//! open (RFC 9113 section 8.1), else CANCEL.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use model::fields::Fields;
+
+use super::heads;
+
+/// See the module.
+pub(crate) struct MessageStream {
+    speaking: Speaking,
+    listening: Listening,
+    /// Taken from the stream, not yet read: it still counts against the peer's window.
+    data: Bytes,
+    trailers: Option<Box<Fields>>,
+    /// The peer's half has ended in good order.
+    is_over: bool,
+}
+
+/// Our half.
+enum Speaking {
+    /// Towards a client, whose final response has not begun.
+    Respond(SendResponse<Bytes>),
+    /// `has_ended`: END_STREAM is on its way.
+    Body { send: SendStream<Bytes>, has_ended: bool },
+}
+
+/// The peer's half.
+enum Listening {
+    /// Towards an endpoint, which has not answered.
+    Head(h2::client::ResponseFuture),
+    Body(RecvStream),
+}
+
+impl MessageStream {
+    /// A stream that a client has begun; its head was taken already.
+    #[expect(dead_code, reason = "streams of clients come next")]
+    pub(crate) fn accepted(respond: SendResponse<Bytes>, body: RecvStream) -> Self {
+        Self::new(Speaking::Respond(respond), Listening::Body(body))
+    }
+
+    /// A stream that we have begun towards an endpoint with the head of a request, and `ended` with it if there is no body.
+    #[expect(dead_code, reason = "streams towards endpoints come next")]
+    pub(crate) fn requested(send: SendStream<Bytes>, response: h2::client::ResponseFuture, ended: bool) -> Self {
+        Self::new(Speaking::Body { send, has_ended: ended }, Listening::Head(response))
+    }
+
+    fn new(speaking: Speaking, listening: Listening) -> Self {
+        Self { speaking, listening, data: Bytes::new(), trailers: None, is_over: false }
+    }
+
+    /// Ready with the next head of the endpoint, and whether the message ends with it; interim ones come before the final
+    /// one, after which it is not to be asked again.
+    #[expect(dead_code, reason = "streams towards endpoints come next")]
+    pub(crate) fn poll_head(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Result<(http::response::Parts, bool), h2::Error>> {
+        let Listening::Head(response) = &mut self.listening else { return Poll::Pending };
+        if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
+            return Poll::Ready(interim.map(|interim| (interim.into_parts().0, false)));
+        }
+        let (parts, body) = ready!(Pin::new(response).poll(cx))?.into_parts();
+        let ends = body.is_end_stream();
+        self.listening = Listening::Body(body);
+        Poll::Ready(Ok((parts, ends)))
+    }
+
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    /// The final one is on its way, or the stream is gone.
+    pub(crate) fn send_interim(&mut self, head: http::Response<()>) -> io::Result<()> {
+        match &mut self.speaking {
+            Speaking::Respond(respond) => respond.send_informational(head).map_err(broken),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Sends the head of the final response; `ends` says that there is no body.
+    ///
+    /// # Errors
+    /// It is sent already, or the stream is gone.
+    pub(crate) fn respond(&mut self, head: http::Response<()>, ends: bool) -> io::Result<()> {
+        let Speaking::Respond(respond) = &mut self.speaking else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        let send = respond.send_response(head, ends).map_err(broken)?;
+        self.speaking = Speaking::Body { send, has_ended: ends };
+        Ok(())
+    }
+
+    /// Ready when there is something to read, the end included.
+    pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        let Listening::Body(body) = &mut self.listening else { return Poll::Ready(Err(not_begun())) };
+        while self.data.is_empty() && !self.is_over {
+            match ready!(body.poll_data(cx)) {
+                Some(data) => self.data = data.map_err(broken)?,
+                None => {
+                    let trailers = ready!(body.poll_trailers(cx)).map_err(broken)?;
+                    self.trailers = trailers.as_ref().and_then(heads::read_trailers);
+                    self.is_over = true;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads as much as is here; 0 is the end of the peer's half, after which its trailers are known.
+    pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut count = 0;
+        while count < room.len() {
+            match self.poll_read_ready(cx) {
+                Poll::Ready(Ok(())) if self.data.is_empty() => break,
+                Poll::Ready(Ok(())) => count += self.take_into(&mut room[count..]),
+                // What came before is not lost, and the error comes again.
+                _ if count > 0 => break,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn take_into(&mut self, room: &mut [u8]) -> usize {
+        let count = room.len().min(self.data.len());
+        room[..count].copy_from_slice(&self.data.split_to(count));
+        if let Listening::Body(body) = &mut self.listening {
+            // Fails only for more than was received.
+            let _ = body.flow_control().release_capacity(count);
+        }
+        count
+    }
+
+    /// Whether everything of the peer's half has been read, and nothing is to come, trailers included.
+    pub(crate) fn is_over(&self) -> bool {
+        let has_ended = match &self.listening {
+            Listening::Body(body) => self.is_over || body.is_end_stream(),
+            Listening::Head(_) => false,
+        };
+        has_ended && self.data.is_empty() && self.trailers.is_none()
+    }
+
+    /// The trailers of the peer, once [`Self::poll_read`] has said the end.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        self.trailers.take()
+    }
+
+    /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
+    pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
+        let Speaking::Body { send, has_ended: has_ended @ false } = &mut self.speaking else {
+            return Poll::Ready(Err(not_begun()));
+        };
+        if send.capacity() == 0 {
+            send.reserve_capacity(bytes.len());
+        }
+        while send.capacity() == 0 {
+            match ready!(send.poll_capacity(cx)) {
+                Some(room) => drop(room.map_err(broken)?),
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            }
+        }
+        let count = bytes.len().min(send.capacity());
+        let ends = ends && count == bytes.len();
+        send.send_data(Bytes::copy_from_slice(&bytes[..count]), ends).map_err(broken)?;
+        *has_ended = ends;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Ends our half, if that is not done, with trailers if there are any.
+    pub(crate) fn end(&mut self, trailers: Option<&Fields>) -> io::Result<()> {
+        let Speaking::Body { send, has_ended: has_ended @ false } = &mut self.speaking else { return Ok(()) };
+        match trailers {
+            Some(trailers) => send.send_trailers(heads::of_trailers(trailers)),
+            None => send.send_data(Bytes::new(), true),
+        }
+        .map_err(broken)?;
+        *has_ended = true;
+        Ok(())
+    }
+
+    /// Ready when the peer has reset the stream, or its connection is gone.
+    pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let reset = match &mut self.speaking {
+            Speaking::Respond(respond) => respond.poll_reset(cx),
+            Speaking::Body { send, .. } => send.poll_reset(cx),
+        };
+        reset.map(drop)
+    }
+
+    /// Tells the peer that the message is not whole and never will be. What is buffered of it is thrown away.
+    pub(crate) fn reset(&mut self, reason: Reason) {
+        match &mut self.speaking {
+            Speaking::Respond(respond) => respond.send_reset(reason),
+            Speaking::Body { send, .. } => send.send_reset(reason),
+        }
+    }
+}
+
+fn not_begun() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+fn broken(error: h2::Error) -> io::Error {
+    if error.is_io() { error.into_io().unwrap_or_else(not_begun) } else { io::ErrorKind::ConnectionReset.into() }
+}

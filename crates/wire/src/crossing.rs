@@ -1,0 +1,294 @@
+//! Messages that cross between HTTP/1.1 and HTTP/2: what RFC 9113 section 8 asks of a message, on heads that know no version.
+//!
+//! ```text
+//! pseudo-header fields, fields → Arriving → RequestHead, RequestParsed     (from a client)
+//!              status, fields → arriving_response → ResponseHead, ResponseParsed   (from an endpoint)
+//! RequestHead → request_fields,  ResponseHead → response_fields            (towards HTTP/2)
+//! ```
+//!
+//! What arrives is judged as strictly as by [`crate::http1`], so that the writers of either version may trust a head,
+//! whoever sent it. What is malformed (section 8.1.1) is never passed on.
+
+use std::sync::LazyLock;
+
+use model::fields::{Field, Span, is_field_value, is_token};
+use model::limits::{FIELDS_HARD_MAX, TARGET_BYTES_MAX};
+use model::{Fault, FieldName, Fields, Known, Method, RequestHead, ResponseHead, Version};
+
+use crate::http1::framing::{Length, decimal};
+use crate::http1::tally::{Tally, has_trailers};
+use crate::http1::target::{Form, HOST, form, is_authority};
+use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed, may_be_trailer};
+use crate::text::push_decimal;
+
+static COOKIE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("cookie").expect("`cookie` is a token"));
+
+/// What the pseudo-header fields of a request say (RFC 9113 section 8.3.1). The scheme is not among them: it is not
+/// believed, for how the client reached us is known from the connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pseudo<'a> {
+    /// `:method`.
+    pub method: &'a [u8],
+    /// `:authority`.
+    pub authority: Option<&'a [u8]>,
+    /// `:path`.
+    pub path: Option<&'a [u8]>,
+}
+
+/// A request head while it is put together.
+pub struct Arriving<'a> {
+    head: &'a mut RequestHead,
+    has_authority: bool,
+}
+
+impl<'a> Arriving<'a> {
+    /// Clears `head` and puts the pseudo-header fields into it: a method, a target in origin form or `*`, and `Host` as
+    /// the first field, for that is where `:authority` goes (section 8.3.1).
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`], [`Fault::TargetTooLong`], or [`Fault::NotImplemented`] for CONNECT.
+    pub fn begin(head: &'a mut RequestHead, pseudo: &Pseudo<'_>) -> Result<Self, Fault> {
+        head.clear();
+        if !is_token(pseudo.method) {
+            return Err(Fault::BadRequest);
+        }
+        let path = pseudo.path.unwrap_or_default();
+        if path.len() > TARGET_BYTES_MAX {
+            return Err(Fault::TargetTooLong);
+        }
+        let method = loaded(&mut head.fields, pseudo.method);
+        let target = loaded(&mut head.fields, path);
+        head.set_line(method, target, Version::Http2);
+        if let Some(authority) = pseudo.authority {
+            // An empty one, or one with user information, is malformed too.
+            if !is_authority(authority) {
+                return Err(Fault::BadRequest);
+            }
+            head.fields.append(&HOST, authority);
+        }
+        if head.method == Method::Connect {
+            return Err(Fault::NotImplemented);
+        }
+        match form(path, head.method) {
+            Some(Form::Origin | Form::Asterisk) => Ok(Self { head, has_authority: pseudo.authority.is_some() }),
+            _ => Err(Fault::BadRequest),
+        }
+    }
+
+    /// Adds a field.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] when it may not stand in an HTTP/2 message.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+        push_field(&mut self.head.fields, name, value).map_err(|Malformed| Fault::BadRequest)
+    }
+
+    /// The head is whole; `ends` says that the message is, too. Of the limits only the number of fields counts.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`], [`Fault::HeadTooLarge`] or [`Fault::ExpectationFailed`].
+    pub fn end(self, limits: &HeadLimits, ends: bool) -> Result<RequestParsed, Fault> {
+        if self.head.fields.len() > limits.fields_max.min(FIELDS_HARD_MAX) {
+            return Err(Fault::HeadTooLarge);
+        }
+        settle_host(self.head, self.has_authority)?;
+        join_cookies(&mut self.head.fields);
+        let tally = Tally::of(&self.head.fields);
+        // RFC 9113 section 8.1.1: a length that is not that of the content is malformed.
+        let framing = match tally.length {
+            Length::Invalid => return Err(Fault::BadRequest),
+            Length::Value(length) if ends && length > 0 => return Err(Fault::BadRequest),
+            Length::Absent if !ends => Framing::Chunked,
+            Length::Value(length) if length > 0 => Framing::Length(length),
+            Length::Absent | Length::Value(_) => Framing::None,
+        };
+        if tally.expects_other {
+            return Err(Fault::ExpectationFailed);
+        }
+        Ok(RequestParsed {
+            head_len: 0,
+            framing,
+            keep_alive: true,
+            expects_continue: tally.expects_continue && framing != Framing::None,
+            upgrade: false,
+            accepts_trailers: tally.trailers,
+        })
+    }
+}
+
+/// RFC 9113 section 8.3.1: `Host` says the same as `:authority`, or stands for it. One of them must be there.
+fn settle_host(head: &mut RequestHead, has_authority: bool) -> Result<(), Fault> {
+    let mut hosts = head.fields.all_known(Known::Host);
+    let first = hosts.next().ok_or(Fault::BadRequest)?;
+    let mut others = 0;
+    for other in hosts {
+        others += 1;
+        if !other.eq_ignore_ascii_case(first) {
+            return Err(Fault::BadRequest);
+        }
+    }
+    if others > u32::from(has_authority) || !is_authority(first) {
+        return Err(Fault::BadRequest);
+    }
+    if others > 0 {
+        let authority = first.to_vec();
+        head.set_authority(&HOST, &authority);
+    }
+    Ok(())
+}
+
+/// RFC 9113 section 8.2.3: crumbs of a cookie are one field to whoever does not speak HTTP/2.
+fn join_cookies(fields: &mut Fields) {
+    if fields.all_known(Known::Cookie).nth(1).is_some() {
+        let crumbs: Vec<_> = fields.all_known(Known::Cookie).collect();
+        let joined = crumbs.join(&b"; "[..]);
+        fields.set(&COOKIE, &joined);
+    }
+}
+
+/// A field, or a message, that RFC 9113 calls malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Malformed;
+
+/// RFC 9113 sections 8.2.1 and 8.2.2.
+fn push_field(fields: &mut Fields, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    let is_lower = is_token(name) && !name.iter().any(u8::is_ascii_uppercase);
+    let is_padded = matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']);
+    let is_allowed = match Known::of(name) {
+        Known::Te => value.eq_ignore_ascii_case(b"trailers"),
+        known => !known.is_hop_by_hop(),
+    };
+    if !is_lower || is_padded || !is_field_value(value) || !is_allowed {
+        return Err(Malformed);
+    }
+    let name = loaded(fields, name);
+    let value = loaded(fields, value);
+    fields.push_span(name, value);
+    Ok(())
+}
+
+fn loaded(fields: &mut Fields, bytes: &[u8]) -> Span {
+    let start = fields.load(bytes);
+    Span::new(start, start + bytes.len())
+}
+
+/// Puts a response head together: clears `head`, takes status and fields. `ends` says that the message is whole with it.
+///
+/// # Errors
+/// [`Fault::BadResponse`] or [`Fault::ResponseHeadTooLarge`].
+pub fn arriving_response<'f>(
+    head: &mut ResponseHead,
+    status: u16,
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    (request_method, limits, ends): (Method, &HeadLimits, bool),
+) -> Result<ResponseParsed, Fault> {
+    head.clear();
+    head.set_line(status, Span::default(), Version::Http2);
+    for (name, value) in fields {
+        push_field(&mut head.fields, name, value).map_err(|Malformed| Fault::BadResponse)?;
+        if head.fields.len() > limits.fields_max.min(FIELDS_HARD_MAX) {
+            return Err(Fault::ResponseHeadTooLarge);
+        }
+    }
+    let length = Tally::of(&head.fields).length;
+    let framing = response_framing(status, request_method, length, ends)?;
+    if status < 200 || status == 204 {
+        head.fields.remove_known(Known::ContentLength);
+    }
+    Ok(ResponseParsed { head_len: 0, framing, keep_alive: true, switching: false })
+}
+
+fn response_framing(status: u16, request_method: Method, length: Length, ends: bool) -> Result<Framing, Fault> {
+    // RFC 9113 section 8.6: there is no 101. Nor does an interim response end anything (section 8.1).
+    let is_interim = (100..200).contains(&status);
+    if status < 100 || status == 101 || length == Length::Invalid || (is_interim && ends) {
+        return Err(Fault::BadResponse);
+    }
+    if is_interim || request_method == Method::Head || matches!(status, 204 | 304) {
+        return Ok(Framing::None);
+    }
+    match length {
+        Length::Value(length) if ends && length > 0 => Err(Fault::BadResponse),
+        _ if ends => Ok(Framing::Length(0)),
+        Length::Value(length) => Ok(Framing::Length(length)),
+        _ => Ok(Framing::Chunked),
+    }
+}
+
+/// Gives the fields of a request as HTTP/2 sends them, beside the pseudo-header fields: without `Host`, without what
+/// speaks of one connection, `te` reduced to `trailers`, and `content-length` as `framing` says. Names keep their case.
+pub fn request_fields(head: &RequestHead, framing: Framing, mut give: impl FnMut(&[u8], &[u8])) {
+    let mut is_length_given = false;
+    let mut trailers = false;
+    for field in head.fields.iter() {
+        match field.known {
+            Known::Host => {}
+            Known::Te => trailers |= has_trailers(field.value),
+            Known::ContentLength => give_length(&field, framing, &mut is_length_given, &mut give),
+            known if known.is_hop_by_hop() => {}
+            _ => give(field.name, field.value),
+        }
+    }
+    add_length(framing, is_length_given, &mut give);
+    if trailers {
+        give(b"te", b"trailers");
+    }
+}
+
+/// Gives the fields of a response as HTTP/2 sends them; see [`request_fields`]. With [`Framing::None`], `content-length` is
+/// kept as it came, for HEAD and 304, and left out of 1xx and 204 (RFC 9110 section 8.6).
+pub fn response_fields(head: &ResponseHead, framing: Framing, mut give: impl FnMut(&[u8], &[u8])) {
+    let mut is_length_given = head.status < 200 || head.status == 204;
+    for field in head.fields.iter() {
+        match field.known {
+            Known::ContentLength => give_length(&field, framing, &mut is_length_given, &mut give),
+            known if known.is_hop_by_hop() => {}
+            _ => give(field.name, field.value),
+        }
+    }
+    add_length(framing, is_length_given, &mut give);
+}
+
+/// Gives those fields of a trailer section that are passed on.
+pub fn trailer_fields(fields: &Fields, mut give: impl FnMut(&[u8], &[u8])) {
+    for field in fields.iter().filter(|field| may_be_trailer(field.name)) {
+        give(field.name, field.value);
+    }
+}
+
+/// Adds a field of a trailer section that came by HTTP/2 to `fields`, if it is passed on.
+pub fn arriving_trailer(fields: &mut Fields, name: &[u8], value: &[u8]) {
+    if may_be_trailer(name) {
+        // A bad one is left out: nothing depends on it.
+        let _ = push_field(fields, name, value);
+    }
+}
+
+fn give_length(field: &Field<'_>, framing: Framing, is_given: &mut bool, give: &mut impl FnMut(&[u8], &[u8])) {
+    if *is_given {
+        return;
+    }
+    match framing {
+        Framing::Length(length) => give(field.name, &digits(length)),
+        Framing::None if decimal(field.value).is_some() => give(field.name, field.value),
+        _ => return,
+    }
+    *is_given = true;
+}
+
+fn add_length(framing: Framing, is_given: bool, give: &mut impl FnMut(&[u8], &[u8])) {
+    if let Framing::Length(length) = framing
+        && !is_given
+    {
+        give(b"content-length", &digits(length));
+    }
+}
+
+fn digits(number: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(20);
+    push_decimal(&mut out, number);
+    out
+}
+
+#[cfg(test)]
+mod tests;
