@@ -12,6 +12,7 @@ mod health;
 mod listener;
 mod pem;
 mod persistence;
+mod proxy_protocol;
 mod queue;
 mod resilience;
 mod retry;

@@ -34,13 +34,26 @@ pub struct TlsFacts {
     pub cipher: &'static str,
     /// Subject of the verified client certificate (RFC 4514 order as x509 prints it), if one was presented.
     pub client_subject: Option<String>,
+    /// The common name in that subject.
+    pub client_common_name: Option<String>,
+    /// Application protocol that was agreed on (RFC 7301): `http/1.1` or `h2`.
+    pub alpn: Option<&'static str>,
+}
+
+/// What a trusted proxy told of a connection by the PROXY protocol, beside the addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SenderFacts {
+    /// The proxy itself.
+    pub address: SocketAddr,
+    /// What it calls the connection; may hold any byte.
+    pub unique_id: Option<Box<[u8]>>,
 }
 
 /// Facts of one exchange that filters, routes and records may use. Borrowed from the connection: building it allocates
 /// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The peer of the TCP connection.
+    /// The peer of the TCP connection, or what a trusted proxy said of it by the PROXY protocol.
     pub peer: SocketAddr,
     /// The client: the peer, or what a trusted proxy said of it.
     pub client: std::net::IpAddr,
@@ -50,6 +63,8 @@ pub struct Facts<'a> {
     pub scheme: Scheme,
     /// Present for TLS.
     pub tls: Option<&'a TlsFacts>,
+    /// Who told of the peer, where that was by the PROXY protocol.
+    pub sender: Option<&'a SenderFacts>,
     /// The listener.
     pub listener: &'a Name,
     /// The request id; empty when request ids are off.

@@ -122,6 +122,10 @@ faults! {
     HandshakeFailed = Downstream Accept 0 false false "CH" "handshake_failed";
     /// The TLS handshake with the client did not end in time.
     HandshakeTimeout = Downstream Accept 0 false false "CHT" "handshake_timeout";
+    /// A peer that has to say by the PROXY protocol whom its connection is from did not, or not as its specification has it.
+    BadProxyHeader = Downstream Accept 0 false false "CP" "bad_proxy_header";
+    /// A header of the PROXY protocol did not arrive in time.
+    ProxyHeaderTimeout = Downstream Accept 0 false false "CPT" "proxy_header_timeout";
     /// The request head breaks RFC 9112.
     BadRequest = Downstream Receive 400 false false "CB" "bad_request";
     /// The request head is longer, or has more fields, than the listener accepts.

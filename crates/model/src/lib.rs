@@ -19,6 +19,7 @@ pub mod matching;
 pub mod name;
 pub mod persistence;
 pub mod placement;
+pub mod proxy_protocol;
 pub mod queue;
 pub mod resilience;
 pub mod retry;

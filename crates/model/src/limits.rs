@@ -83,6 +83,13 @@ pub const WEIGHT_MAX: u32 = 1_000;
 pub const LOG_RING_BYTES: usize = 1 << 20;
 /// Largest ClientHello that is read to route by SNI.
 pub const CLIENT_HELLO_BYTES_MAX: usize = 16 * 1024;
+/// Longest header of the PROXY protocol that is read. Certificates make them long; all else fits into a few hundred bytes.
+pub const PROXY_HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Longest header of the PROXY protocol that is sent: it fits into the first segment of any network, so that it arrives
+/// whole (section 2 of its specification).
+pub const PROXY_HEADER_SENT_BYTES_MAX: usize = 536;
+/// Default time for a header of the PROXY protocol to arrive.
+pub const PROXY_HEADER: Duration = Duration::from_secs(5);
 /// Default of `connections_max` of a listener, per listener over all workers.
 pub const CONNECTIONS_MAX: u32 = 100_000;
 /// Default bound on idle upstream connections that one worker keeps for one endpoint.

@@ -15,6 +15,7 @@ use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::persistence::Persistence;
 use crate::placement::{Placement, Spread, SubsetRule};
+use crate::proxy_protocol::{AcceptProxy, SendProxy};
 use crate::queue::Precedence;
 pub use crate::queue::Queue;
 use crate::resilience::{Hedge, Resilience};
@@ -47,6 +48,8 @@ pub struct Listener {
     pub bind: SocketAddr,
     /// Termination of TLS.
     pub tls: Option<TlsTermination>,
+    /// Who may tell whom a connection is from.
+    pub proxy_protocol: Option<AcceptProxy>,
     /// Connections open at once, over all workers.
     pub connections_max: u32,
     /// What is spoken.
@@ -264,6 +267,8 @@ pub struct Cluster {
     pub queue: Option<Queue>,
     /// TLS towards the endpoints.
     pub tls: Option<UpstreamTls>,
+    /// What endpoints are told in front of each connection.
+    pub proxy_protocol: Option<SendProxy>,
     /// Connections kept for reuse.
     pub pool: Pool,
     /// Time-outs towards the endpoints.

@@ -137,6 +137,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         fitness: Fitness::default(),
         queue: None,
         tls: None,
+        proxy_protocol: None,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),

@@ -82,8 +82,14 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         request_id: None,
     };
     let bind = ([127, 0, 0, 1], 0).into();
-    let listener =
-        Listener { name: "web".into(), bind, tls: None, connections_max: 10, protocol: Protocol::Http(http) };
+    let listener = Listener {
+        name: "web".into(),
+        bind,
+        tls: None,
+        proxy_protocol: None,
+        connections_max: 10,
+        protocol: Protocol::Http(http),
+    };
     let snapshot = Snapshot {
         listeners: vec![Arc::new(listener)],
         routes: routes.into_iter().map(Arc::new).collect(),
@@ -116,6 +122,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         fitness: model::fitness::Fitness::default(),
         queue: None,
         tls: None,
+        proxy_protocol: None,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),

@@ -74,7 +74,7 @@ fn measure(title: &str, filters: Value) {
 fn facts(listener: &Name) -> Facts<'_> {
     let address = |text: &str| text.parse().expect("an address");
     let (peer, local) = (address("192.0.2.7:40000"), address("127.0.0.1:8080"));
-    Facts { peer, client: peer.ip(), local, scheme: Scheme::Http, tls: None, listener, request_id: "" }
+    Facts { peer, client: peer.ip(), local, scheme: Scheme::Http, tls: None, sender: None, listener, request_id: "" }
 }
 
 fn fill(head: &mut RequestHead) {

@@ -174,6 +174,7 @@ mod tests {
             local: "198.51.100.1:8080".parse().unwrap(),
             scheme,
             tls: None,
+            sender: None,
             listener: &Name::from("web"),
             request_id: "",
         };

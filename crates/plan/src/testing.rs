@@ -55,6 +55,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         fitness: Fitness::default(),
         queue: None,
         tls: None,
+        proxy_protocol: None,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),
@@ -96,7 +97,14 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         request_id: None,
     };
     let bind = "127.0.0.1:0".parse().unwrap();
-    Listener { name: name.into(), bind, tls: None, connections_max: 10, protocol: Protocol::Http(http) }
+    Listener {
+        name: name.into(),
+        bind,
+        tls: None,
+        proxy_protocol: None,
+        connections_max: 10,
+        protocol: Protocol::Http(http),
+    }
 }
 
 pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {

@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream;
 use crate::io::Io;
+use crate::proxy_header;
 use crate::reconcile::Bound;
 use crate::registry::{Seat, Tether};
 use crate::stream;
@@ -175,34 +176,55 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
         Protocol::Tcp(tcp) => tcp.idle_timeout,
     };
     let mut watch = Watch::new(Instant::now(), first, tether.clone());
-    let (io, tls) = match &listener.tls {
-        None => (Io::Plain(tcp), None),
-        Some(tls) => {
-            let shard = listener.series.of(worker.index);
-            match handshake(tls, tcp, &mut watch).await {
-                Ok(io) => {
-                    let (_, session) = io.get_ref();
-                    match session.handshake_kind() {
-                        Some(rustls::HandshakeKind::Resumed) => shard.handshakes_resumed.add(1),
-                        _ => shard.handshakes_full.add(1),
-                    }
-                    let facts = Box::new(tls::facts_of(session));
-                    watch.set(Instant::now(), first);
-                    (Io::Accepted(io), Some(facts))
-                }
-                Err(fault) => {
-                    shard.handshakes_failed.add(1);
-                    shard.fault(fault);
-                    let facts = ConnectionFacts { peer, local, tls: None, listener: configured.name.clone() };
-                    log_failure(worker, &facts, fault);
-                    return None;
-                }
+    let mut facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() };
+    let shard = listener.series.of(worker.index);
+    let failed = |facts: &ConnectionFacts, fault| {
+        shard.fault(fault);
+        log_failure(worker, facts, fault);
+    };
+    let mut early = Vec::new();
+    if let Some(accepted) = &configured.proxy_protocol
+        && accepted.trusts(peer.ip())
+    {
+        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, tether)).await {
+            Ok(taken) => early = taken?,
+            Err(fault) => {
+                failed(&facts, fault);
+                return None;
             }
         }
+        watch.set(Instant::now(), first);
+    }
+    let io = match &listener.tls {
+        None => Io::Plain(tcp),
+        Some(tls) => match handshake(tls, tcp, &mut watch, &early).await {
+            Ok(io) => {
+                let (_, session) = io.get_ref();
+                match session.handshake_kind() {
+                    Some(rustls::HandshakeKind::Resumed) => shard.handshakes_resumed.add(1),
+                    _ => shard.handshakes_full.add(1),
+                }
+                facts.tls = Some(Box::new(tls::facts_of(session)));
+                watch.set(Instant::now(), first);
+                Io::Accepted(io)
+            }
+            Err(fault) => {
+                shard.handshakes_failed.add(1);
+                facts.tls = None;
+                failed(&facts, fault);
+                return None;
+            }
+        },
     };
-    let facts = Rc::new(ConnectionFacts { peer, local, tls, listener: configured.name.clone() });
+    let facts = Rc::new(facts);
+    let received = (!early.is_empty()).then(|| {
+        let mut buffer = worker.buffers.take();
+        buffer.room()[..early.len()].copy_from_slice(&early);
+        buffer.filled(early.len());
+        buffer
+    });
     let leaves_by_end = matches!(configured.protocol, Protocol::Http(_));
-    Some(Connection { io, facts, watch, received: None, tether: tether.clone(), requests: 0, leaves_by_end })
+    Some(Connection { io, facts, watch, received, tether: tether.clone(), requests: 0, leaves_by_end })
 }
 
 /// Logs a connection that came to nothing. The counters know of it already.
@@ -216,7 +238,12 @@ async fn handshake(
     tls: &ListenerTls,
     tcp: TcpStream,
     watch: &mut Watch,
+    early: &[u8],
 ) -> Result<Box<tokio_rustls::server::TlsStream<TcpStream>>, Fault> {
+    if !early.is_empty() {
+        // It began like a header, so it is no TLS.
+        return Err(Fault::HandshakeFailed);
+    }
     watch.set(Instant::now(), tls.handshake_timeout);
     let mut shaking = pin!(tls.acceptor.accept(tcp));
     poll_fn(|cx| match shaking.as_mut().poll(cx) {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use model::facts::TlsFacts;
+use model::facts::{SenderFacts, TlsFacts};
 use model::{Facts, Name, Scheme};
 
 use crate::buffer::{Buffer, BufferPool};
@@ -17,6 +17,8 @@ pub(crate) struct ConnectionFacts {
     pub peer: SocketAddr,
     pub local: SocketAddr,
     pub tls: Option<Box<TlsFacts>>,
+    /// Who told of `peer` and `local`, where that was by the PROXY protocol.
+    pub sender: Option<Box<SenderFacts>>,
     pub listener: Name,
 }
 
@@ -29,6 +31,7 @@ impl ConnectionFacts {
             local: self.local,
             scheme: if self.tls.is_some() { Scheme::Https } else { Scheme::Http },
             tls: self.tls.as_deref(),
+            sender: self.sender.as_deref(),
             listener: &self.listener,
             request_id,
         }

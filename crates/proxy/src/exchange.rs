@@ -30,6 +30,7 @@ use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::connect::connect;
 use crate::upstream::http1::Conversation;
+use crate::upstream::opening::opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
@@ -306,7 +307,7 @@ impl<'p> Exchange<'p> {
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
         let timeouts = &cluster.cluster.timeouts;
-        if let Some(kept) = side.pool.take(self.told.now) {
+        if let Some(kept) = side.pool.take(self.told.now, &self.connection.facts) {
             side.series.of(self.worker.index).reused.add(1);
             match self.converse(cluster, kept, (endpoint, side)).await {
                 Err(Fault::StaleConnection) if self.may_send_again() => {
@@ -316,7 +317,8 @@ impl<'p> Exchange<'p> {
             }
         }
         let begun = self.told.now;
-        let work = connect(&endpoint.endpoint, now.tls.as_deref(), self.connection, timeouts.connect);
+        let opening = self.opening(cluster);
+        let work = connect(&endpoint.endpoint, now.tls.as_deref(), opening, self.connection, timeouts.connect);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
         let now = self.told.look();
@@ -330,6 +332,12 @@ impl<'p> Exchange<'p> {
             self.witness_lateness();
         }
         self.converse(cluster, connected?, (endpoint, side)).await
+    }
+
+    /// What a new connection to an endpoint of `cluster` begins with.
+    pub(crate) fn opening(&self, cluster: &ClusterPlan) -> Option<Vec<u8>> {
+        let wanted = cluster.cluster.proxy_protocol.as_ref();
+        opening(wanted, &self.connection.facts, || self.request_id.as_bytes())
     }
 
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and

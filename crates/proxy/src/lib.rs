@@ -17,6 +17,7 @@ mod io;
 mod listen;
 mod persistence;
 mod pick;
+mod proxy_header;
 mod random;
 mod reconcile;
 mod registry;

@@ -10,6 +10,7 @@ use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::persistence::SessionPick;
+use model::proxy_protocol::SendProxy;
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset, Wait};
 use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
@@ -19,9 +20,11 @@ use crate::connection::Connection;
 use crate::guard::Gate;
 use crate::persistence::{moment, seed};
 use crate::pick::pick;
+use crate::random::RequestId;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
 use crate::upstream::connect::connect;
+use crate::upstream::opening::opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
@@ -41,6 +44,8 @@ struct Stream<'p> {
     sent_bytes: u64,
     /// What it holds of its cluster's bounds, if there are any.
     pass: Option<Pass>,
+    /// Made only where an endpoint is told of it.
+    id: RequestId,
 }
 
 /// Carries a stream to its end, following the plan that was in force when it came.
@@ -62,6 +67,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
         received_bytes: 0,
         sent_bytes: 0,
         pass: None,
+        id: RequestId::NONE,
     };
     let outcome = stream.proceed(settings).await;
     stream.phases.total = begun.elapsed();
@@ -179,7 +185,8 @@ impl<'p> Stream<'p> {
             let shard = side.series.of(self.worker.index);
             let begun = Instant::now();
             let timeout = cluster.cluster.timeouts.connect;
-            let connected = connect(&endpoint.endpoint, now.tls.as_deref(), self.connection, timeout).await;
+            let opening = self.opening(cluster);
+            let connected = connect(&endpoint.endpoint, now.tls.as_deref(), opening, self.connection, timeout).await;
             let done = Instant::now();
             self.phases.connect += done - begun;
             match connected {
@@ -211,13 +218,21 @@ impl<'p> Stream<'p> {
         }
     }
 
+    fn opening(&mut self, cluster: &ClusterPlan) -> Option<Vec<u8>> {
+        let wanted = cluster.cluster.proxy_protocol.as_ref()?;
+        if matches!(wanted, SendProxy::V2(tlvs) if tlvs.unique_id) && self.id.as_bytes().is_empty() {
+            self.id = RequestId::new(&self.worker.random);
+        }
+        opening(Some(wanted), &self.connection.facts, || self.id.as_bytes())
+    }
+
     fn witness(&mut self, (cluster, endpoint): (&ClusterPlan, &EndpointPlan), seen: Seen, at: Instant) {
         cluster.witness(&endpoint.state, seen, at);
         cluster.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
 
     fn record(&self, fault: Option<Fault>) {
-        let facts = self.connection.facts.facts(self.connection.facts.peer.ip(), "");
+        let facts = self.connection.facts.facts(self.connection.facts.peer.ip(), self.id.as_str());
         let record = Record {
             fault,
             cluster: self.cluster.map(|cluster| &cluster.plan.cluster.name),

@@ -114,13 +114,13 @@ impl WorkerPlan {
             let kept = kept.filter(|old| {
                 Arc::ptr_eq(&old.state, &endpoint.state)
                     && same(old.tls.as_ref(), tls.as_ref())
-                    && old.pool.settings() == &cluster.cluster.pool
+                    && old.pool.suits(&cluster.cluster)
             });
             let now = kept.unwrap_or_else(|| {
                 Rc::new(EndpointNow {
                     state: endpoint.state.clone(),
                     series: telemetry.endpoint(&cluster.cluster.name, &endpoint.endpoint.name),
-                    pool: Pool::new(cluster.cluster.pool.clone()),
+                    pool: Pool::new(&cluster.cluster),
                     tls: tls.clone(),
                 })
             });

@@ -50,6 +50,7 @@ fn main() {
         local: "127.0.0.1:8080".parse().expect("an address"),
         scheme: Scheme::Http,
         tls: None,
+        sender: None,
         listener: &listener,
         request_id: "",
     };

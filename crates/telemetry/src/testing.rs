@@ -52,7 +52,7 @@ impl Default for Told {
                 server_name: Some("shop.example".to_owned()),
                 version: "TLSv1.3",
                 cipher: "TLS13_AES_128_GCM_SHA256",
-                client_subject: None,
+                ..TlsFacts::default()
             },
             request_id: "r-1".to_owned(),
             request: request(
@@ -74,6 +74,7 @@ impl Told {
             local: "127.0.0.1:443".parse().unwrap(),
             scheme: Scheme::Https,
             tls: Some(&self.tls),
+            sender: None,
             listener: &self.listener,
             request_id: &self.request_id,
         }

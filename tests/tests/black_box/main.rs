@@ -20,6 +20,7 @@ mod hedging;
 mod logs;
 mod messages;
 mod persistence;
+mod proxy_protocol;
 mod queue;
 mod reload;
 mod retries;

@@ -23,6 +23,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("server_name", "TLS SNI calls it so (RFC 6066 section 3)"),
     ("SERVICE_UNAVAILABLE", "axum, and RFC 9110 section 15.6.4"),
     ("greatest_common_divisor", "mathematics"),
+    ("iter_common_name", "x509-parser"),
 ];
 
 /// The words that an identifier is made of, lower case.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge,
-    PassiveHealth, Persistence, Queue, Retry,
+    PassiveHealth, Persistence, Queue, Retry, SendProxy,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -66,6 +66,10 @@ pub struct Cluster {
     /// Speak TLS to the endpoints: `true`, or settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTls>,
+    /// Tell the endpoints who the client is, by the PROXY protocol in front of each connection: `v1`, `v2`, or settings. Such
+    /// a connection is used again only for the client's connection that it was made for. By default they are not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<SendProxy>,
     /// Connections kept for reuse.
     #[serde(default)]
     pub pool: Pool,

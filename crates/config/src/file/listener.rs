@@ -6,6 +6,7 @@ use model::limits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::AcceptProxy;
 use crate::units::{Size, Time};
 
 /// A place where connections arrive.
@@ -25,6 +26,9 @@ pub struct Listener {
     #[serde(default = "connections_max")]
     #[schemars(range(min = 1))]
     pub connections_max: u32,
+    /// Take from these peers who the client of a connection is, by the PROXY protocol. By default the peer is the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<AcceptProxy>,
     /// Speak TLS to clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,

@@ -38,6 +38,10 @@ impl Resolver<'_> {
                 Queue { requests_max, ..self.queue(&format!("{at}/queue"), queue) }
             }),
             tls,
+            proxy_protocol: written
+                .proxy_protocol
+                .as_ref()
+                .map(|sent| self.send_proxy(&format!("{at}/proxy_protocol"), sent)),
             pool: Pool {
                 idle_max: written.pool.idle_max,
                 idle_timeout: written.pool.idle_timeout.0,

@@ -61,8 +61,15 @@ impl Resolver<'_> {
             Some(tls) => Some(tls?),
             None => None,
         };
-        let connections_max = written.connections_max;
-        Some(Listener { name: name.into(), bind: bind?, tls, connections_max, protocol: protocol? })
+        let accepted = written.proxy_protocol.as_ref();
+        Some(Listener {
+            name: name.into(),
+            bind: bind?,
+            tls,
+            proxy_protocol: accepted.map(|accepted| self.accept_proxy(&format!("{at}/proxy_protocol"), accepted)),
+            connections_max: written.connections_max,
+            protocol: protocol?,
+        })
     }
 
     fn refuse_keys(&mut self, at: &str, name: &str, keys: &[(&str, &str)], speaks: &str) {

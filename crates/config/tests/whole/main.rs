@@ -9,4 +9,5 @@ mod pages;
 mod persistence;
 mod queue;
 mod snapshot;
+mod sockets;
 mod support;

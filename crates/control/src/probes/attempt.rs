@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::check::{HealthCheck, HealthCheckKind, ScriptStep};
+use model::proxy_protocol::SendProxy;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use wire::proxy_protocol::{Outgoing, write_v1, write_v2};
 
 use super::http::Question;
 use super::script;
@@ -26,6 +28,8 @@ pub(crate) type Kept = Option<Box<dyn Io>>;
 pub(crate) struct Target {
     address: SocketAddr,
     timeout: Duration,
+    /// Sent first.
+    opening: Vec<u8>,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     what: What,
 }
@@ -54,7 +58,16 @@ impl Target {
         };
         let address = SocketAddr::new(address.ip(), check.port.unwrap_or(address.port()));
         let tls = tls.map(|(config, name)| (TlsConnector::from(config), name));
-        Ok(Self { address, timeout: check.timeout, tls, what })
+        Ok(Self { address, timeout: check.timeout, opening: Vec::new(), tls, what })
+    }
+
+    /// Begins each connection with a header of the PROXY protocol by which we speak for ourselves.
+    pub(crate) fn behind(mut self, header: &SendProxy) -> Self {
+        match header {
+            SendProxy::V1 => write_v1(None, &mut self.opening),
+            SendProxy::V2(_) => write_v2(&Outgoing::default(), &mut self.opening),
+        }
+        self
     }
 
     /// Tries once; bounded by the time-out of the check. `kept` is used if there is one, and left for the next.
@@ -93,7 +106,11 @@ impl Target {
     }
 
     async fn connect(&self) -> Result<Box<dyn Io>, String> {
-        let tcp = TcpStream::connect(self.address).await.map_err(|error| format!("cannot connect: {error}"))?;
+        let failed = |error: std::io::Error| format!("cannot connect: {error}");
+        let mut tcp = TcpStream::connect(self.address).await.map_err(failed)?;
+        if !self.opening.is_empty() {
+            tcp.write_all(&self.opening).await.map_err(failed)?;
+        }
         let Some((connector, name)) = &self.tls else { return Ok(Box::new(tcp)) };
         let connected = connector.connect(name.clone(), tcp).await;
         Ok(Box::new(connected.map_err(|error| format!("the TLS handshake failed: {error}"))?))

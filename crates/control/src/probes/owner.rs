@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use model::Name;
 use model::fitness::AdminState;
+use model::proxy_protocol::SendProxy;
 use model::snapshot::{HealthCheck, HealthCheckKind, UpstreamTls};
 use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
 use rustls::ClientConfig;
@@ -67,6 +68,7 @@ struct What {
     address: SocketAddr,
     check: HealthCheck,
     tls: Option<UpstreamTls>,
+    header: Option<SendProxy>,
 }
 
 /// Where the outcome of a probe goes; changes from plan to plan while the probe runs on.
@@ -98,7 +100,11 @@ impl Owner {
                     HealthCheckKind::Tls(settings) => Some(settings.clone()),
                     _ => cluster.cluster.tls.clone(),
                 };
-                let what = What { address: endpoint.endpoint.address, check: check.clone(), tls };
+                let address = endpoint.endpoint.address;
+                // At another port somebody else may listen, who knows nothing of it.
+                let is_there = check.port.is_none_or(|port| port == address.port());
+                let header = cluster.cluster.proxy_protocol.clone().filter(|_| is_there);
+                let what = What { address, check: check.clone(), tls, header };
                 let seat = Seat { cluster: Arc::clone(cluster), index, is_gone: false };
                 let probe = match before.remove(&key) {
                     Some(kept) if kept.what == what && Arc::ptr_eq(&kept.state, &endpoint.state) => {
@@ -158,7 +164,11 @@ fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>
         (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
         _ => None,
     };
-    Target::new((endpoint, what.address), &what.check, tls)
+    let target = Target::new((endpoint, what.address), &what.check, tls)?;
+    Ok(match &what.header {
+        Some(header) => target.behind(header),
+        None => target,
+    })
 }
 
 /// Asks one endpoint again and again.

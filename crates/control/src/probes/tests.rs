@@ -185,6 +185,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         fitness: model::fitness::Fitness::default(),
         queue: None,
         tls: None,
+        proxy_protocol: None,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None },
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),

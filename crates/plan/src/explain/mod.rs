@@ -128,6 +128,7 @@ impl Told<'_> {
             local: self.listener.listener.bind,
             scheme,
             tls,
+            sender: None,
             listener: &self.listener.listener.name,
             request_id: "",
         }

@@ -23,6 +23,7 @@ impl World {
             version: "TLSv1.3",
             cipher: "TLS13_AES_128_GCM_SHA256",
             client_subject: Some("CN=ann".into()),
+            ..TlsFacts::default()
         };
         Self { listener: "web".into(), cluster: "api".into(), endpoint: "127.0.0.1:9001".into(), tls }
     }
@@ -35,6 +36,7 @@ impl World {
             local: "127.0.0.1:8080".parse().unwrap(),
             scheme: Scheme::Http,
             tls: None,
+            sender: None,
             listener: &self.listener,
             request_id: "id-1",
         }

@@ -77,6 +77,12 @@ pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     Some(parsed.subject().to_string())
 }
 
+/// The common name in it.
+pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(certificate).ok()?;
+    parsed.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned)
+}
+
 /// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among
 /// several for one name, the first whose key type the client can verify.
 #[derive(Debug)]

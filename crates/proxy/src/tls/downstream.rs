@@ -93,6 +93,7 @@ fn verifier(client: &ClientAuth, provider: &Provider) -> Result<Arc<dyn ClientCe
 
 /// What the handshake told us.
 pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
+    let certificate = connection.peer_certificates().and_then(|chain| chain.first());
     TlsFacts {
         server_name: connection.server_name().map(str::to_owned),
         version: match connection.protocol_version() {
@@ -101,6 +102,12 @@ pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
             _ => "unknown",
         },
         cipher: connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown"),
-        client_subject: connection.peer_certificates().and_then(|chain| chain.first()).and_then(certificates::subject),
+        client_subject: certificate.and_then(certificates::subject),
+        client_common_name: certificate.and_then(certificates::common_name),
+        alpn: match connection.alpn_protocol() {
+            Some(b"http/1.1") => Some("http/1.1"),
+            Some(b"h2") => Some("h2"),
+            _ => None,
+        },
     }
 }

@@ -518,7 +518,7 @@ fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<U
     exchange.witness_answer();
     exchange.leave_endpoint();
     if let Some(upstream) = upstream.filter(|_| clean) {
-        side.pool.give(upstream, exchange.told.now);
+        side.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
     }
 }
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod connect;
 pub(crate) mod http1;
+pub(crate) mod opening;
 pub(crate) mod pool;

@@ -6,10 +6,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 
+use model::proxy_protocol::SendProxy;
 use model::snapshot;
 
+use crate::connection::ConnectionFacts;
 use crate::io::Io;
 
 /// A connection to an endpoint.
@@ -34,38 +37,65 @@ impl UpstreamConnection {
 /// See the module.
 pub(crate) struct Pool {
     settings: snapshot::Pool,
-    idle: RefCell<VecDeque<UpstreamConnection>>,
+    opening: Option<SendProxy>,
+    idle: RefCell<VecDeque<Idle>>,
     is_retired: Cell<bool>,
 }
 
+struct Idle {
+    connection: UpstreamConnection,
+    /// The client's connection that it speaks for, in a pool of such.
+    owner: Option<Weak<ConnectionFacts>>,
+}
+
+impl Idle {
+    /// Weak references keep the place of what they refer to, so no other connection can have it.
+    fn is_of(&self, client: &Rc<ConnectionFacts>) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.as_ptr() == Rc::as_ptr(client))
+    }
+
+    fn has_owner(&self) -> bool {
+        self.owner.as_ref().is_none_or(|owner| owner.strong_count() > 0)
+    }
+}
+
 impl Pool {
-    pub(crate) fn new(settings: snapshot::Pool) -> Self {
-        Self { settings, idle: RefCell::default(), is_retired: Cell::new(false) }
+    pub(crate) fn new(cluster: &snapshot::Cluster) -> Self {
+        let (settings, opening) = (cluster.pool.clone(), cluster.proxy_protocol.clone());
+        Self { settings, opening, idle: RefCell::default(), is_retired: Cell::new(false) }
     }
 
-    pub(crate) fn settings(&self) -> &snapshot::Pool {
-        &self.settings
+    /// Whether connections would be made and kept in the same way for `cluster`.
+    pub(crate) fn suits(&self, cluster: &snapshot::Cluster) -> bool {
+        self.settings == cluster.pool && self.opening == cluster.proxy_protocol
     }
 
-    /// A connection that is alive as far as the kernel knows.
-    pub(crate) fn take(&self, now: Instant) -> Option<UpstreamConnection> {
+    /// A connection for this client that is alive as far as the kernel knows.
+    pub(crate) fn take(&self, now: Instant, client: &Rc<ConnectionFacts>) -> Option<UpstreamConnection> {
         let mut idle = self.idle.borrow_mut();
-        while let Some(mut connection) = idle.pop_back() {
+        loop {
+            let mut connection = match self.opening {
+                None => idle.pop_back()?.connection,
+                Some(_) => {
+                    let place = idle.iter().rposition(|idle| idle.is_of(client))?;
+                    idle.remove(place)?.connection
+                }
+            };
             if self.is_fresh(&connection, now) && connection.io.is_quiet() {
                 return Some(connection);
             }
         }
-        None
     }
 
     /// Keeps a connection after an exchange that ended in good order.
-    pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant) {
+    pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant, client: &Rc<ConnectionFacts>) {
         connection.requests += 1;
         connection.idle_since = now;
         let worn = self.settings.requests_per_connection_max.is_some_and(|max| connection.requests >= max);
         let mut idle = self.idle.borrow_mut();
         if !worn && !self.is_retired.get() && idle.len() < self.settings.idle_max as usize {
-            idle.push_back(connection);
+            let owner = self.opening.is_some().then(|| Rc::downgrade(client));
+            idle.push_back(Idle { connection, owner });
         }
     }
 
@@ -76,9 +106,11 @@ impl Pool {
         self.idle.borrow_mut().clear();
     }
 
-    /// Closes what is too old or was closed by the endpoint.
+    /// Closes what is too old, was closed by the endpoint, or speaks for a client that is gone.
     pub(crate) fn sweep(&self, now: Instant) {
-        self.idle.borrow_mut().retain_mut(|connection| self.is_fresh(connection, now) && connection.io.is_quiet());
+        self.idle.borrow_mut().retain_mut(|idle| {
+            idle.has_owner() && self.is_fresh(&idle.connection, now) && idle.connection.io.is_quiet()
+        });
     }
 
     fn is_fresh(&self, connection: &UpstreamConnection, now: Instant) -> bool {

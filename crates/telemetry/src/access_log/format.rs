@@ -24,7 +24,9 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("listener", Variable::Listener, "Name of the listener"),
     ("client_ip", Variable::ClientIp, "The client: the peer, or what a trusted proxy said of it"),
     ("client_port", Variable::ClientPort, "Port of the peer, when the peer is the client"),
-    ("peer_ip", Variable::PeerIp, "The peer of the connection"),
+    ("peer_ip", Variable::PeerIp, "The peer of the connection, or what was told of it by the PROXY protocol"),
+    ("sender_ip", Variable::SenderIp, "Who told of the peer by the PROXY protocol"),
+    ("sender_id", Variable::SenderId, "What that one calls the connection"),
     ("scheme", Variable::Scheme, "`http` or `https`"),
     ("method", Variable::Method, "Method of the request"),
     ("host", Variable::Host, "Host that the client asked for, without port, whatever filters made of it"),
@@ -77,8 +79,8 @@ pub(crate) const FIELD_VARIABLES: [(&str, &str); 2] = [
 /// Keys of a JSON record that are made from fields of the request.
 pub(crate) const JSON_FIELDS: [(&str, &str); 2] = [("user_agent", "user-agent"), ("referer", "referer")];
 
-/// Variables that a JSON record leaves out: it has their parts.
-pub(crate) const NOT_IN_JSON: [Variable; 2] = [Variable::TimeLocal, Variable::Uri];
+/// Variables that a JSON record leaves out: it has their parts, or few have them.
+pub(crate) const NOT_IN_JSON: [Variable; 3] = [Variable::TimeLocal, Variable::Uri, Variable::SenderId];
 
 /// A part of a line.
 #[derive(Debug)]

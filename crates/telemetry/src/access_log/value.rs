@@ -20,6 +20,8 @@ pub(crate) enum Variable {
     ClientIp,
     ClientPort,
     PeerIp,
+    SenderIp,
+    SenderId,
     Scheme,
     Method,
     Host,
@@ -100,6 +102,8 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         }
         Variable::ClientPort => Value::Missing,
         Variable::PeerIp => Value::Ip(facts.peer.ip()),
+        Variable::SenderIp => facts.sender.map_or(Value::Missing, |sender| Value::Ip(sender.address.ip())),
+        Variable::SenderId => facts.sender.and_then(|sender| sender.unique_id.as_deref()).into(),
         Variable::Scheme => plain(request.map(|_| facts.scheme.as_str())),
         Variable::Method => request.map(RequestHead::method_bytes).into(),
         Variable::Host => request.map(RequestHead::received_host).into(),

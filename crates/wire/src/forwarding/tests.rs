@@ -127,6 +127,7 @@ fn applied(case: &Case, list: &[(&str, &str)]) -> Vec<String> {
         local: "127.0.0.1:443".parse().unwrap(),
         scheme: Scheme::Https,
         tls: None,
+        sender: None,
         listener: &name,
         request_id: "",
     };

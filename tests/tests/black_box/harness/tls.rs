@@ -1,5 +1,6 @@
 //! Certificates of the tests' own, and TLS for both ends.
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -141,9 +142,25 @@ pub(crate) fn connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig
 
 /// The same, where failing is an answer.
 pub(crate) fn try_connect(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> std::io::Result<Peer> {
+    try_connect_behind(address, name, config, b"")
+}
+
+/// Connects, sends these bytes, and completes the handshake.
+pub(crate) fn connect_behind(address: SocketAddr, name: &str, config: &Arc<ClientConfig>, first: &[u8]) -> Peer {
+    let connected = try_connect_behind(address, name, config, first);
+    connected.unwrap_or_else(|error| panic!("the handshake for `{name}` failed: {error}"))
+}
+
+fn try_connect_behind(
+    address: SocketAddr,
+    name: &str,
+    config: &Arc<ClientConfig>,
+    first: &[u8],
+) -> std::io::Result<Peer> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
-    let sock = TcpStream::connect_timeout(&address, PATIENCE)?;
+    let mut sock = TcpStream::connect_timeout(&address, PATIENCE)?;
     sock.set_read_timeout(Some(PATIENCE))?;
+    sock.write_all(first)?;
     let conn = ClientConnection::new(Arc::clone(config), name).expect("a client");
     let mut tls = StreamOwned::new(conn, sock);
     while tls.conn.is_handshaking() {

@@ -250,7 +250,7 @@ impl<'p> Race<'p> {
         let Some((lease, pass)) = self.take_place(exchange) else { return };
         let endpoint = &now.plan.endpoints[lease.endpoint_index()];
         let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
-        let stage = match side.pool.take(at) {
+        let stage = match side.pool.take(at, &exchange.connection.facts) {
             Some(kept) => {
                 side.series.of(exchange.worker.index).reused.add(1);
                 match Conversation::begin(exchange, (&now.plan, endpoint, side), kept) {
@@ -258,7 +258,7 @@ impl<'p> Race<'p> {
                     Err(_) => return,
                 }
             }
-            None => connecting(now, endpoint),
+            None => connecting(exchange, now, endpoint),
         };
         let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
         debug_assert!(is_paid, "nobody else takes from it meanwhile");
@@ -335,7 +335,7 @@ impl<'p> Rival<'p> {
                 Stage::Talking(conversation) => match conversation.poll_answer(cx, exchange) {
                     // The kept connection was closed. Whether the request was seen there is not known.
                     Poll::Ready(Err(Fault::StaleConnection)) if exchange.may_send_again() => {
-                        std::mem::replace(&mut self.stage, connecting(now, self.endpoint)).abandon(exchange);
+                        std::mem::replace(&mut self.stage, connecting(exchange, now, self.endpoint)).abandon(exchange);
                     }
                     other => return other,
                 },
@@ -365,7 +365,8 @@ impl<'p> Stage<'p> {
     }
 }
 
-fn connecting<'p>(now: &'p ClusterNow, endpoint: &'p EndpointPlan) -> Stage<'p> {
+fn connecting<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow, endpoint: &'p EndpointPlan) -> Stage<'p> {
     let timeout = now.plan.cluster.timeouts.connect;
-    Stage::Connecting(Box::pin(connect_beside(&endpoint.endpoint, now.tls.as_deref(), timeout)))
+    let opening = exchange.opening(&now.plan);
+    Stage::Connecting(Box::pin(connect_beside(&endpoint.endpoint, now.tls.as_deref(), opening, timeout)))
 }
