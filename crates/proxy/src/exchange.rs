@@ -29,7 +29,7 @@ use crate::pick::pick;
 use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::connect::connect;
-use crate::upstream::http1::Conversation;
+use crate::upstream::conversation::Conversation;
 use crate::upstream::opening::opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};

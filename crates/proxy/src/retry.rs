@@ -12,7 +12,7 @@ use wire::http1::Framing;
 
 use crate::exchange::Exchange;
 use crate::guard::Gate;
-use crate::upstream::http1::hedge;
+use crate::upstream::conversation::hedge;
 use crate::worker_plan::ClusterNow;
 
 /// What the retries of one exchange need to know beside its request.

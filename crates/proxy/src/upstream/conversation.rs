@@ -1,4 +1,4 @@
-//! One request and its response on one HTTP/1.1 connection to an endpoint.
+//! One request and its response on what leads to an endpoint.
 //!
 //! The request body and the response move at the same time: an endpoint may answer before it has read the whole
 //! request, and what it answers is passed on at once.
