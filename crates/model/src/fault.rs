@@ -166,7 +166,7 @@ faults! {
     ConnectFailed = Upstream Connect 502 true true "UC" "connect_failed";
     /// The endpoint did not accept a connection in time.
     ConnectTimeout = Upstream Connect 504 true true "UCT" "connect_timeout";
-    /// The TLS handshake with the endpoint failed.
+    /// The TLS handshake with the endpoint failed, or it does not speak the HTTP version that it should.
     UpstreamHandshakeFailed = Upstream Connect 502 true true "UH" "upstream_handshake_failed";
     /// The endpoint closed or reset while the request was sent.
     SendFailed = Upstream Send 502 false true "US" "send_failed";
@@ -180,6 +180,8 @@ faults! {
     ClosedInBody = Downstream Send 0 false false "CCB" "closed_in_body";
     /// A kept connection was closed by the endpoint as the request arrived there.
     StaleConnection = Upstream Await 502 false false "UK" "stale_connection";
+    /// The endpoint refused the stream of the request, and has not looked at it.
+    StreamRefused = Upstream Await 502 true false "UQ" "stream_refused";
     /// The endpoint closed or reset before a response head.
     ClosedBeforeResponse = Upstream Await 502 false true "UR" "closed_before_response";
     /// The endpoint sent no response head in time.

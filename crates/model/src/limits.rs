@@ -96,6 +96,21 @@ pub const CONNECTIONS_MAX: u32 = 100_000;
 pub const IDLE_UPSTREAM_CONNECTIONS_MAX: u32 = 512;
 /// Default time an idle upstream connection is kept. Shorter than the 60–75 s that common origins keep theirs.
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(50);
+/// Default bound on requests at once on one HTTP/2 connection to an endpoint.
+pub const UPSTREAM_STREAMS_MAX: u32 = 100;
+/// Largest bound on requests at once on one HTTP/2 connection to an endpoint.
+pub const UPSTREAM_STREAMS_HARD_MAX: u32 = 10_000;
+/// Bytes of one response that an endpoint may send ahead of its reader (RFC 9113 section 6.9). The window of a connection is
+/// as large as those of all its streams together, so that a slow reader holds up nobody else.
+pub const UPSTREAM_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
+pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
+/// Default time without a byte from an endpoint after which it is asked whether it is there.
+pub const UPSTREAM_PING_INTERVAL: Duration = Duration::from_secs(15);
+/// Default time for an endpoint to answer that.
+pub const UPSTREAM_PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Times that one attempt is sent anew because the endpoint refused its stream before it looked at it.
+pub const REFUSED_STREAMS_MAX: u32 = 3;
 /// Default time to connect to an endpoint.
 pub const CONNECT: Duration = Duration::from_secs(5);
 /// Default time from the request being sent to the response head.

@@ -42,7 +42,7 @@ impl Default for Retry {
 /// What a retry may follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// No connection: refused, timed out, or TLS failed. The endpoint has seen nothing of the request.
+    /// No connection: refused, timed out, or TLS failed; or no stream on one. The endpoint has seen nothing of the request.
     pub connect_failure: bool,
     /// The connection ended before a response head.
     pub reset: bool,
@@ -58,7 +58,9 @@ impl Conditions {
     /// Whether a retry may follow this fault.
     pub fn holds_fault(&self, fault: Fault) -> bool {
         match fault {
-            Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamHandshakeFailed => self.connect_failure,
+            Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamHandshakeFailed | Fault::StreamRefused => {
+                self.connect_failure
+            }
             Fault::StaleConnection | Fault::ClosedBeforeResponse | Fault::SendFailed => self.reset,
             Fault::ResponseHeadTimeout | Fault::SendTimeout => self.timeout,
             Fault::BadResponse | Fault::ResponseHeadTooLarge => self.bad_response,
@@ -69,6 +71,11 @@ impl Conditions {
     /// Whether a retry may follow a response of this status.
     pub fn holds_status(&self, status: u16) -> bool {
         self.statuses.iter().any(|&(first, last)| (first..=last).contains(&status))
+    }
+
+    /// Whether a retry may follow any response.
+    pub fn hold_after_answer(&self) -> bool {
+        !self.statuses.is_empty()
     }
 
     /// Whether a retry may follow anything that an endpoint may have acted on.

@@ -412,6 +412,28 @@ pub struct Pool {
     pub idle_timeout: Duration,
     /// Requests after which a connection is not reused.
     pub requests_per_connection_max: Option<u64>,
+    /// HTTP/2, if the endpoints speak it.
+    pub http2: Option<Http2Pool>,
+}
+
+impl Pool {
+    /// The versions that are offered to an endpoint: HTTP/1.1, HTTP/2.
+    pub fn versions(&self) -> (bool, bool) {
+        (self.http2.as_ref().is_none_or(|http2| !http2.is_only), self.http2.is_some())
+    }
+}
+
+/// HTTP/2 towards endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http2Pool {
+    /// The endpoints speak nothing else. Otherwise each chooses as a connection begins, by ALPN.
+    pub is_only: bool,
+    /// Requests at once on a connection.
+    pub streams_max: u32,
+    /// Time without a byte from the endpoint after which it is asked whether it is there.
+    pub ping_interval: Duration,
+    /// Time for it to answer.
+    pub ping_timeout: Duration,
 }
 
 /// Time-outs towards endpoints.

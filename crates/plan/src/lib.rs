@@ -44,6 +44,7 @@ pub mod sticky;
 pub mod subset;
 #[cfg(test)]
 mod testing;
+pub mod trunk;
 pub mod weighted;
 
 pub use balance::{Ask, PickCache};

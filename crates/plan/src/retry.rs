@@ -75,7 +75,9 @@ pub fn decide(
         Failure::Status(status) => policy.on.holds_status(status),
     };
     let free = attempted.failure.is_before_sending();
-    if !holds || !(free || attempted.is_replayable && policy.methods.allow(attempted.method)) {
+    // What a stream that was refused has taken of the body is gone, though nobody has looked at it.
+    let is_there = attempted.is_replayable || free && attempted.failure != Failure::Fault(Fault::StreamRefused);
+    if !holds || !is_there || !(free || policy.methods.allow(attempted.method)) {
         return Verdict::GiveUp;
     }
     if !free && policy.budget.is_some_and(|budget| !savings.spend(budget, now)) {

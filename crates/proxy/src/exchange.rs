@@ -28,10 +28,10 @@ use crate::persistence::seed;
 use crate::pick::pick;
 use crate::random::RequestId;
 use crate::retry::Replay;
+use crate::upstream::Line;
 use crate::upstream::connect::connect;
 use crate::upstream::conversation::Conversation;
 use crate::upstream::opening::opening;
-use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
 use crate::{answer, finish};
@@ -306,10 +306,14 @@ impl<'p> Exchange<'p> {
         now: &'p ClusterNow,
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
+        if let Some(trunks) = &side.pool.http2 {
+            // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
+            return Box::pin(self.attempt_http2((cluster, now), (endpoint, side), trunks)).await;
+        }
         let timeouts = &cluster.cluster.timeouts;
         if let Some(kept) = side.pool.take(self.told.now, &self.connection.facts) {
             side.series.of(self.worker.index).reused.add(1);
-            match self.converse(cluster, kept, (endpoint, side)).await {
+            match self.converse(cluster, Line::Http1(kept), (endpoint, side)).await {
                 Err(Fault::StaleConnection) if self.may_send_again() => {
                     self.told.look();
                 }
@@ -331,7 +335,7 @@ impl<'p> Exchange<'p> {
         if matches!(connected, Err(Fault::TotalTimeout)) {
             self.witness_lateness();
         }
-        self.converse(cluster, connected?, (endpoint, side)).await
+        self.converse(cluster, Line::Http1(connected?), (endpoint, side)).await
     }
 
     /// What a new connection to an endpoint of `cluster` begins with.
@@ -346,13 +350,13 @@ impl<'p> Exchange<'p> {
         self.incoming.head.method.is_idempotent() && self.is_replayable()
     }
 
-    async fn converse(
+    pub(crate) async fn converse(
         &mut self,
         cluster: &'p ClusterPlan,
-        upstream: UpstreamConnection,
+        line: Line,
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
-        let mut conversation = Conversation::begin(self, (cluster, endpoint, side), upstream)?;
+        let mut conversation = Conversation::begin(self, (cluster, endpoint, side), line)?;
         let outcome = conversation.run(self).await;
         conversation.end(self);
         outcome

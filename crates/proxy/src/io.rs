@@ -19,7 +19,6 @@ pub(crate) enum Io {
     Accepted(Box<tokio_rustls::server::TlsStream<TcpStream>>),
     Connected(Box<tokio_rustls::client::TlsStream<TcpStream>>),
     /// The body of a message in either direction. Its heads and trailers go beside it.
-    #[expect(dead_code, reason = "streams come next")]
     Stream(Box<MessageStream>),
 }
 
@@ -54,6 +53,11 @@ impl Io {
         matches!(self, Self::Stream(_))
     }
 
+    /// Whether the endpoint has chosen HTTP/2 as the connection began (RFC 7301).
+    pub(crate) fn has_chosen_http2(&self) -> bool {
+        matches!(self, Self::Connected(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
+
     /// Ready when a read may yield bytes, an end or an error. Needs no buffer, so none is held while waiting. With TLS
     /// a read may still turn out pending: what arrived was no whole record.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
@@ -76,6 +80,24 @@ impl Io {
             message => return message.poll_read(cx, target.initialize_unfilled())
         ))?;
         Poll::Ready(Ok(target.filled().len()))
+    }
+
+    /// Like [`Self::poll_read`], for whoever has a buffer that is not initialised. Not for a stream.
+    pub(crate) fn poll_read_buf(&mut self, cx: &mut TaskContext<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => Pin::new(stream).poll_read(cx, into), _message => Poll::Ready(Err(no_connection())))
+    }
+
+    /// Writes of several pieces what can be written. Not for a stream.
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(
+            self,
+            stream => Pin::new(stream).poll_write_vectored(cx, pieces),
+            _message => Poll::Ready(Err(no_connection()))
+        )
     }
 
     /// Ready when the peer has reset the connection: it will take no answer. An orderly end of its half is not that, nor
@@ -176,6 +198,11 @@ impl Io {
         };
         let _ = socket2::SockRef::from(tcp).set_linger(Some(std::time::Duration::ZERO));
     }
+}
+
+/// What a stream is not.
+fn no_connection() -> io::Error {
+    io::ErrorKind::Unsupported.into()
 }
 
 /// Writes all of `bytes` and flushes. Of a stream they are the last.

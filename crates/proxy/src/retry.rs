@@ -104,7 +104,7 @@ impl<'p> Exchange<'p> {
 
     /// Whether the request, or what is left of it, can be sent whole once more.
     pub(crate) fn is_replayable(&self) -> bool {
-        self.request.framing == Framing::None || self.replay.body.is_some()
+        !self.replay.is_taken || self.request.framing == Framing::None || self.replay.body.is_some()
     }
 
     /// Whether the response that is here is thrown away for another attempt; if so, says after which pause.

@@ -210,6 +210,7 @@ const EXAMPLES: &[&str] = &[
     "access-log.yaml",
     "health-all.yaml",
     "health.yaml",
+    "http2-endpoints.yaml",
     "include/main.yaml",
     "persistence.yaml",
     "routing.yaml",

@@ -30,4 +30,5 @@ mod streaming;
 mod tcp;
 mod tls;
 mod upstream;
+mod upstream_http2;
 mod upstream_tls;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge,
-    PassiveHealth, Persistence, Queue, Retry, SendProxy,
+    HttpVersion, PassiveHealth, Persistence, Queue, Retry, SendProxy,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -19,6 +19,11 @@ pub struct Cluster {
     /// The endpoints: an address each, or a map with its settings.
     #[schemars(length(min = 1))]
     pub endpoints: Vec<Endpoint>,
+    /// HTTP versions that the endpoints speak. With TLS, each endpoint chooses among them as its connections begin. Without TLS
+    /// there is no such choice: `[h2]` speaks HTTP/2 from the first byte on. `h3` is not available in this version.
+    #[serde(default = "http_versions")]
+    #[schemars(length(min = 1))]
+    pub http_versions: Vec<HttpVersion>,
     /// Connections at work at once at all endpoints together, over all workers, as with `connections_max` of an endpoint. No
     /// bound by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,12 +123,13 @@ pub struct EndpointSettings {
     #[schemars(range(min = 0, max = limits::WEIGHT_MAX))]
     pub weight: u32,
     /// Connections at work at once, over all workers: requests, since an HTTP/1.1 connection carries one at a time, or TCP
-    /// connections. Idle ones that are kept for reuse are not counted. No bound by default.
+    /// connections. Idle ones that are kept for reuse are not counted, and requests that share an HTTP/2 connection are counted
+    /// each. No bound by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
-    /// Requests at once, over all workers. Towards endpoints that speak HTTP/1.1 that is the same as `connections_max`, and
-    /// the smaller of the two counts. No bound by default.
+    /// Requests at once, over all workers. That is the same as `connections_max`, and the smaller of the two counts. No bound
+    /// by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_max: Option<u32>,
@@ -197,6 +203,14 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_per_connection_max: Option<u64>,
+    /// HTTP/2: requests at once on a connection, if the endpoint allows as many. Another is made for those beyond.
+    #[schemars(range(min = 1, max = limits::UPSTREAM_STREAMS_HARD_MAX))]
+    pub streams_per_connection_max: u32,
+    /// HTTP/2: time without a byte from the endpoint, while requests are under way, after which it is asked whether it is still
+    /// there.
+    pub ping_interval: Time,
+    /// HTTP/2: time for the endpoint to answer that. Otherwise the connection is given up.
+    pub ping_timeout: Time,
 }
 
 impl Default for Pool {
@@ -205,6 +219,9 @@ impl Default for Pool {
             idle_max: limits::IDLE_UPSTREAM_CONNECTIONS_MAX,
             idle_timeout: Time(limits::UPSTREAM_IDLE),
             requests_per_connection_max: None,
+            streams_per_connection_max: limits::UPSTREAM_STREAMS_MAX,
+            ping_interval: Time(limits::UPSTREAM_PING_INTERVAL),
+            ping_timeout: Time(limits::UPSTREAM_PING_TIMEOUT),
         }
     }
 }
@@ -229,6 +246,10 @@ impl Default for ClusterTimeouts {
             idle: Time(limits::STREAM_IDLE),
         }
     }
+}
+
+fn http_versions() -> Vec<HttpVersion> {
+    vec![HttpVersion::H1]
 }
 
 fn never() -> Percent {

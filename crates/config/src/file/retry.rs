@@ -11,7 +11,7 @@ use crate::units::{Percent, Size, Time};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
-    /// After what: `connect_failure` (refused, timed out, or TLS failed), `reset` (the connection ended before a
+    /// After what: `connect_failure` (refused, timed out, or TLS failed; with HTTP/2 also a stream that is refused), `reset` (the connection ended before a
     /// response), `timeout` (no response in time), `bad_response` (an answer that is no HTTP), statuses such as `503`,
     /// ranges such as `502-504`.
     #[schemars(length(min = 1))]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use model::fitness::AdminState;
 use model::queue::Queue;
-use model::snapshot::{Cluster, Endpoint, Pool, UpstreamTimeouts, UpstreamTls};
+use model::snapshot::{Cluster, Endpoint, Http2Pool, Pool, UpstreamTimeouts, UpstreamTls};
 
 use model::retry::Retry;
 
@@ -46,6 +46,7 @@ impl Resolver<'_> {
                 idle_max: written.pool.idle_max,
                 idle_timeout: written.pool.idle_timeout.0,
                 requests_per_connection_max: written.pool.requests_per_connection_max,
+                http2: self.http2_pool(&at, name, written),
             },
             timeouts: UpstreamTimeouts {
                 connect: written.timeouts.connect.0,
@@ -59,6 +60,61 @@ impl Resolver<'_> {
             resilience: self.resilience(&at, written),
             persistence: self.persistence(&at, written),
         })
+    }
+
+    /// What its endpoints speak of HTTP/2.
+    fn http2_pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Option<Http2Pool> {
+        let versions = &written.http_versions;
+        for (index, version) in versions.iter().enumerate() {
+            let path = format!("{at}/http_versions/{index}");
+            if *version == file::HttpVersion::H3 {
+                let message = "`h3` towards endpoints is not available in this version".to_owned();
+                self.report(&path, message, Some("write `[h2]`, `[h1]`, or with `tls` `[h1, h2]`".to_owned()));
+            } else if versions[..index].contains(version) {
+                self.report(&path, "this version stands here twice", None);
+            }
+        }
+        let has_tls = !matches!(written.tls, None | Some(file::ClusterTls::Switch(false)));
+        let speaks = |version| versions.contains(&version);
+        if speaks(file::HttpVersion::H1) && speaks(file::HttpVersion::H2) && !has_tls {
+            let message = format!("without TLS the endpoints of cluster `{name}` cannot choose an HTTP version");
+            let mend = "write `[h1]` or `[h2]`, whichever they speak, or add `tls: true`".to_owned();
+            self.report(&format!("{at}/http_versions"), message, Some(mend));
+        }
+        if speaks(file::HttpVersion::H2) && written.proxy_protocol.is_some() {
+            let message = format!(
+                "`proxy_protocol` says of a connection who its client is, and requests of many clients share those that \
+                 cluster `{name}` has by `h2`"
+            );
+            let mend = "write `http_versions: [h1]`, or leave `proxy_protocol` out".to_owned();
+            let span = self.key_span(at, "proxy_protocol");
+            self.sink.push(span, message, Some(mend));
+        }
+        if !speaks(file::HttpVersion::H2) {
+            self.refuse_http2_keys(at, name);
+            return None;
+        }
+        Some(Http2Pool {
+            is_only: !speaks(file::HttpVersion::H1),
+            streams_max: written.pool.streams_per_connection_max,
+            ping_interval: written.pool.ping_interval.0,
+            ping_timeout: written.pool.ping_timeout.0,
+        })
+    }
+
+    fn refuse_http2_keys(&mut self, at: &str, name: &str) {
+        let pool = format!("{at}/pool");
+        for key in ["streams_per_connection_max", "ping_interval", "ping_timeout"] {
+            if self.has(at, "pool") && self.has(&pool, key) {
+                let span = self.key_span(&pool, key);
+                let message = format!("`{key}` is for HTTP/2, which cluster `{name}` does not speak");
+                self.sink.push(
+                    span,
+                    message,
+                    Some("add `http_versions: [h2]` to the cluster, or leave it out".to_owned()),
+                );
+            }
+        }
     }
 
     fn endpoints(&mut self, at: &str, written: &[file::Endpoint]) -> Vec<Endpoint> {

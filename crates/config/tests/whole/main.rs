@@ -11,3 +11,4 @@ mod queue;
 mod snapshot;
 mod sockets;
 mod support;
+mod upstream_http;

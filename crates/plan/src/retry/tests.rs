@@ -51,6 +51,13 @@ fn only_what_the_conditions_name_is_tried_again() {
 }
 
 #[test]
+fn a_stream_that_was_refused_is_tried_again_whatever_the_method_but_not_without_its_body() {
+    let refused = Attempted { method: Method::Post, ..attempted(Failure::Fault(Fault::StreamRefused)) };
+    assert_eq!(verdict(&Retry::default(), &refused), AGAIN);
+    assert_eq!(verdict(&Retry::default(), &Attempted { is_replayable: false, ..refused }), Verdict::GiveUp);
+}
+
+#[test]
 fn what_an_endpoint_may_have_acted_on_is_not_sent_twice_unless_that_does_no_harm() {
     let post = Attempted { method: Method::Post, ..attempted(Failure::Fault(Fault::ClosedBeforeResponse)) };
     assert_eq!(verdict(&policy(), &post), Verdict::GiveUp);

@@ -50,7 +50,6 @@ pub(crate) fn of_response(head: &ResponseHead, framing: Framing) -> Result<http:
 ///
 /// # Errors
 /// [`Fault::BadResponse`] or [`Fault::ResponseHeadTooLarge`].
-#[expect(dead_code, reason = "streams towards endpoints come next")]
 pub(crate) fn read_response(
     parts: &http::response::Parts,
     how: (Method, &HeadLimits, bool),
@@ -64,7 +63,6 @@ pub(crate) fn read_response(
 ///
 /// # Errors
 /// [`Fault::BadRequest`]: something of it cannot be said in HTTP/2.
-#[expect(dead_code, reason = "streams towards endpoints come next")]
 pub(crate) fn of_request(
     head: &RequestHead,
     framing: Framing,

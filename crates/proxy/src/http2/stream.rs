@@ -20,8 +20,12 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use model::fields::Fields;
+use model::limits::REPLAY_BYTES_MAX;
 
 use super::heads;
+
+/// Pieces of a request that are kept at most to be sent again: a stream of small messages is none that will end soon.
+const SENT_PIECES_MAX: usize = 64;
 
 /// See the module.
 pub(crate) struct MessageStream {
@@ -32,6 +36,8 @@ pub(crate) struct MessageStream {
     trailers: Option<Box<Fields>>,
     /// The peer's half has ended in good order.
     is_over: bool,
+    /// What was sent of a request, as long as it may be needed again and there is not too much of it.
+    sent: Option<Vec<Bytes>>,
 }
 
 /// Our half.
@@ -57,18 +63,29 @@ impl MessageStream {
     }
 
     /// A stream that we have begun towards an endpoint with the head of a request, and `ended` with it if there is no body.
-    #[expect(dead_code, reason = "streams towards endpoints come next")]
     pub(crate) fn requested(send: SendStream<Bytes>, response: h2::client::ResponseFuture, ended: bool) -> Self {
-        Self::new(Speaking::Body { send, has_ended: ended }, Listening::Head(response))
+        let sent = (!ended).then(Vec::new);
+        Self { sent, ..Self::new(Speaking::Body { send, has_ended: ended }, Listening::Head(response)) }
+    }
+
+    /// What was sent, if that is the whole body of a request and it had no trailers.
+    pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
+        let sent = self.sent.take()?;
+        let is_whole = matches!(self.speaking, Speaking::Body { has_ended: true, .. });
+        is_whole.then(|| sent.concat().into_boxed_slice())
+    }
+
+    /// What was sent is not needed any more.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent = None;
     }
 
     fn new(speaking: Speaking, listening: Listening) -> Self {
-        Self { speaking, listening, data: Bytes::new(), trailers: None, is_over: false }
+        Self { speaking, listening, data: Bytes::new(), trailers: None, is_over: false, sent: None }
     }
 
     /// Ready with the next head of the endpoint, and whether the message ends with it; interim ones come before the final
     /// one, after which it is not to be asked again.
-    #[expect(dead_code, reason = "streams towards endpoints come next")]
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -177,7 +194,14 @@ impl MessageStream {
         }
         let count = bytes.len().min(send.capacity());
         let ends = ends && count == bytes.len();
-        send.send_data(Bytes::copy_from_slice(&bytes[..count]), ends).map_err(broken)?;
+        let piece = Bytes::copy_from_slice(&bytes[..count]);
+        if let Some(sent) = &mut self.sent {
+            sent.push(piece.clone());
+            if sent.len() > SENT_PIECES_MAX || sent.iter().map(Bytes::len).sum::<usize>() > REPLAY_BYTES_MAX {
+                self.sent = None;
+            }
+        }
+        send.send_data(piece, ends).map_err(broken)?;
         *has_ended = ends;
         Poll::Ready(Ok(count))
     }
@@ -191,6 +215,9 @@ impl MessageStream {
         }
         .map_err(broken)?;
         *has_ended = true;
+        if trailers.is_some() {
+            self.sent = None;
+        }
         Ok(())
     }
 

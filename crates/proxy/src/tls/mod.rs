@@ -44,6 +44,7 @@ impl TlsMaterial {
         for cluster in &plan.snapshot.clusters {
             let Some(settings) = &cluster.tls else { continue };
             let path = format!("clusters/{}/tls", cluster.name);
+            let settings = (settings, cluster.pool.versions());
             match UpstreamTlsNow::build(settings, &provider, previous.clusters.get(&cluster.name)) {
                 Ok(tls) => drop(built.clusters.insert(cluster.name.clone(), tls)),
                 Err(issue) => issues.push(issue.below(&path)),

@@ -17,15 +17,18 @@ pub(crate) struct UpstreamTlsNow {
     pub connector: TlsConnector,
     server_name: Option<ServerName<'static>>,
     settings: UpstreamTls,
+    /// HTTP/1.1, HTTP/2.
+    versions: (bool, bool),
 }
 
 impl UpstreamTlsNow {
     pub(super) fn build(
-        settings: &UpstreamTls,
+        (settings, versions): (&UpstreamTls, (bool, bool)),
         provider: &Provider,
         previous: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, Issue> {
-        if let Some(same) = previous.filter(|previous| previous.settings == *settings) {
+        let is_same = |previous: &&Arc<Self>| previous.settings == *settings && previous.versions == versions;
+        if let Some(same) = previous.filter(is_same) {
             return Ok(same.clone());
         }
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -45,7 +48,10 @@ impl UpstreamTlsNow {
                 builder.with_client_auth_cert(chain, key).map_err(|error| at(error.to_string()))?
             }
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // The endpoint chooses; HTTP/2 stands first because we would rather speak that where both are spoken.
+        let offered = [(versions.1, &b"h2"[..]), (versions.0, b"http/1.1")];
+        config.alpn_protocols =
+            offered.iter().filter(|(is_spoken, _)| *is_spoken).map(|(_, name)| name.to_vec()).collect();
         let server_name = match &settings.server_name {
             None => None,
             Some(name) => Some(
@@ -53,7 +59,8 @@ impl UpstreamTlsNow {
                     .map_err(|_| Issue::at("server_name", format!("`{name}` is not a host name")))?,
             ),
         };
-        Ok(Arc::new(Self { connector: TlsConnector::from(Arc::new(config)), server_name, settings: settings.clone() }))
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(Arc::new(Self { connector, server_name, settings: settings.clone(), versions }))
     }
 
     /// The name to ask for and to verify: the configured one, or the host part of the endpoint's name.

@@ -2,23 +2,27 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
+use plan::EndpointPlan;
 use tokio::net::TcpStream;
 
+use super::Line;
+use super::http2::attempt::Wanted;
 use super::pool::UpstreamConnection;
 use crate::connection::Connection;
+use crate::exchange::Exchange;
 use crate::io::Io;
 use crate::tls::UpstreamTlsNow;
+use crate::worker_plan::{ClusterNow, EndpointNow};
 
 /// Connects for a client, TLS included, within `timeout`. `opening` is sent before anything else, TLS too.
 ///
 /// # Errors
-/// [`Fault::ConnectFailed`], [`Fault::ConnectTimeout`], [`Fault::UpstreamHandshakeFailed`], [`Fault::ClosedInWait`] when
-/// the client has reset, or [`Fault::TotalTimeout`] when the exchange's own bound came first.
+/// As [`attended`], and [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
 pub(crate) async fn connect(
     endpoint: &model::snapshot::Endpoint,
     tls: Option<&UpstreamTlsNow>,
@@ -26,8 +30,20 @@ pub(crate) async fn connect(
     client: &mut Connection,
     timeout: Duration,
 ) -> Result<UpstreamConnection, Fault> {
+    attended(pin!(establish(endpoint, tls, opening)), client, timeout).await
+}
+
+/// Does the `work` that gets a client its connection, within `timeout`.
+///
+/// # Errors
+/// Those of the work, [`Fault::ConnectTimeout`], [`Fault::ClosedInWait`] when the client has reset, or
+/// [`Fault::TotalTimeout`] when the exchange's own bound came first.
+pub(crate) async fn attended<T>(
+    mut work: Pin<&mut (impl Future<Output = Result<T, Fault>> + ?Sized)>,
+    client: &mut Connection,
+    timeout: Duration,
+) -> Result<T, Fault> {
     client.watch.set(Instant::now(), timeout);
-    let mut work = pin!(establish(endpoint, tls, opening));
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(done),
         Poll::Pending if client.io.poll_reset(cx).is_ready() => Poll::Ready(Err(Fault::ClosedInWait)),
@@ -36,21 +52,51 @@ pub(crate) async fn connect(
     .await
 }
 
-/// Connects beside what else is done for a client, TLS included, within `timeout`.
-///
-/// # Errors
-/// [`Fault::ConnectFailed`], [`Fault::ConnectTimeout`] or [`Fault::UpstreamHandshakeFailed`].
-pub(crate) async fn connect_beside(
-    endpoint: &model::snapshot::Endpoint,
-    tls: Option<&UpstreamTlsNow>,
-    opening: Option<Vec<u8>>,
-    timeout: Duration,
-) -> Result<UpstreamConnection, Fault> {
-    let work = tokio::time::timeout(timeout, establish(endpoint, tls, opening));
-    work.await.unwrap_or(Err(Fault::ConnectTimeout))
+/// A line that is being got.
+pub(crate) type Connecting<'p> = Pin<Box<dyn Future<Output = Result<Line, Fault>> + 'p>>;
+
+/// Gets a line beside what else is done for a client, within the time to connect: at once, or in a while. `at` is now if it may
+/// be a connection of HTTP/1.1 that was kept.
+pub(crate) fn line_beside<'p>(
+    exchange: &Exchange<'p>,
+    now: &'p ClusterNow,
+    (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+    at: Option<Instant>,
+) -> Result<Line, Connecting<'p>> {
+    let (worker, timeout) = (exchange.worker.index, now.plan.cluster.timeouts.connect);
+    let shard = side.series.of(worker);
+    if let Some(trunks) = &side.pool.http2 {
+        let wanted = Wanted { worker, endpoint, side, trunks, tls: now.tls.as_ref(), timeout };
+        let missing = match wanted.at_once(at.unwrap_or_else(Instant::now)) {
+            Ok(line) => return Ok(line),
+            Err(missing) => missing,
+        };
+        return Err(Box::pin(async move {
+            let waited = tokio::time::timeout(timeout, wanted.wait(missing)).await;
+            waited.unwrap_or(Err(Fault::ConnectTimeout))
+        }));
+    }
+    if let Some(kept) = at.and_then(|at| side.pool.take(at, &exchange.connection.facts)) {
+        shard.reused.add(1);
+        return Ok(Line::Http1(kept));
+    }
+    let opening = exchange.opening(&now.plan);
+    Err(Box::pin(async move {
+        let work = tokio::time::timeout(timeout, establish(&endpoint.endpoint, now.tls.as_deref(), opening));
+        let connected = work.await.unwrap_or(Err(Fault::ConnectTimeout));
+        match &connected {
+            Ok(_) => shard.connects_opened.add(1),
+            Err(_) => shard.connects_failed.add(1),
+        }
+        connected.map(Line::Http1)
+    }))
 }
 
-async fn establish(
+/// Connects, TLS included. `opening` is sent before anything else.
+///
+/// # Errors
+/// [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
+pub(super) async fn establish(
     endpoint: &model::snapshot::Endpoint,
     tls: Option<&UpstreamTlsNow>,
     opening: Option<Vec<u8>>,

@@ -16,11 +16,14 @@ use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
 };
 
+use super::Line;
+use super::http2::stream::{self, Ended};
 use super::pool::UpstreamConnection;
 use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
 use crate::downstream::{begin_response, send_interim};
 use crate::exchange::{Exchange, next_after};
+use crate::http2::MessageStream;
 use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
 use crate::retry::policy;
 use crate::worker_plan::EndpointNow;
@@ -48,28 +51,39 @@ pub(crate) struct Conversation<'p> {
 }
 
 impl<'p> Conversation<'p> {
-    /// Writes the request head and what came of the body with it into one buffer.
+    /// Sends the request head on a stream of its own, or writes it into one buffer with what came of the body.
     pub(crate) fn begin(
         exchange: &mut Exchange<'p>,
         (cluster, endpoint, side): (&'p ClusterPlan, &EndpointPlan, &'p EndpointNow),
-        upstream: UpstreamConnection,
+        line: Line,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
+        let mut head = exchange.worker.scratch.borrow_mut();
+        head.clear();
+        let upstream = match line {
+            Line::Http1(upstream) => {
+                let how = SendRequest {
+                    framing,
+                    host_fallback: endpoint.endpoint.name.as_str(),
+                    upgrade: exchange.wants_upgrade(),
+                    keep_alive: cluster.cluster.pool.idle_max > 0,
+                };
+                write_request(&exchange.incoming.head, &how, &mut head);
+                upstream
+            }
+            Line::Http2(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
+        };
         let writer = BodyWriter::new(framing, &upstream.io);
-        let mut upload = Pump::new(framing, &exchange.connection.io, writer);
+        let source = match exchange.replay.again() {
+            // It was kept without the chunks that it came in.
+            Some(kept) if framing == Framing::Chunked => Framing::Length(kept.len() as u64),
+            _ => framing,
+        };
+        let mut upload = Pump::new(source, &exchange.connection.io, writer);
         if !exchange.plan.identities.is_empty() {
             // What a filter or a listener takes out of the head must not come in by the back door.
             upload.drop_trailers();
         }
-        let how = SendRequest {
-            framing,
-            host_fallback: endpoint.endpoint.name.as_str(),
-            upgrade: exchange.wants_upgrade(),
-            keep_alive: cluster.cluster.pool.idle_max > 0,
-        };
-        let mut head = exchange.worker.scratch.borrow_mut();
-        head.clear();
-        write_request(&exchange.incoming.head, &how, &mut head);
         let buffers = &exchange.worker.buffers;
         let received = &mut exchange.connection.received;
         // What follows a request without a body is the next request: it stays where it is.
@@ -125,11 +139,22 @@ impl<'p> Conversation<'p> {
             return Box::pin(self.tunnel(exchange)).await;
         }
         exchange.witness_head();
+        if exchange.told.cluster.is_some_and(|now| policy(exchange, now).on.hold_after_answer()) {
+            self.keep_sent(exchange);
+        }
         if exchange.told.cluster.is_some_and(|now| exchange.retries_status(now)) {
             self.discard_response(exchange, &parsed);
             return Err(Fault::RetriedStatus);
         }
         self.relay_response(exchange, parsed).await
+    }
+
+    /// Keeps what was sent on a stream, should it be needed again.
+    fn keep_sent(&mut self, exchange: &mut Exchange<'p>) {
+        let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
+        if let Some(sent) = stream.and_then(MessageStream::take_sent) {
+            exchange.replay.body = Some(sent);
+        }
     }
 
     /// Throws a response away; the connection is kept if nothing more comes on it.
@@ -285,12 +310,29 @@ impl<'p> Conversation<'p> {
             // Whatever comes next waits until an interim response is written whole: nothing may be written into it, and
             // the client's slowness bounds what is held for it.
             ready!(self.poll_interim(cx, exchange))?;
+            let parsed = match self.upstream.as_mut().and_then(|upstream| upstream.io.message()) {
+                None => ready!(self.poll_next_head(cx, exchange))?,
+                Some(stream) => match ready!(stream::poll_head(cx, exchange, stream)) {
+                    Ok(parsed) => parsed,
+                    Err(ended) => return Poll::Ready(Err(self.ended_fault(ended))),
+                },
+            };
+            if !(100..200).contains(&exchange.response().status) || parsed.switching {
+                return Poll::Ready(Ok(parsed));
+            }
+            self.pass_interim(exchange)?;
+        }
+    }
+
+    /// The next head on a connection of HTTP/1.1, interim or final.
+    fn poll_next_head(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        exchange: &mut Exchange<'p>,
+    ) -> Poll<Result<ResponseParsed, Fault>> {
+        loop {
             if let Some(parsed) = self.parse_inbound(exchange)? {
-                if !(100..200).contains(&exchange.response().status) || parsed.switching {
-                    return Poll::Ready(Ok(parsed));
-                }
-                self.pass_interim(exchange)?;
-                continue;
+                return Poll::Ready(Ok(parsed));
             }
             match ready!(self.poll_read(cx, exchange)) {
                 Some(count) if count > 0 => {}
@@ -347,6 +389,22 @@ impl<'p> Conversation<'p> {
         read.map(Result::ok)
     }
 
+    /// Why a stream has no response head.
+    fn ended_fault(&self, ended: Ended) -> Fault {
+        match ended {
+            Ended::Refused => {
+                if let Some(berth) = self.upstream.as_ref().and_then(UpstreamConnection::berth) {
+                    berth.note_refusal();
+                }
+                Fault::StreamRefused
+            }
+            Ended::Malformed(fault) => fault,
+            Ended::Reset if self.upload_broken => Fault::SendFailed,
+            Ended::Reset => Fault::ClosedBeforeResponse,
+            Ended::Closed => self.closed_fault(),
+        }
+    }
+
     fn closed_fault(&self) -> Fault {
         let nothing_came = self.inbound.is_none() && self.interim_count == 0;
         if self.upstream.as_ref().is_some_and(UpstreamConnection::is_reused) && nothing_came {
@@ -379,7 +437,10 @@ impl<'p> Conversation<'p> {
         let keeps_alive =
             exchange.client_keeps_alive() && has_end && framing != Framing::UntilClose && self.upload.is_read();
         let how = SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false };
-        let upstream = self.upstream.as_ref().ok_or(Fault::BadResponse)?;
+        let upstream = self.upstream.as_mut().ok_or(Fault::BadResponse)?;
+        if let Some(stream) = upstream.io.message() {
+            stream.forget_sent();
+        }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
@@ -497,6 +558,9 @@ impl<'p> Conversation<'p> {
         let buffers = &exchange.worker.buffers;
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
+        }
+        if exchange.told.status == 0 {
+            self.keep_sent(exchange);
         }
         exchange.told.is_interim_cut = self.interim.1 > 0;
         exchange.is_read = self.upload.is_read();

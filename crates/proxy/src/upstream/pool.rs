@@ -1,4 +1,4 @@
-//! Idle connections to one endpoint, kept by one worker.
+//! Idle connections to one endpoint, kept by one worker. Those of HTTP/2 are in [`Trunks`], idle or not.
 //!
 //! Last in, first out: the connection used last is the least likely to be closed by the endpoint, and those that a quiet
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
@@ -12,6 +12,7 @@ use std::time::Instant;
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
 
+use super::http2::trunk::{Berth, Trunks};
 use crate::connection::ConnectionFacts;
 use crate::io::Io;
 
@@ -21,11 +22,23 @@ pub(crate) struct UpstreamConnection {
     /// Exchanges carried before the present one.
     pub requests: u64,
     idle_since: Instant,
+    /// The connection's own, if `io` is one stream of it.
+    berth: Option<Box<Berth>>,
 }
 
 impl UpstreamConnection {
     pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, idle_since: now }
+        Self { io, requests: 0, idle_since: now, berth: None }
+    }
+
+    /// One stream of a connection.
+    pub(super) fn of_stream(io: Io, berth: Box<Berth>, now: Instant) -> Self {
+        Self { io, requests: u64::from(berth.was_idle), idle_since: now, berth: Some(berth) }
+    }
+
+    /// What `io` is a stream of.
+    pub(super) fn berth(&self) -> Option<&Berth> {
+        self.berth.as_deref()
     }
 
     /// Whether it has carried an exchange before, so that the endpoint may have closed it while it was idle.
@@ -40,6 +53,8 @@ pub(crate) struct Pool {
     opening: Option<SendProxy>,
     idle: RefCell<VecDeque<Idle>>,
     is_retired: Cell<bool>,
+    /// If the endpoint may speak HTTP/2.
+    pub http2: Option<Rc<Trunks>>,
 }
 
 struct Idle {
@@ -62,7 +77,8 @@ impl Idle {
 impl Pool {
     pub(crate) fn new(cluster: &snapshot::Cluster) -> Self {
         let (settings, opening) = (cluster.pool.clone(), cluster.proxy_protocol.clone());
-        Self { settings, opening, idle: RefCell::default(), is_retired: Cell::new(false) }
+        let http2 = Trunks::new(&settings);
+        Self { settings, opening, idle: RefCell::default(), is_retired: Cell::new(false), http2 }
     }
 
     /// Whether connections would be made and kept in the same way for `cluster`.
@@ -87,8 +103,22 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection after an exchange that ended in good order.
+    /// The same in a pool whose connections speak for nobody.
+    pub(super) fn take_shared(&self, now: Instant) -> Option<UpstreamConnection> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(Idle { mut connection, .. }) = idle.pop_back() {
+            if self.is_fresh(&connection, now) && connection.io.is_quiet() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection after an exchange that ended in good order. The connection of a stream is kept anyway.
     pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant, client: &Rc<ConnectionFacts>) {
+        if connection.berth.is_some() {
+            return;
+        }
         connection.requests += 1;
         connection.idle_since = now;
         let worn = self.settings.requests_per_connection_max.is_some_and(|max| connection.requests >= max);
@@ -104,6 +134,9 @@ impl Pool {
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
         self.idle.borrow_mut().clear();
+        if let Some(trunks) = &self.http2 {
+            trunks.retire();
+        }
     }
 
     /// Closes what is too old, was closed by the endpoint, or speaks for a client that is gone.
@@ -111,6 +144,9 @@ impl Pool {
         self.idle.borrow_mut().retain_mut(|idle| {
             idle.has_owner() && self.is_fresh(&idle.connection, now) && idle.connection.io.is_quiet()
         });
+        if let Some(trunks) = &self.http2 {
+            trunks.sweep(now);
+        }
     }
 
     fn is_fresh(&self, connection: &UpstreamConnection, now: Instant) -> bool {

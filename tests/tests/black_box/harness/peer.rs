@@ -198,7 +198,8 @@ impl Peer {
         self.try_take(count).unwrap_or_else(|error| panic!("{count} bytes: {error}; got {}", self.unread()))
     }
 
-    fn try_take(&mut self, count: usize) -> io::Result<Vec<u8>> {
+    /// The same; an error when the connection ends before.
+    pub(crate) fn try_take(&mut self, count: usize) -> io::Result<Vec<u8>> {
         while self.pending.len() < count {
             self.fill_or_end()?;
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::fault::Source;
+use model::limits::REFUSED_STREAMS_MAX;
 use model::resilience::Hedge;
 use plan::{Ask, EndpointPlan, Lease, Pass, Pick, Seen, Subset};
 use tokio::time::Sleep;
@@ -16,8 +17,7 @@ use wire::http1::ResponseParsed;
 
 use super::Conversation;
 use crate::exchange::Exchange;
-use crate::upstream::connect::connect_beside;
-use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::connect::{Connecting, line_beside};
 use crate::worker_plan::{ClusterNow, EndpointNow};
 
 /// The rules for an exchange, if it may be at more than one endpoint: the route's, else the cluster's.
@@ -57,10 +57,12 @@ struct Rival<'p> {
     stage: Stage<'p>,
     /// When it was sent; before that, when it began to connect.
     begun: Instant,
+    /// Times that it was sent anew.
+    anew: u32,
 }
 
 enum Stage<'p> {
-    Connecting(Pin<Box<dyn Future<Output = Result<UpstreamConnection, Fault>> + 'p>>),
+    Connecting(Connecting<'p>),
     Talking(Box<Conversation<'p>>),
 }
 
@@ -250,15 +252,12 @@ impl<'p> Race<'p> {
         let Some((lease, pass)) = self.take_place(exchange) else { return };
         let endpoint = &now.plan.endpoints[lease.endpoint_index()];
         let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
-        let stage = match side.pool.take(at, &exchange.connection.facts) {
-            Some(kept) => {
-                side.series.of(exchange.worker.index).reused.add(1);
-                match Conversation::begin(exchange, (&now.plan, endpoint, side), kept) {
-                    Ok(conversation) => Stage::Talking(Box::new(conversation.beside())),
-                    Err(_) => return,
-                }
-            }
-            None => connecting(exchange, now, endpoint),
+        let stage = match line_beside(exchange, now, (endpoint, side), Some(at)) {
+            Ok(line) => match Conversation::begin(exchange, (&now.plan, endpoint, side), line) {
+                Ok(conversation) => Stage::Talking(Box::new(conversation.beside())),
+                Err(_) => return,
+            },
+            Err(connecting) => Stage::Connecting(connecting),
         };
         let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
         debug_assert!(is_paid, "nobody else takes from it meanwhile");
@@ -266,7 +265,7 @@ impl<'p> Race<'p> {
         exchange.told.hedges += 1;
         self.asked.push(endpoint.state.slot);
         self.latest = at;
-        self.rivals.push(Rival { endpoint, side, lease, pass, stage, begun: at });
+        self.rivals.push(Rival { endpoint, side, lease, pass, stage, begun: at, anew: 0 });
         if exchange.told.hedges + 1 < self.rules.attempts_max {
             self.alarm = Some(Box::pin(tokio::time::sleep_until((at + self.after).into())));
         }
@@ -322,11 +321,6 @@ impl<'p> Rival<'p> {
             match &mut self.stage {
                 Stage::Connecting(work) => {
                     let Poll::Ready(connected) = work.as_mut().poll(cx) else { return Poll::Pending };
-                    let shard = self.side.series.of(exchange.worker.index);
-                    match &connected {
-                        Ok(_) => shard.connects_opened.add(1),
-                        Err(_) => shard.connects_failed.add(1),
-                    }
                     self.begun = exchange.told.look();
                     let conversation =
                         Conversation::begin(exchange, (&now.plan, self.endpoint, self.side), connected?)?;
@@ -335,12 +329,25 @@ impl<'p> Rival<'p> {
                 Stage::Talking(conversation) => match conversation.poll_answer(cx, exchange) {
                     // The kept connection was closed. Whether the request was seen there is not known.
                     Poll::Ready(Err(Fault::StaleConnection)) if exchange.may_send_again() => {
-                        std::mem::replace(&mut self.stage, connecting(exchange, now, self.endpoint)).abandon(exchange);
+                        self.connect_anew(exchange, now);
+                    }
+                    // There it was not seen, for certain.
+                    Poll::Ready(Err(Fault::StreamRefused)) if self.anew < REFUSED_STREAMS_MAX => {
+                        self.connect_anew(exchange, now);
                     }
                     other => return other,
                 },
             }
         }
+    }
+
+    fn connect_anew(&mut self, exchange: &mut Exchange<'p>, now: &'p ClusterNow) {
+        self.anew += 1;
+        let connecting = match line_beside(exchange, now, (self.endpoint, self.side), None) {
+            Ok(line) => Box::pin(std::future::ready(Ok(line))) as Connecting<'p>,
+            Err(connecting) => connecting,
+        };
+        std::mem::replace(&mut self.stage, Stage::Connecting(connecting)).abandon(exchange);
     }
 
     fn witness(&mut self, exchange: &mut Exchange<'p>, now: &ClusterNow, seen: Seen) {
@@ -363,10 +370,4 @@ impl<'p> Stage<'p> {
             conversation.abandon(exchange);
         }
     }
-}
-
-fn connecting<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow, endpoint: &'p EndpointPlan) -> Stage<'p> {
-    let timeout = now.plan.cluster.timeouts.connect;
-    let opening = exchange.opening(&now.plan);
-    Stage::Connecting(Box::pin(connect_beside(&endpoint.endpoint, now.tls.as_deref(), opening, timeout)))
 }

@@ -1,0 +1,64 @@
+//! HTTP versions towards endpoints.
+
+use std::time::Duration;
+
+use model::snapshot::Http2Pool;
+
+use crate::support::{load, messages};
+
+fn cluster(lines: &str) -> String {
+    format!("version: 1\nclusters: {{ c: {{ endpoints: ['127.0.0.1:9'], {lines} }} }}\n")
+}
+
+fn http2(lines: &str) -> Option<Http2Pool> {
+    load(&cluster(lines)).unwrap().snapshot.clusters[0].pool.http2.clone()
+}
+
+#[test]
+fn endpoints_speak_what_is_written_and_http_1_by_default() {
+    assert_eq!(http2(""), None);
+    assert_eq!(http2("http_versions: [h1]"), None);
+    let only = http2("http_versions: [h2]").unwrap();
+    assert_eq!((only.is_only, only.streams_max), (true, 100));
+    let both = http2("http_versions: [h1, h2], tls: true").unwrap();
+    assert!(!both.is_only);
+    let settings = "pool: { streams_per_connection_max: 7, ping_interval: 3s, ping_timeout: 400ms }";
+    let set = http2(&format!("http_versions: [h2], {settings}")).unwrap();
+    let (ping_interval, ping_timeout) = (Duration::from_secs(3), Duration::from_millis(400));
+    assert_eq!(set, Http2Pool { is_only: true, streams_max: 7, ping_interval, ping_timeout });
+}
+
+#[test]
+fn versions_that_cannot_be_are_refused_with_what_to_write() {
+    let about = |lines| {
+        let told = messages(&cluster(lines)).into_iter();
+        told.map(|message| message.trim_start_matches("2: ").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        about("http_versions: [h1, h2]"),
+        ["without TLS the endpoints of cluster `c` cannot choose an HTTP version \
+          (write `[h1]` or `[h2]`, whichever they speak, or add `tls: true`)"]
+    );
+    assert_eq!(
+        about("http_versions: [h2, h3], tls: true"),
+        ["`h3` towards endpoints is not available in this version (write `[h2]`, `[h1]`, or with `tls` `[h1, h2]`)"]
+    );
+    assert_eq!(
+        about("http_versions: [h2], proxy_protocol: v2"),
+        [
+            "`proxy_protocol` says of a connection who its client is, and requests of many clients share those that cluster \
+          `c` has by `h2` (write `http_versions: [h1]`, or leave `proxy_protocol` out)"
+        ]
+    );
+    assert_eq!(about("http_versions: [h2, h2]"), ["this version stands here twice"]);
+    let for_http2 = |key: &str| {
+        format!(
+            "`{key}` is for HTTP/2, which cluster `c` does not speak \
+             (add `http_versions: [h2]` to the cluster, or leave it out)"
+        )
+    };
+    assert_eq!(
+        about("pool: { streams_per_connection_max: 7, ping_interval: 3s, ping_timeout: 400ms }"),
+        [for_http2("streams_per_connection_max"), for_http2("ping_interval"), for_http2("ping_timeout")]
+    );
+}

@@ -1,0 +1,192 @@
+//! The task of one HTTP/2 connection to an endpoint: connects, drives, and tells the pool of the beginning and the end.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, PingPong};
+use model::Fault;
+use model::limits::{HEAD_BYTES_MAX, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES};
+use model::snapshot::Endpoint;
+use telemetry::EndpointSeries;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::trunk::{Dial, Trunk, Trunks};
+use crate::io::Io;
+use crate::tls::UpstreamTlsNow;
+use crate::upstream::connect::establish;
+use crate::upstream::pool::UpstreamConnection;
+
+/// Largest window (RFC 9113 section 6.9.1).
+const WINDOW_MAX: u32 = (1 << 31) - 1;
+
+/// What it takes to make a connection.
+pub(crate) struct Dialing {
+    pub endpoint: Endpoint,
+    pub tls: Option<Arc<UpstreamTlsNow>>,
+    pub timeout: Duration,
+    pub series: Arc<EndpointSeries>,
+    pub worker: usize,
+}
+
+/// What came of it.
+enum Opened {
+    Http1(UpstreamConnection),
+    Http2(SendRequest<Bytes>, Box<Driver>),
+}
+
+/// Makes a connection in a task of its own, so that it does not end with the client for whom it was begun.
+pub(crate) fn dial(trunks: &Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
+    tokio::task::spawn_local(run(trunks.clone(), dial, how));
+}
+
+async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
+    let work = Box::pin(open(&trunks, &how));
+    let opened = tokio::time::timeout(how.timeout, work).await.unwrap_or(Err(Fault::ConnectTimeout));
+    let shard = how.series.of(how.worker);
+    match &opened {
+        Ok(_) => shard.connects_opened.add(1),
+        Err(_) => shard.connects_failed.add(1),
+    }
+    drop(how);
+    match opened {
+        Err(fault) => trunks.fail(&dial, fault),
+        Ok(Opened::Http1(connection)) => trunks.add_http1(&dial, connection),
+        Ok(Opened::Http2(sender, mut driver)) => {
+            let trunk = trunks.add(&dial, sender);
+            drop(dial);
+            driver.drive(&trunks, &trunk).await;
+            // First, so that nobody is sent there when the streams under way are told.
+            trunks.forget(&trunk);
+        }
+    }
+}
+
+async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
+    let connection = establish(&how.endpoint, how.tls.as_deref(), None).await?;
+    if how.tls.is_some() && !connection.io.has_chosen_http2() {
+        // Over TLS, HTTP/2 is spoken when it was chosen, and only then (RFC 9113 section 3.2).
+        let is_wrong = trunks.http2.is_only;
+        return if is_wrong { Err(Fault::UpstreamHandshakeFailed) } else { Ok(Opened::Http1(connection)) };
+    }
+    let (sender, driver) = shake_hands(trunks, connection.io).await.ok_or(Fault::UpstreamHandshakeFailed)?;
+    Ok(Opened::Http2(sender, driver))
+}
+
+/// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
+/// HTTP/2 at all. `None`: it does not, or has closed.
+async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
+    let heard = Rc::new(Cell::new(false));
+    let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(trunks.http2.streams_max);
+    let handshake = Builder::new()
+        .enable_push(false)
+        .initial_window_size(UPSTREAM_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(window.min(u64::from(WINDOW_MAX)) as u32)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_send_buffer_size(UPSTREAM_STREAM_SEND_BYTES_MAX)
+        // Until the settings have come.
+        .initial_max_send_streams(0)
+        .handshake::<_, Bytes>(Transport { io, heard: heard.clone() });
+    let (sender, mut connection) = handshake.await.ok()?;
+    let pings = connection.ping_pong();
+    let is_ready = poll_fn(|cx| {
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        if connection.max_concurrent_send_streams() == 0 { Poll::Pending } else { Poll::Ready(true) }
+    });
+    is_ready.await.then(|| (sender, Box::new(Driver { connection, pings, heard })))
+}
+
+/// A connection that is open.
+struct Driver {
+    connection: Connection<Transport, Bytes>,
+    pings: Option<PingPong>,
+    heard: Rc<Cell<bool>>,
+}
+
+impl Driver {
+    /// Until the connection has ended, or the endpoint does not answer any more.
+    async fn drive(&mut self, trunks: &Trunks, trunk: &Trunk) {
+        let Self { connection, pings, heard } = self;
+        let (interval, timeout) = (trunks.http2.ping_interval, trunks.http2.ping_timeout);
+        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
+        let mut is_asked = false;
+        poll_fn(|cx| {
+            if Pin::new(&mut *connection).poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if let Some(pings) = pings.as_mut().filter(|_| is_asked)
+                && pings.poll_pong(cx).is_ready()
+            {
+                is_asked = false;
+            }
+            while timer.as_mut().poll(cx).is_ready() {
+                let has_spoken = heard.take();
+                if is_asked && !has_spoken {
+                    return Poll::Ready(());
+                }
+                if !trunk.is_busy() && !trunks.keeps_idle() {
+                    trunk.close();
+                }
+                let asks = !has_spoken && trunk.is_busy();
+                if asks && let Some(pings) = pings.as_mut() {
+                    is_asked = pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending();
+                }
+                let after = if is_asked { timeout } else { interval };
+                timer.as_mut().reset(tokio::time::Instant::now() + after);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Bytes for an HTTP/2 connection, which notes when the endpoint has said something.
+struct Transport {
+    io: Io,
+    heard: Rc<Cell<bool>>,
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.io.poll_read_buf(cx, into))?;
+        this.heard.set(true);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().io.poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().io.poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().io.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().io.poll_shutdown(cx)
+    }
+}
