@@ -105,6 +105,9 @@ pub const UPSTREAM_STREAMS_HARD_MAX: u32 = 10_000;
 pub const UPSTREAM_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
+/// What small frames of an endpoint may cost an HTTP/2 connection beside their data while nobody reads them, as a multiple of
+/// its window. Beyond, the connection is ended: so many small messages must wait only where readers are slow on most streams.
+pub const UPSTREAM_FRAME_OVERHEAD_FACTOR: usize = 16;
 /// Default time without a byte from an endpoint after which it is asked whether it is there.
 pub const UPSTREAM_PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Default time for an endpoint to answer that.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use h2::Reason;
 use http::{HeaderMap, HeaderValue, Response};
 
-use super::harness::http2::{Asked, Http2Origin, Rules, Work};
+use super::harness::http2_origin::{Asked, Http2Origin, Rules, Work};
 use super::harness::peer::Stream;
 use super::harness::tls::{self, Authority};
 use super::harness::{Origin, Peer, Product, Setup, eventually, product, sys};
@@ -653,4 +653,53 @@ fn an_endpoint_that_does_not_answer_in_time_loses_the_stream_only() {
     eventually("both are cancelled", || origin.resets().len() == 2);
     assert_eq!(product.get("/").text(), "hello");
     assert_eq!(origin.connections(), 1);
+}
+
+const UPGRADE: &str = "GET /chat?x=1 HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+#[test]
+fn a_websocket_becomes_a_stream_where_the_endpoint_offers_that() {
+    let origin = Http2Origin::start(Rules { upgrades: true, ..Rules::default() }, |mut asked| {
+        Box::pin(async move {
+            let protocol =
+                asked.head.extensions().get::<h2::ext::Protocol>().map(|protocol| protocol.as_str().to_owned());
+            if protocol.as_deref() != Some("websocket") || asked.head.headers().contains_key("sec-websocket-key") {
+                return asked.end(respond(400));
+            }
+            let Ok(mut send) = asked.respond.send_response(respond(200), false) else { return };
+            while let Some(Ok(piece)) = asked.body.data().await {
+                let _ = asked.body.flow_control().release_capacity(piece.len());
+                let _ = send.send_data(piece, false);
+            }
+            let _ = send.send_data("bye".into(), true);
+        })
+    });
+    let product = to(&origin).start();
+    let mut client = Peer::sending(product.web(), UPGRADE);
+    let answer = client.head();
+    assert_eq!((answer.status(), answer.field("upgrade")), (101, Some("websocket")));
+    assert_eq!(answer.field("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    for word in ["one", "another"] {
+        client.send(word);
+        assert_eq!(client.take(word.len()), word.as_bytes());
+    }
+    assert_eq!(origin.only_head().uri().to_string(), "http://test/chat?x=1");
+    client.half_close();
+    assert_eq!(client.rest(), b"bye");
+    eventually("its stream is over", || origin.busy() == 0);
+    assert_eq!(origin.open(), 1, "the connection lives on");
+}
+
+#[test]
+fn a_websocket_that_the_endpoint_does_not_offer_or_want_is_told_of() {
+    let refuses = Http2Origin::start(Rules { upgrades: true, ..Rules::default() }, |asked| {
+        Box::pin(asked.say(respond(403), "not you"))
+    });
+    let answer = to(&refuses).start().connect().ask(UPGRADE);
+    assert_eq!((answer.status(), answer.text().as_str()), (403, "not you"));
+    let origin = Http2Origin::saying("nothing");
+    let product = to(&origin).start();
+    assert_eq!(product.connect().ask(UPGRADE).status(), 502);
+    assert_eq!(product.flagged("UP")["fault"], "upgrade_not_offered");
+    assert_eq!(origin.streams(), 0);
 }

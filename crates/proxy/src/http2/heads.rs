@@ -59,6 +59,18 @@ pub(crate) fn read_response(
     crossing::arriving_response(head, parts.status.as_u16(), fields, how)
 }
 
+/// The head of a request for a WebSocket, which begins with an HTTP/1.1 `Upgrade`, as HTTP/2 has it (RFC 8441 section 5).
+///
+/// # Errors
+/// [`Fault::BadRequest`]: something of it cannot be said in HTTP/2.
+pub(crate) fn of_websocket(head: &RequestHead, host: (&str, bool)) -> Result<http::Request<()>, Fault> {
+    let mut request = of_request(head, Framing::None, host)?;
+    *request.method_mut() = http::Method::CONNECT;
+    request.headers_mut().remove(http::header::SEC_WEBSOCKET_KEY);
+    request.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+    Ok(request)
+}
+
 /// The head of a request as `h2` sends it. `host_fallback` stands for the authority of a request without one (HTTP/1.0).
 ///
 /// # Errors

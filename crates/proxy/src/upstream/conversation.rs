@@ -73,7 +73,8 @@ impl<'p> Conversation<'p> {
             }
             Line::Http2(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
         };
-        let writer = BodyWriter::new(framing, &upstream.io);
+        // What is to become a tunnel has no end after its head.
+        let writer = if exchange.wants_upgrade() { BodyWriter::Plain } else { BodyWriter::new(framing, &upstream.io) };
         let source = match exchange.replay.again() {
             // It was kept without the chunks that it came in.
             Some(kept) if framing == Framing::Chunked => Framing::Length(kept.len() as u64),

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use model::Fault;
-use model::limits::{HEAD_BYTES_MAX, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES};
+use model::limits::{HEAD_BYTES_MAX, UPSTREAM_FRAME_OVERHEAD_FACTOR, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES};
 use model::snapshot::Endpoint;
 use telemetry::EndpointSeries;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -86,10 +86,12 @@ async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
 async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
     let heard = Rc::new(Cell::new(false));
     let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(trunks.http2.streams_max);
+    let window = window.min(u64::from(WINDOW_MAX)) as u32;
     let handshake = Builder::new()
         .enable_push(false)
         .initial_window_size(UPSTREAM_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(window.min(u64::from(WINDOW_MAX)) as u32)
+        .initial_connection_window_size(window)
+        .data_frame_budget(window as usize * UPSTREAM_FRAME_OVERHEAD_FACTOR)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_send_buffer_size(UPSTREAM_STREAM_SEND_BYTES_MAX)
         // Until the settings have come.

@@ -8,6 +8,7 @@ use model::snapshot::Endpoint;
 use wire::http1::{Framing, HeadLimits, ResponseParsed};
 
 use super::trunk::Berth;
+use super::websocket;
 use crate::exchange::Exchange;
 use crate::http2::{MessageStream, heads};
 use crate::io::Io;
@@ -17,14 +18,23 @@ use crate::upstream::pool::UpstreamConnection;
 ///
 /// # Errors
 /// [`Fault::StreamRefused`]: nothing was sent. [`Fault::BadRequest`]: the head cannot be said in HTTP/2.
+/// [`Fault::UpgradeNotOffered`]: it asks for a protocol that the endpoint does not offer.
 pub(crate) fn begin(
     exchange: &Exchange<'_>,
     (endpoint, is_https): (&Endpoint, bool),
     berth: Box<Berth>,
 ) -> Result<UpstreamConnection, Fault> {
     let framing = exchange.request.framing;
-    let request = heads::of_request(&exchange.incoming.head, framing, (endpoint.name.as_str(), is_https))?;
-    let is_whole = matches!(framing, Framing::None | Framing::Length(0));
+    let host = (endpoint.name.as_str(), is_https);
+    let head = &exchange.incoming.head;
+    let request = if !exchange.wants_upgrade() {
+        heads::of_request(head, framing, host)?
+    } else if websocket::is_asked_for(head) && berth.offers_upgrades() {
+        heads::of_websocket(head, host)?
+    } else {
+        return Err(Fault::UpgradeNotOffered);
+    };
+    let is_whole = matches!(framing, Framing::None | Framing::Length(0)) && !exchange.wants_upgrade();
     let (response, send) = berth.send(request, is_whole)?;
     let io = Io::Stream(Box::new(MessageStream::requested(send, response, is_whole)));
     Ok(UpstreamConnection::of_stream(io, berth, exchange.told.now))
@@ -42,7 +52,14 @@ pub(crate) fn poll_head(
     let (parts, ends) = ready!(stream.poll_head(cx)).map_err(|error| Ended::of(&error))?;
     let (limits, method) = (HeadLimits::default(), exchange.incoming.head.method);
     let parsed = heads::read_response(&parts, (method, &limits, ends), exchange.response());
-    Poll::Ready(parsed.map_err(Ended::Malformed))
+    let mut parsed = parsed.map_err(Ended::Malformed)?;
+    if parts.status.is_success() && exchange.wants_upgrade() && !ends {
+        let worker = exchange.worker;
+        let response = exchange.response.get_or_insert_with(|| worker.take_response());
+        websocket::accept(&exchange.incoming.head, response);
+        parsed.switching = true;
+    }
+    Poll::Ready(Ok(parsed))
 }
 
 /// How a stream ended that has no response head.

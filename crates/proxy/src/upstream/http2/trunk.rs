@@ -91,6 +91,11 @@ impl Berth {
         Self { trunk: trunk.clone(), of: of.clone(), sender, is_reused, was_idle }
     }
 
+    /// Whether the endpoint takes requests for other protocols (RFC 8441 section 3).
+    pub(super) fn offers_upgrades(&self) -> bool {
+        self.sender.borrow().as_ref().is_some_and(SendRequest::is_extended_connect_protocol_enabled)
+    }
+
     /// Sends the head of a request; `is_whole` says that it has no body.
     ///
     /// # Errors

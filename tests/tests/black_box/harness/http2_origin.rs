@@ -28,11 +28,13 @@ pub(crate) struct Rules {
     /// Time before a connection that was accepted says anything.
     pub(crate) delay: Duration,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// Whether requests for other protocols are taken (RFC 8441).
+    pub(crate) upgrades: bool,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { streams_max: 100, window: 65_535, delay: Duration::ZERO, tls: None }
+        Self { streams_max: 100, window: 65_535, delay: Duration::ZERO, tls: None, upgrades: false }
     }
 }
 
@@ -193,12 +195,15 @@ async fn carry(
     (index, book): (usize, &Arc<Book>),
     script: &(impl Fn(Asked) -> Work + Send + Sync + 'static),
 ) {
-    let handshake = Builder::new()
+    let mut builder = Builder::new();
+    builder
         .max_concurrent_streams(rules.streams_max)
         .initial_window_size(rules.window)
-        .initial_connection_window_size(1 << 24)
-        .enable_connect_protocol()
-        .handshake(io);
+        .initial_connection_window_size(1 << 24);
+    if rules.upgrades {
+        builder.enable_connect_protocol();
+    }
+    let handshake = builder.handshake(io);
     let Ok(mut connection): Result<Connection<_, Bytes>, _> = handshake.await else { return };
     let line = Arc::new(Line::default());
     loop {

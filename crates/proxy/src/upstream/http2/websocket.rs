@@ -1,0 +1,63 @@
+//! A WebSocket that a client begins with `Upgrade` and an endpoint gets as a stream (RFC 8441).
+
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use model::fields::Span;
+use model::{FieldName, Known, RequestHead, ResponseHead, Version};
+
+static KEY: LazyLock<FieldName> = LazyLock::new(|| name("sec-websocket-key"));
+static ACCEPT: LazyLock<FieldName> = LazyLock::new(|| name("sec-websocket-accept"));
+static UPGRADE: LazyLock<FieldName> = LazyLock::new(|| name("upgrade"));
+
+fn name(text: &str) -> FieldName {
+    FieldName::new(text).unwrap_or_else(|_| unreachable!("a constant token"))
+}
+
+/// Whether a request asks for a WebSocket.
+pub(super) fn is_asked_for(head: &RequestHead) -> bool {
+    head.fields.get_known(Known::Upgrade).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Makes of an endpoint's yes what the client waits for. The proof that its key was read is given here, for HTTP/2 has none
+/// (RFC 8441 section 5, RFC 6455 section 4.2.2).
+pub(super) fn accept(request: &RequestHead, response: &mut ResponseHead) {
+    response.set_line(101, Span::default(), Version::Http11);
+    response.fields.remove_known(Known::ContentLength);
+    response.fields.set(&UPGRADE, b"websocket");
+    let key = request.fields.get(&KEY).unwrap_or_default();
+    response.fields.set(&ACCEPT, &proof(key));
+}
+
+/// RFC 6455 section 4.2.2, 5.4.
+fn proof(key: &[u8]) -> Vec<u8> {
+    const ID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    base64(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, ID].concat()).as_ref())
+}
+
+/// RFC 4648 section 4.
+fn base64(bytes: &[u8]) -> Vec<u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let at = |place: usize| u32::from(three.get(place).copied().unwrap_or_default());
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for place in 0..4 {
+            let sextet = (bits >> (18 - 6 * place)) & 63;
+            out.push(if place <= three.len() { ALPHABET[sextet as usize] } else { b'=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proof_is_that_of_the_standard() {
+        // RFC 6455 section 1.3.
+        assert_eq!(proof(b"dGhlIHNhbXBsZSBub25jZQ=="), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!([base64(b""), base64(b"f"), base64(b"fo"), base64(b"foo")], [&b""[..], b"Zg==", b"Zm8=", b"Zm9v"]);
+    }
+}
