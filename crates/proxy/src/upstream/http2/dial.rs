@@ -13,7 +13,9 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use model::Fault;
-use model::limits::{HEAD_BYTES_MAX, UPSTREAM_FRAME_OVERHEAD_FACTOR, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES};
+use model::limits::{
+    HEAD_BYTES_MAX, UPSTREAM_FRAME_OVERHEAD_FACTOR, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES,
+};
 use model::snapshot::Endpoint;
 use telemetry::EndpointSeries;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
