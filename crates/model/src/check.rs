@@ -59,6 +59,8 @@ pub enum HealthCheckKind {
     Tls(UpstreamTls),
     /// An HTTP request is answered as expected.
     Http(HttpCheck),
+    /// The endpoint says by gRPC's health protocol that it serves.
+    Grpc(GrpcCheck),
     /// Bytes are sent and expected, one step after the other.
     Script(Vec<ScriptStep>),
 }
@@ -80,6 +82,17 @@ pub struct HttpCheck {
     pub expected_fields: Vec<(String, String)>,
     /// What the body must hold.
     pub expected_body: Option<String>,
+}
+
+/// A check by `grpc.health.v1.Health/Check`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrpcCheck {
+    /// What of the endpoint is asked after; empty is the whole of it.
+    pub name: String,
+    /// Authority; the endpoint's name when not given.
+    pub host: Option<String>,
+    /// Fields that are sent. Names are valid.
+    pub fields: Vec<(String, String)>,
 }
 
 /// A step of a script.

@@ -3,13 +3,14 @@
 //! This crate reads no socket, no clock and no configuration file, and it draws no random number. It knows no route,
 //! cluster or endpoint. Whatever it is given may be hostile: nothing here panics, and everything has a bound.
 //!
-//! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`forwarding`] (`X-Forwarded-*`
-//! and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on unopened) and
-//! [`proxy_protocol`] (who a connection speaks for).
+//! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`forwarding`]
+//! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
+//! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with.
 
 pub mod client_hello;
 pub mod crossing;
 pub mod forwarding;
+pub mod grpc;
 pub mod http1;
 pub mod proxy_protocol;
 

@@ -550,3 +550,62 @@ fn an_answer_that_is_thrown_away_for_another_attempt_counts_by_its_status() {
     assert_eq!(told(&by_failures, &failing)["standing"], "fit", "it answers");
     assert_eq!(told(&by_statuses, &failing)["standing"], "ejected");
 }
+
+/// A frame of HTTP/2 on the first stream (RFC 9113 section 4.1).
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).expect("a short frame");
+    let stream = u8::from(kind != SETTINGS);
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// An endpoint that answers gRPC's question of health after `shop`, written by hand: `SERVING`, or `NOT_SERVING` while it
+/// is sick.
+fn grpc_health() -> (Origin, Arc<AtomicBool>) {
+    let sick = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&sick);
+    let origin = Origin::start(move |mut visit| {
+        let mut got = Vec::new();
+        // Before anything else, both sides tell their settings (RFC 9113 section 3.4).
+        let mut answer = frame(SETTINGS, 0, b"");
+        while !got.windows(6).any(|window| window == b"\x0a\x04shop") {
+            match visit.peer.fill() {
+                Ok(count) if count > 0 => got.extend(visit.peer.drain()),
+                _ => return,
+            }
+        }
+        assert!(got.starts_with(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+        let status = if state.load(Ordering::SeqCst) { 2 } else { 1 };
+        // Field lines of RFC 7541: `:status 200` and the name `content-type` by their places in its table, the rest as text.
+        answer.extend(frame(HEADERS, END_HEADERS, b"\x88\x0f\x10\x10application/grpc"));
+        answer.extend(frame(DATA, 0, &[0, 0, 0, 0, 2, 8, status]));
+        answer.extend(frame(HEADERS, END_HEADERS | END_STREAM, b"\x00\x0bgrpc-status\x010"));
+        let _ = visit.peer.try_send(answer);
+        visit.peer.wait_closed();
+    });
+    (origin, sick)
+}
+
+#[test]
+fn an_endpoint_is_taken_out_while_it_says_by_grpc_that_it_does_not_serve() {
+    let (origin, (grpc, sick)) = (Origin::saying("well"), grpc_health());
+    let port = grpc.address().port();
+    let product = Setup::to(&origin)
+        .cluster(format!("health_check: {{ grpc: {{ service: shop }}, port: {port}, interval: 50ms, timeout: 5s, rise: 1, fall: 1, start: held_out }}"))
+        .start();
+    eventually("it says that it serves", || up(&product, &origin));
+    assert_eq!(product.get("/").text(), "well");
+    sick.store(true, Ordering::SeqCst);
+    eventually("it is taken out", || !up(&product, &origin));
+    assert_eq!(told(&product, &origin)["reason"], "says NOT_SERVING");
+    assert_eq!(product.get("/").status(), 503);
+    product.flagged("PE");
+    sick.store(false, Ordering::SeqCst);
+    eventually("it is brought back", || up(&product, &origin));
+    eventually("checks leave no connection behind", || grpc.open() <= 1);
+}

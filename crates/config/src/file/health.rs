@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::{ClusterTlsSettings, one_of};
 use crate::units::{Percent, Time};
 
-/// A regular check of each endpoint: one of `tcp`, `tls`, `http` or `script`.
+/// A regular check of each endpoint: one of `tcp`, `tls`, `http`, `grpc` or `script`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["tcp", "tls", "http", "script"])))]
+#[schemars(extend("oneOf" = one_of(&["tcp", "tls", "http", "grpc", "script"])))]
 pub struct HealthCheck {
     /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,6 +24,10 @@ pub struct HealthCheck {
     /// A request is answered as expected. With TLS when the cluster speaks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
+    /// The endpoint says by gRPC's health protocol (`grpc.health.v1.Health/Check`) that it serves. Over HTTP/2, with TLS
+    /// when the cluster speaks it. `{}` for the defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<GrpcCheck>,
     /// Bytes are sent and expected, one step after the other. With TLS when the cluster speaks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
@@ -118,6 +122,23 @@ pub enum CheckMethod {
     GET,
     /// The head of the response.
     HEAD,
+}
+
+/// A check by gRPC. The endpoint is well when it answers `SERVING`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GrpcCheck {
+    /// Full name of the gRPC service that is asked after, as in `shop.v1.Basket`. By default empty: the endpoint as a
+    /// whole.
+    #[serde(rename = "service", skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub name: String,
+    /// Host that is asked for. By default the endpoint as it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Fields that are sent; gRPC calls them metadata.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
 }
 
 /// A step of a script: one of `send`, `send_hex`, `expect` or `expect_hex`.

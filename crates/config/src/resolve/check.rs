@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::check::{HealthCheck, HealthCheckKind, HttpCheck, ScriptStep};
+use model::check::{GrpcCheck, HealthCheck, HealthCheckKind, HttpCheck, ScriptStep};
 use model::fields::{is_field_value, is_token};
 
 use super::Resolver;
@@ -11,6 +11,9 @@ use crate::file;
 
 /// What a check writes itself, or what would change how long its message is.
 const OWN_FIELDS: [&str; 5] = ["host", "connection", "content-length", "transfer-encoding", "upgrade"];
+/// The same of a check by gRPC, beside those.
+const OWN_GRPC_FIELDS: [&str; 6] =
+    ["te", "content-type", "grpc-timeout", "grpc-encoding", "keep-alive", "proxy-connection"];
 
 impl Resolver<'_> {
     pub(super) fn health_check(&mut self, at: &str, written: &file::HealthCheck) -> Option<HealthCheck> {
@@ -18,6 +21,8 @@ impl Resolver<'_> {
             HealthCheckKind::Http(self.http_check(&format!("{at}/http"), http))
         } else if let Some(tls) = &written.tls {
             HealthCheckKind::Tls(self.upstream_tls(&format!("{at}/tls"), tls))
+        } else if let Some(grpc) = &written.grpc {
+            HealthCheckKind::Grpc(self.grpc_check(&format!("{at}/grpc"), grpc))
         } else if let Some(steps) = &written.script {
             HealthCheckKind::Script(self.script(&format!("{at}/script"), steps))
         } else {
@@ -51,10 +56,7 @@ impl Resolver<'_> {
             let message = format!("the path `{path}` holds a character that no request has");
             self.report(&format!("{at}/path"), message, None);
         }
-        if let Some(host) = &written.host {
-            let authority = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
-            self.host(&format!("{at}/host"), authority.map_or(host, |(host, _)| host));
-        }
+        self.check_host(at, written.host.as_ref());
         let mut statuses = Vec::new();
         for (index, status) in written.statuses.iter().enumerate() {
             match status_range(&status.to_string()) {
@@ -79,6 +81,23 @@ impl Resolver<'_> {
             statuses,
             expected_fields: self.check_fields(&format!("{at}/expect_headers"), &written.expect_headers, &[]),
             expected_body: written.expect_body.clone(),
+        }
+    }
+
+    fn check_host(&mut self, at: &str, host: Option<&String>) {
+        if let Some(host) = host {
+            let authority = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+            self.host(&format!("{at}/host"), authority.map_or(host, |(host, _)| host));
+        }
+    }
+
+    fn grpc_check(&mut self, at: &str, written: &file::GrpcCheck) -> GrpcCheck {
+        self.check_host(at, written.host.as_ref());
+        let own = [&OWN_FIELDS[..], &OWN_GRPC_FIELDS].concat();
+        GrpcCheck {
+            name: written.name.clone(),
+            host: written.host.clone(),
+            fields: self.check_fields(&format!("{at}/headers"), &written.headers, &own),
         }
     }
 

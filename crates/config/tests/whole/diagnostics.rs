@@ -324,7 +324,7 @@ shutdown: 5s
             "10: `a b` is not a host name, nor an address, without a port",
             "10: `300-200` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
             "10: `x` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
-            "11: `health_check` of cluster `c` needs one of `tcp`, `tls`, `http` or `script`",
+            "11: `health_check` of cluster `c` needs one of `tcp`, `tls`, `http`, `grpc` or `script`",
             "11: `a:b` is not a host name, nor an address, without a port",
             "11: `verify` must be `true` or `false`, not the text `no` (write `false`)",
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
@@ -494,6 +494,8 @@ fn mistakes_in_checks_are_told() {
   g: { endpoints: [{ address: '127.0.0.1:1', state: drained }] }
   h: { endpoints: ['127.0.0.1:1'], health_check: { script: [{ send_hex: 0x }, { expect_hex: abc }] } }
   i: { endpoints: ['127.0.0.1:1'], agent_check: {} }
+  j: { endpoints: ['127.0.0.1:1'], health_check: { grpc: { host: 'a b', headers: { te: x } }, reuse_connection: true } }
+  k: { endpoints: ['127.0.0.1:1'], health_check: { grpc: { servce: x }, http: {} } }
 ",
     );
     assert_eq!(
@@ -514,6 +516,11 @@ fn mistakes_in_checks_are_told() {
             "10: `0x` is not hexadecimal (write two digits for each byte, as in `0d0a`)",
             "10: `abc` is not hexadecimal (write two digits for each byte, as in `0d0a`)",
             "11: no endpoint has an agent (give it a `port`, or endpoints an `agent_port`)",
+            "12: `a b` is not a host name, nor an address, without a port",
+            "12: `te` is written by the check itself",
+            "12: only checks by `http` can use a connection again (leave it out)",
+            "13: unknown key `servce` in `health_check.grpc` of cluster `k` (did you mean `service`?)",
+            "13: `grpc` and `http` exclude each other in `health_check` of cluster `k` (keep one of them)",
         ]
     );
 }

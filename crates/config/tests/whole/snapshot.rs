@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::Issue;
-use model::check::ScriptStep;
+use model::check::{GrpcCheck, ScriptStep};
 use model::fitness::AdminState;
 use model::limits;
 use model::matching::{PathMatch, ValueTest};
@@ -205,6 +205,8 @@ clusters:
     endpoints: ["127.0.0.1:1"]
     health_check: { script: [{ send: "PING\r\n" }, { expect: "+PONG" }, { send_hex: "51 0d0A" }, { expect_hex: "00ff" }] }
   c: { endpoints: ["127.0.0.1:1"], health_check: { tls: { server_name: a.example, verify: false } } }
+  d: { endpoints: ["127.0.0.1:1"], health_check: { grpc: {} } }
+  e: { endpoints: ["127.0.0.1:1"], health_check: { grpc: { service: shop.Basket, host: "a.example:1", headers: { A: b } } } }
 "#;
     let snapshot = load(text).unwrap().snapshot;
     let check = |index: usize| snapshot.clusters[index].health_check.as_ref().unwrap();
@@ -223,6 +225,10 @@ clusters:
     assert_eq!(check(1).kind, HealthCheckKind::Script(steps.to_vec()));
     let HealthCheckKind::Tls(tls) = &check(2).kind else { panic!("not TLS") };
     assert_eq!((tls.server_name.as_deref(), tls.verify), (Some("a.example"), false));
+    assert_eq!(check(3).kind, HealthCheckKind::Grpc(GrpcCheck::default()));
+    let asked =
+        GrpcCheck { name: "shop.Basket".into(), host: Some("a.example:1".into()), fields: pair("A", "b").to_vec() };
+    assert_eq!(check(4).kind, HealthCheckKind::Grpc(asked));
 }
 
 const TLS: &str = r#"

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use wire::proxy_protocol::{Outgoing, write_v1, write_v2};
 
 use super::http::Question;
-use super::script;
+use super::{grpc, script, tls};
 
 /// A connection, with or without TLS.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin {}
@@ -38,6 +38,7 @@ enum What {
     /// A connection, and no more.
     Connection,
     Answer(Question),
+    Grpc(grpc::Question),
     Script(Vec<ScriptStep>),
 }
 
@@ -54,6 +55,7 @@ impl Target {
         let what = match &check.kind {
             HealthCheckKind::Tcp | HealthCheckKind::Tls(_) => What::Connection,
             HealthCheckKind::Http(http) => What::Answer(Question::new(http, name, check.reuses_connection)?),
+            HealthCheckKind::Grpc(asked) => What::Grpc(grpc::Question::new(asked, name, tls.is_some(), check.timeout)?),
             HealthCheckKind::Script(steps) => What::Script(steps.clone()),
         };
         let address = SocketAddr::new(address.ip(), check.port.unwrap_or(address.port()));
@@ -84,6 +86,7 @@ impl Target {
         let question = match &self.what {
             What::Connection => return self.connect().await.map(drop),
             What::Script(steps) => return script::follow(&mut self.connect().await?, steps).await,
+            What::Grpc(question) => return question.ask(self.connect().await?).await,
             What::Answer(question) => question,
         };
         if let Some(mut stream) = kept.take() {
@@ -113,6 +116,11 @@ impl Target {
         }
         let Some((connector, name)) = &self.tls else { return Ok(Box::new(tcp)) };
         let connected = connector.connect(name.clone(), tcp).await;
-        Ok(Box::new(connected.map_err(|error| format!("the TLS handshake failed: {error}"))?))
+        let stream = connected.map_err(|error| format!("the TLS handshake failed: {error}"))?;
+        // RFC 9113 section 3.2: over TLS it takes an agreement to speak HTTP/2.
+        if matches!(self.what, What::Grpc(_)) && stream.get_ref().1.alpn_protocol() != Some(tls::HTTP2) {
+            return Err("the endpoint does not agree to HTTP/2 in the TLS handshake".to_owned());
+        }
+        Ok(Box::new(stream))
     }
 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod attempt;
+mod grpc;
 mod http;
 mod owner;
 mod schedule;

@@ -91,6 +91,10 @@ impl Owner {
         for cluster in &plan.clusters {
             let Some(check) = &cluster.cluster.health_check else { continue };
             let mut client = None;
+            let protocols: &[&[u8]] = match check.kind {
+                HealthCheckKind::Grpc(_) => &[tls::HTTP2],
+                _ => &[],
+            };
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
                 if endpoint.endpoint.state == AdminState::Maintenance {
                     continue;
@@ -113,7 +117,9 @@ impl Owner {
                     }
                     old => {
                         stop(old);
-                        let client = client.get_or_insert_with(|| what.tls.as_ref().map(tls::client).transpose());
+                        let client = client.get_or_insert_with(|| {
+                            what.tls.as_ref().map(|settings| tls::client(settings, protocols)).transpose()
+                        });
                         self.start(&key, what, seat, endpoint, client)
                     }
                 };

@@ -150,7 +150,7 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
     for check in [http_check(PATIENCE), tcp_check()] {
         let attempt = async |settings: &UpstreamTls| {
             let name = tls::name_of(settings, "127.0.0.1:443").unwrap();
-            let client = tls::client(settings).unwrap();
+            let client = tls::client(settings, &[]).unwrap();
             Target::new(("site", address), &check, Some((client, name))).unwrap().attempt(&mut None).await
         };
         assert_eq!(attempt(&trusting).await, Ok(()));
@@ -160,7 +160,8 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
     }
     let plain = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
     let name = tls::name_of(&unverified, "127.0.0.1:443").unwrap();
-    let target = Target::new(("site", plain), &tcp_check(), Some((tls::client(&unverified).unwrap(), name))).unwrap();
+    let target =
+        Target::new(("site", plain), &tcp_check(), Some((tls::client(&unverified, &[]).unwrap(), name))).unwrap();
     assert!(target.attempt(&mut None).await.unwrap_err().starts_with("the TLS handshake failed"));
 }
 
@@ -193,7 +194,11 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         persistence: None,
     };
     let snapshot = Snapshot { clusters: vec![Arc::new(cluster)], ..Snapshot::default() };
-    Arc::new(plan::compile(Arc::new(snapshot), previous, 1).unwrap())
+    let plan = plan::compile(Arc::new(snapshot), previous, 1).unwrap();
+    if let Some(previous) = previous {
+        plan.take_effect(previous);
+    }
+    Arc::new(plan)
 }
 
 /// Looks until the endpoints have these states.

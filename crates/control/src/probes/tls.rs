@@ -1,7 +1,7 @@
 //! TLS towards endpoints, as the probes of a cluster need it.
 //!
-//! The data plane builds its own from the same settings: it also resumes sessions and offers protocols, which a probe
-//! must not, since it asks whether a fresh client would get through.
+//! The data plane builds its own from the same settings: it also resumes sessions, which a probe must not, since it asks
+//! whether a fresh client would get through.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -13,12 +13,15 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
-/// Builds the settings of a client.
+/// HTTP/2 in the negotiation of protocols (RFC 9113 section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
+/// Builds the settings of a client that offers these protocols, if any.
 ///
 /// # Errors
 /// Says which of the files is of no use. The data plane refuses such a configuration before it is published, so this
 /// is seen only for what differs from machine to machine: the authorities of the system.
-pub(crate) fn client(settings: &UpstreamTls) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn client(settings: &UpstreamTls, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -36,6 +39,7 @@ pub(crate) fn client(settings: &UpstreamTls) -> Result<Arc<ClientConfig>, String
         }
         None => builder.with_no_client_auth(),
     };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -147,15 +151,15 @@ mod tests {
     #[test]
     fn authorities_that_hold_no_certificate_are_refused() {
         let empty = Pem { path: "ca.pem".into(), bytes: Arc::from(&b"nothing here"[..]) };
-        let refused = client(&UpstreamTls { authorities: Some(empty.clone()), ..settings(None) }).unwrap_err();
+        let refused = client(&UpstreamTls { authorities: Some(empty.clone()), ..settings(None) }, &[]).unwrap_err();
         assert!(refused.contains("no authority"), "{refused}");
         let certificate = Certificate { chain: empty.clone(), key: empty };
         let settings = UpstreamTls { verify: false, certificate: Some(certificate), ..settings(None) };
-        assert!(client(&settings).unwrap_err().starts_with("ca.pem: "));
+        assert!(client(&settings, &[]).unwrap_err().starts_with("ca.pem: "));
     }
 
     #[test]
     fn a_cluster_that_does_not_verify_needs_no_authority() {
-        assert!(client(&UpstreamTls { verify: false, ..settings(None) }).is_ok());
+        assert!(client(&UpstreamTls { verify: false, ..settings(None) }, &[]).is_ok());
     }
 }
