@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use model::RequestHead;
-use model::fitness::AdminState;
 use model::snapshot::{Balance, Cluster, Endpoint};
 
 use crate::agent::{Report, Wish};
@@ -16,7 +15,7 @@ use crate::balance::{self, Ask, PickCache, TierState, View};
 use crate::concurrency::Adaptive;
 use crate::guard::GuardState;
 use crate::hash::FastMap;
-use crate::health::{Change, Health, Outcome};
+use crate::health::{Change, Outcome};
 use crate::key::{FairKeys, Key};
 use crate::passive::Seen;
 use crate::plan::RoutePlan;
@@ -370,41 +369,13 @@ fn compile_endpoints(
     state: &Arc<ClusterState>,
     previous: Option<&ClusterPlan>,
 ) -> Box<[EndpointPlan]> {
-    let known: std::collections::HashMap<_, _> = previous
-        .iter()
-        .flat_map(|plan| plan.endpoints.iter())
-        .map(|plan| ((&plan.endpoint.name, plan.endpoint.address), plan))
-        .collect();
-    // Without a check nobody looks at health, so what an earlier check left behind may be wiped before a new one begins.
-    let begins_check =
-        cluster.health_check.is_some() && previous.is_some_and(|plan| plan.cluster.health_check.is_none());
-    let begins_passive =
-        cluster.fitness.passive.is_some() && previous.is_some_and(|plan| plan.cluster.fitness.passive.is_none());
+/// What is known of endpoints stays as it is; see [`crate::Plan::take_effect`] for what a change means for it.
+    let known = previous.map(ClusterPlan::known_endpoints).unwrap_or_default();
     let compile = |endpoint: &Endpoint| {
-        let before = known.get(&(&endpoint.name, endpoint.address));
-        let state = match before {
+        let state = match known.get(&(&endpoint.name, endpoint.address)) {
             Some(kept) => kept.state.clone(),
             None => Arc::new(EndpointState::new(state.clone())),
         };
-        // Those of the first plan begin together: there is nothing to spare them from.
-        let was_at_work = before.map_or(previous.is_none(), |kept| !kept.endpoint.state.is_out());
-        if cluster.fitness.slow_start.is_some() && !was_at_work && !endpoint.state.is_out() {
-            state.ramp.begin();
-        }
-        // Nothing was asked meanwhile: what was known before is old.
-        if before
-            .is_some_and(|kept| kept.endpoint.state == AdminState::Maintenance && kept.endpoint.state != endpoint.state)
-        {
-            state.set_health(Health::default());
-        }
-        if begins_check {
-            // Where new ones are held out, who was at work before there was a check still goes on until one fails.
-            let was_at_work = before.is_some() && cluster.health_check.as_ref().is_some_and(|check| check.held_out);
-            state.set_health(if was_at_work { Health::presumed_up() } else { Health::default() });
-        }
-        if begins_passive && let Some(passive) = state.passive_if_any() {
-            passive.forget();
-        }
         EndpointPlan { endpoint: endpoint.clone(), id: hash::of_bytes(endpoint.name.as_str().as_bytes()), state }
     };
     cluster.endpoints.iter().map(compile).collect()

@@ -11,7 +11,6 @@ use model::resilience::{CircuitBreaker, Refusal};
 use crate::breaker::{Admission, Circuit, Phase};
 use crate::cluster::ClusterPlan;
 use crate::padded::Padded;
-use crate::plan::Plan;
 
 /// What all workers share about the guard of one cluster. Outlives plans.
 #[derive(Debug, Default)]
@@ -135,27 +134,13 @@ impl ClusterPlan {
     }
 
     /// What of the state before must not live on under new rules.
-    fn adapt_guard(&self, previous: &Self) {
+    pub(crate) fn adapt_guard(&self, previous: &Self) {
         let ratio = |plan: &Self| plan.cluster.resilience.breaker.as_ref().and_then(|breaker| breaker.error_ratio);
         let Some(state) = self.guard.as_ref().or(previous.guard.as_ref()) else { return };
         match (ratio(previous), ratio(self)) {
             (Some(_), None) => state.circuit.reset(),
             (before, now) if before != now => state.circuit.forget_counts(),
             _ => {}
-        }
-    }
-}
-
-impl Plan {
-    /// Makes what outlives plans follow the rules of this one. To be called when it comes into force in the place of
-    /// `previous`, and not before: a plan that is refused after all must leave no trace.
-    pub fn take_effect(&self, previous: &Self) {
-        for cluster in &self.clusters {
-            if let Some(before) =
-                previous.cluster(cluster.cluster.name.as_str()).filter(|old| !Arc::ptr_eq(old, cluster))
-            {
-                cluster.adapt_guard(before);
-            }
         }
     }
 }

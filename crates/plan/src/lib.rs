@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod compile;
 pub mod concurrency;
 mod conditions;
+mod effect;
 pub mod explain;
 mod expression;
 pub mod filter;

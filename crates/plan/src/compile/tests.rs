@@ -180,6 +180,7 @@ fn an_endpoint_that_is_down_stays_down_through_changes_until_its_check_is_gone()
     assert!(unchecked.clusters[0].is_up(0));
     assert_eq!(unchecked.clusters[0].observe(0, Outcome::Failure), None);
     let again = compiled(checked(1), Some(&unchecked));
+    again.take_effect(&unchecked);
     assert!(again.clusters[0].is_up(0));
     assert_eq!(again.clusters[0].endpoints[0].state.health_state(), HealthState::Unknown);
 }

@@ -6,6 +6,7 @@ use model::resilience::{ErrorRatio, Resilience};
 use model::snapshot::Balance;
 
 use super::*;
+use crate::Plan;
 use crate::breaker::Phase;
 use crate::testing::{cluster, weighted};
 

@@ -162,6 +162,7 @@ fn a_change_of_configuration_keeps_ejections_and_ends_those_that_have_become_too
     assert_eq!(at_work(&off), [0, 1, 2, 3]);
     assert!(!off.needs_ticks());
     let again = ClusterPlan::compile(Arc::new(watched(4, rules())), Some(&off));
+    again.succeed(&off);
     assert_eq!(at_work(&again), [0, 1, 2, 3], "what was known before it was switched off is forgotten");
 }
 
@@ -329,7 +330,9 @@ impl History {
         match self.random.below(20) {
             0 => {
                 let next = Self::configuration(&mut self.random, self.check.clone());
-                self.plan = Arc::new(ClusterPlan::compile(Arc::new(next), Some(&self.plan)));
+                let next = Arc::new(ClusterPlan::compile(Arc::new(next), Some(&self.plan)));
+                next.succeed(&self.plan);
+                self.plan = next;
             }
             1..4 => {
                 let outcome = if self.random.below(3) == 0 { Outcome::Failure } else { Outcome::Success };

@@ -98,7 +98,9 @@ impl World {
             }
             11 if self.random.below(2) == 0 => {
                 let config = draw(&mut self.random, self.plan.cluster.connections_max.is_some());
-                self.plan = Arc::new(ClusterPlan::compile(Arc::new(config), Some(&self.plan)));
+                let next = Arc::new(ClusterPlan::compile(Arc::new(config), Some(&self.plan)));
+                next.succeed(&self.plan);
+                self.plan = next;
                 self.plan.take_effect();
             }
             _ => {}

@@ -25,7 +25,9 @@ fn weights(plan: &ClusterPlan) -> Vec<u32> {
 }
 
 fn after(previous: &ClusterPlan, cluster: Cluster) -> ClusterPlan {
-    ClusterPlan::compile(Arc::new(cluster), Some(previous))
+    let next = ClusterPlan::compile(Arc::new(cluster), Some(previous));
+    next.succeed(previous);
+    next
 }
 
 #[test]
