@@ -33,6 +33,9 @@ pub struct Diagnostic {
     pub message: String,
     /// How to mend it, if that is known.
     pub suggestion: Option<String>,
+    /// The configuration is good all the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_warning: bool,
 }
 
 impl Diagnostic {
@@ -42,7 +45,8 @@ impl Diagnostic {
         let shown = u32::try_from(line_text.chars().count()).unwrap_or(u32::MAX);
         let width = end.saturating_sub(column).clamp(1, shown.saturating_sub(caret.saturating_sub(1)).max(1));
         let (message, suggestion) = (printable(&problem.message), problem.suggestion.as_deref().map(printable));
-        Self { file: name.to_owned(), line, column, width, line_text, caret, message, suggestion }
+        let file = name.to_owned();
+        Self { file, line, column, width, line_text, caret, message, suggestion, is_warning: false }
     }
 }
 
@@ -81,11 +85,12 @@ fn printable(text: &str) -> String {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_warning { "warning: " } else { "" };
         if self.line == 0 {
-            write!(f, "{}: {}", self.file, self.message)?;
+            write!(f, "{}: {kind}{}", self.file, self.message)?;
         } else {
             let gutter = self.line.to_string().len().max(3);
-            writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
+            writeln!(f, "{}:{}:{}: {kind}{}", self.file, self.line, self.column, self.message)?;
             writeln!(f, " {:>gutter$} | {}", self.line, self.line_text.trim_end())?;
             let (indent, marks) = (self.caret.saturating_sub(1) as usize, self.width as usize);
             write!(f, " {:>gutter$} | {:indent$}{:^<marks$}", "", "", "")?;

@@ -56,6 +56,12 @@ pub(crate) fn is_a(schema: &Map<String, Value>, root: &Value, node: &Node) -> bo
         return values.iter().any(|value| std::mem::discriminant(*value) == std::mem::discriminant(&actual));
     }
     let wanted = shapes(schema);
+    // Of branches by kind (not by keys), one must fit.
+    let branches = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
+    if let Some(branches) = branches.filter(|_| wanted.is_empty()) {
+        let fits = |branch: &Value| branch.as_object().is_none_or(|branch| is_a(branch, root, node));
+        return branches.iter().any(fits);
+    }
     wanted.is_empty() || wanted.iter().any(|shape| fits(*shape, node))
 }
 

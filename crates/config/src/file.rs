@@ -89,29 +89,37 @@ fn named<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// One text, or a list of them.
+/// One, or a list of them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
-pub enum OneOrMany {
+pub enum OneOrMany<T = String> {
     /// One.
-    One(String),
+    One(T),
     /// Several.
-    Many(Vec<String>),
+    Many(Vec<T>),
 }
 
-impl Default for OneOrMany {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl OneOrMany {
+impl<T> OneOrMany<T> {
     /// All of them.
-    pub fn as_slice(&self) -> &[String] {
+    pub fn as_slice(&self) -> &[T] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
+        }
+    }
+
+    /// The path of one of them, of the whole at `at`.
+    pub(crate) fn path(&self, at: &str, index: usize) -> String {
+        match self {
+            Self::One(_) => at.to_owned(),
+            Self::Many(_) => format!("{at}/{index}"),
         }
     }
 

@@ -39,6 +39,7 @@ pub struct Loaded {
     tree: Arc<Node>,
     files: Vec<PathBuf>,
     effective: Value,
+    warnings: Vec<Diagnostic>,
 }
 
 impl Loader<'_> {
@@ -101,7 +102,9 @@ impl Loader<'_> {
             return Err(sink.finish(&documents));
         }
         let effective = effective::shown(resolved.effective, &tree, self.filters);
-        Ok(Loaded { snapshot: resolved.snapshot, documents, tree, files: resolved.files, effective })
+        let mut warnings = resolved.warnings.finish(&documents).list;
+        warnings.iter_mut().for_each(|warning| warning.is_warning = true);
+        Ok(Loaded { snapshot: resolved.snapshot, documents, tree, files: resolved.files, effective, warnings })
     }
 }
 
@@ -109,6 +112,11 @@ impl Loaded {
     /// Shows an issue that was found later, such as by compiling, at the line that it is about.
     pub fn diagnose(&self, issue: &Issue) -> Diagnostic {
         show(&self.documents, self.tree.locate(&issue.path), &issue.message, issue.suggestion.clone())
+    }
+
+    /// What is allowed but does nothing, or not what will be expected of it, in the order of files and lines.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
     }
 
     /// Certificates, keys and authorities that were read, in order, each once.

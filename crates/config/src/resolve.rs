@@ -17,6 +17,7 @@ mod queue;
 mod resilience;
 mod retry;
 mod route;
+mod useless;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ pub(crate) struct Resolved {
     pub(crate) files: Vec<PathBuf>,
     /// The configuration with defaults filled in.
     pub(crate) effective: Map<String, Value>,
+    /// What is allowed but does nothing.
+    pub(crate) warnings: Sink,
 }
 
 /// Everything that resolving looks at.
@@ -53,6 +56,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) tree: &'a Node,
     pub(crate) faulty: &'a Faulty,
     pub(crate) sink: &'a mut Sink,
+    warnings: Sink,
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
     files: Vec<PathBuf>,
     /// `None`: some are not known, so any reference may be right.
@@ -85,7 +89,22 @@ impl<'a> Resolver<'a> {
         let (pems, files, binds) = (HashMap::new(), Vec::new(), HashMap::new());
         let written = tree.get("zone").and_then(Node::text).map(str::to_owned);
         let own_zone = written.or_else(|| (loader.environment)("EQUIPOISE_ZONE")).filter(|zone| !zone.is_empty());
-        Self { loader, access, documents, tree, faulty, sink, pems, files, clusters, listeners, own_zone, binds }
+        let warnings = Sink::default();
+        Self {
+            loader,
+            access,
+            documents,
+            tree,
+            faulty,
+            sink,
+            warnings,
+            pems,
+            files,
+            clusters,
+            listeners,
+            own_zone,
+            binds,
+        }
     }
 
     /// Resolves the whole tree. Whether anything was wrong is in the sink.
@@ -111,7 +130,11 @@ impl<'a> Resolver<'a> {
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             drain_timeout: shutdown,
         };
-        Resolved { snapshot, files: self.files, effective }
+        // What is wrong comes first; and what is left without it may seem useless.
+        if self.sink.is_empty() {
+            self.warn_of_useless(&snapshot);
+        }
+        Resolved { snapshot, files: self.files, effective, warnings: self.warnings }
     }
 
     /// Resolves each object of a map of objects.

@@ -229,7 +229,7 @@ impl<'a> Validator<'a> {
         if fitting.is_empty() {
             let wanted = expectation(whole, self.root);
             let text = branches.iter().filter_map(Value::as_object).find(|branch| shape(branch) == Shape::Text);
-            let mend = mend_type(text.unwrap_or(whole), node);
+            let mend = mend_type(text.unwrap_or(whole), self.root, node);
             self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
             return;
         }
@@ -285,11 +285,13 @@ impl<'a> Validator<'a> {
     }
 
     fn check_type(&mut self, map: &Map<String, Value>, node: &Node) -> bool {
-        if is_a(map, self.root, node) {
+        // What has branches has told by these.
+        let has_branches = !map.contains_key("type") && ["anyOf", "oneOf"].iter().any(|name| map.contains_key(*name));
+        if has_branches || is_a(map, self.root, node) {
             return true;
         }
         let wanted = expectation(map, self.root);
-        let suggestion = mend_type(map, node);
+        let suggestion = mend_type(map, self.root, node);
         self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
         false
     }

@@ -5,7 +5,10 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{did_you_mean, nearest};
 use crate::expectation::{Shape, shape};
 use crate::tree::{Key, Kind, Node};
-use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, guess_duration, guess_percent};
+use crate::units::{
+    DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, guess_duration, guess_percent, parse_duration,
+    parse_percent,
+};
 use crate::validate::Step;
 
 /// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
@@ -43,12 +46,67 @@ pub(crate) fn similar_key<'k>(
     names: impl Iterator<Item = &'k str> + Clone,
     entries: &[(Key, Node)],
 ) -> Option<String> {
+    if let Some(known) = elsewhere(word, names.clone()) {
+        return Some(format!("did you mean `{known}`?"));
+    }
     let there = |name: &&str| entries.iter().any(|(other, _)| other.text == **name);
     match (nearest(word, names.clone().filter(|name| !there(name))), nearest(word, names.clone())) {
         (Some(name), _) => Some(format!("did you mean `{name}`?")),
         (None, Some(name)) => Some(format!("did you mean `{name}`, which is here already?")),
         (None, None) => did_you_mean(word, names),
     }
+}
+
+/// What other products call things, and our names for them, of which the first that there is here is meant.
+const ELSEWHERE: &[(&str, &[&str])] = &[
+    ("maxconn", &["connections_max"]),
+    ("max_conns", &["connections_max"]),
+    ("max_connections", &["connections_max", "requests_max"]),
+    ("max_requests", &["requests_max", "connections_max", "requests_per_connection_max"]),
+    ("maxqueue", &["requests_max", "pending_max", "queue"]),
+    ("max_pending_requests", &["pending_max", "requests_max"]),
+    ("max_retries", &["retries_max", "attempts_max"]),
+    ("num_retries", &["attempts_max", "retry"]),
+    ("retries", &["retry", "attempts_max"]),
+    ("per_try_timeout", &["timeout"]),
+    ("max_fails", &["consecutive_failures", "passive_health"]),
+    ("fail_timeout", &["ejection_time", "passive_health"]),
+    ("outlier_detection", &["passive_health"]),
+    ("base_ejection_time", &["ejection_time"]),
+    ("max_ejection_percent", &["ejected_max"]),
+    ("inter", &["interval"]),
+    ("slowstart", &["slow_start"]),
+    ("algorithm", &["balance"]),
+    ("lb_policy", &["balance"]),
+    ("load_balancing", &["balance"]),
+    ("sticky", &["persistence"]),
+    ("stick_table", &["persistence"]),
+    ("affinity", &["persistence"]),
+    ("session_affinity", &["persistence"]),
+    ("ttl", &["expires", "max_age"]),
+    ("backends", &["endpoints", "clusters"]),
+    ("servers", &["endpoints", "clusters"]),
+    ("targets", &["endpoints"]),
+    ("hosts", &["host", "endpoints"]),
+    ("upstreams", &["clusters"]),
+    ("services", &["clusters"]),
+    ("frontends", &["listeners"]),
+    ("entrypoints", &["listeners"]),
+    ("virtual_hosts", &["routes"]),
+    ("locations", &["routes"]),
+];
+
+/// Our name for a word of another product. `max_x` is `x_max` here.
+fn elsewhere<'k>(word: &str, names: impl Iterator<Item = &'k str> + Clone) -> Option<String> {
+    let plain = word.to_ascii_lowercase().replace('-', "_");
+    let known = |name: &str| names.clone().any(|known| known == name);
+    let listed = ELSEWHERE.iter().find(|(other, _)| *other == plain);
+    let named = listed.and_then(|(_, ours)| ours.iter().find(|name| known(name))).map(|name| (*name).to_owned());
+    let turned = || {
+        let (bound, rest) = plain.split_once('_')?;
+        Some(format!("{rest}_{bound}")).filter(|name| matches!(bound, "max" | "min") && known(name))
+    };
+    named.or_else(turned)
 }
 
 /// The keys of which exactly one is needed, if that is all these branches say.
@@ -92,7 +150,7 @@ pub(crate) fn describe(node: &Node) -> String {
 }
 
 /// A guess at what was meant by a value of the wrong type.
-pub(crate) fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<String> {
+pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node) -> Option<String> {
     let Kind::Scalar(scalar) = &node.kind else {
         let one = node.items().first().and_then(Node::text).filter(|_| node.items().len() == 1);
         return one.filter(|_| shape(schema) == Shape::Text).map(|text| format!("write `{text}`, without the list"));
@@ -118,7 +176,7 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<Stri
             Some([Value::String(first), ..]) => Some(format!("it needs at least `{first}`")),
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
         },
-        (Shape::Map, Value::String(_)) => mend_map(schema, text),
+        (Shape::Map, Value::String(_)) => mend_map(schema, root, text),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))
@@ -131,12 +189,65 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, node: &Node) -> Option<Stri
     }
 }
 
-/// A map with one of its keys, where text stands: `/api` was meant as `{ prefix: /api }`.
-pub(crate) fn mend_map(schema: &Map<String, Value>, text: &str) -> Option<String> {
-    let keys = required_keys(schema.get("oneOf")?.as_array()?)?;
-    let is_text = |key: &&str| schema["properties"][*key]["type"] == "string";
-    let ways: Vec<String> = keys.into_iter().filter(is_text).map(|key| format!("`{{ {key}: {text} }}`")).collect();
-    (!ways.is_empty()).then(|| format!("write {}", ways.join(" or ")))
+/// A map with one of its keys, where text stands: `/api` was meant as `{ prefix: /api }`, `20%` as `{ share: 20% }`, and
+/// `source` as `{ source: {} }`.
+pub(crate) fn mend_map(schema: &Map<String, Value>, root: &Value, text: &str) -> Option<String> {
+    let properties = schema.get("properties")?.as_object()?;
+    let alternatives = schema.get("oneOf").and_then(Value::as_array).and_then(|branches| required_keys(branches));
+    if let Some(keys) = alternatives {
+        if keys.contains(&text) {
+            let inner = inner_keys(properties.get(text)?, root)?;
+            return Some(format!("write `{{ {text}: {inner} }}`"));
+        }
+        let is_text = |key: &&str| properties.get(*key).is_some_and(|property| property["type"] == "string");
+        let ways: Vec<String> = keys.into_iter().filter(is_text).map(|key| format!("`{{ {key}: {text} }}`")).collect();
+        return (!ways.is_empty()).then(|| format!("write {}", ways.join(" or ")));
+    }
+    // Exactly one key that such a value would do for.
+    let mut fitting = properties.iter().filter(|(_, property)| reads_as_one(property, root, text)).map(|(key, _)| key);
+    match (fitting.next(), fitting.next()) {
+        (Some(key), None) => Some(format!("write `{{ {key}: {text} }}`")),
+        _ => None,
+    }
+}
+
+/// What must stand in a map at least; `None` when it is no map.
+fn inner_keys(schema: &Value, root: &Value) -> Option<String> {
+    let map = resolved(schema, root)?;
+    let required = map.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let one_of = map.get("oneOf").and_then(Value::as_array).and_then(|branches| required_keys(branches));
+    let first = required.first().and_then(Value::as_str).or_else(|| one_of?.first().copied());
+    match first {
+        Some(first) => Some(format!("{{ {first}: … }}")),
+        None => (shape(map) == Shape::Map).then(|| "{}".to_owned()),
+    }
+}
+
+/// A property's own schema, behind what wraps optional ones.
+fn resolved<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map<String, Value>> {
+    let map = schema.as_object()?;
+    if let Some(branches) = map.get("anyOf").and_then(Value::as_array) {
+        let is_null = |branch: &&Value| branch["type"] == "null";
+        let mut others = branches.iter().filter(|branch| !is_null(branch));
+        return match (others.next(), others.next()) {
+            (Some(only), None) => resolved(only, root),
+            _ => None,
+        };
+    }
+    match map.get("$ref").and_then(Value::as_str) {
+        Some(reference) => root.pointer(reference.strip_prefix('#')?)?.as_object(),
+        None => Some(map),
+    }
+}
+
+/// Whether a text is a value of a property that is written in a way of its own: a time, a share, a size.
+fn reads_as_one(property: &Value, root: &Value, text: &str) -> bool {
+    let format = resolved(property, root).and_then(|map| map.get("format")).and_then(Value::as_str);
+    match format {
+        Some(DURATION_FORMAT) => parse_duration(text).is_ok(),
+        Some(PERCENT_FORMAT) => parse_percent(text).is_ok(),
+        _ => false,
+    }
 }
 
 pub(crate) fn quoted(keys: &[&str]) -> String {

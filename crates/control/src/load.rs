@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use config::{Diagnostics, Loaded, Loader};
+use config::{Diagnostic, Diagnostics, Loaded, Loader};
 use model::snapshot::{LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
@@ -43,6 +43,11 @@ impl Candidate {
     /// What was configured.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.plan.snapshot
+    }
+
+    /// What in it is allowed but does nothing.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        self.loaded.warnings()
     }
 
     /// What would be published.

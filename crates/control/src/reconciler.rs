@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use config::{Diagnostics, Loaded};
+use config::{Diagnostic, Diagnostics, Loaded};
 use plan::{Plan, Publisher};
 
 use crate::history::{Entry, Origin};
@@ -94,6 +94,10 @@ impl Reconciler {
         let entry = Entry { generation, at: SystemTime::now(), origin };
         self.view.set_running(Arc::clone(&plan), loaded.effective(), entry);
         telemetry::log::info("configuration is live", &[("generation", &generation), ("origin", &origin.as_str())]);
+        // Certificates change nothing of it.
+        if origin != Origin::Certificates {
+            loaded.warnings().iter().for_each(tell);
+        }
         let watch = Watch::new(loaded.referenced_files().to_vec(), read_from, Stamp::of);
         self.running = Some(Running { loaded, plan, generation, watch });
         Ok(generation)
@@ -140,6 +144,14 @@ impl Reconciler {
             None => (None, 1),
         }
     }
+}
+
+/// Tells of a setting that does nothing.
+fn tell(warning: &Diagnostic) {
+    let at = format!("{}:{}:{}", warning.file, warning.line, warning.column);
+    let help = warning.suggestion.as_deref().unwrap_or_default();
+    let pairs: telemetry::log::Pairs<'_> = &[("at", &at), ("why", &warning.message), ("help", &help)];
+    telemetry::log::warn("a setting does nothing", pairs);
 }
 
 #[cfg(test)]

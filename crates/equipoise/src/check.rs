@@ -1,4 +1,4 @@
-//! `equipoise check`: all that `run` does before it touches a socket.
+//! `equipoise check`: all that `run` does before it touches a socket. Warnings are told, and fail nothing.
 
 use control::Source;
 use model::Snapshot;
@@ -10,6 +10,9 @@ use crate::ending::Ending;
 pub(crate) fn check(options: &cli::Check) -> Ending {
     match control::prepare(&Source::File(options.config.clone()), None, 1, proxy::check) {
         Ok(candidate) => {
+            for warning in candidate.warnings() {
+                eprintln!("{warning}\n");
+            }
             crate::print(&format!("{} is good: {}\n", options.config.display(), summary(candidate.snapshot())))
         }
         Err(diagnostics) => {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::harness::product::{Ended, command, command_in, executable, folder};
 use super::harness::tls::Authority;
-use super::harness::{Origin, Product, Setup};
+use super::harness::{Origin, Product, Setup, eventually};
 
 fn check(text: impl AsRef<[u8]>) -> Ended {
     let folder = folder();
@@ -20,6 +20,26 @@ fn a_good_configuration_is_said_to_be_good() {
     let ended = check(Setup::to(&Origin::saying("fine")).text().replace("DIR/", ""));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stdout.contains("1 listener, 1 route, 1 cluster, 1 endpoint"), "{}", ended.stdout);
+}
+
+#[test]
+fn settings_that_do_nothing_are_warned_of_and_fail_nothing() {
+    let origin = Origin::saying("fine");
+    let setup = Setup::to(&origin).cluster("queue: { requests_max: 10 }");
+    let ended = check(setup.text().replace("DIR/", ""));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("is good: 1 listener"), "{}", ended.stdout);
+    for wanted in
+        ["site.yaml:", ": warning: nobody ever waits in this queue", "help: give the cluster or its endpoints"]
+    {
+        assert!(ended.stderr.contains(wanted), "{wanted} in:\n{}", ended.stderr);
+    }
+    let product = setup.start();
+    assert_eq!(product.get("/").text(), "fine");
+    let told = || product.stderr().matches("a setting does nothing").count();
+    eventually("it is told at the start", || told() == 1);
+    product.reload(&setup.text());
+    eventually("it is told again", || told() == 2);
 }
 
 #[test]

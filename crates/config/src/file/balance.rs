@@ -6,7 +6,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::one_of;
+use super::{OneOrMany, one_of};
 use crate::units::{Margin, Time};
 
 /// How an endpoint is chosen: a name, or settings.
@@ -84,34 +84,14 @@ impl Default for ResponseTimes {
 pub struct Hash {
     /// What of a request is the key. Of a list the first counts that the request has; a request that has none goes to any
     /// endpoint.
-    pub on: HashKeys,
+    #[schemars(extend("minItems" = 1))]
+    pub on: OneOrMany<HashKey>,
     /// How keys are mapped to endpoints.
     #[serde(default)]
     pub algorithm: HashAlgorithm,
     /// Send no more to an endpoint that has this much of an even share in flight, such as `125%`. No bound by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_max: Option<Margin>,
-}
-
-/// One key, or a list of them.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-pub enum HashKeys {
-    /// Several.
-    Many(#[schemars(length(min = 1))] Vec<HashKey>),
-    /// One.
-    One(HashKey),
-}
-
-impl HashKeys {
-    /// All of them.
-    pub fn as_slice(&self) -> &[HashKey] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
-    }
 }
 
 /// A part of a request: its name, or a map that names a field.

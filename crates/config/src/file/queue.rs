@@ -4,7 +4,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HashKeys, one_of};
+use super::{HashKey, OneOrMany, one_of};
 use crate::units::{Shift, Time};
 
 /// Waiting for a free endpoint, in order of arrival.
@@ -22,7 +22,8 @@ pub struct Queue {
     /// the queue is full, a newcomer displaces the last of the key that has most in it, unless that is its own. By default
     /// only the order of arrival counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fair_by: Option<HashKeys>,
+    #[schemars(extend("minItems" = 1))]
+    pub fair_by: Option<OneOrMany<HashKey>>,
     /// Refuse some while waiting is hopeless, so that the others get through soon. By default none is refused for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shed: Option<Shed>,

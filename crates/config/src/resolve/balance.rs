@@ -127,12 +127,10 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn hash_keys(&mut self, at: &str, written: &file::HashKeys) -> Vec<HashKey> {
-        let is_list = matches!(written, file::HashKeys::Many(_));
+    pub(super) fn hash_keys(&mut self, at: &str, written: &file::OneOrMany<file::HashKey>) -> Vec<HashKey> {
         let mut keys = Vec::new();
         for (index, key) in written.as_slice().iter().enumerate() {
-            let path = if is_list { format!("{at}/{index}") } else { at.to_owned() };
-            keys.extend(self.hash_key(&path, key));
+            keys.extend(self.hash_key(&written.path(at, index), key));
         }
         keys
     }

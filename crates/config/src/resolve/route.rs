@@ -122,9 +122,8 @@ impl Resolver<'_> {
     }
 
     fn methods(&mut self, at: &str, written: &file::OneOrMany) -> Vec<String> {
-        let one = matches!(written, file::OneOrMany::One(_));
         for (index, method) in written.as_slice().iter().enumerate() {
-            let path = if one { at.to_owned() } else { format!("{at}/{index}") };
+            let path = written.path(at, index);
             if !is_token(method.as_bytes()) {
                 self.report(&path, format!("`{method}` is not a method"), None);
             } else if method.bytes().any(|b| b.is_ascii_lowercase()) {

@@ -330,7 +330,7 @@ shutdown: 5s
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
             "13: `host` is written by the protocol itself and cannot be chosen",
             "13: `x` is not an address or a network such as 10.0.0.0/8",
-            "14: `shutdown` must be a map, not the text `5s`",
+            "14: `shutdown` must be a map, not the text `5s` (write `{ drain_timeout: 5s }`)",
         ]
     );
 }
@@ -393,7 +393,7 @@ fn mistakes_in_passive_health_are_told() {
             "7: no ejection can last 30s at most when the first lasts 1m (write 1m or more)",
             "8: `consecutive_5xx` must be a whole number from 1 to 1000000, not 0",
             "8: `deviations` must be a number from 0.5 to 10, not 0.1",
-            "9: unknown key `max_fails` in `passive_health` of cluster `g` (there is `consecutive_failures`, `consecutive_5xx`, `failure_rate`, `success_rate`, `latency`, `interval`, `ejection_time`, `ejection_time_max`, `ejected_max`)",
+            "9: unknown key `max_fails` in `passive_health` of cluster `g` (did you mean `consecutive_failures`?)",
         ]
     );
 }

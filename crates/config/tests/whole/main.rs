@@ -12,3 +12,4 @@ mod snapshot;
 mod sockets;
 mod support;
 mod upstream_http;
+mod useless;

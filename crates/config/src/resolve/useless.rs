@@ -1,0 +1,158 @@
+//! Settings that are allowed but do nothing, or not what whoever wrote them will expect. They are told as warnings: the
+//! configuration is good, and runs.
+
+use std::collections::{HashMap, HashSet};
+
+use model::Name;
+use model::persistence::WhenFull;
+use model::snapshot::{Action, Balance, Cluster, Protocol, Route, Snapshot, TcpTarget};
+
+use super::Resolver;
+
+/// Statuses from here on tell of a failure.
+const FAILURES_FROM: u16 = 400;
+
+impl Resolver<'_> {
+    /// Looks at a configuration that is whole.
+    pub(super) fn warn_of_useless(&mut self, snapshot: &Snapshot) {
+        let clusters: HashMap<&Name, &Cluster> =
+            snapshot.clusters.iter().map(|cluster| (&cluster.name, &**cluster)).collect();
+        for (index, route) in snapshot.routes.iter().enumerate() {
+            self.useless_in_route(&format!("routes/{index}"), route, &clusters);
+        }
+        let used = used(snapshot);
+        for cluster in &snapshot.clusters {
+            let at = format!("clusters/{}", cluster.name);
+            if !used.contains(&cluster.name) {
+                let message = format!("no route and no listener leads to the cluster `{}`", cluster.name);
+                self.warn_at_key("clusters", &cluster.name, message, None);
+            }
+            self.useless_queue(&at, cluster);
+            self.useless_health(&at, cluster);
+            self.useless_attempts(&at, cluster);
+        }
+    }
+
+    fn useless_in_route(&mut self, at: &str, route: &Route, clusters: &HashMap<&Name, &Cluster>) {
+        let targets: Vec<&Cluster> =
+            targets(&route.action).into_iter().filter_map(|name| clusters.get(name).copied()).collect();
+        // What a route does that forwards nowhere is told elsewhere.
+        if targets.is_empty() {
+            return;
+        }
+        if self.has(at, "queue") && targets.iter().all(|cluster| cluster.queue.is_none()) {
+            let mend = format!("give the cluster `{}` a `queue`", targets[0].name);
+            self.warn_at_key(at, "queue", "where this route leads, nobody waits: there is no queue", Some(mend));
+        }
+        if route.hedge.is_some() && targets.iter().all(|cluster| cluster.endpoints.len() == 1) {
+            self.warn_at_key(at, "hedge", "with one endpoint there is no other to send a request to", None);
+        }
+        if let Some(retry) = &route.retry {
+            self.useless_statuses(&format!("{at}/retry"), &retry.on.statuses);
+        }
+    }
+
+    fn useless_queue(&mut self, at: &str, cluster: &Cluster) {
+        let has_bound = cluster.connections_max.is_some()
+            || cluster.resilience.concurrency.is_some()
+            || cluster.endpoints.iter().any(|endpoint| endpoint.connections_max.is_some());
+        let breaker = cluster.resilience.breaker.as_ref();
+        let pending_max = breaker.and_then(|breaker| breaker.pending_max);
+        let sessions = cluster.persistence.as_ref().map(|sessions| sessions.when_full);
+        if cluster.queue.is_none()
+            && sessions == Some(WhenFull::Wait)
+            && self.has(&format!("{at}/persistence"), "when_full")
+        {
+            let mend = Some("give the cluster a `queue`".to_owned());
+            let message = "nobody waits here: the cluster has no queue";
+            self.warn_at_key(&format!("{at}/persistence"), "when_full", message, mend);
+        }
+        let Some(queue) = &cluster.queue else { return };
+        if !has_bound {
+            let message = "nobody ever waits in this queue: neither the cluster nor an endpoint has a bound";
+            let mend = "give the cluster or its endpoints a `connections_max`".to_owned();
+            self.warn_at_key(at, "queue", message, Some(mend));
+        }
+        if let Some(pending) = pending_max.filter(|pending| *pending > queue.requests_max) {
+            let message = format!("the queue holds {} at most, so {pending} never wait", queue.requests_max);
+            self.warn_at_key(&format!("{at}/circuit_breaker"), "pending_max", message, None);
+        }
+    }
+
+    fn useless_health(&mut self, at: &str, cluster: &Cluster) {
+        let fitness = &cluster.fitness;
+        if let Some(passive) = &fitness.passive {
+            let eligible = cluster.endpoints.len();
+            if eligible * usize::from(passive.ejected_percent_max) < 100 || eligible == 1 {
+                let of = if eligible == 1 { "one endpoint".to_owned() } else { format!("{eligible} endpoints") };
+                let message = format!("no endpoint is ever ejected: {}% of {of} is none", passive.ejected_percent_max);
+                let mend = (eligible > 1).then(|| format!("write {}% or more", 100_usize.div_ceil(eligible)));
+                let (at, key) = match self.has(&format!("{at}/passive_health"), "ejected_max") {
+                    true => (format!("{at}/passive_health"), "ejected_max"),
+                    false => (at.to_owned(), "passive_health"),
+                };
+                let message = if eligible == 1 { "the only endpoint is never ejected".to_owned() } else { message };
+                self.warn_at_key(&at, key, message, mend);
+            }
+        }
+        if fitness.slow_start.is_some() {
+            let message = match &cluster.balance {
+                Balance::Hash(_) => Some("a balancer by hash knows no slow start: its keys would move again and again"),
+                _ if cluster.endpoints.len() == 1 => Some("the only endpoint gets all there is from the start"),
+                _ => None,
+            };
+            if let Some(message) = message {
+                self.warn_at_key(at, "slow_start", message, None);
+            }
+        }
+        if fitness.agent.is_none() {
+            for (index, _) in cluster.endpoints.iter().enumerate().filter(|(_, end)| end.agent_port.is_some()) {
+                let mend = Some("give the cluster an `agent_check`".to_owned());
+                let at = format!("{at}/endpoints/{index}");
+                self.warn_at_key(&at, "agent_port", "no agent is asked there", mend);
+            }
+        }
+    }
+
+    fn useless_attempts(&mut self, at: &str, cluster: &Cluster) {
+        if cluster.resilience.hedge.is_some() && cluster.endpoints.len() == 1 {
+            self.warn_at_key(at, "hedge", "with one endpoint there is no other to send a request to", None);
+        }
+        self.useless_statuses(&format!("{at}/retry"), &cluster.retry.on.statuses);
+    }
+
+    fn useless_statuses(&mut self, at: &str, statuses: &[(u16, u16)]) {
+        if let Some((first, _)) = statuses.iter().find(|(first, _)| *first < FAILURES_FROM) {
+            let message = format!("{first} tells of no failure: a good answer is thrown away and asked for again");
+            self.warn_at_key(at, "on", message, Some(format!("name statuses from {FAILURES_FROM} on")));
+        }
+    }
+
+    fn warn_at_key(&mut self, path: &str, key: &str, message: impl Into<String>, suggestion: Option<String>) {
+        let span = self.key_span(path, key);
+        self.warnings.push(span, message, suggestion);
+    }
+}
+
+fn targets(action: &Action) -> Vec<&Name> {
+    match action {
+        Action::Cluster(name) => vec![name],
+        Action::Weighted(shares) => shares.iter().map(|(name, _)| name).collect(),
+        Action::Redirect(_) | Action::Respond(_) => Vec::new(),
+    }
+}
+
+/// The clusters that something leads to.
+fn used(snapshot: &Snapshot) -> HashSet<&Name> {
+    let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| targets(&route.action)).collect();
+    for listener in &snapshot.listeners {
+        let Protocol::Tcp(tcp) = &listener.protocol else { continue };
+        match &tcp.target {
+            TcpTarget::Cluster(name) => _ = used.insert(name),
+            TcpTarget::Sni { names, otherwise, .. } => {
+                used.extend(names.iter().map(|(_, name)| name).chain(otherwise));
+            }
+        }
+    }
+    used
+}

@@ -1,0 +1,162 @@
+//! Settings that do nothing are told, and words of other products are understood.
+
+use crate::support::{load, messages};
+
+/// The warnings of a configuration that is good: line, message, mend.
+fn warnings(lines: &str) -> Vec<String> {
+    let text = format!("version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n{lines}");
+    let loaded = load(&text).unwrap_or_else(|error| panic!("{error}"));
+    let line = |warning: &config::Diagnostic| match &warning.suggestion {
+        Some(mend) => format!("{}: {} ({mend})", warning.line, warning.message),
+        None => format!("{}: {}", warning.line, warning.message),
+    };
+    assert!(loaded.warnings().iter().all(|warning| warning.is_warning));
+    loaded.warnings().iter().map(line).collect()
+}
+
+#[test]
+fn settings_that_do_nothing_are_warned_of_where_they_stand() {
+    let told = warnings(
+        "routes:
+  - { match: { path: { exact: /a } }, cluster: a, queue: { class: 1 }, hedge: {} }
+  - { match: { path: { exact: /b } }, cluster: b, retry: { on: [reset, 302-304] } }
+  - { match: { path: { exact: /c } }, cluster: c }
+  - { match: { path: { exact: /d } }, cluster: d }
+clusters:
+  a: { endpoints: ['127.0.0.1:1'], hedge: {}, passive_health: {}, slow_start: 5s }
+  b:
+    endpoints: ['127.0.0.1:1', { address: '127.0.0.1:2', agent_port: 5 }]
+    queue: { requests_max: 10 }
+    circuit_breaker: { pending_max: 20 }
+    balance: { hash: { on: source } }
+    slow_start: 5s
+  c:
+    endpoints: ['127.0.0.1:1', '127.0.0.1:2']
+    passive_health: { ejected_max: 30% }
+    retry: { on: [200] }
+    persistence: { source: {}, when_full: wait }
+  d: { endpoints: ['127.0.0.1:1', '127.0.0.1:2'], queue: { requests_max: 1 }, connections_max: 1 }
+  e: { endpoints: ['127.0.0.1:1'] }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "4: where this route leads, nobody waits: there is no queue (give the cluster `a` a `queue`)",
+            "4: with one endpoint there is no other to send a request to",
+            "5: 302 tells of no failure: a good answer is thrown away and asked for again (name statuses from 400 on)",
+            "9: with one endpoint there is no other to send a request to",
+            "9: the only endpoint is never ejected",
+            "9: the only endpoint gets all there is from the start",
+            "11: no agent is asked there (give the cluster an `agent_check`)",
+            "12: nobody ever waits in this queue: neither the cluster nor an endpoint has a bound (give the cluster or its endpoints a `connections_max`)",
+            "13: the queue holds 10 at most, so 20 never wait",
+            "15: a balancer by hash knows no slow start: its keys would move again and again",
+            "18: no endpoint is ever ejected: 30% of 2 endpoints is none (write 50% or more)",
+            "19: 200 tells of no failure: a good answer is thrown away and asked for again (name statuses from 400 on)",
+            "20: nobody waits here: the cluster has no queue (give the cluster a `queue`)",
+            "22: no route and no listener leads to the cluster `e`",
+        ]
+    );
+}
+
+#[test]
+fn what_has_a_use_is_not_warned_of() {
+    let told = warnings(
+        "routes:
+  - { match: { path: { exact: /b } }, clusters: [{ cluster: b, weight: 1 }] }
+  - { cluster: a, queue: { class: -1 }, retry: { on: [connect_failure, 503, 500-504] } }
+clusters:
+  a:
+    endpoints: ['127.0.0.1:1', { address: '127.0.0.1:2', agent_port: 5 }]
+    agent_check: {}
+    adaptive_concurrency: {}
+    queue: { requests_max: 100 }
+    circuit_breaker: { pending_max: 50 }
+    hedge: {}
+    passive_health: {}
+    slow_start: 5s
+    persistence: { source: {} }
+  b: { endpoints: [{ address: '127.0.0.1:1', connections_max: 1 }, '127.0.0.1:2'], queue: { requests_max: 1 } }
+",
+    );
+    assert!(told.is_empty(), "{told:?}");
+}
+
+/// What is told of a file that begins with its version.
+fn told(lines: &str) -> Vec<String> {
+    messages(&format!("version: 1\n{lines}"))
+}
+
+#[test]
+fn words_of_other_products_are_understood() {
+    let told = told(
+        "upstreams: {}
+frontends: {}
+clusters:
+  a: { endpoints: [{ address: '127.0.0.1:1', maxconn: 5, max_connections: 5 }], max_requests: 3, sticky: {}, slowstart: 5s }
+  b: { servers: [], endpoints: ['127.0.0.1:1'], circuit_breaker: { requests_max: 5, max_requests: 1, max-retries: 2, max_pending_requests: 3 } }
+  c: { endpoints: ['127.0.0.1:1'], passive_health: { max_fails: 3, fail_timeout: 10s }, balancer: random }
+  d: { endpoints: ['127.0.0.1:1'], queue: { max_requests: 1 } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "2: unknown key `upstreams` in the file (did you mean `clusters`?)",
+            "3: unknown key `frontends` in the file (did you mean `listeners`?)",
+            "5: unknown key `maxconn` in `endpoints` of cluster `a` (did you mean `connections_max`?)",
+            "5: unknown key `max_connections` in `endpoints` of cluster `a` (did you mean `connections_max`?)",
+            "5: unknown key `max_requests` in cluster `a` (did you mean `requests_max`?)",
+            "5: unknown key `sticky` in cluster `a` (did you mean `persistence`?)",
+            "5: unknown key `slowstart` in cluster `a` (did you mean `slow_start`?)",
+            "6: unknown key `servers` in cluster `b` (did you mean `endpoints`?)",
+            "6: unknown key `max_requests` in `circuit_breaker` of cluster `b` (did you mean `requests_max`?)",
+            "6: unknown key `max-retries` in `circuit_breaker` of cluster `b` (did you mean `retries_max`?)",
+            "6: unknown key `max_pending_requests` in `circuit_breaker` of cluster `b` (did you mean `pending_max`?)",
+            "7: unknown key `max_fails` in `passive_health` of cluster `c` (did you mean `consecutive_failures`?)",
+            "7: unknown key `fail_timeout` in `passive_health` of cluster `c` (did you mean `ejection_time`?)",
+            "7: unknown key `balancer` in cluster `c` (did you mean `balance`?)",
+            "8: `requests_max` is missing in `queue` of cluster `d` (add `requests_max`: requests that wait at once, over all workers)",
+            "8: unknown key `max_requests` in `queue` of cluster `d` (did you mean `requests_max`?)",
+        ]
+    );
+}
+
+#[test]
+fn a_single_word_where_a_map_stands_is_shown_as_that_map() {
+    let told = told(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], retry: { budget: 20% } }
+  b: { endpoints: ['127.0.0.1:1'], persistence: source }
+  c: { endpoints: ['127.0.0.1:1'], persistence: cookie }
+  d: { endpoints: ['127.0.0.1:1'], health_check: tcp }
+  e: { endpoints: ['127.0.0.1:1'], health_check: grpc }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `budget` must be a map, not the text `20%` (write `{ share: 20% }`)",
+            "4: `persistence` must be a map, not the text `source` (write `{ source: {} }`)",
+            "5: `persistence` must be a map, not the text `cookie` (write `{ cookie: { secret: … } }`)",
+            "6: `health_check` must be a map, not the text `tcp` (write `{ tcp: {} }`)",
+            "7: `health_check` must be a map, not the text `grpc` (write `{ grpc: {} }`)",
+        ]
+    );
+}
+
+#[test]
+fn mistakes_in_a_list_of_keys_point_at_the_item() {
+    let text = "version: 1
+clusters:
+  a: { endpoints: ['127.0.0.1:1'], queue: { requests_max: 1, fair_by: [source, sorce] } }
+";
+    let problems = load(text).unwrap_err();
+    let told: Vec<_> = problems.list.iter().map(|one| (one.column, one.message.as_str())).collect();
+    assert_eq!(
+        told,
+        [(80, "an item of `fair_by` must be `source`, `path` or `uri`, not the text `sorce`")],
+        "{problems}"
+    );
+}
