@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::LocalResponse;
 use crate::fault::Fault;
 use crate::retry::Methods;
 
@@ -30,6 +31,8 @@ pub struct CircuitBreaker {
     pub retries_max: Option<u32>,
     /// Refuses everything for a while when too much fails.
     pub error_ratio: Option<ErrorRatio>,
+    /// What those are told who are refused, but for when they may come again; the answer to the fault when there is none.
+    pub page: Option<LocalResponse>,
 }
 
 /// When a circuit opens, and how it closes again.

@@ -183,6 +183,19 @@ impl Circuit {
         if phase == Phase::Open && is_over() { Phase::HalfOpen } else { phase }
     }
 
+    /// Trials that are under way.
+    pub(crate) fn trials(&self) -> u32 {
+        self.lock().trials
+    }
+
+    /// How long nothing goes through yet; nothing once trials may begin.
+    pub fn rests_for(&self, now: Instant) -> Duration {
+        if Phase::from_bits(self.word.load(Ordering::Acquire)) != Phase::Open {
+            return Duration::ZERO;
+        }
+        self.lock().until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
     /// How often it has opened.
     pub fn opened(&self) -> u64 {
         self.lock().opened

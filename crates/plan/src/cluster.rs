@@ -233,12 +233,17 @@ impl ClusterPlan {
         }
     }
 
-    /// Takes any free place that one who waits could use, of the endpoints with these slots if it does not know all. Called
-    /// under the lock of the queue.
-    pub(crate) fn take_free(&self, view: &View, wanted: Wanted, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
+    /// Takes any free place that one who waits could use, of the endpoints with these slots if it does not know all, and
+    /// where its key falls if there is a choice. Called under the lock of the queue.
+    pub(crate) fn take_free(
+        &self,
+        view: &View,
+        wanted: Wanted,
+        (known, affinity): (Option<&FastMap<u32, u32>>, Option<u64>),
+    ) -> Option<Lease> {
         let take = || match wanted.pinned {
-            Some(pinned) => self.take_free_pinned(view, pinned, (wanted.subset, known)),
-            None => view.take_free(wanted.subset, known),
+            Some(pinned) => self.take_free_pinned(view, pinned, (wanted.subset, known, affinity)),
+            None => view.take_free(wanted.subset, known, affinity),
         };
         match self.bound() {
             None => take(),
@@ -364,12 +369,12 @@ impl ClusterPlan {
     }
 }
 
+/// What is known of endpoints stays as it is; see [`crate::Plan::take_effect`] for what a change means for it.
 fn compile_endpoints(
     cluster: &Cluster,
     state: &Arc<ClusterState>,
     previous: Option<&ClusterPlan>,
 ) -> Box<[EndpointPlan]> {
-/// What is known of endpoints stays as it is; see [`crate::Plan::take_effect`] for what a change means for it.
     let known = previous.map(ClusterPlan::known_endpoints).unwrap_or_default();
     let compile = |endpoint: &Endpoint| {
         let state = match known.get(&(&endpoint.name, endpoint.address)) {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::resilience::{CircuitBreaker, Refusal};
 
@@ -54,6 +54,11 @@ impl ClusterPlan {
     /// What the guard has counted.
     pub fn guard_state(&self) -> Option<&Arc<GuardState>> {
         self.guard.as_ref()
+    }
+
+    /// How long its circuit lets nothing through yet.
+    pub fn rests_for(&self, now: Instant) -> Duration {
+        self.guard.as_ref().map_or(Duration::ZERO, |state| state.circuit.rests_for(now))
     }
 
     /// Lets an attempt in: at the first of an exchange or stream `pass` is empty, at further ones it is that of the first.
@@ -121,8 +126,17 @@ impl ClusterPlan {
     /// Why a request that came at `now` would be refused, in words; nothing is counted.
     pub(crate) fn would_refuse(&self, now: Instant) -> Option<String> {
         let (state, rules) = (self.guard.as_ref()?, self.cluster.resilience.breaker.as_ref()?);
-        if rules.error_ratio.is_some() && state.circuit.phase(now) == Phase::Open {
-            return Some("the circuit is open, because too much failed: 503".to_owned());
+        if let Some(ratio) = &rules.error_ratio {
+            match state.circuit.phase(now) {
+                Phase::Open => {
+                    let left = state.circuit.rests_for(now).as_secs_f64();
+                    return Some(format!("the circuit is open for {left:.1} s yet, because too much failed: 503"));
+                }
+                Phase::HalfOpen if state.circuit.trials() >= ratio.trial_requests => {
+                    return Some("the circuit is half-open, and as many are tried as may be: 503".to_owned());
+                }
+                Phase::HalfOpen | Phase::Closed => {}
+            }
         }
         let is_full = |count: &AtomicU32, max: Option<u32>| max.is_some_and(|max| count.load(Ordering::Relaxed) >= max);
         let bounds = [

@@ -63,6 +63,7 @@ pub(crate) struct Queue {
 
 struct Waiter {
     spot: Spot,
+    affinity: Option<u64>,
     arrived: Instant,
 }
 
@@ -94,6 +95,9 @@ pub struct Wait {
     pub precedence: Precedence,
     /// Hash of the key by which turns are taken, [`ClusterPlan::fair_key`].
     pub key: Option<u64>,
+    /// The key of the request, if the balancer goes by that, [`ClusterPlan::key`]: of several places that are free it gets
+    /// the one where that falls.
+    pub affinity: Option<u64>,
     /// The time.
     pub arrived: Instant,
 }
@@ -101,7 +105,8 @@ pub struct Wait {
 impl Wait {
     /// For any endpoint of the cluster, in order of arrival.
     pub fn new(arrived: Instant) -> Self {
-        Self { subset: Subset::ALL, pinned: None, precedence: Precedence::default(), key: None, arrived }
+        let precedence = Precedence::default();
+        Self { subset: Subset::ALL, pinned: None, precedence, key: None, affinity: None, arrived }
     }
 }
 
@@ -298,7 +303,7 @@ impl Queue {
         let at = self.clock.read(wait.arrived).saturating_add(i64::from(offset_ms) * 1_000_000);
         let spot = Spot { id, class, key: wait.key, lane: lane_id, at };
         self.order.insert(&spot, waker);
-        self.waiting.insert(id, Waiter { spot, arrived: wait.arrived });
+        self.waiting.insert(id, Waiter { spot, affinity: wait.affinity, arrived: wait.arrived });
         (id, is_first)
     }
 
@@ -346,7 +351,8 @@ impl Queue {
         let has_room = |(_, lane): &(&u64, &Lane)| lane.may_have_room(&mut views);
         let mut open: Vec<u64> = self.lanes.iter().filter(has_room).map(|(id, _)| *id).collect();
         while let Some((id, lane_id)) = self.order.next(&open) {
-            let Some(lease) = self.lanes.get(&lane_id).and_then(|lane| lane.take(&mut views)) else {
+            let affinity = self.waiting.get(&id).and_then(|waiter| waiter.affinity);
+            let Some(lease) = self.lanes.get(&lane_id).and_then(|lane| lane.take(&mut views, affinity)) else {
                 // The bound of the cluster may be reached, and then that is all.
                 let mut has_room = |id: &u64| self.lanes.get(id).is_some_and(|lane| lane.may_have_room(&mut views));
                 open.retain(|open| *open != lane_id && has_room(open));

@@ -1,12 +1,13 @@
 //! Answers that the proxy gives itself: fixed answers, redirects, what filters say, and faults.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use model::fields::FieldName;
 use model::head::reason_phrase;
 use model::limits::FIELDS_HARD_MAX;
-use model::queue::Queue;
 use model::{Fault, LocalResponse, Version};
+use plan::ClusterPlan;
 use wire::http1::{Framing, SendResponse};
 
 use crate::downstream::begin_response;
@@ -25,24 +26,41 @@ pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -
     Ok(next_after(exchange, keeps_alive, exchange.is_read))
 }
 
-/// The answer to a fault, or `None` where the client can be told nothing. `queue` is that of the cluster, if there is one: it
-/// may have a say in what those are told whom it turns away.
-pub(crate) fn of_fault(fault: Fault, queue: Option<&Queue>) -> Option<Cow<'_, LocalResponse>> {
+/// The answer to a fault at `now`, or `None` where the client can be told nothing. `cluster` is that of the exchange, if it
+/// had come so far: it may have a say in what those are told whom it turns away.
+pub(crate) fn of_fault(fault: Fault, cluster: Option<&ClusterPlan>, now: Instant) -> Option<Cow<'_, LocalResponse>> {
     let told = fault.consequence();
     if told.status == 0 {
         return None;
     }
-    let queue = queue.filter(|_| matches!(fault, Fault::QueueFull | Fault::QueueTimeout | Fault::Shed));
-    if let Some(page) = queue.and_then(|queue| queue.page.as_ref()) {
-        return Some(Cow::Borrowed(page));
+    let (mut page, mut seconds) = (None, RETRY_AFTER_SECONDS);
+    match (fault, cluster.map(|plan| (plan, &*plan.cluster))) {
+        (Fault::QueueFull | Fault::QueueTimeout | Fault::Shed, Some((_, cluster))) => {
+            if let Some(queue) = &cluster.queue {
+                if let Some(page) = &queue.page {
+                    return Some(Cow::Borrowed(page));
+                }
+                seconds = queue.retry_after_seconds;
+            }
+        }
+        (Fault::CircuitFull | Fault::CircuitOpen, Some((plan, cluster))) => {
+            page = cluster.resilience.breaker.as_ref().and_then(|breaker| breaker.page.clone());
+            seconds = seconds.max(plan.rests_for(now).as_millis().div_ceil(1_000) as u64);
+        }
+        _ => {}
     }
-    let mut fields = vec![("content-type".to_owned(), "text/plain; charset=utf-8".to_owned())];
+    let mut local = page.unwrap_or_else(|| plain(fault, told.status));
     if told.status == 503 {
-        let seconds = queue.map_or(RETRY_AFTER_SECONDS, |queue| queue.retry_after_seconds);
-        fields.push(("retry-after".to_owned(), seconds.to_string()));
+        local.fields.push(("retry-after".to_owned(), seconds.to_string()));
     }
-    let body = format!("{} {}\n{}\n", told.status, reason_phrase(told.status), fault.meaning().trim());
-    Some(Cow::Owned(LocalResponse { status: told.status, fields, body: body.into_bytes() }))
+    Some(Cow::Owned(local))
+}
+
+/// A line of text that says what the fault is.
+fn plain(fault: Fault, status: u16) -> LocalResponse {
+    let fields = vec![("content-type".to_owned(), "text/plain; charset=utf-8".to_owned())];
+    let body = format!("{} {}\n{}\n", status, reason_phrase(status), fault.meaning().trim());
+    LocalResponse { status, fields, body: body.into_bytes() }
 }
 
 /// Writes an answer to the client.
@@ -67,7 +85,7 @@ pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, kee
     exchange.told.status = local.status;
     let connection = &mut *exchange.connection;
     connection.watch.set_bound(None);
-    connection.watch.set(std::time::Instant::now(), exchange.http.stream_timeout);
+    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
     let mut writing = std::pin::pin!(write_all(&mut connection.io, &bytes));
     std::future::poll_fn(|cx| match writing.as_mut().poll(cx) {
         std::task::Poll::Ready(written) => std::task::Poll::Ready(written.map_err(|_| Fault::ClosedInResponse)),

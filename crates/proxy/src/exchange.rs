@@ -17,7 +17,7 @@ use model::queue::Precedence;
 use model::snapshot::HttpListener;
 use model::{Fault, LocalResponse, Method, ResponseHead};
 use plan::filter::Flow;
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset, Wait};
+use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -25,13 +25,15 @@ use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::guard::Gate;
 use crate::persistence::seed;
-use crate::pick::pick;
+use crate::pick::{Turn, pick};
 use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::Line;
 use crate::upstream::connect::connect;
 use crate::upstream::conversation::Conversation;
+use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::upstream::opening::opening;
+use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
 use crate::{answer, finish};
@@ -258,7 +260,7 @@ impl<'p> Exchange<'p> {
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
         let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
         let fair_key = cluster.fair_key(head, self.client, &mut seed);
-        let wait = Wait { precedence, key: fair_key, ..Wait::new(self.told.now) };
+        let turn = Turn { precedence, key: fair_key };
         let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
         self.prepare_retries(now).await?;
         let gate = Gate { worker: self.worker, cluster, now };
@@ -268,7 +270,7 @@ impl<'p> Exchange<'p> {
             let ask = Ask { tried: &self.replay.tried, key, now: self.told.now, subset, pinned };
             let queued = self.told.phases.queue;
             let into = &mut self.told.phases.queue;
-            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &wait), into).await;
+            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
             let lease = picked.map_err(|because| self.end_by(failed, because))?;
             let waited_until = (self.told.phases.queue > queued).then(|| self.told.look());
             gate.occupy(&mut self.pass, waited_until).map_err(|because| self.end_by(failed, because))?;
@@ -310,7 +312,6 @@ impl<'p> Exchange<'p> {
             // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
             return Box::pin(self.attempt_http2((cluster, now), (endpoint, side), trunks)).await;
         }
-        let timeouts = &cluster.cluster.timeouts;
         if let Some(kept) = side.pool.take(self.told.now, &self.connection.facts) {
             side.series.of(self.worker.index).reused.add(1);
             match self.converse(cluster, Line::Http1(kept), (endpoint, side)).await {
@@ -320,22 +321,37 @@ impl<'p> Exchange<'p> {
                 other => return other,
             }
         }
-        let begun = self.told.now;
-        let opening = self.opening(cluster);
-        let work = connect(&endpoint.endpoint, now.tls.as_deref(), opening, self.connection, timeouts.connect);
+        let line = match hedge_connect::rules(self, now) {
+            None => self.connect(now, (endpoint, side)).await.map(Line::Http1),
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Some(rules) => Box::pin(line_to_either(self, now, rules, (endpoint, side))).await,
+        };
+        // A hedge may have moved it to another endpoint.
+        let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
+        self.converse(cluster, line?, (endpoint, side)).await
+    }
+
+    async fn connect(
+        &mut self,
+        now: &ClusterNow,
+        (endpoint, side): (&EndpointPlan, &EndpointNow),
+    ) -> Result<UpstreamConnection, Fault> {
+        let timeout = now.plan.cluster.timeouts.connect;
+        let (begun, opening) = (self.told.now, self.opening(&now.plan));
+        let work = connect(&endpoint.endpoint, now.tls.as_deref(), opening, self.connection, timeout);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
-        let now = self.told.look();
-        self.told.phases.connect += now - begun;
+        let at = self.told.look();
+        self.told.phases.connect += at - begun;
+        if matches!(connected, Err(Fault::TotalTimeout)) {
+            self.witness_lateness();
+        }
         let shard = side.series.of(self.worker.index);
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
             Err(_) => shard.connects_failed.add(1),
         }
-        if matches!(connected, Err(Fault::TotalTimeout)) {
-            self.witness_lateness();
-        }
-        self.converse(cluster, Line::Http1(connected?), (endpoint, side)).await
+        connected
     }
 
     /// What a new connection to an endpoint of `cluster` begins with.

@@ -40,8 +40,8 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     if exchange.told.is_interim_cut {
         return Next::Close;
     }
-    let queue = exchange.told.cluster.and_then(|now| now.plan.cluster.queue.as_ref());
-    let Some(local) = answer::of_fault(fault, queue) else { return Next::Close };
+    let cluster = exchange.told.cluster.map(|now| &*now.plan);
+    let Some(local) = answer::of_fault(fault, cluster, exchange.told.now) else { return Next::Close };
     // After a fault of the client's making nothing more is believed of what it sends.
     if fault.consequence().source == Source::Downstream {
         return match answer::send(exchange, &local, false).await {

@@ -6,12 +6,21 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
+use model::queue::Precedence;
 use plan::{Ask, ClusterPlan, Lease, Pick, Refusal, Wait};
 
 use crate::connection::Connection;
 use crate::guard::{full, queue_full};
 use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
+
+/// Where an exchange or stream stands among others, should it have to wait.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Turn {
+    pub precedence: Precedence,
+    /// The key by which those who wait take turns.
+    pub key: Option<u64>,
+}
 
 /// Picks an endpoint by what is asked for, waiting in the cluster's queue if it has one. How long the wait was is added to
 /// `queued`, however it ended.
@@ -23,7 +32,7 @@ pub(crate) async fn pick(
     worker: &Worker,
     connection: &mut Connection,
     (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
-    (ask, wait): (&Ask<'_>, &Wait),
+    (ask, turn): (&Ask<'_>, &Turn),
     queued: &mut Duration,
 ) -> Result<Lease, Fault> {
     let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), ask);
@@ -33,7 +42,9 @@ pub(crate) async fn pick(
         // Boxed: waiting is rare, and its state would make every exchange larger.
         Pick::Full => {
             let pinned = cluster.pinned_in_queue(ask);
-            let wait = Wait { subset: ask.subset, pinned, arrived: Instant::now(), ..*wait };
+            let Turn { precedence, key } = *turn;
+            let (subset, affinity) = (ask.subset, ask.key);
+            let wait = Wait { subset, pinned, precedence, key, affinity, arrived: Instant::now() };
             Box::pin(wait_in_queue(worker, connection, (cluster, now, wait), queued)).await
         }
     }

@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::harness::net::Blackhole;
 use super::harness::origin::ok;
 use super::harness::{Origin, Peer, Product, Setup, eventually};
 
@@ -308,5 +309,62 @@ fn every_attempt_has_the_time_that_one_may_take_and_all_that_hang_are_told_of() 
         let endpoint = format!("endpoint=\"{}\"", origin.address());
         let labels = [endpoint.as_str(), "fault=\"response_head_timeout\""];
         product.expect_metric("equipoise_endpoint_faults_total", &labels, 1.0);
+    }
+}
+
+#[test]
+fn a_connection_that_takes_long_is_hedged_too_whatever_the_method() {
+    let (slow, quick) = (Blackhole::open(), Origin::saying("quick"));
+    let product = Setup::to_addresses(&[slow.address(), quick.address()])
+        .cluster("balance: first")
+        .cluster(rules(""))
+        .cluster("timeouts: { connect: 1m }")
+        .start();
+    let mut client = product.connect();
+    let begun = Instant::now();
+    assert_eq!(client.get("/").text(), "quick");
+    let posted = client.ask("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
+    assert_eq!(posted.text(), "quick", "nothing was sent to the other");
+    assert!(begun.elapsed() < Duration::from_secs(30), "no time-out was waited for");
+    eventually("they are counted", || (hedges(&product, "sent"), hedges(&product, "won")) == (2.0, 2.0));
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+    let record = product.record("a hedged one", |record| record["hedges"] == 1);
+    assert_eq!(record["endpoint_address"].as_str(), Some(quick.address().to_string().as_str()));
+    assert_eq!(quick.requests().last().map(|request| request.text()), Some("abc".into()));
+}
+
+#[test]
+fn a_first_connection_that_fails_waits_for_the_other_and_both_that_fail_are_one_fault() {
+    let (slow, other) = (Blackhole::open(), Blackhole::open());
+    let product = Setup::to_addresses(&[slow.address(), other.address()])
+        .cluster("balance: first")
+        .cluster(rules(""))
+        .cluster("timeouts: { connect: 300ms }")
+        .cluster("retry: { attempts_max: 1 }")
+        .start();
+    assert_eq!(product.get("/").status(), 504);
+    let endpoint = |address: std::net::SocketAddr| format!("endpoint=\"{address}\"");
+    for address in [slow.address(), other.address()] {
+        let labels = [endpoint(address), "fault=\"connect_timeout\"".to_owned()];
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        product.expect_metric("equipoise_endpoint_faults_total", &labels, 1.0);
+    }
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
+}
+
+#[test]
+fn when_the_time_of_the_route_ends_every_attempt_is_told_to_the_circuit() {
+    let setup = |addresses: &[std::net::SocketAddr]| {
+        Setup::to_addresses(addresses)
+            .cluster(rules(""))
+            .cluster("circuit_breaker: { error_ratio: { requests_min: 2, open_for: 10m } }")
+            .cluster("timeouts: { connect: 1m }")
+            .route("timeout: 1s")
+    };
+    let (one, other) = (silent(), silent());
+    let (closed, shut) = (Blackhole::open(), Blackhole::open());
+    for addresses in [[one.address(), other.address()], [closed.address(), shut.address()]] {
+        let product = setup(&addresses).start();
+        assert_eq!((product.get("/").status(), product.get("/").status()), (504, 503));
     }
 }

@@ -32,7 +32,7 @@ pub struct Queue {
     pub retry_after: Time,
     /// What they get to see. By default a line of plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page: Option<QueuePage>,
+    pub page: Option<Page>,
 }
 
 /// When waiting is hopeless, and who is refused then: the control law of CoDel (RFC 8289).
@@ -66,7 +66,7 @@ pub enum ShedFrom {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["file", "body"])))]
-pub struct QueuePage {
+pub struct Page {
     /// A file with the page, at most 64 KiB, read when the configuration is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,

@@ -4,7 +4,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::RetryMethods;
+use super::{Page, RetryMethods};
 use crate::units::{Percent, Time};
 
 /// Bounds above which a cluster refuses at once, with 503, instead of letting anything wait. Each is exact over all workers;
@@ -31,6 +31,9 @@ pub struct CircuitBreaker {
     /// Refuse everything for a while when too large a share fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<ErrorRatio>,
+    /// What those get to see who are refused. By default a line of plain text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<Page>,
 }
 
 /// When too large a share of attempts fails, nothing is let through for a while; then a few are, and when they go well,
@@ -61,12 +64,13 @@ impl Default for ErrorRatio {
 }
 
 /// Sends the same request to another endpoint too when the first takes long. The first answer wins; the others are dropped
-/// with their connections. Only requests without a body, or whose body is kept by `retry.body_max`.
+/// with their connections. Only requests without a body, or whose body is kept by `retry.body_max`; while the first is being
+/// connected to, all.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hedge {
-    /// So long an endpoint may take alone to begin its answer, once it is connected: a time such as `50ms`, or a percentile of
-    /// recent answers of the cluster such as `p95`, from `p50` to `p99`.
+    /// So long an endpoint may take alone to be connected, and then to begin its answer: a time such as `50ms`, or a percentile
+    /// of recent answers of the cluster such as `p95`, from `p50` to `p99`.
     pub after: String,
     /// Endpoints asked at once, the first included.
     #[schemars(range(min = 2, max = limits::ATTEMPTS_MAX))]

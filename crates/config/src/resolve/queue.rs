@@ -17,7 +17,7 @@ impl Resolver<'_> {
     pub(super) fn queue(&mut self, at: &str, written: &file::Queue) -> Queue {
         let fair_by = written.fair_by.as_ref().map(|keys| self.hash_keys(&format!("{at}/fair_by"), keys));
         let seconds = written.retry_after.0.as_secs() + u64::from(written.retry_after.0.subsec_nanos() > 0);
-        let page = written.page.as_ref().and_then(|page| self.page(&format!("{at}/page"), page, seconds));
+        let page = written.page.as_ref().and_then(|page| self.page(&format!("{at}/page"), page, Some(seconds)));
         Queue {
             requests_max: written.requests_max,
             timeout: written.timeout.0,
@@ -35,7 +35,8 @@ impl Resolver<'_> {
         }
     }
 
-    fn page(&mut self, at: &str, written: &file::QueuePage, retry_after: u64) -> Option<LocalResponse> {
+    /// The answer; without `retry_after` that is told when it is sent.
+    pub(super) fn page(&mut self, at: &str, written: &file::Page, retry_after: Option<u64>) -> Option<LocalResponse> {
         let (body, kind) = match (&written.file, &written.body) {
             (Some(file), _) => (self.page_file(&format!("{at}/file"), file)?, kind_of(file)),
             (None, body) => (body.clone().unwrap_or_default().into_bytes(), PLAIN_TEXT),
@@ -48,8 +49,8 @@ impl Resolver<'_> {
             self.report(&format!("{at}/body"), format!("the page has {} bytes", body.len()), Some(mend));
         }
         let kind = written.content_type.as_deref().unwrap_or(kind);
-        let fields = [("content-type", kind.to_owned()), ("retry-after", retry_after.to_string())];
-        let fields = fields.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut fields = vec![("content-type".to_owned(), kind.to_owned())];
+        fields.extend(retry_after.map(|seconds| ("retry-after".to_owned(), seconds.to_string())));
         Some(LocalResponse { status: written.status.unwrap_or(503), fields, body })
     }
 

@@ -59,7 +59,8 @@ impl Resolver<'_> {
     }
 
     fn circuit_breaker(&mut self, at: &str, cluster: &file::Cluster, written: &file::CircuitBreaker) -> CircuitBreaker {
-        let file::CircuitBreaker { requests_max, pending_max, connections_max, retries_max, error_ratio } = written;
+        let file::CircuitBreaker { requests_max, pending_max, connections_max, retries_max, error_ratio, page } =
+            written;
         let bounds = [requests_max, pending_max, connections_max, retries_max];
         if error_ratio.is_none() && bounds.iter().all(|bound| bound.is_none()) {
             let mend = Some("set at least one of its bounds, such as `requests_max: 1000`".to_owned());
@@ -89,6 +90,7 @@ impl Resolver<'_> {
                 open_for: ratio.open_for.0,
                 trial_requests: ratio.trial_requests,
             }),
+            page: page.as_ref().and_then(|page| self.page(&format!("{at}/page"), page, None)),
         }
     }
 }

@@ -78,13 +78,17 @@ pub(crate) fn take(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Op
     if lease.is_none() && !ask.tried.is_empty() { choose(tier, chance, &Ask { tried: &[], ..*ask }) } else { lease }
 }
 
-/// Takes a place for one who waited, as the balancer would, or near to it: by load where it goes by time, and by chance
-/// where it goes by a key. May miss a place where others come first as far as newcomers are concerned.
-pub(crate) fn take_for_waiting(tiers: &[Tier]) -> Option<Lease> {
+/// Takes a place for one who waited, as the balancer would, or near to it: by load where it goes by time. May miss a place
+/// where others come first as far as newcomers are concerned.
+pub(crate) fn take_for_waiting(tiers: &[Tier], key: Option<u64>) -> Option<Lease> {
     let mut chance = || tiers.first().map_or(0, Tier::bits);
     let place = match tiers {
         [] | [_] => 0,
-        _ => priority::choose(chance(), tiers.iter().map(|tier| tier.share_end)),
+        // As in `take_of_tiers`.
+        _ => {
+            let drawn = key.map_or_else(&mut chance, |key| mix(!key));
+            priority::choose(drawn, tiers.iter().map(|tier| tier.share_end))
+        }
     };
     let tier = tiers.get(place)?;
     match tier.choice() {
@@ -93,7 +97,7 @@ pub(crate) fn take_for_waiting(tiers: &[Tier]) -> Option<Lease> {
         Choice::LeastRequest | Choice::LeastTime(_) => least_request::take(tier, &mut chance, &[]),
         Choice::PowerOfTwo(sums) | Choice::PeakEwma(sums, _) => power_of_two::take(tier, sums, &mut chance, &[]),
         Choice::First => first::take(tier, &[]),
-        Choice::Hash(table) => hash::take_by(tier, table, chance(), &[]),
+        Choice::Hash(table) => hash::take_by(tier, table, key.unwrap_or_else(chance), &[]),
     }
 }
 

@@ -80,9 +80,14 @@ impl View {
 
     /// Takes a free place if there is any, where the balancer would choose it.
     /// `known`: only of endpoints with these slots, whatever the balancer would choose.
-    pub(crate) fn take_free(&self, subset: Subset, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
+    pub(crate) fn take_free(
+        &self,
+        subset: Subset,
+        known: Option<&FastMap<u32, u32>>,
+        affinity: Option<u64>,
+    ) -> Option<Lease> {
         let tiers = self.tiers(subset);
-        let chosen = if known.is_none() { super::take_for_waiting(tiers) } else { None };
+        let chosen = if known.is_none() { super::take_for_waiting(tiers, affinity) } else { None };
         chosen.or_else(|| tiers.iter().find_map(|tier| tier.take_free(known)))
     }
 }

@@ -121,15 +121,17 @@ impl Lane {
         plan.may_have_room(&views.of(plan), wanted)
     }
 
-    /// Takes a place for the first in this lane. The lease tells the endpoint's place in the plan that it came by.
-    pub(super) fn take(&self, views: &mut Views) -> Option<Lease> {
+    /// Takes a place for the first in this lane, where the key of its request falls if it may be there. The lease tells the endpoint's place in the plan that it came by.
+    pub(super) fn take(&self, views: &mut Views, affinity: Option<u64>) -> Option<Lease> {
         let Some(target) = &self.target else {
-            return self.origin.take_free(&views.of(&self.origin), self.wanted, None);
+            return self.origin.take_free(&views.of(&self.origin), self.wanted, (None, affinity));
         };
         let view = views.of(&target.plan);
-        let lease = match target.plan.take_free(&view, target.wanted, Some(&target.places)) {
+        let lease = match target.plan.take_free(&view, target.wanted, (Some(&target.places), affinity)) {
             None if !target.is_stranded(&view) => None,
-            None if target.own.is_empty() => return self.origin.take_free(&views.of(&self.origin), self.wanted, None),
+            None if target.own.is_empty() => {
+                return self.origin.take_free(&views.of(&self.origin), self.wanted, (None, affinity));
+            }
             None => target.plan.take_left(&target.own),
             lease => lease,
         }?;

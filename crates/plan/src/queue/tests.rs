@@ -620,3 +620,45 @@ fn no_place_is_lost_to_threads_that_give_up() {
     assert_eq!((plan.state.waiting(), plan.endpoints[0].state.in_flight()), (0, 0));
     drop(Worker::new(1).lease(&plan));
 }
+
+#[test]
+fn one_who_waited_gets_the_endpoint_where_its_key_falls_if_that_is_free() {
+    let hash = model::snapshot::Balance::Hash(model::snapshot::Hash::of_source());
+    let config = Cluster {
+        connections_max: Some(1),
+        queue: queue(100),
+        ..cluster("c", hash, crate::testing::weighted(&[1; 8]))
+    };
+    let plan = plan_of(config);
+    let mut worker = Worker::new(1);
+    let ask = |key| crate::Ask { tried: &[], key: Some(key), now: begin(), subset: Subset::ALL, pinned: None };
+    let mut random = Random::new(7);
+    for _ in 0..50 {
+        let key = random.next_u64();
+        let Pick::Endpoint(lease) = worker.pick_for(&plan, &ask(key)) else { panic!() };
+        let own = lease.endpoint_index();
+        assert!(matches!(worker.pick_for(&plan, &ask(key)), Pick::Full), "the bound of the cluster");
+        let ticket = plan.enqueue(Wait { affinity: Some(key), ..anywhere() }, Waker::noop()).unwrap();
+        drop(lease);
+        assert_eq!(poll(&ticket, Waker::noop()).unwrap().endpoint_index(), own);
+    }
+}
+
+#[test]
+fn one_who_waited_takes_another_endpoint_when_that_of_its_key_is_full() {
+    let hash = model::snapshot::Balance::Hash(model::snapshot::Hash::of_source());
+    let plan = plan_of(Cluster { queue: queue(100), ..cluster("c", hash, bounded(&[1, 1])) });
+    let mut worker = Worker::new(1);
+    let held = [worker.lease(&plan), worker.lease(&plan)];
+    let [one, other] = held.map(|lease| (lease.endpoint_index(), lease));
+    let key = (0..).find(|&key| {
+        let ask = crate::Ask { tried: &[], key: Some(key), now: begin(), subset: Subset::ALL, pinned: None };
+        // Where a key falls is found out on a plan like this one, with room.
+        let like = plan_of(Cluster { queue: None, ..(*plan.cluster).clone() });
+        let Pick::Endpoint(lease) = Worker::new(1).pick_for(&like, &ask) else { panic!() };
+        lease.endpoint_index() == one.0
+    });
+    let ticket = plan.enqueue(Wait { affinity: key, ..anywhere() }, Waker::noop()).unwrap();
+    drop(other.1);
+    assert_eq!(poll(&ticket, Waker::noop()).unwrap().endpoint_index(), other.0, "nobody waits while there is room");
+}

@@ -113,13 +113,13 @@ impl ClusterPlan {
         &self,
         view: &View,
         pinned: u32,
-        (subset, known): (Subset, Option<&FastMap<u32, u32>>),
+        (subset, known, affinity): (Subset, Option<&FastMap<u32, u32>>, Option<u64>),
     ) -> Option<Lease> {
         match self.ask(view, pinned, subset) {
             Asked::Lease(lease) => Some(lease),
             Asked::Full => None,
             Asked::Away if self.refuses_others() => None,
-            Asked::Away => view.take_free(subset, known),
+            Asked::Away => view.take_free(subset, known, affinity),
         }
     }
 

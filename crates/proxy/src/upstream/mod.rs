@@ -2,6 +2,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod conversation;
+pub(crate) mod hedge_connect;
 pub(crate) mod http2;
 pub(crate) mod opening;
 pub(crate) mod pool;

@@ -22,12 +22,17 @@ use crate::worker_plan::{ClusterNow, EndpointNow};
 
 /// The rules for an exchange, if it may be at more than one endpoint: the route's, else the cluster's.
 pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<&'p Hedge> {
+    let rules = rules_of(exchange, now)?;
+    (rules.methods.allow(exchange.incoming.head.method) && !exchange.wants_upgrade()).then_some(rules)
+}
+
+/// The rules for an exchange that may go to any endpoint.
+pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<&'p Hedge> {
     let own = exchange.told.route.and_then(|route| route.route.hedge.as_ref());
     let rules = own.or(now.plan.cluster.resilience.hedge.as_ref())?;
-    let is_fit = rules.methods.allow(exchange.incoming.head.method) && !exchange.wants_upgrade();
     // What another endpoint would answer is not of the session, which would move there besides.
     let is_free = exchange.session.is_none_or(|session| session.pinned().is_none());
-    (is_fit && is_free).then_some(rules)
+    is_free.then_some(rules)
 }
 
 /// Attempts of one exchange beside its first.
@@ -153,6 +158,12 @@ impl<'p> Race<'p> {
         exchange: &mut Exchange<'p>,
     ) -> Poll<Fault> {
         let fault = ready!(first.poll_patience(cx, exchange));
+        if fault == Fault::TotalTimeout {
+            // All of them kept it waiting, each let in by itself.
+            let now = self.now;
+            let at = exchange.told.look();
+            self.rivals.iter_mut().for_each(|rival| now.plan.tell_circuit(&mut rival.pass, false, at));
+        }
         match self.failed {
             _ if fault.consequence().source != Source::Upstream => Poll::Ready(fault),
             Some(failed) => {
@@ -249,7 +260,7 @@ impl<'p> Race<'p> {
             shard.hedges_refused.add(1);
             return;
         }
-        let Some((lease, pass)) = self.take_place(exchange) else { return };
+        let Some((lease, pass)) = take_place(exchange, now, &self.asked) else { return };
         let endpoint = &now.plan.endpoints[lease.endpoint_index()];
         let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
         let stage = match line_beside(exchange, now, (endpoint, side), Some(at)) {
@@ -268,24 +279,6 @@ impl<'p> Race<'p> {
         self.rivals.push(Rival { endpoint, side, lease, pass, stage, begun: at, anew: 0 });
         if exchange.told.hedges + 1 < self.rules.attempts_max {
             self.alarm = Some(Box::pin(tokio::time::sleep_until((at + self.after).into())));
-        }
-    }
-
-    /// A place at an endpoint that is not asked yet, within the bounds of the cluster. Nothing is waited for.
-    fn take_place(&self, exchange: &Exchange<'p>) -> Option<(Lease, Option<Pass>)> {
-        let (plan, worker, head) = (&self.now.plan, exchange.worker, &exchange.incoming.head);
-        let ask = Ask {
-            tried: &self.asked,
-            key: plan.key(head, exchange.client),
-            now: exchange.told.now,
-            subset: exchange.told.route.map_or(Subset::ALL, |route| plan.subset(route, head)),
-            pinned: None,
-        };
-        let mut pass = None;
-        plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;
-        match plan.pick(&mut self.now.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
-            Pick::Endpoint(lease) if !self.asked.contains(&lease.state().slot) => Some((lease, pass)),
-            _ => None,
         }
     }
 
@@ -369,5 +362,28 @@ impl<'p> Stage<'p> {
         if let Self::Talking(conversation) = self {
             conversation.abandon(exchange);
         }
+    }
+}
+
+/// A place at an endpoint that is none of those with the slots `asked`, within the bounds of the cluster. Nothing is waited
+/// for.
+pub(crate) fn take_place<'p>(
+    exchange: &Exchange<'p>,
+    now: &'p ClusterNow,
+    asked: &[u32],
+) -> Option<(Lease, Option<Pass>)> {
+    let (plan, worker, head) = (&now.plan, exchange.worker, &exchange.incoming.head);
+    let ask = Ask {
+        tried: asked,
+        key: plan.key(head, exchange.client),
+        now: exchange.told.now,
+        subset: exchange.told.route.map_or(Subset::ALL, |route| plan.subset(route, head)),
+        pinned: None,
+    };
+    let mut pass = None;
+    plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;
+    match plan.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
+        Pick::Endpoint(lease) if !asked.contains(&lease.state().slot) => Some((lease, pass)),
+        _ => None,
     }
 }

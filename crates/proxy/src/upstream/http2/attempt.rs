@@ -16,6 +16,7 @@ use crate::exchange::Exchange;
 use crate::tls::UpstreamTlsNow;
 use crate::upstream::Line;
 use crate::upstream::connect::{attended, establish};
+use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::worker_plan::{ClusterNow, EndpointNow};
 
 /// Connections that one attempt waits for, one after the other.
@@ -129,8 +130,16 @@ impl<'p> Exchange<'p> {
         loop {
             let line = match wanted.at_once(self.told.now) {
                 Ok(line) => line,
-                Err(missing) => self.wait_for_line(&wanted, missing).await?,
+                Err(missing) => match hedge_connect::rules(self, now) {
+                    None => self.wait_for_line(&wanted, missing).await?,
+                    // Boxed: it is rare, and its state would make every exchange larger.
+                    Some(rules) => Box::pin(line_to_either(self, now, rules, (endpoint, side))).await?,
+                },
             };
+            if let Some((other, side)) = self.told.endpoint.filter(|(other, _)| !std::ptr::eq(*other, endpoint)) {
+                // A hedge has moved it to another endpoint.
+                return self.converse(cluster, line, (other, side)).await;
+            }
             match self.converse(cluster, line, (endpoint, side)).await {
                 Err(Fault::StreamRefused) if self.is_replayable() && anew < REFUSED_STREAMS_MAX => {}
                 Err(Fault::StaleConnection) if self.may_send_again() && anew < REFUSED_STREAMS_MAX => {}

@@ -1,0 +1,228 @@
+//! A second endpoint beside one that is slow to connect: whoever is connected first gets the request. Nothing was sent to the
+//! other, so this is for all methods, and harmless. Nothing of this is touched while a cluster and a route have no `hedge`.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use model::Fault;
+use model::resilience::Hedge;
+use plan::{EndpointPlan, Lease, Pass, Seen};
+use tokio::time::Sleep;
+
+use super::Line;
+use super::connect::{Connecting, line_beside};
+use super::conversation::hedge::{self, rules_of, take_place};
+use crate::exchange::Exchange;
+use crate::worker_plan::{ClusterNow, EndpointNow};
+
+/// The rules for a connection that is made for an exchange, and how long it may take alone.
+pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<(&'p Hedge, Duration)> {
+    let rules = rules_of(exchange, now)?;
+    let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
+    if !is_first || now.plan.endpoints.len() < 2 {
+        return None;
+    }
+    let after = now.hedging.borrow().after(rules)?;
+    Some((rules, after))
+}
+
+/// Gets a line to the endpoint that was picked, and asks another one too when that takes longer than `after`. The exchange is
+/// then at the one whose line is given, [`crate::exchange::Told::endpoint`].
+///
+/// # Errors
+/// As [`super::connect::connect`]; that of the first endpoint when both fail.
+pub(crate) async fn line_to_either<'p>(
+    exchange: &mut Exchange<'p>,
+    now: &'p ClusterNow,
+    (rules, after): (&'p Hedge, Duration),
+    (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+) -> Result<Line, Fault> {
+    let begun = exchange.told.now;
+    let first = match line_beside(exchange, now, (endpoint, side), None) {
+        Ok(line) => return Ok(line),
+        Err(connecting) => Some(connecting),
+    };
+    if hedge::rules(exchange, now).is_none() || !exchange.is_replayable() {
+        // Others that may be hedged have earned their share of the budget already.
+        now.hedging.borrow_mut().earn(rules);
+    }
+    // Each of both has a time of its own, which ends first.
+    let connect = now.plan.cluster.timeouts.connect;
+    exchange.connection.watch.set(begun, after.saturating_add(connect.saturating_mul(2)));
+    let alarm = Some(Box::pin(tokio::time::sleep_until((begun + after).into())));
+    let mut race = Race { rules, now, endpoint, side, alarm, first, failed: None, rival: None };
+    let outcome = poll_fn(|cx| race.poll(cx, exchange)).await;
+    let at = exchange.told.look();
+    exchange.told.phases.connect += at - begun;
+    if matches!(outcome, Err(Fault::TotalTimeout)) {
+        exchange.witness_lateness();
+        race.witness_lateness(exchange);
+    }
+    outcome
+}
+
+/// Two lines on their way.
+struct Race<'p> {
+    rules: &'p Hedge,
+    now: &'p ClusterNow,
+    endpoint: &'p EndpointPlan,
+    side: &'p EndpointNow,
+    /// Rings when another may be asked.
+    alarm: Option<Pin<Box<Sleep>>>,
+    first: Option<Connecting<'p>>,
+    /// How the first failed, while the rival goes on.
+    failed: Option<Fault>,
+    rival: Option<Rival<'p>>,
+}
+
+struct Rival<'p> {
+    endpoint: &'p EndpointPlan,
+    side: &'p Rc<EndpointNow>,
+    lease: Lease,
+    pass: Option<Pass>,
+    line: Result<Line, Connecting<'p>>,
+}
+
+impl<'p> Race<'p> {
+    fn poll(&mut self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Poll<Result<Line, Fault>> {
+        if let Some(first) = &mut self.first
+            && let Poll::Ready(done) = first.as_mut().poll(cx)
+        {
+            match done {
+                Ok(line) => return Poll::Ready(Ok(line)),
+                Err(fault) => self.lose_first(exchange, fault),
+            }
+        }
+        if let Some(line) = self.poll_rival(cx, exchange) {
+            return Poll::Ready(Ok(line));
+        }
+        if self.first.is_some() && self.rings(cx) {
+            self.alarm = None;
+            self.add_rival(exchange);
+            if let Some(line) = self.poll_rival(cx, exchange) {
+                return Poll::Ready(Ok(line));
+            }
+        }
+        match self.failed {
+            Some(fault) if self.rival.is_none() => Poll::Ready(Err(fault)),
+            _ => poll_patience(cx, exchange).map(Err),
+        }
+    }
+
+    fn rings(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        self.alarm.as_mut().is_some_and(|alarm| alarm.as_mut().poll(cx).is_ready())
+    }
+
+    fn lose_first(&mut self, exchange: &mut Exchange<'p>, fault: Fault) {
+        self.first = None;
+        self.failed = Some(fault);
+        if self.rival.is_some() {
+            exchange.witness_fault(fault);
+            exchange.leave_endpoint();
+        }
+    }
+
+    /// The line of the rival, to which the exchange then goes.
+    fn poll_rival(&mut self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Option<Line> {
+        let Rival { lease, pass, line, endpoint, side } = self.rival.take()?;
+        let done = match line {
+            Ok(line) => Ok(line),
+            Err(mut connecting) => match connecting.as_mut().poll(cx) {
+                Poll::Ready(done) => done,
+                Poll::Pending => {
+                    self.rival = Some(Rival { lease, pass, line: Err(connecting), endpoint, side });
+                    return None;
+                }
+            },
+        };
+        match done {
+            Ok(line) => {
+                self.crown(exchange, (endpoint, side), lease, pass);
+                Some(line)
+            }
+            Err(fault) => {
+                self.lose_rival(exchange, (endpoint, side), pass, fault);
+                None
+            }
+        }
+    }
+
+    fn lose_rival(
+        &self,
+        exchange: &mut Exchange<'p>,
+        (endpoint, side): (&EndpointPlan, &EndpointNow),
+        mut pass: Option<Pass>,
+        fault: Fault,
+    ) {
+        side.series.of(exchange.worker.index).fault(fault);
+        exchange.replay.tried.push(endpoint.state.slot);
+        let at = exchange.told.look();
+        if fault.consequence().against_health {
+            self.now.plan.witness(&endpoint.state, Seen::Failed, at);
+            self.now.plan.tell_circuit(&mut pass, false, at);
+        }
+    }
+
+    /// Asks one more endpoint, if there is another with room and the budget allows it.
+    fn add_rival(&mut self, exchange: &mut Exchange<'p>) {
+        let at = exchange.told.look();
+        let now = self.now;
+        let shard = now.series.of(exchange.worker.index);
+        if !now.hedging.borrow_mut().affords(self.rules, at) {
+            shard.hedges_refused.add(1);
+            return;
+        }
+        let Some((lease, pass)) = take_place(exchange, now, &[self.endpoint.state.slot]) else { return };
+        let endpoint = &now.plan.endpoints[lease.endpoint_index()];
+        let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
+        let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
+        debug_assert!(is_paid, "nobody else takes from it meanwhile");
+        shard.hedges.add(1);
+        exchange.told.hedges += 1;
+        // Not a kept connection, of which nobody knows whether it still works.
+        let line = line_beside(exchange, now, (endpoint, side), None);
+        self.rival = Some(Rival { endpoint, side, lease, pass, line });
+    }
+
+    /// From here on the exchange is at the rival's endpoint.
+    fn crown(
+        &self,
+        exchange: &mut Exchange<'p>,
+        (endpoint, side): (&'p EndpointPlan, &'p Rc<EndpointNow>),
+        lease: Lease,
+        pass: Option<Pass>,
+    ) {
+        let index = exchange.worker.index;
+        if let Some(fault) = self.failed {
+            self.side.series.of(index).fault(fault);
+        }
+        if let Some(session) = &exchange.session {
+            exchange.told.session = session.outcome(Some(lease.endpoint_index()));
+        }
+        exchange.replay.tried.push(self.endpoint.state.slot);
+        exchange.lease = Some(lease);
+        exchange.pass = pass;
+        exchange.told.endpoint = Some((endpoint, side));
+        exchange.told.is_witnessed = false;
+        self.now.series.of(index).hedges_won.add(1);
+    }
+
+    /// The rival kept the client waiting as well, and was let in by itself.
+    fn witness_lateness(&mut self, exchange: &mut Exchange<'p>) {
+        if let Some(rival) = &mut self.rival {
+            self.now.plan.tell_circuit(&mut rival.pass, false, exchange.told.look());
+        }
+    }
+}
+
+/// Ready when the client has gone or the time for the whole exchange is over.
+fn poll_patience(cx: &mut TaskContext<'_>, exchange: &mut Exchange<'_>) -> Poll<Fault> {
+    let connection = &mut *exchange.connection;
+    if connection.io.poll_reset(cx).is_ready() {
+        return Poll::Ready(Fault::ClosedInWait);
+    }
+    connection.watch.poll(cx).map(|()| connection.watch.fault(Fault::ConnectTimeout))
+}
