@@ -10,6 +10,7 @@ use model::RequestHead;
 use model::snapshot::{Balance, HashKey};
 use serde::{Deserialize, Serialize};
 
+use super::rules;
 use crate::Moment;
 use crate::balance::{self, Ask, View};
 use crate::cluster::{ClusterPlan, EndpointPlan};
@@ -112,7 +113,8 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
         endpoint: first.filter(|_| refusal.is_none() && !is_full).map(name),
         why: refusal.unwrap_or_else(|| why(plan, &rehearsal, (first, session), &ask)),
         waiting: plan.state.waiting(),
-        notes: notes(plan, &roll, (&ask, session)),
+        notes: [notes(plan, &roll, (&ask, session)), rules::notes(plan, asked, matches!(session, Session::At(_)))]
+            .concat(),
         endpoints,
         left_out,
     }

@@ -7,6 +7,7 @@ mod cluster;
 mod filters;
 mod question;
 mod routes;
+mod rules;
 
 use std::net::SocketAddr;
 

@@ -1,6 +1,6 @@
 //! What is asked: a request as a person writes it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use model::fields::{Span, is_field_value, is_token};
 use model::limits::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};
@@ -8,6 +8,9 @@ use model::snapshot::Protocol;
 use model::{FieldName, Known, RequestHead, Scheme, Version};
 
 use crate::plan::{ListenerPlan, ListenerTarget, Plan};
+
+/// Header fields in one query.
+const FIELDS_MAX: usize = 100;
 
 /// A request to be explained.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +39,38 @@ pub(super) struct Parsed<'a> {
 }
 
 impl Question {
+    /// Reads a question as the admin API is asked it:
+    /// `request=GET%20http://host/path&header=name:%20value&client=192.0.2.7&listener=web`.
+    ///
+    /// # Errors
+    /// Names what cannot be read.
+    pub fn from_query(query: &str) -> Result<Self, String> {
+        let mut question = Self {
+            request: String::new(),
+            fields: Vec::new(),
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            listener: None,
+            // What the configuration sets may be a secret, and not everybody who may look here may know it.
+            hides_values: true,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value)?;
+            match name {
+                "request" => question.request = value,
+                "header" if question.fields.len() < FIELDS_MAX => question.fields.push(field(&value)?),
+                "header" => return Err(format!("there are more than {FIELDS_MAX} header fields")),
+                "client" => question.client = value.parse().map_err(|_| format!("`{value}` is not an address"))?,
+                "listener" => question.listener = Some(value),
+                other => return Err(format!("`{other}` is none of request, header, client and listener")),
+            }
+        }
+        if question.request.is_empty() {
+            return Err("`request` is missing, such as request=GET%20http://host/path".into());
+        }
+        Ok(question)
+    }
+
     pub(super) fn parse(&self) -> Result<Parsed<'_>, String> {
         let words: Vec<&str> = self.request.split_whitespace().collect();
         let (method, url) = match words[..] {
@@ -150,6 +185,29 @@ impl Parsed<'_> {
     }
 }
 
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or_else(|| format!("`{text}` is not a field such as `name: value`"))?;
+    Ok((name.to_owned(), value.trim().to_owned()))
+}
+
+/// Resolves `%XX` and `+`.
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || format!("`{text}` is not percent-encoded UTF-8");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or_else(wrong);
+                (digit()? << 4 | digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
 fn no_scheme(url: &str) -> String {
     if url.starts_with('/') {
         return format!("`{url}` has no host: write `http://HOST{url}`");
@@ -180,4 +238,31 @@ fn all(plan: &Plan) -> String {
     });
     let told: Vec<String> = told.take(20).collect();
     if told.is_empty() { "none".into() } else { told.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_from_a_query() {
+        let query =
+            "request=PUT+http%3A%2F%2Fa.example%2Fx%3Fy%3D1%26z&header=x-a:%201&header=b:&client=::1&listener=web";
+        let question = Question::from_query(query).unwrap();
+        assert_eq!(question.request, "PUT http://a.example/x?y=1&z");
+        assert_eq!(question.fields, [("x-a".into(), "1".into()), ("b".into(), String::new())]);
+        assert_eq!((question.client, question.listener), ("::1".parse().unwrap(), Some("web".into())));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_that_names_it() {
+        let error = |query: &str| Question::from_query(query).unwrap_err();
+        assert_eq!(error(""), "`request` is missing, such as request=GET%20http://host/path");
+        assert_eq!(error("request=a&color=red"), "`color` is none of request, header, client and listener");
+        assert_eq!(error("request=%4"), "`%4` is not percent-encoded UTF-8");
+        assert_eq!(error("request=%ff"), "`%ff` is not percent-encoded UTF-8");
+        assert_eq!(error("request=a&client=b"), "`b` is not an address");
+        assert_eq!(error("request=a&header=b"), "`b` is not a field such as `name: value`");
+        assert!(error(&"header=a:b&".repeat(101)).contains("more than 100"));
+    }
 }

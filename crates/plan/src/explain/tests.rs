@@ -293,3 +293,71 @@ fn of_many_endpoints_those_are_told_that_get_work() {
     assert_eq!((forward(&told).endpoints.len(), forward(&told).left_out), (100, 200));
     assert_eq!((forward(&told).endpoints[0].share, forward(&told).endpoints[1].share), (100.0, 0.0));
 }
+
+#[test]
+fn the_rules_by_which_a_request_is_carried_are_told() {
+    use model::resilience::{ErrorRatio, Hedge, HedgeAfter};
+    use model::retry::{Conditions, Methods, Retry};
+    use std::time::Duration;
+
+    let ratio = ErrorRatio {
+        percent: 50,
+        window: Duration::from_secs(10),
+        requests_min: 1,
+        open_for: Duration::from_secs(5),
+        trial_requests: 1,
+    };
+    let hedge =
+        Hedge { after: HedgeAfter::Percentile(95), attempts_max: 2, methods: Methods::Idempotent, budget_percent: 10 };
+    let breaker = CircuitBreaker { error_ratio: Some(ratio), ..CircuitBreaker::default() };
+    let mut ruled = Cluster {
+        resilience: Resilience { breaker: Some(breaker), hedge: Some(hedge.clone()), ..Resilience::default() },
+        ..cluster("c", Balance::RoundRobin, weighted(&[1, 1]))
+    };
+    ruled.queue = queue(10);
+    ruled.retry = Retry {
+        on: Conditions { reset: true, statuses: vec![(503, 503)], ..Conditions::default() },
+        ..Retry::default()
+    };
+    let plain = route("plain", Match::default(), "c");
+    let mut own = route("own", path("/own"), "c");
+    own.precedence = model::queue::Precedence { class: -2, offset_ms: -500 };
+    own.retry = Some(Retry { attempts_max: 1, ..Retry::default() });
+    own.hedge = Some(Hedge { after: HedgeAfter::Time(Duration::from_millis(50)), attempts_max: 3, ..hedge });
+    let plan = compiled(snapshot(vec![http_listener("web")], vec![own, plain], vec![ruled]), None);
+    let notes = |request: &str| forward(&ask(&plan, request, &[]).unwrap()).notes.clone();
+    assert_eq!(
+        notes("http://a/"),
+        [
+            "tried again after reset, 503, 3 attempts at most (the cluster's rules)",
+            "hedged: without an answer within what 95% of recent answers took it goes to another endpoint too, to 2 at most (the cluster's rules)",
+        ]
+    );
+    assert_eq!(
+        notes("POST http://a/own"),
+        [
+            "in the queue it is of class -2, as if it had come 500 ms earlier",
+            "never tried again (the route's rules)",
+            "not hedged, for its method is not idempotent (the route's rules)",
+        ]
+    );
+    assert_eq!(
+        notes("http://a/own")[2],
+        "hedged: without an answer within 50ms it goes to another endpoint too, to 3 at most (the route's rules)"
+    );
+    assert!(notes("POST http://a/")[0].contains("but only after connect_failure for its method"));
+
+    // A circuit that opens, and is tried again.
+    let cluster = &plan.clusters[0];
+    let mut pass = None;
+    cluster.let_in(&mut pass, begin()).unwrap();
+    cluster.tell_circuit(&mut pass, false, begin() - Duration::from_secs(4));
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    assert_eq!(forward(&told).why, "the circuit is open for 1.0 s yet, because too much failed: 503");
+    drop(pass.take());
+    let later = begin() + Duration::from_secs(2);
+    cluster.let_in(&mut pass, later).unwrap();
+    let told = ask(&plan, "http://a/", &[]).unwrap();
+    assert_eq!(forward(&told).notes[0], "the circuit is half-open: 1 are tried at once, 1 are under way");
+    assert_eq!(forward(&told).why, "the circuit is half-open, and as many are tried as may be: 503");
+}
