@@ -52,6 +52,8 @@ pub struct Conditions {
     pub bad_response: bool,
     /// It answered with a status in one of these ranges, ends included.
     pub statuses: Vec<(u16, u16)>,
+    /// It answered a call of gRPC with one of these statuses, by their numbers, and with nothing else.
+    pub grpc_statuses: Vec<u8>,
 }
 
 impl Conditions {
@@ -75,12 +77,17 @@ impl Conditions {
 
     /// Whether a retry may follow any response.
     pub fn hold_after_answer(&self) -> bool {
-        !self.statuses.is_empty()
+        !self.statuses.is_empty() || !self.grpc_statuses.is_empty()
+    }
+
+    /// Whether a retry may follow a call of gRPC that ended with this status alone.
+    pub fn holds_grpc(&self, status: u8) -> bool {
+        self.grpc_statuses.contains(&status)
     }
 
     /// Whether a retry may follow anything that an endpoint may have acted on.
     pub fn hold_after_sending(&self) -> bool {
-        self.reset || self.timeout || self.bad_response || !self.statuses.is_empty()
+        self.reset || self.timeout || self.bad_response || self.hold_after_answer()
     }
 }
 

@@ -269,6 +269,8 @@ pub struct Cluster {
     pub tls: Option<UpstreamTls>,
     /// What endpoints are told in front of each connection.
     pub proxy_protocol: Option<SendProxy>,
+    /// Calls of gRPC-Web go to the endpoints as gRPC.
+    pub grpc_web: bool,
     /// Connections kept for reuse.
     pub pool: Pool,
     /// Time-outs towards the endpoints.

@@ -138,6 +138,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         queue: None,
         tls: None,
         proxy_protocol: None,
+        grpc_web: false,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, http2: None },
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),

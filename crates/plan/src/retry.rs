@@ -20,6 +20,8 @@ pub enum Failure {
     Fault(Fault),
     /// A response with this status came.
     Status(u16),
+    /// A call of gRPC ended with this status alone.
+    Grpc(u8),
 }
 
 impl Failure {
@@ -73,6 +75,7 @@ pub fn decide(
     let holds = match attempted.failure {
         Failure::Fault(fault) => policy.on.holds_fault(fault),
         Failure::Status(status) => policy.on.holds_status(status),
+        Failure::Grpc(status) => policy.on.holds_grpc(status),
     };
     let free = attempted.failure.is_before_sending();
     // What a stream that was refused has taken of the body is gone, though nobody has looked at it.

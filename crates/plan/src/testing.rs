@@ -56,6 +56,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         queue: None,
         tls: None,
         proxy_protocol: None,
+        grpc_web: false,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, http2: None },
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),

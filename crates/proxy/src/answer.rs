@@ -21,6 +21,7 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 /// Sends an answer, through the route's response steps if a route was found.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
     skip_body(exchange);
+    let local = &*exchange.grpc.as_ref().map_or(Cow::Borrowed(local), |grpc| grpc.answer(local));
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
     send(exchange, local, keeps_alive).await?;
     Ok(next_after(exchange, keeps_alive, exchange.is_read))

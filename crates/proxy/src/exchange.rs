@@ -23,6 +23,7 @@ use wire::http1::{Framing, RequestParsed};
 
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
+use crate::grpc::Grpc;
 use crate::guard::Gate;
 use crate::persistence::seed;
 use crate::pick::{Turn, pick};
@@ -72,6 +73,8 @@ pub(crate) struct Exchange<'p> {
     pub pass: Option<Pass>,
     /// What is known of its session, in a cluster that has any.
     pub session: Option<Session>,
+    /// If it is gRPC.
+    pub grpc: Option<Box<Grpc>>,
     pub told: Told<'p>,
 }
 
@@ -133,6 +136,7 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         replay: Replay::default(),
         pass: None,
         session: None,
+        grpc: None,
         told: Told::new(&arrival),
     };
     let outcome = match received {
@@ -207,6 +211,7 @@ impl<'p> Exchange<'p> {
     fn admit(&mut self) {
         let head = &mut self.incoming.head;
         head.keep_received();
+        self.grpc = Grpc::of(head, self.told.begun);
         let facts = &self.connection.facts;
         let forwarding = &self.http.forwarding;
         let peer = facts.peer.ip();
@@ -235,8 +240,10 @@ impl<'p> Exchange<'p> {
         let mut scratch = self.worker.scratch.borrow_mut();
         let route = router.find(&self.incoming.head, self.client, &mut scratch).ok_or(Fault::NoRoute)?;
         self.told.route = Some(route);
-        if let Some(timeout) = route.timeout {
-            self.connection.watch.set_bound(Some(self.told.begun + timeout));
+        if route.timeout.is_some() || self.grpc.is_some() {
+            let bound = route.timeout.map(|timeout| self.told.begun + timeout);
+            let bound = self.grpc.as_ref().map_or(bound, |grpc| grpc.bound(bound));
+            self.connection.watch.set_bound(bound);
         }
         Ok(route)
     }

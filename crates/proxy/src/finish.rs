@@ -1,5 +1,6 @@
 //! The end of every exchange: a fault becomes an answer, everything becomes one record, and memory goes back.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use model::Fault;
@@ -42,6 +43,10 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     }
     let cluster = exchange.told.cluster.map(|now| &*now.plan);
     let Some(local) = answer::of_fault(fault, cluster, exchange.told.now) else { return Next::Close };
+    let local = match &exchange.grpc {
+        Some(grpc) => Cow::Owned(grpc.answer_to_fault(fault, &local)),
+        None => local,
+    };
     // After a fault of the client's making nothing more is believed of what it sends.
     if fault.consequence().source == Source::Downstream {
         return match answer::send(exchange, &local, false).await {

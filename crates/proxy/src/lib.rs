@@ -11,6 +11,7 @@ mod connection;
 mod downstream;
 mod exchange;
 mod finish;
+mod grpc;
 mod guard;
 mod http2;
 mod io;

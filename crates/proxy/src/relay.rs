@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::fields::Fields;
+use wire::grpc::call;
 use wire::http1::{self, ChunkDecoder, Framing, HeadLimits};
 
 use crate::buffer::{Buffer, BufferPool};
@@ -105,6 +106,8 @@ pub(crate) struct Pump {
     /// The receiver's connection is closed as soon as all is written.
     closes: bool,
     drops_trailers: bool,
+    /// Trailers become the last message of the body.
+    frames_trailers: bool,
     /// What ends the receiver's stream beside its data.
     trailers: Option<Box<Fields>>,
 }
@@ -130,6 +133,7 @@ impl Pump {
             written: false,
             closes: false,
             drops_trailers: false,
+            frames_trailers: false,
             trailers: None,
         }
     }
@@ -142,6 +146,11 @@ impl Pump {
     /// Says that trailers are not passed on.
     pub(crate) fn drop_trailers(&mut self) {
         self.drops_trailers = true;
+    }
+
+    /// Says that trailers become the last message of the body, as gRPC-Web has them.
+    pub(crate) fn frame_trailers(&mut self) {
+        self.frames_trailers = true;
     }
 
     /// Says that the receiver's connection is closed as soon as all is written.
@@ -400,10 +409,17 @@ impl Pump {
 
     fn encode(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>) -> Result<(), PumpFault> {
         let mut fits = true;
+        let mut trailers = trailers;
+        if let Some(own) = trailers.filter(|_| self.frames_trailers) {
+            let mut message = Vec::new();
+            call::write_web_trailers(own, &mut message);
+            fits = buffer.append(&message);
+            trailers = None;
+        }
         if self.writer == BodyWriter::Chunked && !buffer.is_empty() {
             let mut head = [0; http1::CHUNK_HEAD_BYTES_MAX];
             let start = http1::write_chunk_head(buffer.len(), &mut head);
-            fits = buffer.prepend(&head[start..]) && buffer.append(http1::CHUNK_TAIL);
+            fits &= buffer.prepend(&head[start..]) && buffer.append(http1::CHUNK_TAIL);
         }
         if self.reader.is_done() {
             self.ended = true;

@@ -11,6 +11,7 @@ use plan::retry::{Attempted, Failure, Verdict, decide, take_back};
 use wire::http1::Framing;
 
 use crate::exchange::Exchange;
+use crate::grpc;
 use crate::guard::Gate;
 use crate::upstream::conversation::hedge;
 use crate::worker_plan::ClusterNow;
@@ -111,11 +112,23 @@ impl<'p> Exchange<'p> {
     pub(crate) fn retries_status(&mut self, now: &'p ClusterNow) -> bool {
         let policy = policy(self, now);
         let status = self.response.as_ref().map_or(0, |response| response.status);
-        if !policy.on.holds_status(status) {
+        let failure = if policy.on.holds_status(status) {
+            Failure::Status(status)
+        } else if let Some(status) = self.retried_grpc(policy) {
+            Failure::Grpc(status)
+        } else {
             return false;
-        }
-        self.replay.after_status = self.verdict(now, Failure::Status(status));
+        };
+        self.replay.after_status = self.verdict(now, failure);
         self.replay.after_status.is_some()
+    }
+
+    fn retried_grpc(&self, policy: &Retry) -> Option<u8> {
+        if self.grpc.is_none() || policy.on.grpc_statuses.is_empty() {
+            return None;
+        }
+        let status = self.response.as_ref().and_then(|response| grpc::status_of(response));
+        status.filter(|status| policy.on.holds_grpc(*status))
     }
 
     /// The pause before another attempt, if there is to be one.

@@ -46,6 +46,11 @@ impl Watch {
         self.bound = bound;
     }
 
+    /// The bound on the whole exchange.
+    pub(crate) fn bound(&self) -> Option<Instant> {
+        self.bound
+    }
+
     /// Which fault it is that the watch rang: that of the `phase`, unless the bound on the exchange or the end of the
     /// program came first.
     pub(crate) fn fault(&self, phase: Fault) -> Fault {

@@ -11,7 +11,7 @@ impl Exchange<'_> {
     /// take long, or never end.
     #[inline]
     pub(crate) fn witness_head(&mut self) {
-        let status = self.response.as_ref().map_or(0, |response| response.status);
+        let status = self.answered_status();
         let is_good = Seen::Answered { status, latency: self.told.phases.first_byte }.is_good();
         if let Some(cluster) = self.told.cluster.filter(|_| is_good) {
             cluster.plan.tell_limit(self.told.phases.first_byte, self.told.now);
@@ -24,7 +24,7 @@ impl Exchange<'_> {
     /// The endpoint answered. What follows of this attempt is not told.
     #[inline]
     pub(crate) fn witness_answer(&mut self) {
-        let status = self.response.as_ref().map_or(0, |response| response.status);
+        let status = self.answered_status();
         self.witness(Seen::Answered { status, latency: self.told.phases.first_byte });
     }
 

@@ -1,8 +1,11 @@
-//! What a check by gRPC needs of its messages: the question of `grpc.health.v1.Health/Check`, and the answer.
+//! gRPC: what a proxy needs to know of calls ([`call`]), and what a check needs of its messages: the question of
+//! `grpc.health.v1.Health/Check`, and the answer.
 //!
 //! A message of gRPC has five bytes before it: whether it is compressed, and its length. Of protobuf there is one field in
 //! each of the two messages, so both are written and read here by hand. What is read comes from an endpoint and may be
 //! anything: it is read within its bounds or refused with a reason.
+
+pub mod call;
 
 /// Path of the question.
 pub const HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";

@@ -15,6 +15,7 @@ mod faults;
 mod filters;
 mod forwarding;
 mod framing;
+mod grpc_web;
 mod health;
 mod hedging;
 mod logs;

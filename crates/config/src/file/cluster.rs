@@ -24,6 +24,9 @@ pub struct Cluster {
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
+    /// Pass calls of gRPC-Web, as browsers make them, to the endpoints as gRPC. Only the binary form, and only by HTTP/2.
+    #[serde(default)]
+    pub grpc_web: bool,
     /// Connections at work at once at all endpoints together, over all workers, as with `connections_max` of an endpoint. No
     /// bound by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

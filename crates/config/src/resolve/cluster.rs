@@ -42,6 +42,7 @@ impl Resolver<'_> {
                 .proxy_protocol
                 .as_ref()
                 .map(|sent| self.send_proxy(&format!("{at}/proxy_protocol"), sent)),
+            grpc_web: written.grpc_web,
             pool: Pool {
                 idle_max: written.pool.idle_max,
                 idle_timeout: written.pool.idle_timeout.0,
@@ -103,6 +104,11 @@ impl Resolver<'_> {
     }
 
     fn refuse_http2_keys(&mut self, at: &str, name: &str) {
+        if self.has(at, "grpc_web") {
+            let span = self.key_span(at, "grpc_web");
+            let message = format!("gRPC needs HTTP/2, which cluster `{name}` does not speak");
+            self.sink.push(span, message, Some("add `http_versions: [h2]` to the cluster".to_owned()));
+        }
         let pool = format!("{at}/pool");
         for key in ["streams_per_connection_max", "ping_interval", "ping_timeout"] {
             if self.has(at, "pool") && self.has(&pool, key) {

@@ -9,6 +9,14 @@ use crate::diagnostic::did_you_mean;
 use crate::file;
 
 const NAMES: [&str; 4] = ["connect_failure", "reset", "timeout", "bad_response"];
+/// Statuses of gRPC by which an endpoint says that another may do better, and their numbers.
+const GRPC: [(&str, u8); 5] = [
+    ("grpc_cancelled", 1),
+    ("grpc_deadline_exceeded", 4),
+    ("grpc_resource_exhausted", 8),
+    ("grpc_internal", 13),
+    ("grpc_unavailable", 14),
+];
 
 impl Resolver<'_> {
     pub(super) fn retry(&mut self, at: &str, written: &file::Retry) -> Retry {
@@ -43,10 +51,12 @@ impl Resolver<'_> {
                 "reset" => all.reset = true,
                 "timeout" => all.timeout = true,
                 "bad_response" => all.bad_response = true,
-                other => match status_range(other) {
-                    Some(range) => all.statuses.push(range),
-                    None => {
-                        let mend = did_you_mean(other, NAMES.into_iter().chain(["a status such as 503", "502-504"]));
+                other => match (status_range(other), GRPC.iter().find(|(name, _)| *name == other)) {
+                    (Some(range), _) => all.statuses.push(range),
+                    (None, Some((_, number))) => all.grpc_statuses.push(*number),
+                    (None, None) => {
+                        let names = NAMES.into_iter().chain(GRPC.map(|(name, _)| name));
+                        let mend = did_you_mean(other, names.chain(["a status such as 503", "502-504"]));
                         let message = format!("nothing is tried again after `{other}`");
                         self.report(&format!("{at}/{index}"), message, mend);
                     }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use model::Name;
 use model::persistence::WhenFull;
-use model::snapshot::{Action, Balance, Cluster, Protocol, Route, Snapshot, TcpTarget};
+use model::retry::{Methods, Retry};
+use model::snapshot::{Action, Balance, Cluster, HealthCheckKind, Protocol, Route, Snapshot, TcpTarget};
 
 use super::Resolver;
 
@@ -48,7 +49,7 @@ impl Resolver<'_> {
             self.warn_at_key(at, "hedge", "with one endpoint there is no other to send a request to", None);
         }
         if let Some(retry) = &route.retry {
-            self.useless_statuses(&format!("{at}/retry"), &retry.on.statuses);
+            self.useless_conditions(&format!("{at}/retry"), retry);
         }
     }
 
@@ -81,6 +82,14 @@ impl Resolver<'_> {
 
     fn useless_health(&mut self, at: &str, cluster: &Cluster) {
         let fitness = &cluster.fitness;
+        let speaks_http1 = cluster.pool.http2.as_ref().is_none_or(|http2| !http2.is_only);
+        if let Some(check) = cluster.health_check.as_ref().filter(|check| !speaks_http1 && check.port.is_none())
+            && matches!(check.kind, HealthCheckKind::Http(_))
+        {
+            let message = "checks over `http` speak HTTP/1.1, and by `http_versions` the endpoints speak HTTP/2 only";
+            let mend = "check over `grpc` or `tcp`, or at another `port`".to_owned();
+            self.warn_at_key(&format!("{at}/health_check"), "http", message, Some(mend));
+        }
         if let Some(passive) = &fitness.passive {
             let eligible = cluster.endpoints.len();
             if eligible * usize::from(passive.ejected_percent_max) < 100 || eligible == 1 {
@@ -118,11 +127,15 @@ impl Resolver<'_> {
         if cluster.resilience.hedge.is_some() && cluster.endpoints.len() == 1 {
             self.warn_at_key(at, "hedge", "with one endpoint there is no other to send a request to", None);
         }
-        self.useless_statuses(&format!("{at}/retry"), &cluster.retry.on.statuses);
+        self.useless_conditions(&format!("{at}/retry"), &cluster.retry);
     }
 
-    fn useless_statuses(&mut self, at: &str, statuses: &[(u16, u16)]) {
-        if let Some((first, _)) = statuses.iter().find(|(first, _)| *first < FAILURES_FROM) {
+    fn useless_conditions(&mut self, at: &str, retry: &Retry) {
+        if !retry.on.grpc_statuses.is_empty() && retry.methods == Methods::Idempotent {
+            let message = "a call of gRPC is a POST, which is not sent again after an endpoint may have acted on it";
+            self.warn_at_key(at, "on", message, Some("add `methods: any` if that does no harm".to_owned()));
+        }
+        if let Some((first, _)) = retry.on.statuses.iter().find(|(first, _)| *first < FAILURES_FROM) {
             let message = format!("{first} tells of no failure: a good answer is thrown away and asked for again");
             self.warn_at_key(at, "on", message, Some(format!("name statuses from {FAILURES_FROM} on")));
         }

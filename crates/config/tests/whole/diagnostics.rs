@@ -417,7 +417,7 @@ fn rules_for_retries_are_checked_one_by_one() {
         [
             "6: nothing is tried again after `conect_failure` (did you mean `connect_failure`?)",
             "6: nothing is tried again after `504-502` (did you mean `502-504`?)",
-            "6: nothing is tried again after `later` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, `a status such as 503`, `502-504`)",
+            "6: nothing is tried again after `later` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, `grpc_cancelled`, `grpc_deadline_exceeded`, `grpc_resource_exhausted`, `grpc_internal`, `grpc_unavailable`, `a status such as 503`, `502-504`)",
             "7: `attempts_max` must be a whole number from 1 to 10, not 11",
             "8: so much of a body is not kept (at most 48 KiB can be kept)",
             "9: the first pause is longer than the longest (make `max` at least as long as `base`)",

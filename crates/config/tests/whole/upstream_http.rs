@@ -50,6 +50,10 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
           `c` has by `h2` (write `http_versions: [h1]`, or leave `proxy_protocol` out)"
         ]
     );
+    assert_eq!(
+        about("grpc_web: true"),
+        ["gRPC needs HTTP/2, which cluster `c` does not speak (add `http_versions: [h2]` to the cluster)"]
+    );
     assert_eq!(about("http_versions: [h2, h2]"), ["this version stands here twice"]);
     let for_http2 = |key: &str| {
         format!(
@@ -61,4 +65,15 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
         about("pool: { streams_per_connection_max: 7, ping_interval: 3s, ping_timeout: 400ms }"),
         [for_http2("streams_per_connection_max"), for_http2("ping_interval"), for_http2("ping_timeout")]
     );
+}
+
+#[test]
+fn statuses_of_grpc_after_which_a_call_is_tried_again_have_names() {
+    let on = "[grpc_cancelled, grpc_deadline_exceeded, grpc_resource_exhausted, grpc_internal, grpc_unavailable]";
+    let loaded = load(&cluster(&format!("retry: {{ on: {on}, methods: any }}"))).unwrap();
+    let conditions = &loaded.snapshot.clusters[0].retry.on;
+    assert_eq!(conditions.grpc_statuses, [1, 4, 8, 13, 14]);
+    assert!(conditions.hold_after_answer() && !conditions.connect_failure);
+    let web = load(&cluster("http_versions: [h2], grpc_web: true")).unwrap();
+    assert!(web.snapshot.clusters[0].grpc_web);
 }

@@ -160,3 +160,32 @@ clusters:
         "{problems}"
     );
 }
+
+#[test]
+fn what_http_2_and_grpc_make_useless_is_warned_of() {
+    let told = warnings(
+        "routes:
+  - { match: { path: { exact: /a } }, cluster: a }
+  - { match: { path: { exact: /b } }, cluster: b, retry: { on: [grpc_unavailable], methods: any } }
+clusters:
+  a:
+    endpoints: ['127.0.0.1:1', '127.0.0.1:2']
+    http_versions: [h2]
+    health_check: { http: { path: / } }
+    retry: { on: [grpc_unavailable] }
+  b:
+    endpoints: ['127.0.0.1:1', '127.0.0.1:2']
+    http_versions: [h2]
+    health_check: { http: { path: / }, port: 8080 }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "10: checks over `http` speak HTTP/1.1, and by `http_versions` the endpoints speak HTTP/2 only \
+             (check over `grpc` or `tcp`, or at another `port`)",
+            "11: a call of gRPC is a POST, which is not sent again after an endpoint may have acted on it \
+             (add `methods: any` if that does no harm)",
+        ]
+    );
+}

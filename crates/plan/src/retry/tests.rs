@@ -13,6 +13,7 @@ fn policy() -> Retry {
             timeout: true,
             bad_response: true,
             statuses: vec![(502, 504)],
+            grpc_statuses: vec![14],
         },
         ..Retry::default()
     }
@@ -41,6 +42,8 @@ fn only_what_the_conditions_name_is_tried_again() {
         (Failure::Status(503), AGAIN),
         (Failure::Status(501), Verdict::GiveUp),
         (Failure::Status(200), Verdict::GiveUp),
+        (Failure::Grpc(14), AGAIN),
+        (Failure::Grpc(13), Verdict::GiveUp),
     ] {
         assert_eq!(verdict(&policy(), &attempted(failure)), expected, "{failure:?}");
     }

@@ -58,6 +58,10 @@ impl<'p> Conversation<'p> {
         line: Line,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
+        if cluster.cluster.grpc_web && matches!(line, Line::Http2(_)) {
+            exchange.bridge_from_web();
+        }
+        exchange.pass_deadline_on();
         let mut head = exchange.worker.scratch.borrow_mut();
         head.clear();
         let upstream = match line {
@@ -418,8 +422,12 @@ impl<'p> Conversation<'p> {
     }
 
     /// Sends the response head, then moves the body, while what is left of the request still moves too.
-    async fn relay_response(&mut self, exchange: &mut Exchange<'p>, parsed: ResponseParsed) -> Result<Next, Fault> {
+    async fn relay_response(&mut self, exchange: &mut Exchange<'p>, mut parsed: ResponseParsed) -> Result<Next, Fault> {
         let worker = exchange.worker;
+        let is_web = exchange.bridge_to_web();
+        if is_web && parsed.framing != Framing::None && parsed.framing != Framing::Length(0) {
+            parsed.framing = Framing::Chunked;
+        }
         let fields = &mut exchange.response().fields;
         if !fields.has_known(Known::Date) {
             // RFC 9110 section 6.6.1 asks it of whoever passes on a response that has none.
@@ -444,6 +452,9 @@ impl<'p> Conversation<'p> {
         }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
+        if is_web {
+            download.frame_trailers();
+        }
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();
         }

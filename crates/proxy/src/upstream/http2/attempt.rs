@@ -146,6 +146,7 @@ impl<'p> Exchange<'p> {
                 other => return other,
             }
             anew += 1;
+            self.told.received_bytes = 0;
             self.told.look();
         }
     }
