@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use model::Name;
 use model::snapshot::{Cluster, Listener, Protocol};
-use plan::passive::Ejection;
+use plan::health::passive::Ejection;
 use plan::{ClusterPlan, Plan, Roll, Standing};
 use telemetry::summary::{Summary, Totals};
 

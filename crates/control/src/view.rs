@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use model::Name;
 use plan::Plan;
-use plan::passive::{Cause, Ejection};
+use plan::health::passive::{Cause, Ejection};
 use serde_json::Value;
 use telemetry::summary::Totals;
 use telemetry::{Gauge, Metric, Telemetry};

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use model::snapshot::HashKey;
 use model::{FieldName, Known, RequestHead};
 
-use crate::{hash, query};
+use crate::hash;
+use crate::route::query;
 
 /// One kind of key, compiled.
 pub(crate) enum Key {

@@ -1,8 +1,8 @@
 //! Shortest time to answer, with what is in flight.
 
 use super::{Ask, BalancerSpec, Chance, Member, Tier, least};
+use crate::balance::response_time::{Tick, Timing};
 use crate::cluster::Lease;
-use crate::response_time::{Tick, Timing};
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "least_time",

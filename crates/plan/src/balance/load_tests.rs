@@ -158,12 +158,12 @@ fn every_pick_by_least_time_is_of_the_least_burden() {
     let weights = [1, 2, 1, 5];
     let plan = plan_of(cluster("c", timed(false), weighted(&weights)));
     let mut simulation = Simulation::new(&plan);
-    let timing = crate::response_time::Timing::new(10 * SECOND, false);
+    let timing = crate::balance::response_time::Timing::new(10 * SECOND, false);
     let takes = |place: usize| Some([10, 30, 20, 100][place] * MILLI);
     for _ in 0..2_000 {
         simulation.run(MILLI, MILLI, takes);
         simulation.finish(&takes);
-        let now = crate::response_time::Tick::of(simulation.now);
+        let now = crate::balance::response_time::Tick::of(simulation.now);
         let burden = |place: usize| {
             let state = &plan.endpoints[place].state;
             let (mean, in_flight) = (state.response_time().read(now, timing), state.in_flight() as f32);

@@ -13,15 +13,16 @@ mod peak_ewma;
 mod power_of_two;
 mod priority;
 mod random;
+pub(crate) mod response_time;
 mod round_robin;
 mod tier;
 mod view;
 
 use std::time::Instant;
 
+use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, Lease, Stamped};
 use crate::random::mix;
-use crate::subset::Subset;
 use tier::{Choice, Member, Seed};
 pub(crate) use tier::{Tier, TierKey, TierState};
 pub(crate) use view::View;

@@ -1,8 +1,8 @@
 //! Peak-sensitive mean of response times, and two choices.
 
 use super::{Ask, BalancerSpec, Chance, Tier, least_time, power_of_two};
+use crate::balance::response_time::{Tick, Timing};
 use crate::cluster::Lease;
-use crate::response_time::{Tick, Timing};
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "peak_ewma",

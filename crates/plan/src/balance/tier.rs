@@ -7,12 +7,12 @@ use model::snapshot::Balance;
 
 use super::hash::HashTable;
 use super::{random, round_robin};
+use crate::balance::response_time::Timing;
 use crate::cluster::Lease;
+use crate::cluster::state::EndpointState;
 use crate::hash::FastMap;
 use crate::padded::Padded;
 use crate::random::{GOLDEN, mix};
-use crate::response_time::Timing;
-use crate::state::EndpointState;
 
 /// An endpoint that may get work.
 pub(crate) struct Member {

@@ -8,12 +8,12 @@ use model::snapshot::Cluster;
 use super::aperture::narrow;
 use super::priority::{Fitness, shares};
 use super::tier::{Configured, Member, Tier, TierKey};
+use crate::cluster::state::ClusterState;
+use crate::cluster::subset::{Subset, Subsets};
 use crate::cluster::{EndpointPlan, Lease};
 use crate::hash::FastMap;
-use crate::standing::Roll;
-use crate::state::ClusterState;
+use crate::health::standing::Roll;
 use crate::sticky::Pins;
-use crate::subset::{Subset, Subsets};
 
 /// See the module.
 pub(crate) struct View {

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::rules;
 use crate::Moment;
 use crate::balance::{self, Ask, View};
+use crate::cluster::state::{ClusterState, EndpointState};
+use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, EndpointPlan};
+use crate::health::standing::Roll;
 use crate::plan::RoutePlan;
-use crate::standing::Roll;
-use crate::state::{ClusterState, EndpointState};
-use crate::subset::Subset;
 
 /// Picks that tell the shares, fewer where there are many endpoints to look at.
 const PICKS: usize = 1_000;

@@ -7,7 +7,7 @@ use model::matching::{Match, PathMatch, ValueTest};
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use crate::router::Router;
+use crate::route::router::Router;
 
 /// A route whose host and path fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

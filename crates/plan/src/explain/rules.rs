@@ -6,8 +6,8 @@ use model::resilience::{Hedge, HedgeAfter};
 use model::retry::{Methods, Retry};
 
 use super::cluster::Asked;
-use crate::breaker::Phase;
 use crate::cluster::ClusterPlan;
+use crate::resilience::breaker::Phase;
 
 /// What there is to tell. Rules that nobody has written are left out.
 pub(super) fn notes(plan: &ClusterPlan, asked: &Asked<'_>, is_pinned: bool) -> Vec<String> {

@@ -152,7 +152,7 @@ fn compile_origins(list: &[OriginSetting], credentials: bool) -> Result<Origins,
         let compiled = match origin {
             OriginSetting::Text(text) => compile_origin(text),
             OriginSetting::Expression(OriginExpression { regex }) => {
-                crate::expression::whole(regex).map(OriginTest::Expression).map_err(|issue| issue.below("regex"))
+                crate::route::expression::whole(regex).map(OriginTest::Expression).map_err(|issue| issue.below("regex"))
             }
         };
         compiled.map_err(|issue| issue.below(&place.to_string()))

@@ -122,7 +122,7 @@ fn compile_prefix(settings: &PrefixRewrite) -> Result<PathStep, Issue> {
 }
 
 fn compile_regex(settings: &RegexRewrite) -> Result<PathStep, Issue> {
-    let pattern = crate::expression::anywhere(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
+    let pattern = crate::route::expression::anywhere(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
     let replacement =
         compile_replacement(&settings.replacement, &pattern).map_err(|issue| issue.below("replacement"))?;
     Ok(PathStep::Regex { pattern, replacement })

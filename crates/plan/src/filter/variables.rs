@@ -9,7 +9,7 @@ use model::facts::TlsFacts;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
 use super::{ResponseView, settings};
-use crate::query;
+use crate::route::query;
 
 /// From when on a variable has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

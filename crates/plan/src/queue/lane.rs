@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::balance::{Tier, View};
+use crate::cluster::state::EndpointState;
+use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, Lease};
 use crate::hash::FastMap;
-use crate::state::EndpointState;
-use crate::subset::Subset;
 
 /// Which endpoints one waits for, in terms of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

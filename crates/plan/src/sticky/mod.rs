@@ -28,7 +28,7 @@ use model::{FieldName, RequestHead, ResponseHead};
 
 use crate::cluster::EndpointPlan;
 use crate::hash::FastMap;
-use crate::query;
+use crate::route::query;
 use cookie::{Dates, Shown, Signer};
 pub(crate) use pinned::Pins;
 use table::{Begun, Table, Tick, tenths};

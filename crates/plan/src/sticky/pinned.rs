@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use model::snapshot::Cluster;
 
 use crate::balance::{Ask, PickCache, Tier, TierState, View};
+use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
 use crate::hash::FastMap;
-use crate::standing::Roll;
-use crate::subset::Subset;
+use crate::health::standing::Roll;
 
 /// Which endpoints go on with the sessions they have, by place. Part of a view.
 #[derive(Default)]

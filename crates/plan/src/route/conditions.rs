@@ -6,8 +6,8 @@ use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
 use regex::bytes::Regex;
 
-use crate::router::trimmed;
-use crate::{expression, query};
+use super::{expression, query};
+use crate::route::router::trimmed;
 
 /// Conditions beyond host, exact path and prefix, which tables answer.
 pub(crate) struct Conditions {

@@ -19,10 +19,10 @@
 use model::fitness::AdminState;
 use model::snapshot::{Balance, Cluster};
 
-use crate::agent::{Report, Wish};
 use crate::cluster::EndpointPlan;
 use crate::health::HealthState;
-use crate::ramp;
+use crate::health::agent::{Report, Wish};
+use crate::health::ramp;
 
 /// Where one endpoint stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,9 @@
 //! The plan itself: what workers hold.
 
+pub(crate) mod compile;
+mod effect;
+pub(crate) mod publish;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +12,14 @@ use model::snapshot::{Listener, Route, Snapshot};
 use model::{LocalResponse, Name};
 
 use crate::cluster::ClusterPlan;
-use crate::conditions::Conditions;
+use crate::cluster::state::ListenerState;
+use crate::cluster::subset::SubsetPlan;
 use crate::filter::Chain;
-use crate::redirect::RedirectPlan;
-use crate::router::Router;
-use crate::sni::SniTable;
-use crate::state::ListenerState;
-use crate::subset::SubsetPlan;
-use crate::weighted::WeightedClusters;
+use crate::route::conditions::Conditions;
+use crate::route::redirect::RedirectPlan;
+use crate::route::router::Router;
+use crate::route::sni::SniTable;
+use crate::route::weighted::WeightedClusters;
 
 /// A snapshot compiled for the workers. Parts that are equal in two plans, one compiled after the other, are the same
 /// `Arc`.

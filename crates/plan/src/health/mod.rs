@@ -1,5 +1,10 @@
 //! Whether an endpoint is fit for work, as its active checks tell.
 
+pub mod agent;
+pub mod passive;
+pub(crate) mod ramp;
+pub mod standing;
+
 use model::snapshot::HealthCheck;
 
 /// Result of one active check.

@@ -7,7 +7,7 @@ use model::snapshot::Balance;
 
 use super::*;
 use crate::Plan;
-use crate::breaker::Phase;
+use crate::resilience::breaker::Phase;
 use crate::testing::{cluster, weighted};
 
 fn plan(breaker: Option<CircuitBreaker>, previous: Option<&Arc<ClusterPlan>>) -> Arc<ClusterPlan> {

@@ -12,14 +12,14 @@ use model::snapshot::{Action, Listener, Protocol, Route, Snapshot, TcpTarget};
 use model::{Issue, LocalResponse, Name};
 
 use crate::cluster::ClusterPlan;
-use crate::conditions::Conditions;
+use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::Chain;
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
-use crate::redirect::RedirectPlan;
-use crate::router::Router;
-use crate::sni::SniTable;
-use crate::subset::{self, SubsetPlan};
-use crate::weighted::WeightedClusters;
+use crate::route::conditions::Conditions;
+use crate::route::redirect::RedirectPlan;
+use crate::route::router::Router;
+use crate::route::sni::SniTable;
+use crate::route::weighted::WeightedClusters;
 
 /// Compiles a snapshot. `previous` is the plan in force.
 ///

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use model::resilience::{CircuitBreaker, Refusal};
 
-use crate::breaker::{Admission, Circuit, Phase};
 use crate::cluster::ClusterPlan;
 use crate::padded::Padded;
+use crate::resilience::breaker::{Admission, Circuit, Phase};
 
 /// What all workers share about the guard of one cluster. Outlives plans.
 #[derive(Debug, Default)]

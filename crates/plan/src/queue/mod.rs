@@ -34,10 +34,10 @@ use std::time::{Duration, Instant};
 use model::RequestHead;
 use model::queue::{Precedence, Shed, ShedFrom};
 
+use crate::cluster::state::ClusterState;
+use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, Lease};
 use crate::hash::FastMap;
-use crate::state::ClusterState;
-use crate::subset::Subset;
 pub(crate) use lane::Wanted;
 use lane::{Kind, Lane, Views};
 use order::{Order, Spot};

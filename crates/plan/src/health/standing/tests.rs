@@ -5,7 +5,7 @@ use model::fitness::AdminState::{self, Auto, Down, Drain, Maintenance, Up};
 use model::snapshot::Balance;
 
 use super::*;
-use crate::passive::Event;
+use crate::health::passive::Event;
 use crate::testing::{Worker, cluster, health_check, plan_of, weighted};
 use crate::{ClusterPlan, HealthState, Outcome, Pick};
 

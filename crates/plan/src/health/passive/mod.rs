@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use model::Name;
 use model::fitness::PassiveHealth;
 
-use crate::breaker::Phase;
+use crate::cluster::state::EndpointState;
 use crate::cluster::{ClusterPlan, EndpointPlan};
+use crate::health::standing::Roll;
 use crate::padded::Padded;
-use crate::standing::Roll;
-use crate::state::EndpointState;
+use crate::resilience::breaker::Phase;
 pub use ejection::{Cause, Ejection, Evidence};
 use outliers::Window;
 use run::Run;

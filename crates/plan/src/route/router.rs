@@ -40,8 +40,8 @@ use model::matching::PathMatch;
 use model::{HostPattern, RequestHead};
 
 use crate::hash::FastMap;
-use crate::hosts::{self, HostMap};
 use crate::plan::RoutePlan;
+use crate::route::hosts::{self, HostMap};
 
 /// The routes of a listener, compiled for finding one.
 pub struct Router {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::HostPattern;
 
 use crate::cluster::ClusterPlan;
-use crate::hosts::{self, HostMap};
+use crate::route::hosts::{self, HostMap};
 
 /// Clusters by the server name of the ClientHello: an exact name wins over a wildcard, a longer wildcard over a shorter.
 pub struct SniTable {

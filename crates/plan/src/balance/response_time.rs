@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::passive::Seen;
+use crate::health::passive::Seen;
 
 /// What a failure counts as, at least: who fails fast must not look fast. So do statuses from 500 to 599.
 const FAILURE: Duration = Duration::from_secs(1);

@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use model::snapshot::HealthCheck;
 
-use crate::agent::Report;
+use crate::health::agent::Report;
 use crate::balance::{TierKey, TierState};
-use crate::concurrency::Adaptive;
-use crate::guard::GuardState;
+use crate::resilience::concurrency::Adaptive;
+use crate::resilience::guard::GuardState;
 use crate::health::{Change, Health, HealthState, Outcome};
 use crate::key::FairSeed;
 use crate::padded::Padded;
-use crate::passive::{Ejection, Judge, PassiveState};
+use crate::health::passive::{Ejection, Judge, PassiveState};
 use crate::queue::{self, Queue};
-use crate::ramp::Ramp;
-use crate::response_time::ResponseTime;
-use crate::slot::{Slot, SlotSpace};
+use crate::health::ramp::Ramp;
+use crate::balance::response_time::ResponseTime;
+use crate::cluster::slot::{Slot, SlotSpace};
 
 static ENDPOINT_SLOTS: SlotSpace = SlotSpace::new();
 static CLUSTER_SLOTS: SlotSpace = SlotSpace::new();

@@ -1,5 +1,9 @@
 //! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
 
+pub(crate) mod slot;
+pub mod state;
+pub mod subset;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
@@ -10,21 +14,21 @@ use std::time::Instant;
 use model::RequestHead;
 use model::snapshot::{Balance, Cluster, Endpoint};
 
-use crate::agent::{Report, Wish};
+use crate::health::agent::{Report, Wish};
 use crate::balance::{self, Ask, PickCache, TierState, View};
-use crate::concurrency::Adaptive;
-use crate::guard::GuardState;
+use crate::resilience::concurrency::Adaptive;
+use crate::resilience::guard::GuardState;
 use crate::hash::FastMap;
 use crate::health::{Change, Outcome};
 use crate::key::{FairKeys, Key};
-use crate::passive::Seen;
+use crate::health::passive::Seen;
 use crate::plan::RoutePlan;
 use crate::queue::Wanted;
-use crate::response_time::Timing;
-use crate::standing::Roll;
-use crate::state::{ClusterState, EndpointState};
+use crate::balance::response_time::Timing;
+use crate::health::standing::Roll;
+use crate::cluster::state::{ClusterState, EndpointState};
 use crate::sticky::Persistence;
-use crate::subset::{Names, Subset, Subsets};
+use crate::cluster::subset::{Names, Subset, Subsets};
 use crate::{hash, queue};
 
 /// A cluster, compiled.

@@ -9,7 +9,7 @@ use model::limits::HEDGE_SAMPLES_MIN;
 use model::resilience::{Hedge, HedgeAfter};
 use model::retry::Budget;
 
-use crate::retry::Savings;
+use crate::resilience::retry::Savings;
 
 /// What one worker knows of one cluster for that.
 #[derive(Clone, Debug)]

@@ -1,0 +1,11 @@
+//! From a request to where it goes: [`router`] finds the route among hosts, paths and other conditions, [`sni`] the cluster of a
+//! connection, [`weighted`] one cluster of several, and [`redirect`] makes an answer.
+
+pub(crate) mod conditions;
+pub(crate) mod expression;
+pub(crate) mod hosts;
+pub(crate) mod query;
+pub mod redirect;
+pub mod router;
+pub mod sni;
+pub mod weighted;
