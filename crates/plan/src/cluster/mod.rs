@@ -1,5 +1,6 @@
 //! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
 
+mod lease;
 pub(crate) mod slot;
 pub mod state;
 pub mod subset;
@@ -14,22 +15,24 @@ use std::time::Instant;
 use model::RequestHead;
 use model::snapshot::{Balance, Cluster, Endpoint};
 
-use crate::health::agent::{Report, Wish};
-use crate::balance::{self, Ask, PickCache, TierState, View};
-use crate::resilience::concurrency::Adaptive;
-use crate::resilience::guard::GuardState;
+use crate::balance::response_time::Timing;
+use crate::balance::{self, Ask, PickCache, View};
+use crate::cluster::state::{ClusterState, EndpointState};
+use crate::cluster::subset::{Names, Subset, Subsets};
 use crate::hash::FastMap;
+use crate::health::agent::{Report, Wish};
+use crate::health::passive::Seen;
+use crate::health::standing::Roll;
 use crate::health::{Change, Outcome};
 use crate::key::{FairKeys, Key};
-use crate::health::passive::Seen;
 use crate::plan::RoutePlan;
 use crate::queue::Wanted;
-use crate::balance::response_time::Timing;
-use crate::health::standing::Roll;
-use crate::cluster::state::{ClusterState, EndpointState};
+use crate::resilience::concurrency::Adaptive;
+use crate::resilience::guard::GuardState;
 use crate::sticky::Persistence;
-use crate::cluster::subset::{Names, Subset, Subsets};
 use crate::{hash, queue};
+
+pub use lease::Lease;
 
 /// A cluster, compiled.
 pub struct ClusterPlan {
@@ -393,59 +396,5 @@ fn compile_endpoints(
 impl fmt::Debug for ClusterPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClusterPlan({})", self.cluster.name)
-    }
-}
-
-/// A place at an endpoint, held as long as the exchange or connection lasts. Dropping it gives the place back or, if
-/// someone waits, hands it to the first in the queue.
-#[must_use = "dropping a lease gives its place back"]
-pub struct Lease {
-    state: Arc<EndpointState>,
-    index: u32,
-    /// Where the place is counted beside the endpoint itself, if the balancer wants that.
-    counted: Option<Arc<TierState>>,
-    /// Whether it is counted for the bound of the cluster.
-    is_bounded: bool,
-}
-
-impl Lease {
-    /// Wraps a place that was taken already.
-    #[inline]
-    pub(crate) fn new(state: &Arc<EndpointState>, index: u32, counted: Option<Arc<TierState>>) -> Self {
-        Self { state: state.clone(), index, counted, is_bounded: false }
-    }
-
-    /// The same for a plan where the endpoint has another place.
-    pub(crate) fn at(mut self, index: u32) -> Self {
-        self.index = index;
-        self
-    }
-
-    /// Place in [`ClusterPlan::endpoints`] of the plan that was asked.
-    #[inline]
-    pub fn endpoint_index(&self) -> usize {
-        self.index as usize
-    }
-
-    /// The endpoint's state.
-    #[inline]
-    pub fn state(&self) -> &Arc<EndpointState> {
-        &self.state
-    }
-}
-
-impl Drop for Lease {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(tier) = &self.counted {
-            tier.leave();
-        }
-        self.state.release(self.is_bounded);
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease(endpoint {}, slot {})", self.index, self.state.slot)
     }
 }
