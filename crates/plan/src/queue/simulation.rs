@@ -27,9 +27,21 @@ struct Waits {
     ticket: Ticket,
 }
 
+/// What beside order the queue of a world knows.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// The cluster has a bound of its own.
+    is_bounded: bool,
+    /// Keys take turns.
+    is_fair: bool,
+    /// Some are refused while waiting is hopeless.
+    sheds: bool,
+}
+
 /// One cluster and everyone who has to do with it.
 struct World {
     seed: u64,
+    rules: Rules,
     random: Random,
     plan: Arc<ClusterPlan>,
     worker: Worker,
@@ -40,10 +52,13 @@ struct World {
     served: u64,
     refused: u64,
     left: u64,
+    /// Of those refused who waited already: for want of hope, and for the key of a newcomer.
+    shed: usize,
+    displaced: usize,
 }
 
 /// A configuration as chance has it; the endpoint that comes and goes is the first, so that the places of others move.
-fn draw(random: &mut Random, is_bounded: bool) -> Cluster {
+fn draw(random: &mut Random, rules: Rules) -> Cluster {
     let bounds: Vec<u32> = (0..3).map(|_| random.below(3) as u32).collect();
     let mut endpoints = bounded(&bounds);
     if random.below(2) == 0 {
@@ -54,15 +69,19 @@ fn draw(random: &mut Random, is_bounded: bool) -> Cluster {
         endpoints[last].state = AdminState::Drain;
     }
     // With a bound of the cluster alone, who has a place there has room at any of them.
-    if is_bounded && random.below(3) == 0 {
+    if rules.is_bounded && random.below(3) == 0 {
         endpoints.iter_mut().for_each(|endpoint| endpoint.connections_max = None);
     }
     let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize].clone();
+    let from = [ShedFrom::Oldest, ShedFrom::Newest][random.below(2) as usize];
+    let millis = |most: u64, random: &mut Random| Duration::from_millis(1 + random.below(most));
+    let shed = rules.sheds.then(|| Shed { target: millis(30, random), interval: millis(60, random), from });
+    let fair_by = if rules.is_fair { vec![HashKey::Source] } else { Vec::new() };
     Cluster {
         health_check: health_check(1, 1),
-        queue: queue(12),
+        queue: queue(12).map(|queue| model::queue::Queue { fair_by, shed, ..queue }),
         persistence: sessions(),
-        connections_max: is_bounded.then(|| 1 + random.below(5) as u32),
+        connections_max: rules.is_bounded.then(|| 1 + random.below(5) as u32),
         ..cluster("c", balance, endpoints)
     }
 }
@@ -70,12 +89,27 @@ fn draw(random: &mut Random, is_bounded: bool) -> Cluster {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let is_bounded = seed % 2 == 1;
-        let plan = plan_of(draw(&mut random, is_bounded));
+        let rules = Rules { is_bounded: seed & 1 > 0, is_fair: seed & 2 > 0, sheds: seed & 4 > 0 };
+        let plan = plan_of(draw(&mut random, rules));
         plan.take_effect();
         let (waiting, leases) = (Vec::new(), Vec::new());
         let (worker, now) = (Worker::new(seed), begin());
-        Self { seed, random, plan, worker, waiting, leases, now, came: 0, served: 0, refused: 0, left: 0 }
+        Self {
+            seed,
+            rules,
+            random,
+            plan,
+            worker,
+            waiting,
+            leases,
+            now,
+            came: 0,
+            served: 0,
+            refused: 0,
+            left: 0,
+            shed: 0,
+            displaced: 0,
+        }
     }
 
     fn step(&mut self) {
@@ -97,7 +131,7 @@ impl World {
                 self.plan.observe(at, outcome);
             }
             11 if self.random.below(2) == 0 => {
-                let config = draw(&mut self.random, self.plan.cluster.connections_max.is_some());
+                let config = draw(&mut self.random, self.rules);
                 let next = Arc::new(ClusterPlan::compile(Arc::new(config), Some(&self.plan)));
                 next.succeed(&self.plan);
                 self.plan = next;
@@ -105,7 +139,8 @@ impl World {
             }
             _ => {}
         }
-        self.collect();
+        // Who fetches a place may shed others, who are told then.
+        while self.collect() {}
         self.check_bounds();
         self.check_no_place_is_idle();
     }
@@ -117,7 +152,8 @@ impl World {
         let precedence = Precedence { class, offset_ms };
         let ask = Ask { tried: &[], key: None, now: self.now, subset: Subset::ALL, pinned };
         let pinned = self.plan.pinned_in_queue(&ask);
-        let wait = Wait { pinned, precedence, ..Wait::new(self.now) };
+        let key = Some(self.random.below(4)).filter(|key| self.rules.is_fair && *key > 0);
+        let wait = Wait { pinned, precedence, key, ..Wait::new(self.now) };
         self.came += 1;
         match self.worker.pick_for(&self.plan, &ask) {
             Pick::Endpoint(lease) => {
@@ -141,7 +177,8 @@ impl World {
                         self.waiting.push(Waits { rank, wait, origin: self.plan.clone(), ticket });
                     }
                     Err(refusal) => {
-                        assert_eq!((refusal, before), (Refusal::Full, 12), "seed {}", self.seed);
+                        let is_right = self.may_refuse(refusal) || (refusal == Refusal::Full && before == 12);
+                        assert!(is_right, "seed {}: {refusal:?} with {before} before it", self.seed);
                         self.refused += 1;
                     }
                 }
@@ -149,32 +186,54 @@ impl World {
         }
     }
 
-    /// Fetches what was handed over. Nobody who is left could have used a place that one behind him got.
-    fn collect(&mut self) {
-        let mut served: Vec<((i8, i64, u64), Lease)> = Vec::new();
+    /// Whether one who waits already, or comes to a queue with room, may meet this.
+    fn may_refuse(&self, refusal: Refusal) -> bool {
+        match refusal {
+            Refusal::Full => self.rules.is_fair,
+            Refusal::Shed => self.rules.sheds,
+        }
+    }
+
+    /// Fetches what was handed over, and says whether there was anything. Nobody who is left could have used a place that one
+    /// behind him got.
+    fn collect(&mut self) -> bool {
+        let mut served = Vec::new();
+        let mut refused = Vec::new();
         let now = self.now;
         let mut origins = Vec::new();
         self.waiting.retain(|waits| match waits.ticket.poll(Waker::noop(), now) {
             None => true,
-            Some(answer) => {
-                let lease = answer.unwrap();
+            Some(Ok(lease)) => {
                 let place = &waits.origin.endpoints[lease.endpoint_index()];
                 origins.push(Arc::ptr_eq(&place.state, lease.state()));
-                served.push((waits.rank, lease));
+                served.push((waits.rank, waits.wait.key, lease));
+                false
+            }
+            Some(Err(refusal)) => {
+                refused.push(refusal);
                 false
             }
         });
+        assert!(refused.iter().all(|refusal| self.may_refuse(*refusal)), "seed {}: {refused:?}", self.seed);
         assert!(origins.iter().all(|right| *right), "seed {}: a lease of another endpoint than it says", self.seed);
-        for (rank, lease) in &served {
+        for (rank, key, lease) in &served {
             let place = self.plan.endpoints.iter().position(|plan| Arc::ptr_eq(&plan.state, lease.state()));
             let Some(place) = place else { panic!("seed {}: an endpoint that is gone", self.seed) };
             for waits in &self.waiting {
-                let overtaken = waits.rank < *rank && self.could_use(waits, place);
+                // Of one class, those of different keys take turns: how, is another test.
+                let is_before = waits.rank < *rank && (waits.rank.0 < rank.0 || waits.wait.key == *key);
+                let overtaken = is_before && self.could_use(waits, place);
                 assert!(!overtaken, "seed {}: {:?} was overtaken by {rank:?}", self.seed, waits.rank);
             }
         }
         self.served += served.len() as u64;
-        self.leases.extend(served.into_iter().map(|(_, lease)| lease));
+        self.refused += refused.len() as u64;
+        let shed = refused.iter().filter(|refusal| **refusal == Refusal::Shed).count();
+        self.shed += shed;
+        self.displaced += refused.len() - shed;
+        let is_any = !served.is_empty() || !refused.is_empty();
+        self.leases.extend(served.into_iter().map(|(_, _, lease)| lease));
+        is_any
     }
 
     /// Whether a newcomer may go to an endpoint.
@@ -257,6 +316,16 @@ fn nobody_is_lost_or_overtaken_and_no_place_is_idle_whatever_happens() {
         assert!(plan.state.enter(1), "seed {seed}: a place of the cluster is lost");
         assert_eq!(Arc::strong_count(&plan), 1, "seed {seed}: a queue that is empty holds no plan");
     });
+}
+
+#[test]
+fn in_these_worlds_some_are_shed_and_some_are_displaced() {
+    let mut met = (0, 0);
+    (0..200).map(World::new).for_each(|mut world| {
+        (0..STEPS).for_each(|_| world.step());
+        met = (met.0 + world.shed, met.1 + world.displaced);
+    });
+    assert!(met.0 > 100 && met.1 > 20, "{met:?}");
 }
 
 /// A bound that is never exceeded, whatever is done: looked at the moment a place is granted.
