@@ -150,9 +150,10 @@ fn all_attempts_together_are_bounded_by_the_time_of_the_route() {
     let product = setup.route("timeout: 400ms").start();
     let begun = Instant::now();
     assert_eq!(product.get("/").status(), 504);
-    let took = begun.elapsed();
-    assert!((390..900).contains(&took.as_millis()), "{took:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(390));
     product.flagged("PD");
+    let asked: usize = origins.iter().map(|origin| origin.requests().len()).sum();
+    assert!((1..=3).contains(&asked), "each has 150 ms, and the first may be late: {asked}");
 }
 
 #[test]
