@@ -128,6 +128,27 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Default bound on draining at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(30);
+/// Streams that a client may have open at once on one HTTP/2 connection.
+pub const HTTP2_STREAMS_MAX: u32 = 128;
+/// Bytes of one stream's body that a client may send before we have read them. With the next two, a bound on what one
+/// HTTP/2 connection can make us hold.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// Bytes of all bodies of one HTTP/2 connection that a client may send before we have read them.
+pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// Bytes of one stream's response that wait for their connection.
+pub const HTTP2_SEND_BUFFER_BYTES: usize = BUFFER_BYTES;
+/// What may wait in small DATA frames on one HTTP/2 connection, in bytes of what it costs to keep them.
+pub const HTTP2_DATA_FRAME_BUDGET_BYTES: usize = 512 * 1024;
+/// Frames of no use, such as PING or RST_STREAM, that one HTTP/2 client may send at once.
+pub const HTTP2_IDLE_FRAMES_MAX: u32 = 1_000;
+/// How many more of them it may send with every second.
+pub const HTTP2_IDLE_FRAMES_PER_SECOND: u32 = 100;
+/// How many more of them it may send for every exchange.
+pub const HTTP2_IDLE_FRAMES_PER_EXCHANGE: u32 = 4;
+/// Streams that one HTTP/2 client may break the rules of before its connection is closed.
+pub const HTTP2_STREAM_ERRORS_MAX: usize = 256;
+/// Time to answer a PING, for an HTTP/2 client that has been silent while its exchanges go on.
+pub const HTTP2_PING: Duration = Duration::from_secs(20);
 /// After an early final response, time and bytes spent reading the rest of the request body so that the client sees
 /// the response before a reset (RFC 9112 section 9.6).
 pub const LINGER: Duration = Duration::from_secs(2);

@@ -68,6 +68,8 @@ pub enum Protocol {
 /// Settings of an HTTP listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpListener {
+    /// Versions spoken.
+    pub versions: HttpVersions,
     /// Bound of a request head in bytes, at most half of a relay buffer.
     pub head_bytes_max: usize,
     /// Bound on the fields of a request head.
@@ -84,6 +86,15 @@ pub struct HttpListener {
     pub forwarding: Forwarding,
     /// Field that carries the request id; `None` switches ids off. Lower case.
     pub request_id: Option<String>,
+}
+
+/// Versions of HTTP; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpVersions {
+    /// HTTP/1.1 and HTTP/1.0.
+    pub h1: bool,
+    /// HTTP/2.
+    pub h2: bool,
 }
 
 /// What is told to endpoints about the client, and whose word about it is believed.

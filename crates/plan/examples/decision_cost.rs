@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use model::fields::Span;
 use model::matching::{Match, PathMatch};
 use model::snapshot::{
-    Action, Balance, Cluster, Endpoint, Forwarding, HttpListener, Listener, Pool, Protocol, Route, Snapshot,
-    UpstreamTimeouts,
+    Action, Balance, Cluster, Endpoint, Forwarding, HttpListener, HttpVersions, Listener, Pool, Protocol, Route,
+    Snapshot, UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
 use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router, Subset};
@@ -72,6 +72,7 @@ fn finds(plan: &Plan, head: &RequestHead) -> f64 {
 
 fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
     let http = HttpListener {
+        versions: HttpVersions { h1: true, h2: true },
         head_bytes_max: 8192,
         fields_max: 100,
         head_timeout: SECOND,

@@ -11,8 +11,8 @@ use model::matching::Match;
 use model::persistence::{Persistence, SessionBy, SessionTable, WhenAway, WhenFull};
 use model::placement::{Placement, Spread};
 use model::snapshot::{
-    Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, Listener, Pool,
-    Protocol, Queue, Route, Snapshot, UpstreamTimeouts,
+    Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, HttpVersions, Listener,
+    Pool, Protocol, Queue, Route, Snapshot, UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
 
@@ -88,6 +88,7 @@ pub(crate) fn plan_of(cluster: Cluster) -> Arc<ClusterPlan> {
 pub(crate) fn http_listener(name: &str) -> Listener {
     let second = Duration::from_secs(1);
     let http = HttpListener {
+        versions: HttpVersions { h1: true, h2: true },
         head_bytes_max: 8192,
         fields_max: 100,
         head_timeout: second,

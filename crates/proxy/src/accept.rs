@@ -26,7 +26,7 @@ use crate::proxy_header;
 use crate::reconcile::Bound;
 use crate::registry::{Seat, Tether};
 use crate::stream;
-use crate::tls::{self, ListenerTls};
+use crate::tls::{self, ALPN_H2, ListenerTls};
 use crate::watch::Watch;
 use crate::worker::Worker;
 
@@ -155,10 +155,13 @@ async fn carry(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Rc<Se
     .await;
     // Boxed, so that a connection that idles does not carry the room of its own beginning.
     let Some(connection) = Box::pin(begin(&worker, tcp, peer, &registration.tether)).await else { return };
-    if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_some() {
-        downstream::http1::serve(&worker, connection).await;
-    } else {
-        Box::pin(stream::serve(&worker, connection)).await;
+    if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_none() {
+        return Box::pin(stream::serve(&worker, connection)).await;
+    }
+    let is_agreed = connection.io.has_agreed_on(ALPN_H2);
+    let http2 = if is_agreed { Some(connection) } else { downstream::http1::serve(&worker, connection).await };
+    if let Some(connection) = http2 {
+        Box::pin(downstream::http2::serve(&worker, connection)).await;
     }
 }
 
@@ -228,7 +231,7 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
 }
 
 /// Logs a connection that came to nothing. The counters know of it already.
-fn log_failure(worker: &Worker, facts: &ConnectionFacts, fault: Fault) {
+pub(crate) fn log_failure(worker: &Worker, facts: &ConnectionFacts, fault: Fault) {
     let Some(log) = &mut *worker.logs.borrow_mut() else { return };
     let facts = facts.facts(facts.peer.ip(), "");
     log.write(&Record { fault: Some(fault), at: SystemTime::now(), ..Record::empty(&facts, Kind::Stream) });

@@ -106,22 +106,43 @@ pub(crate) struct Told<'p> {
     pub is_witnessed: bool,
 }
 
-/// Carries one exchange: from the first byte of a request to the record of its end.
+/// A request that is here, or what came instead of one.
+pub(crate) struct Arrived {
+    pub incoming: Box<Incoming>,
+    pub arrival: Arrival,
+    pub parsed: Result<RequestParsed, Fault>,
+}
+
+/// Carries the next exchange of an HTTP/1 connection: from the first byte of a request to the record of its end.
 pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Next {
     let plan = worker.plan_of(&connection.tether.seat);
     let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Linger };
     let mut incoming = worker.take_request();
     let mut arrival = Arrival::default();
-    let received = receive(worker, connection, http, (&mut incoming, &mut arrival)).await;
-    if let Err(nothing @ (NoRequest::Closed | NoRequest::NotYet)) = received {
-        worker.give_request(incoming);
-        return if matches!(nothing, NoRequest::Closed) { Next::Close } else { Next::NotYet };
-    }
+    let parsed = match receive(worker, connection, http, (&mut incoming, &mut arrival)).await {
+        Ok(parsed) => Ok(parsed),
+        Err(NoRequest::Fault(fault)) => Err(fault),
+        Err(NoRequest::Other(next)) => {
+            worker.give_request(incoming);
+            return next;
+        }
+    };
     connection.requests += 1;
+    carry(worker, (&plan, listener, http), connection, Arrived { incoming, arrival, parsed }).await
+}
+
+/// Carries an exchange whose request is here, to the record of its end.
+pub(crate) async fn carry(
+    worker: &Worker,
+    (plan, listener, http): (&WorkerPlan, &ListenerNow, &HttpListener),
+    connection: &mut Connection,
+    arrived: Arrived,
+) -> Next {
+    let Arrived { incoming, arrival, parsed } = arrived;
     let client = connection.facts.peer.ip();
     let mut exchange = Exchange {
         worker,
-        plan: &plan,
+        plan,
         listener,
         http,
         connection,
@@ -139,10 +160,9 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
         grpc: None,
         told: Told::new(&arrival),
     };
-    let outcome = match received {
+    let outcome = match parsed {
         Ok(parsed) => exchange.proceed(parsed).await,
-        Err(NoRequest::Fault(fault)) => Err(fault),
-        Err(NoRequest::Closed | NoRequest::NotYet) => Ok(Next::Close),
+        Err(fault) => Err(fault),
     };
     finish::finish(exchange, outcome).await
 }

@@ -48,6 +48,11 @@ impl Io {
         }
     }
 
+    /// Whether this is what the TLS handshake with a client has agreed to speak.
+    pub(crate) fn has_agreed_on(&self, protocol: &[u8]) -> bool {
+        matches!(self, Self::Accepted(tls) if tls.get_ref().1.alpn_protocol() == Some(protocol))
+    }
+
     /// Whether a message here has a stream of its own, so that its end is that of the stream.
     pub(crate) fn is_message(&self) -> bool {
         matches!(self, Self::Stream(_))

@@ -12,6 +12,7 @@ pub mod crossing;
 pub mod forwarding;
 pub mod grpc;
 pub mod http1;
+pub mod http2;
 pub mod proxy_protocol;
 
 mod text;

@@ -18,7 +18,8 @@ pub struct Listener {
     /// What is spoken here.
     #[serde(default)]
     pub protocol: Protocol,
-    /// HTTP: versions spoken. `h2` and `h3` are not available in this version.
+    /// HTTP: versions spoken. With TLS the client chooses in the handshake, and HTTP/2 is preferred; without, a
+    /// connection that begins with the preface of HTTP/2 speaks it. `h3` is not available in this version.
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
@@ -81,7 +82,7 @@ pub enum Protocol {
 pub enum HttpVersion {
     /// HTTP/1.1 and HTTP/1.0.
     H1,
-    /// HTTP/2. Not available in this version.
+    /// HTTP/2.
     H2,
     /// HTTP/3. Not available in this version.
     H3,
@@ -239,7 +240,7 @@ pub struct Sni {
 }
 
 fn http_versions() -> Vec<HttpVersion> {
-    vec![HttpVersion::H1]
+    vec![HttpVersion::H1, HttpVersion::H2]
 }
 
 fn connections_max() -> u32 {

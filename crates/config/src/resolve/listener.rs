@@ -7,8 +7,8 @@ use model::Name;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAuth, ClientTrust, Forwarding, HttpListener, Listener, Protocol, TcpListener, TcpTarget, TlsTermination,
-    TlsVersion,
+    ClientAuth, ClientTrust, Forwarding, HttpListener, HttpVersions, Listener, Protocol, TcpListener, TcpTarget,
+    TlsTermination, TlsVersion,
 };
 
 use super::Resolver;
@@ -49,8 +49,8 @@ impl Resolver<'_> {
         let protocol = match written.protocol {
             file::Protocol::Http => {
                 self.refuse_keys(&at, name, &TCP_ONLY, "http");
-                self.http_versions(&at, written);
-                Some(Protocol::Http(self.http_listener(&at, written)))
+                let versions = self.http_versions(&at, written);
+                Some(Protocol::Http(self.http_listener(&at, written, versions)))
             }
             file::Protocol::Tcp => {
                 self.refuse_keys(&at, name, &HTTP_ONLY, "tcp");
@@ -83,21 +83,22 @@ impl Resolver<'_> {
         }
     }
 
-    fn http_versions(&mut self, at: &str, written: &file::Listener) {
+    fn http_versions(&mut self, at: &str, written: &file::Listener) -> HttpVersions {
         let mut seen = Vec::new();
         for (index, version) in written.http_versions.iter().enumerate() {
             let path = format!("{at}/http_versions/{index}");
-            if *version != file::HttpVersion::H1 {
+            if *version == file::HttpVersion::H3 {
                 let message = format!("`{version}` is not available in this version");
-                self.report(&path, message, Some("write `http_versions: [h1]`, which is the default".to_owned()));
+                self.report(&path, message, Some("write `http_versions: [h1, h2]`, which is the default".to_owned()));
             } else if seen.contains(version) {
                 self.report(&path, "this version stands here twice", None);
             }
             seen.push(*version);
         }
+        HttpVersions { h1: seen.contains(&file::HttpVersion::H1), h2: seen.contains(&file::HttpVersion::H2) }
     }
 
-    fn http_listener(&mut self, at: &str, written: &file::Listener) -> HttpListener {
+    fn http_listener(&mut self, at: &str, written: &file::Listener, versions: HttpVersions) -> HttpListener {
         let most = (limits::BUFFER_BYTES / 2) as u64;
         let head_bytes = written.head_bytes_max.0;
         if !(HEAD_BYTES_MIN..=most).contains(&head_bytes) {
@@ -110,6 +111,7 @@ impl Resolver<'_> {
         };
         let forwarding = &written.forwarding;
         HttpListener {
+            versions,
             head_bytes_max: head_bytes.min(most) as usize,
             fields_max: written.fields_max,
             head_timeout: written.timeouts.head.0,

@@ -5,7 +5,7 @@
 //!        ▼                                   │
 //!  wait for a byte ──► receive a head ──► exchange ──► close, or linger and close
 //!   (no buffer,          (one buffer)
-//!    small future)
+//!    small future)           └── the preface of HTTP/2 ──► downstream::http2
 //! ```
 
 use std::future::poll_fn;
@@ -17,6 +17,7 @@ use model::Fault;
 use model::limits::{LINGER, LINGER_BYTES_MAX};
 use model::snapshot::HttpListener;
 use wire::http1::{HeadLimits, RequestParsed, parse_request};
+use wire::http2::{Preface, preface};
 
 use crate::accept::LAST_CALL;
 use crate::connection::Connection;
@@ -28,6 +29,8 @@ use crate::worker::{Incoming, Worker};
 pub(crate) enum Next {
     /// Another request may come.
     KeepAlive,
+    /// What came is the beginning of an HTTP/2 connection.
+    Http2,
     /// What woke the connection was no request, but some record of TLS: go on waiting.
     NotYet,
     /// Close; nothing unread matters.
@@ -39,8 +42,8 @@ pub(crate) enum Next {
     Linger,
 }
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
+/// Serves a connection to its end, or until it turns out to be one of HTTP/2, which is given back.
+pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) -> Option<Connection> {
     loop {
         if !wait_for_request(&mut connection).await {
             break;
@@ -50,13 +53,14 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
             Next::KeepAlive if begin_idling(worker, &mut connection) => {}
             Next::NotYet => {}
             Next::KeepAlive | Next::Close => break,
+            Next::Http2 => return Some(connection),
             Next::Reset => {
                 connection.io.reset_on_close();
-                return;
+                return None;
             }
             Next::Linger => {
                 Box::pin(linger(worker, &mut connection)).await;
-                return;
+                return None;
             }
         }
     }
@@ -71,6 +75,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
         })
         .await;
     }
+    None
 }
 
 /// Sets the deadline of a connection that waits for another request. False: its listener speaks HTTP no more.
@@ -107,10 +112,8 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
 
 /// How receiving a head ended when there is none.
 pub(crate) enum NoRequest {
-    /// The client closed between requests, as it may.
-    Closed,
-    /// There is nothing to read after all.
-    NotYet,
+    /// No request had begun.
+    Other(Next),
     /// What came is no acceptable request.
     Fault(Fault),
 }
@@ -134,7 +137,21 @@ pub(crate) async fn receive(
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     poll_fn(|cx| {
         loop {
-            if let Some(buffer) = &mut connection.received {
+            if connection.requests == 0
+                && let Some(buffer) = &connection.received
+                && let Some(told) = look_for_preface(buffer.data(), http, connection.facts.tls.is_some())
+            {
+                match told {
+                    Ok(Preface::Whole) => return Poll::Ready(Err(NoRequest::Other(Next::Http2))),
+                    Err(fault) => return Poll::Ready(Err(NoRequest::Fault(fault))),
+                    Ok(_) if arrival.begun.is_none() => {
+                        let now = Instant::now();
+                        arrival.begun = Some(now);
+                        connection.watch.set(now, http.head_timeout);
+                    }
+                    Ok(_) => {}
+                }
+            } else if let Some(buffer) = &mut connection.received {
                 match parse_request(buffer.data(), &limits, &mut incoming.scan, &mut incoming.head) {
                     Err(fault) => return Poll::Ready(Err(NoRequest::Fault(fault))),
                     Ok(Some(parsed)) => {
@@ -156,7 +173,7 @@ pub(crate) async fn receive(
                 Poll::Ready(_) => return Poll::Ready(Err(closed(arrival, Fault::ClosedInHead))),
                 Poll::Pending => {
                     if connection.received.is_none() {
-                        return Poll::Ready(Err(NoRequest::NotYet));
+                        return Poll::Ready(Err(NoRequest::Other(Next::NotYet)));
                     }
                     let expired = connection.watch.poll(cx);
                     return expired.map(|()| Err(closed(arrival, connection.watch.fault(Fault::HeadTimeout))));
@@ -178,7 +195,18 @@ fn note_whole(arrival: &mut Arrival) {
 
 /// The end of the wait for a head: nobody's fault as long as none had begun.
 fn closed(arrival: &Arrival, fault: Fault) -> NoRequest {
-    if arrival.begun.is_some() { NoRequest::Fault(fault) } else { NoRequest::Closed }
+    if arrival.begun.is_some() { NoRequest::Fault(fault) } else { NoRequest::Other(Next::Close) }
+}
+
+/// Looks at the first bytes of a connection. `None`: they are a request of HTTP/1, and it may be spoken. With TLS the
+/// version was agreed on before (RFC 9113 section 3.2), so that the preface is nothing but a bad request.
+fn look_for_preface(bytes: &[u8], http: &HttpListener, is_tls: bool) -> Option<Result<Preface, Fault>> {
+    let found = if http.versions.h2 && !is_tls { preface(bytes) } else { Preface::No };
+    match found {
+        Preface::No if http.versions.h1 => None,
+        Preface::No => Some(Err(Fault::VersionNotSupported)),
+        found => Some(Ok(found)),
+    }
 }
 
 /// Ends our half and throws away what still comes, within bounds, so that the client sees the answer before the end.

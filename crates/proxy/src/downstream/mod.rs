@@ -1,6 +1,7 @@
 //! Towards clients: one module per HTTP version, all of which end in `exchange`.
 
 pub(crate) mod http1;
+pub(crate) mod http2;
 
 use model::Fault;
 use wire::http1::{Framing, SendResponse, write_response};

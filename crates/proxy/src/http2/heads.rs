@@ -13,7 +13,6 @@ use wire::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
 ///
 /// # Errors
 /// What is wrong with it, as [`Arriving`] says.
-#[expect(dead_code, reason = "streams of clients come next")]
 pub(crate) fn read_request(
     parts: &http::request::Parts,
     (limits, ends): (&HeadLimits, bool),

@@ -1,8 +1,10 @@
 //! HTTP/2 as both sides need it: one stream as a byte stream with a head and trailers ([`MessageStream`], a variant of
-//! `Io`), and heads from and to the types of the `h2` library. The rules of the crossing are pure and stand in
-//! `wire::crossing`; the connections live in `downstream::http2` and `upstream`.
+//! `Io`), heads from and to the types of the `h2` library, and the connection that the library drives. The rules of the
+//! crossing are pure and stand in `wire::crossing`; the connections live in `downstream::http2` and `upstream`.
 
 pub(crate) mod heads;
 mod stream;
+mod transport;
 
 pub(crate) use stream::MessageStream;
+pub(crate) use transport::{Signs, Transport};

@@ -57,7 +57,6 @@ enum Listening {
 
 impl MessageStream {
     /// A stream that a client has begun; its head was taken already.
-    #[expect(dead_code, reason = "streams of clients come next")]
     pub(crate) fn accepted(respond: SendResponse<Bytes>, body: RecvStream) -> Self {
         Self::new(Speaking::Respond(respond), Listening::Body(body))
     }
@@ -228,6 +227,15 @@ impl MessageStream {
             Speaking::Body { send, .. } => send.poll_reset(cx),
         };
         reset.map(drop)
+    }
+
+    /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
+    pub(crate) fn finish(&mut self) -> bool {
+        let is_whole = matches!(self.speaking, Speaking::Body { has_ended: true, .. });
+        if !is_whole {
+            self.reset(Reason::INTERNAL_ERROR);
+        }
+        is_whole
     }
 
     /// Tells the peer that the message is not whole and never will be. What is buffered of it is thrown away.

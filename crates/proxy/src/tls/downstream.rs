@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::Issue;
 use model::facts::TlsFacts;
-use model::snapshot::{ClientAuth, ClientTrust, TlsTermination, TlsVersion};
+use model::snapshot::{ClientAuth, ClientTrust, Protocol, TlsTermination, TlsVersion};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -16,23 +16,40 @@ use super::{Provider, certificates};
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
+/// What HTTP/2 over TLS is called in a handshake (RFC 9113 section 3.1).
+pub(crate) const ALPN_H2: &[u8] = b"h2";
+const ALPN_H1: &[u8] = b"http/1.1";
+
+/// What may be agreed on in a handshake (RFC 7301), what is liked best first.
+pub(super) fn protocols(spoken: &Protocol) -> Vec<&'static [u8]> {
+    match spoken {
+        Protocol::Http(http) => [(http.versions.h2, ALPN_H2), (http.versions.h1, ALPN_H1)]
+            .into_iter()
+            .filter_map(|(is_spoken, name)| is_spoken.then_some(name))
+            .collect(),
+        Protocol::Tcp(_) => vec![ALPN_H1],
+    }
+}
+
 /// What a listener needs to shake hands.
 pub(crate) struct ListenerTls {
     pub acceptor: TlsAcceptor,
     pub handshake_timeout: Duration,
     pub identity_header: Option<String>,
     settings: TlsTermination,
+    protocols: Vec<&'static [u8]>,
     /// Encrypts session tickets; kept through a change of certificates so that clients resume.
     tickets: Arc<dyn ProducesTickets>,
 }
 
 impl ListenerTls {
     pub(super) fn build(
-        settings: &TlsTermination,
+        (settings, protocols): (&TlsTermination, Vec<&'static [u8]>),
         provider: &Provider,
         previous: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, Vec<Issue>> {
-        if let Some(same) = previous.filter(|previous| previous.settings == *settings) {
+        let is_same = |previous: &&Arc<Self>| previous.settings == *settings && previous.protocols == protocols;
+        if let Some(same) = previous.filter(is_same) {
             return Ok(same.clone());
         }
         let names = certificates::ByName::new(&settings.certificates, provider)?;
@@ -52,7 +69,7 @@ impl ListenerTls {
             .map_err(|error| vec![failed(&error)])?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(names));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         config.ticketer = tickets.clone();
         // Tickets carry sessions; the library's own store is a lock shared by all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -62,6 +79,7 @@ impl ListenerTls {
             handshake_timeout: settings.handshake_timeout,
             identity_header: trust(&settings.client).and_then(|trust| trust.identity_header.clone()),
             settings: settings.clone(),
+            protocols,
             tickets,
         }))
     }

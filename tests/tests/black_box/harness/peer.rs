@@ -198,6 +198,15 @@ impl Peer {
         self.try_take(count).unwrap_or_else(|error| panic!("{count} bytes: {error}; got {}", self.unread()))
     }
 
+    /// Reads exactly this many bytes. `None`: the connection ended before.
+    pub(crate) fn try_read(&mut self, count: usize) -> Option<Vec<u8>> {
+        match self.try_take(count) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if is_end(&error) => None,
+            Err(error) => panic!("{count} bytes: {error}; got {}", self.unread()),
+        }
+    }
+
     /// The same; an error when the connection ends before.
     pub(crate) fn try_take(&mut self, count: usize) -> io::Result<Vec<u8>> {
         while self.pending.len() < count {

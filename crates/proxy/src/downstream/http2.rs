@@ -1,0 +1,389 @@
+//! The life of a client's HTTP/2 connection (RFC 9113).
+//!
+//! ```text
+//! preface ──► serve ──┬── a stream ──► a task with an exchange of its own, as on any connection
+//!                     ├── nothing to do for too long, the listener gone, requests enough:
+//!                     │      GOAWAY, what is begun is finished, GOAWAY with the last stream (section 6.8), end
+//!                     └── rules broken, frames of no use: GOAWAY with the reason, end
+//! ```
+//!
+//! This task drives the connection and begins streams; it knows nothing of what they carry. A stream has its own
+//! [`Connection`], so that an exchange sees no difference: its own watch, its own place in the registry, its window as the
+//! only thing that holds it back.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{PingPong, Reason, RecvStream};
+use model::Fault;
+use model::limits::{
+    HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_DATA_FRAME_BUDGET_BYTES, HTTP2_IDLE_FRAMES_MAX,
+    HTTP2_IDLE_FRAMES_PER_EXCHANGE, HTTP2_IDLE_FRAMES_PER_SECOND, HTTP2_PING, HTTP2_SEND_BUFFER_BYTES,
+    HTTP2_STREAM_ERRORS_MAX, HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAMS_MAX, LINGER,
+};
+use model::snapshot::HttpListener;
+use wire::http1::HeadLimits;
+use wire::http2::{Allowance, PREFACE};
+
+use crate::accept::{LAST_CALL, log_failure};
+use crate::connection::{Connection, ConnectionFacts};
+use crate::downstream::http1::Arrival;
+use crate::exchange::{self, Arrived};
+use crate::http2::{MessageStream, Signs, Transport, heads};
+use crate::io::Io;
+use crate::registry::Tether;
+use crate::watch::Watch;
+use crate::worker::Worker;
+use crate::worker_plan::WorkerPlan;
+
+/// What a connection and the tasks of its streams share.
+struct Shared {
+    facts: Rc<ConnectionFacts>,
+    signs: Rc<Signs>,
+    /// Exchanges under way.
+    active: Cell<u32>,
+    /// When the last one ended.
+    rested_at: Cell<Instant>,
+    /// The connection, while it waits for an exchange to end.
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A connection while it lives.
+struct Session<'w> {
+    worker: &'w Rc<Worker>,
+    h2: h2::server::Connection<Transport, Bytes>,
+    shared: Rc<Shared>,
+    tether: Rc<Tether>,
+    watch: Watch,
+    /// Streams begun.
+    accepted: u64,
+    leave: Leave,
+    /// GOAWAY is sent, and nothing is under way any more.
+    is_last_call: bool,
+    ping: Option<PingPong>,
+    /// Reads that were done when the watch rang last.
+    seen_reads: u64,
+    /// A PING was sent then.
+    is_pinged: bool,
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// It is not.
+    No,
+    /// GOAWAY is sent; what is begun is finished.
+    Told,
+    /// The last GOAWAY is sent; the peer's end is waited for.
+    Now,
+}
+
+/// Carries a connection, whose preface may have been read already, to its end.
+pub(crate) async fn serve(worker: &Rc<Worker>, connection: Connection) {
+    let facts = connection.facts.clone();
+    let seat = connection.tether.seat.clone();
+    let Err(fault) = run(worker, connection).await else { return };
+    let plan = worker.plan_of(&seat);
+    if let Some(listener) = plan.listeners.get(seat.index.get()) {
+        listener.series.of(worker.index).fault(fault);
+    }
+    log_failure(worker, &facts, fault);
+}
+
+async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
+    let plan = worker.plan_of(&connection.tether.seat);
+    let Some((_, http)) = plan.http_listener(&connection.tether) else { return Ok(()) };
+    let Connection { io, facts, mut watch, received, tether, .. } = connection;
+    let now = Instant::now();
+    let signs = Rc::new(Signs {
+        allowance: Allowance::new(HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_SECOND, now).into(),
+        is_flooded: Cell::new(false),
+        blocked_since: Cell::new(None),
+        reads: Cell::new(0),
+        is_shut: Cell::new(false),
+        is_given_up: Cell::new(false),
+    });
+    let transport = Transport::new(io, received, PREFACE.len() as u32, signs.clone());
+    watch.set_bound(None);
+    watch.set(now, http.head_timeout);
+    let mut h2 = shake_hands(http, transport, &mut watch).await?;
+    let ping = h2.ping_pong();
+    watch.set(Instant::now(), rest(http));
+    drop(plan);
+    let shared =
+        Rc::new(Shared { facts, signs, active: Cell::new(0), rested_at: Cell::new(now), waker: RefCell::new(None) });
+    let mut session = Session {
+        worker,
+        h2,
+        shared: shared.clone(),
+        tether,
+        watch,
+        accepted: 0,
+        leave: Leave::No,
+        is_last_call: false,
+        ping,
+        seen_reads: 0,
+        is_pinged: false,
+    };
+    let outcome = poll_fn(|cx| session.poll(cx)).await;
+    // Streams that are left see that their connection is gone.
+    drop(session);
+    poll_fn(|cx| {
+        *shared.waker.borrow_mut() = Some(cx.waker().clone());
+        if shared.active.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outcome
+}
+
+/// Sends our settings and reads the preface.
+async fn shake_hands(
+    http: &HttpListener,
+    transport: Transport,
+    watch: &mut Watch,
+) -> Result<h2::server::Connection<Transport, Bytes>, Fault> {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .max_header_list_size(http.head_bytes_max as u32)
+        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
+        .max_local_error_reset_streams(Some(HTTP2_STREAM_ERRORS_MAX))
+        .data_frame_budget(HTTP2_DATA_FRAME_BUDGET_BYTES);
+    let mut shaking = pin!(builder.handshake(transport));
+    poll_fn(|cx| match shaking.as_mut().poll(cx) {
+        Poll::Ready(shaken) => Poll::Ready(shaken.map_err(|_| Fault::Http2Error)),
+        Poll::Pending => watch.poll(cx).map(|()| Err(watch.fault(Fault::HeadTimeout))),
+    })
+    .await
+}
+
+/// How long nothing may happen before the connection is looked after.
+fn rest(http: &HttpListener) -> Duration {
+    http.idle_timeout.min(http.stream_timeout)
+}
+
+impl Session<'_> {
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
+        loop {
+            match self.poll_stream(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.begin(request, respond);
+                    continue;
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broken(&error)),
+                Poll::Ready(None) => return Poll::Ready(self.end()),
+                Poll::Pending => {}
+            }
+            if self.shared.signs.is_flooded.get() && self.leave != Leave::Now {
+                self.close(Reason::ENHANCE_YOUR_CALM);
+                continue;
+            }
+            if self.leave == Leave::No && !self.may_go_on() {
+                self.say_goodbye();
+                continue;
+            }
+            if self.leave != Leave::No || self.tether.is_cut() {
+                *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
+            }
+            if self.tether.is_cut() {
+                // Its exchanges are cut as well, and tell their clients as far as that is possible.
+                return if self.shared.active.get() == 0 { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            if self.leave != Leave::Now && self.shared.signs.is_shut.get() {
+                self.leave = Leave::Now;
+                self.watch.set(Instant::now(), LINGER);
+            }
+            if self.leave == Leave::Told && self.shared.active.get() == 0 && !self.is_last_call {
+                // The client may still begin a stream, or answer our PING.
+                self.is_last_call = true;
+                self.watch.set(Instant::now(), LAST_CALL);
+            }
+            ready!(self.watch.poll(cx));
+            if self.is_over(Instant::now()) {
+                // The library still has to say why it ended.
+                if self.shared.signs.is_shut.get() && !self.shared.signs.is_given_up.replace(true) {
+                    continue;
+                }
+                return Poll::Ready(self.end());
+            }
+        }
+    }
+
+    /// Drives the connection. While as many exchanges are under way as there may be streams, and as many again that their
+    /// client has reset, none is begun: what is reset meanwhile is counted by the library.
+    fn poll_stream(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Accepted>> {
+        if self.shared.active.get() < 2 * HTTP2_STREAMS_MAX {
+            return self.h2.poll_accept(cx);
+        }
+        *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
+        self.h2.poll_closed(cx).map(|closed| closed.err().map(Err))
+    }
+
+    /// Gives a stream a task of its own. It follows the plan that is in force now.
+    fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let plan = self.worker.plan_of(&self.tether.seat);
+        if plan.http_listener(&self.tether).is_none() {
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return;
+        }
+        self.accepted += 1;
+        self.is_last_call = false;
+        let active = Active::new(&self.shared);
+        tokio::task::spawn_local(carry(self.worker.clone(), plan, self.tether.clone(), (request, respond), active));
+    }
+
+    fn may_go_on(&self) -> bool {
+        if self.tether.is_closing() {
+            return false;
+        }
+        let plan = self.worker.plan_of(&self.tether.seat);
+        plan.http_listener(&self.tether)
+            .is_some_and(|(_, http)| http.requests_per_connection_max.is_none_or(|max| self.accepted < max))
+    }
+
+    /// No new streams; a client that has not heard of it yet may still begin some.
+    fn say_goodbye(&mut self) {
+        self.leave = Leave::Told;
+        self.h2.graceful_shutdown();
+        self.watch.set(Instant::now(), LAST_CALL);
+    }
+
+    fn close(&mut self, reason: Reason) {
+        self.leave = Leave::Now;
+        self.h2.abrupt_shutdown(reason);
+        self.watch.set(Instant::now(), LINGER);
+    }
+
+    /// The watch rang: whether to drop everything. If not, the watch is set again.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let plan = self.worker.plan_of(&self.tether.seat);
+        let http = plan.http_listener(&self.tether).map(|(_, http)| http);
+        let (rest, idle, stream) =
+            http.map_or((LAST_CALL, LAST_CALL, LINGER), |http| (rest(http), http.idle_timeout, http.stream_timeout));
+        let is_stuck = self.shared.signs.blocked_since.get().is_some_and(|since| now - since >= stream);
+        if self.leave == Leave::Now || is_stuck {
+            return true;
+        }
+        if self.shared.active.get() > 0 {
+            return self.is_dead(now, rest);
+        }
+        if self.leave == Leave::Told {
+            self.close(Reason::NO_ERROR);
+            return false;
+        }
+        let rested = now.saturating_duration_since(self.shared.rested_at.get());
+        if rested >= idle {
+            self.say_goodbye();
+        } else {
+            self.watch.set(now, rest.min(idle - rested));
+        }
+        false
+    }
+
+    /// Whether a client with exchanges under way is silent even when asked.
+    fn is_dead(&mut self, now: Instant, rest: Duration) -> bool {
+        let reads = self.shared.signs.reads.get();
+        let is_silent = std::mem::replace(&mut self.seen_reads, reads) == reads;
+        if is_silent && self.is_pinged {
+            return true;
+        }
+        self.is_pinged = is_silent && self.send_ping();
+        self.watch.set(now, if self.is_pinged { HTTP2_PING } else { rest });
+        false
+    }
+
+    fn send_ping(&mut self) -> bool {
+        let Some(ping) = &mut self.ping else { return false };
+        // The answer to the last one is taken, or no other could be sent.
+        let _ = ping.poll_pong(&mut TaskContext::from_waker(Waker::noop()));
+        ping.send_ping(h2::Ping::opaque()).is_ok()
+    }
+
+    fn broken(&self, error: &h2::Error) -> Result<(), Fault> {
+        match error.reason() {
+            _ if self.shared.signs.is_flooded.get() => Err(Fault::Http2Flood),
+            // The client itself has closed, or said why.
+            _ if error.is_io() || error.is_remote() => Ok(()),
+            Some(Reason::ENHANCE_YOUR_CALM) => Err(Fault::Http2Flood),
+            Some(Reason::NO_ERROR) => Ok(()),
+            _ => Err(Fault::Http2Error),
+        }
+    }
+
+    fn end(&self) -> Result<(), Fault> {
+        if self.shared.signs.is_flooded.get() { Err(Fault::Http2Flood) } else { Ok(()) }
+    }
+}
+
+type Accepted = Result<(http::Request<RecvStream>, SendResponse<Bytes>), h2::Error>;
+
+/// Counts an exchange as under way until it is dropped.
+struct Active(Rc<Shared>);
+
+impl Active {
+    fn new(shared: &Rc<Shared>) -> Self {
+        shared.active.set(shared.active.get() + 1);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        let shared = &self.0;
+        shared.active.set(shared.active.get() - 1);
+        shared.rested_at.set(Instant::now());
+        if let Some(waker) = shared.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Carries one stream: the same story as on any connection.
+async fn carry(
+    worker: Rc<Worker>,
+    plan: Rc<WorkerPlan>,
+    tether: Rc<Tether>,
+    (request, respond): (http::Request<RecvStream>, SendResponse<Bytes>),
+    active: Active,
+) {
+    let Some((listener, http)) = plan.http_listener(&tether) else { return };
+    let registration = worker.registry.register(tether.seat.clone());
+    poll_fn(|cx| {
+        registration.tether.set_waker(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    let (parts, body) = request.into_parts();
+    let now = Instant::now();
+    let mut incoming = worker.take_request();
+    let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
+    let parsed = heads::read_request(&parts, (&limits, body.is_end_stream()), &mut incoming.head);
+    drop(parts);
+    let mut connection = Connection {
+        io: Io::Stream(Box::new(MessageStream::accepted(respond, body))),
+        facts: active.0.facts.clone(),
+        watch: Watch::new(now, http.stream_timeout, registration.tether.clone()),
+        received: None,
+        tether: registration.tether.clone(),
+        requests: 1,
+        leaves_by_end: false,
+    };
+    let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
+    exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
+    if let Some(stream) = connection.io.message()
+        && stream.finish()
+    {
+        active.0.signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
+    }
+    if let Some(buffer) = connection.received.take() {
+        worker.buffers.give(buffer);
+    }
+}

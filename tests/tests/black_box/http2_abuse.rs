@@ -1,0 +1,238 @@
+//! HTTP/2 clients that mean harm: each is bounded, told why, counted, and disturbs nobody else.
+
+use std::time::Duration;
+
+use super::harness::frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, begin, block, frame, get, get_frame, goaway, read, read_until,
+};
+use super::harness::http2::Client;
+use super::harness::origin::ok;
+use super::harness::{Origin, Peer, Product, Setup};
+
+const PROTOCOL_ERROR: u32 = 1;
+const FRAME_SIZE_ERROR: u32 = 6;
+const COMPRESSION_ERROR: u32 = 9;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// Sends until the other side takes no more, or it is all sent.
+fn pour(peer: &mut Peer, bytes: &[u8], times: usize) {
+    for _ in 0..times {
+        if peer.try_send(bytes).is_err() {
+            return;
+        }
+    }
+}
+
+fn end_of(peer: &mut Peer) -> Option<u32> {
+    let code = goaway(peer);
+    peer.wait_closed();
+    code
+}
+
+/// The product, with one client that is at work beside whatever the test does.
+fn with_neighbour() -> (Origin, Product, Client) {
+    let origin = Origin::answering(|request| match request.target() {
+        "/large" => ok(&"x".repeat(1 << 20)),
+        _ => ok("fine"),
+    });
+    let product = Setup::to(&origin).workers(1).start();
+    let mut neighbour = Client::connect(product.web());
+    assert_eq!(neighbour.get("/").status, 200);
+    (origin, product, neighbour)
+}
+
+#[test]
+fn floods_of_frames_of_no_use_end_their_connection_and_disturb_nobody() {
+    let (_origin, product, mut neighbour) = with_neighbour();
+    let opened = frame(HEADERS, END_HEADERS, 1, &get(&[]));
+    let floods: Vec<(&str, Vec<u8>, Vec<u8>)> = vec![
+        ("PING", Vec::new(), frame(PING, 0, 0, &[7; 8])),
+        ("SETTINGS", Vec::new(), frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
+        ("empty SETTINGS", Vec::new(), frame(SETTINGS, 0, 0, &[])),
+        ("PRIORITY", Vec::new(), frame(PRIORITY, 0, 3, &[0, 0, 0, 0, 7])),
+        ("unknown frames", Vec::new(), frame(99, 0, 0, b"what")),
+        ("empty DATA", opened.clone(), frame(DATA, 0, 1, &[])),
+        ("tiny windows", opened, frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+    ];
+    let count = floods.len() as f64;
+    for (name, before, one) in floods {
+        let mut peer = product.connect();
+        begin(&mut peer);
+        peer.send(before);
+        pour(&mut peer, &one.repeat(500), 200);
+        assert_eq!(end_of(&mut peer), Some(ENHANCE_YOUR_CALM), "{name}");
+        assert_eq!(neighbour.get("/").text(), "fine");
+    }
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], count);
+    product.flagged("CG");
+}
+
+#[test]
+fn a_client_that_begins_streams_only_to_reset_them_is_stopped() {
+    let (origin, product, mut neighbour) = with_neighbour();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    for round in 0..2000_u32 {
+        let stream = 2 * round + 1;
+        let both = [get_frame(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
+        if peer.try_send(both).is_err() {
+            break;
+        }
+    }
+    assert_eq!(end_of(&mut peer), Some(ENHANCE_YOUR_CALM));
+    assert_eq!(neighbour.get("/").text(), "fine");
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], 1.0);
+    assert!(origin.requests().len() < 1100, "{} requests got through", origin.requests().len());
+}
+
+#[test]
+fn a_client_that_cancels_half_of_what_it_asks_for_is_not_stopped() {
+    let (_origin, product, _) = with_neighbour();
+    let mut client = Client::connect(product.web());
+    for _ in 0..400 {
+        let cancelled = client.open(super::harness::http2::request("GET", "/"), true);
+        client.reset(cancelled, h2::Reason::CANCEL);
+        assert_eq!(client.get("/").status, 200);
+    }
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], 0.0);
+}
+
+#[test]
+fn a_head_without_end_is_cut_off() {
+    let (_origin, product, mut neighbour) = with_neighbour();
+    let long = block(&[(b"x-more", &[b'a'; 1000])]);
+    for (name, piece, code) in [("long", long, ENHANCE_YOUR_CALM), ("empty", Vec::new(), ENHANCE_YOUR_CALM)] {
+        let mut peer = product.connect();
+        begin(&mut peer);
+        peer.send(frame(HEADERS, 0, 1, &get(&[])));
+        pour(&mut peer, &frame(CONTINUATION, 0, 1, &piece), 5000);
+        let told = end_of(&mut peer);
+        assert!(told == Some(code) || told == Some(PROTOCOL_ERROR), "{name}: {told:?}");
+        assert_eq!(neighbour.get("/").text(), "fine");
+    }
+}
+
+#[test]
+fn a_small_block_that_unpacks_to_a_large_head_is_refused() {
+    let (origin, product, mut neighbour) = with_neighbour();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let before = product.resident_bytes();
+    // A literal with incremental indexing, then thousands of references to it, of one byte each.
+    let mut bomb = get(&[]);
+    bomb.extend([0x40, 1, b'a', 127]);
+    let value = [b'x'; 3900];
+    let rest = value.len() - 127;
+    bomb.extend([(rest % 128) as u8 | 128, (rest / 128) as u8]);
+    bomb.extend(value);
+    bomb.extend([0x80 | 62; 8000]);
+    peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb[..16_000.min(bomb.len())]));
+    let refused = loop {
+        match read(&mut peer) {
+            None => break true,
+            Some(Frame { kind: HEADERS | RST_STREAM | GOAWAY, .. }) => break true,
+            Some(_) => {}
+        }
+    };
+    assert!(refused);
+    assert!(product.resident_bytes().saturating_sub(before) < 16 << 20);
+    assert_eq!(neighbour.get("/").text(), "fine");
+    assert!(origin.requests().iter().all(|request| request.field("a").is_none()));
+}
+
+#[test]
+fn more_streams_than_are_allowed_are_refused_and_the_others_go_on() {
+    let origin = Origin::start(|mut visit| {
+        while visit.request().is_some() {
+            std::thread::sleep(Duration::from_millis(200));
+            if visit.peer.try_send(ok("fine")).is_err() {
+                return;
+            }
+        }
+    });
+    let product = Setup::to(&origin).workers(1).start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let all: Vec<u8> = (0..200).flat_map(|index| get_frame(2 * index + 1)).collect();
+    peer.send(all);
+    let (mut refused, mut answered) = (0, 0);
+    while refused + answered < 200 {
+        match read(&mut peer).expect("the connection goes on") {
+            Frame { kind: RST_STREAM, payload, .. } => {
+                assert_eq!(payload, [0, 0, 0, 7], "REFUSED_STREAM");
+                refused += 1;
+            }
+            Frame { kind: DATA, flags, .. } if flags & END_STREAM != 0 => answered += 1,
+            _ => {}
+        }
+    }
+    assert_eq!((refused, answered), (72, 128));
+}
+
+#[test]
+fn broken_frames_end_their_connection_with_the_reason() {
+    let (_origin, product, mut neighbour) = with_neighbour();
+    let cases: Vec<(&str, Vec<u8>, u32)> = vec![
+        ("DATA on stream 0", frame(DATA, 0, 0, b"x"), PROTOCOL_ERROR),
+        ("an even stream", get_frame(2), PROTOCOL_ERROR),
+        ("a frame larger than allowed", frame(DATA, 0, 1, &[0; 20_000]), FRAME_SIZE_ERROR),
+        ("an index that does not exist", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x80 | 120]), COMPRESSION_ERROR),
+        ("CONTINUATION alone", frame(CONTINUATION, END_HEADERS, 1, &[]), PROTOCOL_ERROR),
+    ];
+    let count = cases.len() as f64;
+    for (name, bytes, code) in cases {
+        let mut peer = product.connect();
+        begin(&mut peer);
+        peer.send(bytes);
+        let told = end_of(&mut peer);
+        // The general reason is always allowed (RFC 9113 section 5.4).
+        assert!(told == Some(code) || told == Some(PROTOCOL_ERROR), "{name}: {told:?}");
+    }
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_error\""], count);
+    product.flagged("CX");
+    assert_eq!(neighbour.get("/").text(), "fine");
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_given_up_with_bounded_memory() {
+    let origin = Origin::answering(|_| ok(&"x".repeat(8 << 20)));
+    let product = Setup::to(&origin).workers(1).listener("timeouts: { stream: 500ms }").start();
+    let before = product.resident_bytes();
+    let mut peer = product.connect();
+    // A window so large that only the socket holds the answers back.
+    peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff])].concat());
+    peer.send(frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]));
+    for index in 0..100 {
+        peer.send(get_frame(2 * index + 1));
+    }
+    product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
+    let grown = product.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
+#[test]
+fn a_head_that_does_not_come_whole_in_time_ends_its_connection() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).listener("timeouts: { head: 300ms, idle: 400ms }").start();
+    let mut peer = product.connect();
+    peer.send(&PREFACE[..20]);
+    let record = product.flagged("CT");
+    assert_eq!(record["status"], 408);
+    peer.wait_closed();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    peer.send(frame(HEADERS, 0, 1, &get(&[])));
+    peer.wait_closed();
+    assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn an_answer_follows_a_request_that_came_with_the_preface() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let mut peer = product.connect();
+    peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &get_frame(1)].concat());
+    let data = read_until(&mut peer, DATA, 1);
+    assert_eq!(data.payload, b"fine");
+}
