@@ -92,7 +92,7 @@ impl Resolver<'_> {
             self.sink.push(span, message, Some(mend));
         }
         if !speaks(file::HttpVersion::H2) {
-            self.refuse_http2_keys(at, name);
+            self.refuse_http2_keys(at, name, written);
             return None;
         }
         Some(Http2Pool {
@@ -103,23 +103,24 @@ impl Resolver<'_> {
         })
     }
 
-    fn refuse_http2_keys(&mut self, at: &str, name: &str) {
-        if self.has(at, "grpc_web") {
+    /// What is written as it is by default asks for nothing: the configuration that the program shows has every key.
+    fn refuse_http2_keys(&mut self, at: &str, name: &str, written: &file::Cluster) {
+        if written.grpc_web {
             let span = self.key_span(at, "grpc_web");
             let message = format!("gRPC needs HTTP/2, which cluster `{name}` does not speak");
             self.sink.push(span, message, Some("add `http_versions: [h2]` to the cluster".to_owned()));
         }
-        let pool = format!("{at}/pool");
-        for key in ["streams_per_connection_max", "ping_interval", "ping_timeout"] {
-            if self.has(at, "pool") && self.has(&pool, key) {
-                let span = self.key_span(&pool, key);
-                let message = format!("`{key}` is for HTTP/2, which cluster `{name}` does not speak");
-                self.sink.push(
-                    span,
-                    message,
-                    Some("add `http_versions: [h2]` to the cluster, or leave it out".to_owned()),
-                );
-            }
+        let (pool, default) = (&written.pool, file::Pool::default());
+        let keys = [
+            ("streams_per_connection_max", pool.streams_per_connection_max != default.streams_per_connection_max),
+            ("ping_interval", pool.ping_interval != default.ping_interval),
+            ("ping_timeout", pool.ping_timeout != default.ping_timeout),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, is_asked)| *is_asked) {
+            let span = self.key_span(&format!("{at}/pool"), key);
+            let message = format!("`{key}` is for HTTP/2, which cluster `{name}` does not speak");
+            let mend = "add `http_versions: [h2]` to the cluster, or leave it out".to_owned();
+            self.sink.push(span, message, Some(mend));
         }
     }
 

@@ -205,7 +205,7 @@ mod tests {
         }
         let mut out = b"before".to_vec();
         write_web_trailers(&trailers, &mut out);
-        assert_eq!(out, b"before\x80\0\0\0\x1bgrpc-status: 0\r\nx-cost: 12\r\n");
+        assert_eq!(out, b"before\x80\0\0\0\x1cgrpc-status: 0\r\nx-cost: 12\r\n");
     }
 
     #[test]
