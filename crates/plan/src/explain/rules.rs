@@ -72,9 +72,15 @@ fn attempts(retry: &Retry, method: Method) -> String {
     if retry.attempts_max <= 1 || all.is_empty() {
         return "never tried again".to_owned();
     }
-    let barred = on.hold_after_sending() && !retry.methods.allow(method);
-    let but = if barred { ", but only after connect_failure for its method" } else { "" };
-    format!("tried again after {}{but}, {} attempts at most", all.join(", "), retry.attempts_max)
+    let most = format!("{} attempts at most", retry.attempts_max);
+    if retry.methods.allow(method) || !on.hold_after_sending() {
+        return format!("tried again after {}, {most}", all.join(", "));
+    }
+    // An endpoint that could not be connected to has not acted on it.
+    match on.connect_failure {
+        true => format!("tried again only after connect_failure, for its method is not idempotent, {most}"),
+        false => "never tried again, for its method is not idempotent".to_owned(),
+    }
 }
 
 fn hedged(hedge: &Hedge, method: Method, (plan, is_pinned): (&ClusterPlan, bool)) -> String {

@@ -345,7 +345,8 @@ fn the_rules_by_which_a_request_is_carried_are_told() {
         notes("http://a/own")[2],
         "hedged: without an answer within 50ms it goes to another endpoint too, to 3 at most (the route's rules)"
     );
-    assert!(notes("POST http://a/")[0].contains("but only after connect_failure for its method"));
+    let never = "never tried again, for its method is not idempotent (the cluster's rules)";
+    assert_eq!(notes("POST http://a/")[0], never);
 
     // A circuit that opens, and is tried again.
     let cluster = &plan.clusters[0];
