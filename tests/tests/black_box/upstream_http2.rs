@@ -643,7 +643,7 @@ fn an_endpoint_that_does_not_answer_in_time_loses_the_stream_only() {
             }
         })
     });
-    let product = to(&origin).cluster("timeouts: { response_head: 300ms, idle: 300ms }").start();
+    let product = to(&origin).cluster("timeouts: { response_head: 1s, idle: 1s }").start();
     assert_eq!(product.get("/never").status(), 504);
     product.flagged("URT");
     let mut client = Peer::sending(product.web(), "GET /half HTTP/1.1\r\nHost: test\r\n\r\n");
