@@ -12,7 +12,7 @@ const HIDDEN: &str = "(hidden)";
 /// Header fields, cookies and settings that carry credentials.
 const SECRET_NAMES: [&str; 8] =
     ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "password", "secret", "token"];
-/// Keys of a listener that mean nothing for the other protocol.
+/// Keys of a listener that mean nothing for the other protocols.
 const HTTP_KEYS: [&str; 7] = [
     "http_versions",
     "head_bytes_max",
@@ -27,7 +27,8 @@ const HTTP_KEYS: [&str; 7] = [
 pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[FilterSpec]) -> Value {
     let mut value = Value::Object(effective);
     for listener in value["listeners"].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
-        let other: &[&str] = if listener["protocol"] == "tcp" { &HTTP_KEYS } else { &["idle_timeout"] };
+        let is_http = listener["protocol"] == "http";
+        let other: &[&str] = if is_http { &["idle_timeout"] } else { &HTTP_KEYS };
         if let Some(map) = listener.as_object_mut() {
             map.retain(|key, _| !other.contains(&key.as_str()));
         }

@@ -13,6 +13,7 @@ mod queue;
 mod resilience;
 mod retry;
 mod route;
+mod socket;
 
 use std::collections::BTreeMap;
 
@@ -33,6 +34,7 @@ pub use queue::*;
 pub use resilience::*;
 pub use retry::*;
 pub use route::*;
+pub use socket::*;
 
 /// The line of an access log when none is given.
 pub const DEFAULT_LINE: &str =

@@ -17,6 +17,7 @@ mod queue;
 mod resilience;
 mod retry;
 mod route;
+mod socket;
 mod useless;
 
 use std::collections::{HashMap, HashSet};
@@ -65,8 +66,8 @@ pub(crate) struct Resolver<'a> {
     listeners: Option<HashMap<&'a str, bool>>,
     /// The zone of this instance.
     own_zone: Option<String>,
-    /// Addresses that listeners and the administrator take, and by whom.
-    binds: HashMap<std::net::SocketAddr, String>,
+    /// Addresses that listeners and the administrator take, whether for datagrams, and by whom.
+    binds: HashMap<(model::Address, bool), String>,
 }
 
 impl<'a> Resolver<'a> {
@@ -83,7 +84,7 @@ impl<'a> Resolver<'a> {
             Some(_) => None,
         };
         let clusters = named("clusters").map(|entries| entries.iter().map(|(key, _)| key.text.as_str()).collect());
-        let is_http = |node: &Node| node.get("protocol").and_then(Node::text) != Some("tcp");
+        let is_http = |node: &Node| !matches!(node.get("protocol").and_then(Node::text), Some("tcp" | "udp"));
         let listeners = named("listeners")
             .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
         let (pems, files, binds) = (HashMap::new(), Vec::new(), HashMap::new());
@@ -217,7 +218,7 @@ impl<'a> Resolver<'a> {
 
     fn admin(&mut self, admin: &file::Admin) -> Option<snapshot::Admin> {
         let bind = self.bind("admin/bind", &admin.bind)?;
-        self.take_bind("admin/bind", bind, "the administrator's page".to_owned());
+        self.take_bind("admin/bind", (&bind.into(), false), "the administrator's page".to_owned());
         if !bind.ip().to_canonical().is_loopback() && !admin.allow_remote {
             let message = format!(
                 "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \

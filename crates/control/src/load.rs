@@ -148,7 +148,7 @@ fn log_folders(snapshot: &Snapshot) -> Vec<Issue> {
 /// Where the endpoint of this name is in a snapshot.
 fn address_of(snapshot: &Snapshot, name: &str) -> Option<SocketAddr> {
     let mut endpoints = snapshot.clusters.iter().flat_map(|cluster| &cluster.endpoints);
-    endpoints.find(|endpoint| endpoint.name.as_str() == name).map(|endpoint| endpoint.address)
+    endpoints.find(|endpoint| endpoint.name.as_str() == name)?.address.ip()
 }
 
 /// Asks the system's resolver, which bounds the time.

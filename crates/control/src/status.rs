@@ -1,11 +1,10 @@
 //! What an administrator may know of the running program, as plain numbers.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use model::Name;
 use model::snapshot::{Cluster, Listener, Protocol};
+use model::{Address, Name};
 use plan::health::passive::Ejection;
 use plan::{ClusterPlan, Plan, Roll, Standing};
 use telemetry::summary::{Summary, Totals};
@@ -83,8 +82,8 @@ pub struct ListenerStatus {
     /// Its name.
     pub name: Name,
     /// Where it really listens: the port is never 0 once it does.
-    pub address: SocketAddr,
-    /// `http` or `tcp`.
+    pub address: Address,
+    /// `http`, `tcp` or `udp`.
     pub protocol: &'static str,
     /// Whether it terminates TLS.
     pub tls: bool,
@@ -93,14 +92,15 @@ pub struct ListenerStatus {
 }
 
 impl ListenerStatus {
-    fn of(listener: &Listener, addresses: &[(Name, SocketAddr)], totals: Totals) -> Self {
+    fn of(listener: &Listener, addresses: &[(Name, Address)], totals: Totals) -> Self {
         let bound = addresses.iter().find(|(name, _)| *name == listener.name);
         Self {
             name: listener.name.clone(),
-            address: bound.map_or(listener.bind, |(_, address)| *address),
+            address: bound.map_or(&listener.bind, |(_, address)| address).clone(),
             protocol: match listener.protocol {
                 Protocol::Http(_) => "http",
                 Protocol::Tcp(_) => "tcp",
+                Protocol::Udp(_) => "udp",
             },
             tls: listener.tls.is_some(),
             totals,
@@ -148,7 +148,7 @@ pub struct EndpointStatus {
     /// Its name.
     pub name: Name,
     /// Where it is.
-    pub address: SocketAddr,
+    pub address: Address,
     /// Its configured weight.
     pub weight: u32,
     /// Its share of the work in proportion to the others now; 0 is none. While one of them starts slowly, the weights of all
@@ -179,7 +179,7 @@ impl EndpointStatus {
         let checked = cluster.cluster.health_check.is_some();
         Self {
             name: plan.endpoint.name.clone(),
-            address: plan.endpoint.address,
+            address: plan.endpoint.address.clone(),
             weight: plan.endpoint.weight,
             weight_now: roll.weight(index),
             up: standing.is_up(),
@@ -200,7 +200,7 @@ fn ejected(ejection: &Ejection) -> Option<(String, Duration)> {
 }
 
 /// The listeners of a plan with what was counted for them.
-pub(crate) fn listeners(plan: &Plan, addresses: &[(Name, SocketAddr)], summary: &Summary) -> Vec<ListenerStatus> {
+pub(crate) fn listeners(plan: &Plan, addresses: &[(Name, Address)], summary: &Summary) -> Vec<ListenerStatus> {
     let counted: HashMap<_, _> = summary.listeners.iter().map(|(name, totals)| (name, totals)).collect();
     plan.listeners
         .iter()

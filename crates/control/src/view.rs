@@ -1,12 +1,11 @@
 //! The running program as others may look at it: shared, read from any thread, changed by the reconciler alone.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::Name;
+use model::{Address, Name};
 use plan::Plan;
 use plan::health::passive::{Cause, Ejection};
 use serde_json::Value;
@@ -48,7 +47,7 @@ struct Shared {
 struct Running {
     plan: Option<Arc<Plan>>,
     effective: Arc<Value>,
-    addresses: Vec<(Name, SocketAddr)>,
+    addresses: Vec<(Name, Address)>,
     history: History,
 }
 
@@ -169,7 +168,7 @@ impl View {
     }
 
     /// Tells where listeners really are, once they are bound.
-    pub fn set_addresses(&self, addresses: Vec<(Name, SocketAddr)>) {
+    pub fn set_addresses(&self, addresses: Vec<(Name, Address)>) {
         self.running().addresses = addresses;
     }
 

@@ -166,7 +166,7 @@ pub(crate) struct Proxy {
     /// Where connections arrive; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// An endpoint, `host:port`; give it several times to balance
+    /// An endpoint, `host:port` or `unix:/path`; give it several times to balance
     #[arg(long, value_name = "ADDR", required = true, value_parser = endpoint)]
     pub(crate) to: Vec<String>,
     /// How an endpoint is chosen
@@ -255,8 +255,12 @@ pub(crate) struct Reference {
     pub(crate) check: bool,
 }
 
-/// `host:port`. Whether the host has an address is found when the configuration is resolved.
+/// `host:port` or `unix:/path`. Whether the host has an address is found when the configuration is resolved.
 fn endpoint(text: &str) -> Result<String, String> {
+    if text.starts_with("unix:") {
+        // The configuration would take `${…}` for a variable.
+        return Ok(text.replace("${", "$${"));
+    }
     let (host, port) = text.rsplit_once(':').ok_or("an endpoint is host:port, such as 127.0.0.1:9001")?;
     let bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
     if bare_ipv6 {
@@ -330,6 +334,8 @@ mod tests {
         };
         assert_eq!((proxy.to, proxy.balance), (vec!["a:1".into(), "[::1]:2".into()], Balance::RoundRobin));
         assert_eq!(proxy.listen, "127.0.0.1:8080".parse().unwrap());
+        let Ok(Command::Proxy(proxy)) = parse("equipoise proxy --to unix:/run/${x}.sock") else { panic!() };
+        assert_eq!(proxy.to, ["unix:/run/$${x}.sock"]);
         for bad in ["a", "a:", ":1", "a:0", "a:65536", "::1:80", "a:b"] {
             assert!(parse(&format!("equipoise proxy --to {bad}")).is_err(), "{bad}");
         }

@@ -155,11 +155,15 @@ impl Live {
             let scheme = match (listener.protocol, listener.tls) {
                 ("http", false) => "http",
                 ("http", true) => "https",
+                ("udp", _) => "udp",
                 (_, false) => "tcp",
                 (_, true) => "tls",
             };
             // Writing to a text cannot fail.
-            let _ = writeln!(text, "  listener {} on {scheme}://{}", listener.name, listener.address);
+            let _ = match &listener.address {
+                model::Address::Ip(address) => writeln!(text, "  listener {} on {scheme}://{address}", listener.name),
+                unix => writeln!(text, "  listener {} on {unix} ({scheme})", listener.name),
+            };
         }
         if let Some(address) = self.admin_address() {
             let _ = writeln!(text, "  admin on http://{address}");

@@ -1,8 +1,64 @@
-//! Addresses as configurations name them: networks and host patterns.
+//! Addresses as configurations name them: places where something listens, networks and host patterns.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
+
+/// A place where something listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// A port of an address of the network.
+    Ip(SocketAddr),
+    /// A Unix socket: an absolute path, or with `@` first a name in Linux's abstract namespace.
+    Unix(Arc<str>),
+}
+
+impl Address {
+    /// The address in the network, if it is there.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// The port, if there is one.
+    pub fn port(&self) -> Option<u16> {
+        self.ip().map(|address| address.port())
+    }
+
+    /// What stands for a Unix socket where an address of the network is needed: who can reach it is on this machine.
+    pub fn or_local(&self) -> SocketAddr {
+        self.ip().unwrap_or(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0))
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Ip(address)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Ip).map_err(|_| format!("`{text}` is not an address with a port")),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
 
 /// A network in CIDR notation (RFC 4632), IPv4 or IPv6. An IPv4-mapped IPv6 address matches as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -24,9 +24,10 @@ pub mod queue;
 pub mod resilience;
 pub mod retry;
 pub mod snapshot;
+pub mod socket;
 pub mod template;
 
-pub use address::{Cidr, HostPattern};
+pub use address::{Address, Cidr, HostPattern};
 pub use facts::{Facts, Scheme};
 pub use fault::Fault;
 pub use fields::{FieldName, Fields, Known};

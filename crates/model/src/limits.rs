@@ -83,6 +83,16 @@ pub const WEIGHT_MAX: u32 = 1_000;
 pub const LOG_RING_BYTES: usize = 1 << 20;
 /// Largest ClientHello that is read to route by SNI.
 pub const CLIENT_HELLO_BYTES_MAX: usize = 16 * 1024;
+/// Default of the connections that the kernel holds for one worker until it accepts them.
+pub const BACKLOG: u32 = 4096;
+/// Longest path of a Unix socket (unix(7)).
+pub const UNIX_PATH_BYTES_MAX: usize = 107;
+/// Default of the silence before a connection is asked whether it is there, where it is asked.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Default of the time between such questions.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Default of the questions without an answer after which a connection is given up.
+pub const KEEPALIVES: u32 = 3;
 /// Longest header of the PROXY protocol that is read. Certificates make them long; all else fits into a few hundred bytes.
 pub const PROXY_HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Longest header of the PROXY protocol that is sent: it fits into the first segment of any network, so that it arrives
@@ -120,6 +130,12 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 pub const RESPONSE_HEAD: Duration = Duration::from_secs(60);
 /// Default time without a byte on a body, tunnel or TCP stream (each direction counts for both).
 pub const STREAM_IDLE: Duration = Duration::from_secs(300);
+/// Default time without a datagram after which a flow is over.
+pub const FLOW_IDLE: Duration = Duration::from_secs(60);
+/// Datagrams taken from one socket before other work of the worker gets a turn.
+pub const DATAGRAMS_PER_TURN_MAX: usize = 64;
+/// Largest datagram (RFC 768 over IPv4).
+pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 /// Default time for a whole request head to arrive once its first byte has.
 pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
 /// Default time a client connection may be idle between requests.

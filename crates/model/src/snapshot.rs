@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::address::{Cidr, HostPattern};
+use crate::address::{Address, Cidr, HostPattern};
 pub use crate::check::{HealthCheck, HealthCheckKind};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
@@ -20,6 +20,7 @@ use crate::queue::Precedence;
 pub use crate::queue::Queue;
 use crate::resilience::{Hedge, Resilience};
 use crate::retry::Retry;
+use crate::socket::{ClusterSocket, ListenerSocket};
 use crate::{LocalResponse, Name};
 
 /// Everything that is configured.
@@ -45,7 +46,9 @@ pub struct Listener {
     /// Unique; the stable id.
     pub name: Name,
     /// The address; port 0 takes a free one.
-    pub bind: SocketAddr,
+    pub bind: Address,
+    /// How its socket is set up.
+    pub socket: ListenerSocket,
     /// Termination of TLS.
     pub tls: Option<TlsTermination>,
     /// Who may tell whom a connection is from.
@@ -56,6 +59,13 @@ pub struct Listener {
     pub protocol: Protocol,
 }
 
+impl Listener {
+    /// Whether datagrams arrive there, whose ports are not those of connections.
+    pub fn is_udp(&self) -> bool {
+        matches!(self.protocol, Protocol::Udp(_))
+    }
+}
+
 /// What a listener speaks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Protocol {
@@ -63,6 +73,8 @@ pub enum Protocol {
     Http(HttpListener),
     /// Bytes, routed by connection.
     Tcp(TcpListener),
+    /// Datagrams, routed by client.
+    Udp(UdpListener),
 }
 
 /// Settings of an HTTP listener.
@@ -116,6 +128,17 @@ pub struct TcpListener {
     pub target: TcpTarget,
     /// Time without a byte in either direction.
     pub idle_timeout: Duration,
+}
+
+/// Settings of a UDP listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UdpListener {
+    /// Where flows go.
+    pub cluster: Name,
+    /// Time without a datagram in either direction after which a flow is over.
+    pub idle_timeout: Duration,
+    /// Answers to each datagram of a client; once all have come, the flow is over.
+    pub responses_max: Option<u32>,
 }
 
 /// Where the connections of a TCP listener go.
@@ -278,6 +301,8 @@ pub struct Cluster {
     pub queue: Option<Queue>,
     /// TLS towards the endpoints.
     pub tls: Option<UpstreamTls>,
+    /// How connections to the endpoints are set up.
+    pub socket: ClusterSocket,
     /// What endpoints are told in front of each connection.
     pub proxy_protocol: Option<SendProxy>,
     /// Calls of gRPC-Web go to the endpoints as gRPC.
@@ -297,10 +322,10 @@ pub struct Cluster {
 /// One endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {
-    /// As written: `host:port` or `ip:port`; the stable id within the cluster.
+    /// As written: `host:port`, `ip:port` or `unix:PATH`; the stable id within the cluster.
     pub name: Name,
     /// Where it is.
-    pub address: SocketAddr,
+    pub address: Address,
     /// 1 to [`crate::limits::WEIGHT_MAX`]; 0 gets no new work.
     pub weight: u32,
     /// Exchanges (HTTP) or connections (TCP) at once, over all workers.

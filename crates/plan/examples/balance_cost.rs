@@ -119,7 +119,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         let address = ([10, (place >> 16) as u8, (place >> 8) as u8, place as u8], 8080);
         Endpoint {
             name: format!("10.{}.{}.{}:8080", place >> 16, place >> 8 & 255, place & 255).into(),
-            address: address.into(),
+            address: std::net::SocketAddr::from(address).into(),
             weight: 1 + place % 3,
             connections_max,
             agent_port: None,
@@ -137,6 +137,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         fitness: Fitness::default(),
         queue: None,
         tls: None,
+        socket: model::socket::ClusterSocket::default(),
         proxy_protocol: None,
         grpc_web: false,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, http2: None },

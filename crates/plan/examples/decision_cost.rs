@@ -82,10 +82,11 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         forwarding: Forwarding { trusted: Vec::new(), x_forwarded: false, forwarded: false },
         request_id: None,
     };
-    let bind = ([127, 0, 0, 1], 0).into();
+    let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
     let listener = Listener {
         name: "web".into(),
         bind,
+        socket: model::socket::ListenerSocket::default(),
         tls: None,
         proxy_protocol: None,
         connections_max: 10,
@@ -106,7 +107,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
 fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cluster {
     let endpoint = |place| Endpoint {
         name: format!("127.0.0.1:{}", 9000 + place).into(),
-        address: ([127, 0, 0, 1], 9000 + place).into(),
+        address: std::net::SocketAddr::from(([127, 0, 0, 1], 9000 + place)).into(),
         weight: 1 + u32::from(place % 3),
         connections_max,
         state: model::fitness::AdminState::Auto,
@@ -123,6 +124,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         fitness: model::fitness::Fitness::default(),
         queue: None,
         tls: None,
+        socket: model::socket::ClusterSocket::default(),
         proxy_protocol: None,
         grpc_web: false,
         pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, http2: None },

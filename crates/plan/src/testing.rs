@@ -55,6 +55,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         fitness: Fitness::default(),
         queue: None,
         tls: None,
+        socket: model::socket::ClusterSocket::default(),
         proxy_protocol: None,
         grpc_web: false,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, http2: None },
@@ -102,6 +103,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
     Listener {
         name: name.into(),
         bind,
+        socket: model::socket::ListenerSocket::default(),
         tls: None,
         proxy_protocol: None,
         connections_max: 10,

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,17 +15,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
+use model::socket::ListenerSocket;
 use model::{Fault, Name};
 use plan::ListenerState;
 use telemetry::{Kind, ListenerSeries, Record};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::connection::{Connection, ConnectionFacts};
+use crate::datagram::Port;
 use crate::downstream;
 use crate::io::Io;
 use crate::proxy_header;
 use crate::reconcile::Bound;
 use crate::registry::{Seat, Tether};
+use crate::socket::Acceptor;
 use crate::stream;
 use crate::tls::{self, ALPN_H2, ListenerTls};
 use crate::watch::Watch;
@@ -40,29 +44,50 @@ pub(crate) struct Accepting {
     pub name: Name,
     pub bound: Bound,
     pub seat: Rc<Seat>,
+    /// Until it is told to end.
+    socket: RefCell<Option<Rc<Acceptor>>>,
     waker: Rc<RefCell<Option<Waker>>>,
     done: Rc<RefCell<Option<Sender<()>>>>,
 }
 
 impl Accepting {
-    /// Accepts on `socket` until told to end.
+    /// Accepts on `socket`, or takes its datagrams, until told to end.
     pub(crate) fn start(
         worker: &Rc<Worker>,
         (name, bound): (Name, Bound),
         index: usize,
-        socket: std::net::TcpListener,
+        socket: OwnedFd,
     ) -> io::Result<Self> {
-        let listener = TcpListener::from_std(socket)?;
         let seat = Rc::new(Seat::new(index));
         let (waker, done) = Told::default();
-        tokio::task::spawn_local(accept(worker.clone(), listener, seat.clone(), (waker.clone(), done.clone())));
-        Ok(Self { name, bound, seat, waker, done })
+        let mut kept = None;
+        if bound.is_udp {
+            let port = Port::new(worker, socket.into(), seat.clone())?;
+            let (waker, done) = (waker.clone(), done.clone());
+            tokio::task::spawn_local(async move {
+                port.serve(waker).await;
+                drop(done.take());
+            });
+        } else {
+            let acceptor = Rc::new(Acceptor::new(socket, &bound.bind)?);
+            kept = Some(acceptor.clone());
+            tokio::task::spawn_local(accept(worker.clone(), acceptor, seat.clone(), (waker.clone(), done.clone())));
+        }
+        Ok(Self { name, bound, seat, socket: RefCell::new(kept), waker, done })
+    }
+
+    /// Sets the socket up as configured now.
+    pub(crate) fn tune(&self, settings: &ListenerSocket) {
+        if let Some(socket) = &*self.socket.borrow() {
+            socket.tune(settings);
+        }
     }
 
     /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle. `done` is
     /// dropped when the socket is closed.
     pub(crate) fn end(&self, done: Option<Sender<()>>) {
         self.seat.closing.set(true);
+        *self.socket.borrow_mut() = None;
         *self.done.borrow_mut() = done;
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -70,12 +95,12 @@ impl Accepting {
     }
 }
 
-async fn accept(worker: Rc<Worker>, listener: TcpListener, seat: Rc<Seat>, (waker, done): Told) {
+async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (waker, done): Told) {
     let mut turn = 0;
     while !seat.closing.get() {
         let accepted = poll_fn(|cx| {
             waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-            if seat.closing.get() { Poll::Ready(None) } else { listener.poll_accept(cx).map(Some) }
+            if seat.closing.get() { Poll::Ready(None) } else { acceptor.poll_accept(cx).map(Some) }
         });
         match accepted.await {
             Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &seat),
@@ -90,20 +115,11 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, seat: Rc<Seat>, (wake
             tokio::task::yield_now().await;
         }
     }
-    accept_the_rest(&worker, listener, &seat);
-    drop(done.take());
-}
-
-/// Takes what the kernel holds for a socket that is to be closed, which would be reset otherwise. It asks the kernel
-/// itself: the runtime knows only what the kernel had reported before.
-fn accept_the_rest(worker: &Rc<Worker>, listener: TcpListener, seat: &Rc<Seat>) {
-    let Ok(listener) = listener.into_std() else { return };
-    while let Ok((tcp, peer)) = listener.accept() {
-        let ready = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
-        if let Ok(tcp) = ready {
-            on_accept(worker, tcp, peer, seat);
-        }
+    // What the kernel holds for a socket that is to be closed would be reset otherwise.
+    if let Some(acceptor) = Rc::into_inner(acceptor) {
+        acceptor.drain(|tcp, peer| on_accept(&worker, tcp, peer, &seat));
     }
+    drop(done.take());
 }
 
 /// How the task that accepts is woken, and what it drops when its socket is closed.
@@ -124,7 +140,7 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
 }
 
 /// Counts a connection as open until it is dropped.
-struct Open {
+pub(crate) struct Open {
     state: Arc<ListenerState>,
     series: Arc<ListenerSeries>,
     all: Arc<AtomicUsize>,
@@ -132,7 +148,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(worker: &Worker, state: Arc<ListenerState>, series: Arc<ListenerSeries>) -> Self {
+    pub(crate) fn new(worker: &Worker, state: Arc<ListenerState>, series: Arc<ListenerSeries>) -> Self {
         worker.open_connections.fetch_add(1, Ordering::Relaxed);
         Self { state, series, all: worker.open_connections.clone(), worker: worker.index }
     }
@@ -171,12 +187,13 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
     let listener = plan.listeners.get(tether.seat.index.get())?;
     let configured = &listener.plan.listener;
     // One system call less where the address says it already.
-    let bind = configured.bind;
+    let bind = configured.bind.or_local();
     let local = if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind };
     let first = match &configured.protocol {
         _ if tether.is_closing() => LAST_CALL,
         Protocol::Http(http) => http.idle_timeout,
         Protocol::Tcp(tcp) => tcp.idle_timeout,
+        Protocol::Udp(udp) => udp.idle_timeout,
     };
     let mut watch = Watch::new(Instant::now(), first, tether.clone());
     let mut facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() };

@@ -30,10 +30,10 @@ use crate::pick::{Turn, pick};
 use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::Line;
-use crate::upstream::connect::connect;
+use crate::upstream::connect::{Target, connect};
 use crate::upstream::conversation::Conversation;
 use crate::upstream::hedge_connect::{self, line_to_either};
-use crate::upstream::opening::opening;
+use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
@@ -363,9 +363,10 @@ impl<'p> Exchange<'p> {
         now: &ClusterNow,
         (endpoint, side): (&EndpointPlan, &EndpointNow),
     ) -> Result<UpstreamConnection, Fault> {
-        let timeout = now.plan.cluster.timeouts.connect;
-        let (begun, opening) = (self.told.now, self.opening(&now.plan));
-        let work = connect(&endpoint.endpoint, now.tls.as_deref(), opening, self.connection, timeout);
+        let settings = &now.plan.cluster;
+        let begun = self.told.now;
+        let target = Target { endpoint: &endpoint.endpoint, socket: &settings.socket, tls: now.tls.as_deref() };
+        let work = connect(target, self.opening(&now.plan), self.connection, settings.timeouts.connect);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
         let at = self.told.look();
@@ -382,9 +383,8 @@ impl<'p> Exchange<'p> {
     }
 
     /// What a new connection to an endpoint of `cluster` begins with.
-    pub(crate) fn opening(&self, cluster: &ClusterPlan) -> Option<Vec<u8>> {
-        let wanted = cluster.cluster.proxy_protocol.as_ref();
-        opening(wanted, &self.connection.facts, || self.request_id.as_bytes())
+    pub(crate) fn opening(&self, cluster: &ClusterPlan) -> Opening {
+        Opening::new(&cluster.cluster, &self.connection.facts, || self.request_id.as_bytes())
     }
 
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and

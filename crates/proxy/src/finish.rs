@@ -74,7 +74,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         route: told.route.map(|route| &route.route.name),
         cluster: told.cluster.map(|cluster| &cluster.plan.cluster.name),
         endpoint: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
-        endpoint_address: told.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
+        endpoint_address: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
         retries: told.retries,
         hedges: told.hedges,
         session: told.session,

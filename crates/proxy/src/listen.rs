@@ -1,45 +1,113 @@
-//! Listening sockets: one per worker and listener, sharing the address by `SO_REUSEPORT`, so that the kernel spreads new
-//! connections and no worker waits for another.
+//! Listening sockets. At an address of the network there is one per worker and listener, sharing the address by
+//! `SO_REUSEPORT`, so that the kernel spreads new connections and no worker waits for another. A Unix socket is one, of
+//! which each worker has a descriptor.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use model::Address;
+use model::snapshot::Listener;
+use model::socket::{ListenerSocket, StreamSocket};
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-/// Connections that the kernel holds for one worker until it accepts them. The system's `somaxconn` may lower it.
-const BACKLOG: i32 = 4096;
+use crate::socket_file::SocketFile;
 
-/// Binds one socket per worker, without listening yet. With port 0 all share the port that the first was given.
+/// What was bound for a listener.
+pub(crate) struct Listening {
+    /// Where it really is.
+    pub address: Address,
+    /// One per worker.
+    pub sockets: Vec<OwnedFd>,
+    /// Goes with the listener.
+    pub file: Option<Arc<SocketFile>>,
+}
+
+/// Binds sockets for all workers, without listening yet. With port 0 all share the port that the first was given.
 /// `alone`: no other socket may listen there.
 ///
 /// # Errors
 /// The address is in use by another program, or cannot be bound.
-pub(crate) fn bind(address: SocketAddr, workers: usize, alone: bool) -> io::Result<Vec<TcpListener>> {
+pub(crate) fn bind(listener: &Listener, workers: usize, alone: bool) -> io::Result<Listening> {
+    let settings = &listener.socket;
+    let mut address = match &listener.bind {
+        Address::Ip(address) => *address,
+        Address::Unix(path) => return bind_unix(path, settings, workers),
+    };
+    let kind = if listener.is_udp() { Type::DGRAM } else { Type::STREAM };
     if alone && address.port() != 0 {
-        claim(address)?;
+        claim(address, kind, settings)?;
     }
-    let mut sockets: Vec<TcpListener> = Vec::with_capacity(workers);
+    let mut sockets: Vec<OwnedFd> = Vec::with_capacity(workers);
     for _ in 0..workers {
-        let address = match sockets.first() {
-            Some(first) => first.local_addr()?,
-            None => address,
-        };
-        sockets.push(bind_shared(address)?);
+        let socket = bind_shared(address, kind, settings)?;
+        if address.port() == 0 {
+            address = socket.local_addr()?.as_socket().unwrap_or(address);
+        }
+        sockets.push(socket.into());
     }
-    Ok(sockets)
+    Ok(Listening { address: address.into(), sockets, file: None })
+}
+
+fn bind_unix(path: &Arc<str>, settings: &ListenerSocket, workers: usize) -> io::Result<Listening> {
+    SocketFile::make_way(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&unix_address(path)?)?;
+    // Nobody can connect before the permissions are right: the socket does not listen yet.
+    let file = SocketFile::of(path)?;
+    if let Some(file) = &file {
+        file.permit(&settings.file)?;
+    }
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 1..workers {
+        sockets.push(socket.try_clone()?.into());
+    }
+    sockets.push(socket.into());
+    Ok(Listening { address: Address::Unix(path.clone()), sockets, file: file.map(Arc::new) })
+}
+
+/// The address of a Unix socket as the kernel takes it: names of the abstract namespace begin with a zero byte.
+pub(crate) fn unix_address(path: &str) -> io::Result<SockAddr> {
+    match path.strip_prefix('@') {
+        Some(name) => SockAddr::unix(format!("\0{name}")),
+        None => SockAddr::unix(path),
+    }
 }
 
 /// Lets the kernel hand connections to a bound socket. From here on they would be lost if the socket were dropped, so it
-/// is the last step before a plan is committed.
+/// is the last that is done before a plan is in force. May be repeated when the settings change.
 ///
 /// # Errors
 /// Another program began to listen there meanwhile.
-pub(crate) fn listen(socket: &TcpListener) -> io::Result<()> {
-    socket2::SockRef::from(socket).listen(BACKLOG)
+pub(crate) fn listen(socket: &OwnedFd, settings: &ListenerSocket) -> io::Result<()> {
+    SockRef::from(socket).listen(i32::try_from(settings.backlog).unwrap_or(i32::MAX))
+}
+
+/// Sets up the connections that a socket accepts, or one connection. They inherit from the socket that accepts them, so
+/// that it costs no system call for each.
+///
+/// # Errors
+/// The kernel does not take a value.
+pub(crate) fn tune(socket: &SockRef<'_>, settings: &StreamSocket, is_v4: bool) -> io::Result<()> {
+    if let Some(keepalive) = &settings.keepalive {
+        let params = TcpKeepalive::new().with_time(keepalive.idle).with_interval(keepalive.interval);
+        socket.set_tcp_keepalive(&params.with_retries(keepalive.count))?;
+    }
+    if let Some(timeout) = settings.user_timeout {
+        socket.set_tcp_user_timeout(Some(timeout))?;
+    }
+    if let Some(dscp) = settings.dscp {
+        let class = u32::from(dscp) << 2;
+        if is_v4 { socket.set_tos_v4(class)? } else { socket.set_tclass_v6(class)? }
+    }
+    Ok(())
 }
 
 /// Whether a socket bound to one address stands in the way of another to the other.
-pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+pub(crate) fn overlap(one: &Address, other: &Address) -> bool {
+    let (Address::Ip(one), Address::Ip(other)) = (one, other) else { return one == other };
     let (a, b) = (one.ip(), other.ip());
     let same_family = a.is_ipv4() == b.is_ipv4();
     one.port() == other.port() && same_family && (a == b || a.is_unspecified() || b.is_unspecified())
@@ -47,45 +115,91 @@ pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// Fails when another program listens at the address. `SO_REUSEPORT` alone would silently share it with any program
 /// of the same user.
-fn claim(address: SocketAddr) -> io::Result<()> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())
+fn claim(address: SocketAddr, kind: Type, settings: &ListenerSocket) -> io::Result<()> {
+    prepare(address, kind, settings)?.bind(&address.into())
 }
 
-fn bind_shared(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
+fn bind_shared(address: SocketAddr, kind: Type, settings: &ListenerSocket) -> io::Result<Socket> {
+    let socket = prepare(address, kind, settings)?;
     socket.set_reuse_port(true)?;
+    if kind == Type::STREAM {
+        // Accepted sockets inherit it: one system call less for each connection.
+        socket.set_tcp_nodelay(true)?;
+    }
+    let datagrams = StreamSocket { dscp: settings.stream.dscp, ..StreamSocket::default() };
+    let stream = if kind == Type::STREAM { &settings.stream } else { &datagrams };
+    tune(&SockRef::from(&socket), stream, address.is_ipv4())?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn prepare(address: SocketAddr, kind: Type, settings: &ListenerSocket) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
+    if kind == Type::STREAM {
+        // For datagrams it would mean sharing the address with anybody.
+        socket.set_reuse_address(true)?;
+    }
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit it: one system call less for each connection.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket.into())
+    match settings.freebind {
+        true if address.is_ipv4() => socket.set_freebind_v4(true)?,
+        true => socket.set_freebind_v6(true)?,
+        false => {}
+    }
+    Ok(socket)
 }
 
 #[cfg(test)]
 mod tests {
+    use model::snapshot::{Protocol, TcpTarget, UdpListener};
+
     use super::*;
+
+    fn bind_to(address: &str, workers: usize) -> io::Result<Listening> {
+        let second = std::time::Duration::from_secs(1);
+        let udp = UdpListener { cluster: "site".into(), idle_timeout: second, responses_max: None };
+        let listener = Listener {
+            name: "web".into(),
+            bind: address.parse().unwrap(),
+            socket: ListenerSocket::default(),
+            tls: None,
+            proxy_protocol: None,
+            connections_max: 1,
+            protocol: Protocol::Udp(udp.clone()),
+        };
+        let datagrams = bind(&listener, workers, true);
+        let tcp = model::snapshot::TcpListener { target: TcpTarget::Cluster(udp.cluster), idle_timeout: second };
+        let streams = bind(&Listener { protocol: Protocol::Tcp(tcp), ..listener }, workers, true);
+        drop(datagrams?);
+        streams
+    }
+
+    fn port_of(socket: &OwnedFd) -> u16 {
+        SockRef::from(socket).local_addr().unwrap().as_socket().unwrap().port()
+    }
 
     #[test]
     fn the_sockets_of_all_workers_share_one_free_port() {
-        let sockets = bind("127.0.0.1:0".parse().unwrap(), 3, true).unwrap();
-        let ports: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+        let made = bind_to("127.0.0.1:0", 3).unwrap();
+        let ports: Vec<_> = made.sockets.iter().map(port_of).collect();
         assert!(ports[0] != 0 && ports.iter().all(|port| *port == ports[0]));
+        assert_eq!(made.address.port(), Some(ports[0]));
     }
 
     #[test]
     fn an_address_in_use_is_refused_even_though_ports_are_shared() {
-        let held = bind("127.0.0.1:0".parse().unwrap(), 1, true).unwrap();
-        listen(&held[0]).unwrap();
-        let error = bind(held[0].local_addr().unwrap(), 1, true).unwrap_err();
+        let held = bind_to("127.0.0.1:0", 1).unwrap();
+        listen(&held.sockets[0], &ListenerSocket::default()).unwrap();
+        let error = bind_to(&held.address.to_string(), 1).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn datagrams_share_their_port_with_nobody_else() {
+        let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let error = bind_to(&held.local_addr().unwrap().to_string(), 1).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }

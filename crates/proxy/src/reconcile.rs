@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -18,13 +18,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use model::snapshot::Listener;
-use model::{Issue, Name};
+use model::{Address, Issue, Name};
 use plan::{ListenerPlan, Plan, Publisher};
+use socket2::SockRef;
 use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::Accepting;
 use crate::listen;
+use crate::socket;
+use crate::socket_file::SocketFile;
 use crate::tls::TlsMaterial;
 use crate::worker::{self, Worker};
 use crate::worker_plan::WorkerPlan;
@@ -52,7 +55,7 @@ pub(crate) struct Commit {
     plan: Arc<Plan>,
     tls: Arc<TlsMaterial>,
     /// New sockets of this worker, by listener.
-    sockets: Vec<(Name, std::net::TcpListener)>,
+    sockets: Vec<(Name, OwnedFd)>,
     logs: Option<Arc<AccessLogs>>,
     done: Sender<()>,
 }
@@ -86,12 +89,16 @@ struct Published {
 }
 
 /// Where a socket is.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Bound {
     /// As configured.
-    pub bind: SocketAddr,
+    pub bind: Address,
     /// As the kernel has it.
-    pub address: SocketAddr,
+    pub address: Address,
+    /// Whether it takes datagrams, whose ports are others than those of connections.
+    pub is_udp: bool,
+    /// Of a Unix socket; not in the workers, so that it goes when the listener does.
+    file: Option<Arc<SocketFile>>,
 }
 
 impl Workers {
@@ -121,11 +128,11 @@ impl Workers {
     }
 
     /// Where each listener really listens.
-    pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
+    pub fn addresses(&self) -> Vec<(Name, Address)> {
         let published = self.shared.published();
         let plan = published.plan.as_ref();
         let names = plan.into_iter().flat_map(|plan| &plan.snapshot.listeners).map(|listener| &listener.name);
-        names.filter_map(|name| Some((name.clone(), published.bound.get(name)?.address))).collect()
+        names.filter_map(|name| Some((name.clone(), published.bound.get(name)?.address.clone()))).collect()
     }
 
     /// Opens the access logs anew, after they were renamed.
@@ -154,6 +161,7 @@ impl Workers {
     /// Stops accepting and waits until every connection has ended, at most `timeout`; then cuts off the rest.
     /// True when none had to be cut off.
     pub fn drain(&self, timeout: Duration) -> bool {
+        self.shared.remove_files();
         let (done, all_closed) = channel();
         self.shared.tell_all(|| Command::Drain(done.clone()));
         drop(done);
@@ -185,6 +193,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
+        self.shared.remove_files();
         self.shared.tell_all(|| Command::Stop);
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so already.
@@ -206,6 +215,13 @@ impl Shared {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nobody is to come by a Unix socket any more.
+    fn remove_files(&self) {
+        for bound in self.published().bound.values_mut() {
+            bound.file = None;
+        }
+    }
+
     fn tell_all(&self, command: impl Fn() -> Command) {
         for worker in &self.commands {
             // A worker that is gone needs no telling.
@@ -216,11 +232,17 @@ impl Shared {
     fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
         let mut published = self.published();
         let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
+        socket::check(&plan.clusters)?;
         let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
         let (bound, mut sockets) = self.bind(&plan, &published)?;
         for (name, list) in &sockets {
+            let Some(listener) = plan.listener(name).map(|plan| &plan.listener).filter(|listener| !listener.is_udp())
+            else {
+                continue;
+            };
             for socket in list {
-                listen::listen(socket).map_err(|error| format!("listener {name}: cannot listen: {error}"))?;
+                listen::listen(socket, &listener.socket)
+                    .map_err(|error| format!("listener {name}: cannot listen: {error}"))?;
             }
         }
         // Nothing is left that could refuse it.
@@ -261,22 +283,29 @@ impl Shared {
         &self,
         plan: &Plan,
         published: &Published,
-    ) -> Result<(HashMap<Name, Bound>, Vec<(Name, Vec<std::net::TcpListener>)>), String> {
+    ) -> Result<(HashMap<Name, Bound>, Vec<(Name, Vec<OwnedFd>)>), String> {
         let mut bound = HashMap::new();
         let mut sockets = Vec::new();
         for listener in &plan.snapshot.listeners {
             let mut before = published.bound.iter();
+            let failed = |error| format!("listener {}: cannot listen on {}: {error}", listener.name, listener.bind);
             if let Some((_, kept)) = before.find(|(name, kept)| is_same_place(name, kept, listener)) {
-                bound.insert(listener.name.clone(), Bound { bind: listener.bind, address: kept.address });
+                if let Some(file) = &kept.file {
+                    file.permit(&listener.socket.file).map_err(failed)?;
+                }
+                bound.insert(listener.name.clone(), Bound { bind: listener.bind.clone(), ..kept.clone() });
                 continue;
             }
             // Our own listener of another name may still hold the address: it goes with this very plan.
-            let ours = published.bound.values().any(|other| listen::overlap(other.address, listener.bind));
-            let list = listen::bind(listener.bind, self.commands.len(), !ours)
-                .map_err(|error| format!("listener {}: cannot listen on {}: {error}", listener.name, listener.bind))?;
-            let address = list.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(listener.bind);
-            bound.insert(listener.name.clone(), Bound { bind: listener.bind, address });
-            sockets.push((listener.name.clone(), list));
+            let ours = published
+                .bound
+                .values()
+                .any(|other| other.is_udp == listener.is_udp() && listen::overlap(&other.address, &listener.bind));
+            let made = listen::bind(listener, self.commands.len(), !ours).map_err(failed)?;
+            let (bind, is_udp) = (listener.bind.clone(), listener.is_udp());
+            let place = Bound { bind, address: made.address, is_udp, file: made.file };
+            bound.insert(listener.name.clone(), place);
+            sockets.push((listener.name.clone(), made.sockets));
         }
         Ok((bound, sockets))
     }
@@ -290,8 +319,10 @@ fn join(issues: &[Issue]) -> String {
 /// keeps its socket and its connections, for a socket cannot be closed without losing clients that are just
 /// connecting. Several listeners may ask for a free port, so there the name decides.
 fn is_same_place(name: &Name, bound: &Bound, listener: &Listener) -> bool {
-    let is_free_port = listener.bind.port() == 0;
-    bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind
+    let is_free_port = listener.bind.port() == Some(0);
+    let is_there =
+        bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind;
+    is_there && bound.is_udp == listener.is_udp()
 }
 
 /// Does what a worker was told.
@@ -323,8 +354,13 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         match place {
             Some(index) => {
                 accepting.name = listeners[index].listener.name.clone();
-                accepting.bound.bind = listeners[index].listener.bind;
-                accepting.seat.index.set(index);
+                let listener = &listeners[index].listener;
+                accepting.bound.bind = listener.bind.clone();
+                let place = accepting.seat.index.replace(index);
+                // The place is that of the plan before.
+                if before.plan.listeners.get(place).is_some_and(|old| old.listener.socket != listener.socket) {
+                    accepting.tune(&listener.socket);
+                }
             }
             None => {
                 // What it has accepted, or the kernel has for it, is served by the plan that it came under.
@@ -339,8 +375,10 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
             break;
         }
         let Some(index) = listeners.iter().position(|listener| listener.listener.name == name) else { continue };
-        let bind = listeners[index].listener.bind;
-        let bound = Bound { bind, address: socket.local_addr().unwrap_or(bind) };
+        let bind = listeners[index].listener.bind.clone();
+        let address = SockRef::from(&socket).local_addr().ok().and_then(|address| address.as_socket());
+        let address = address.map_or_else(|| bind.clone(), Address::Ip);
+        let bound = Bound { bind, address, is_udp: listeners[index].listener.is_udp(), file: None };
         match Accepting::start(worker, (name, bound), index, socket) {
             Ok(accepting) => worker.listening.borrow_mut().push(accepting),
             Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),

@@ -23,8 +23,8 @@ use crate::pick::{Turn, pick};
 use crate::random::RequestId;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
-use crate::upstream::connect::connect;
-use crate::upstream::opening::opening;
+use crate::upstream::connect::{Target, connect};
+use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
@@ -184,9 +184,10 @@ impl<'p> Stream<'p> {
             self.endpoint = Some((endpoint, side));
             let shard = side.series.of(self.worker.index);
             let begun = Instant::now();
-            let timeout = cluster.cluster.timeouts.connect;
             let opening = self.opening(cluster);
-            let connected = connect(&endpoint.endpoint, now.tls.as_deref(), opening, self.connection, timeout).await;
+            let settings = &cluster.cluster;
+            let target = Target { endpoint: &endpoint.endpoint, socket: &settings.socket, tls: now.tls.as_deref() };
+            let connected = connect(target, opening, self.connection, settings.timeouts.connect).await;
             let done = Instant::now();
             self.phases.connect += done - begun;
             match connected {
@@ -218,12 +219,12 @@ impl<'p> Stream<'p> {
         }
     }
 
-    fn opening(&mut self, cluster: &ClusterPlan) -> Option<Vec<u8>> {
-        let wanted = cluster.cluster.proxy_protocol.as_ref()?;
-        if matches!(wanted, SendProxy::V2(tlvs) if tlvs.unique_id) && self.id.as_bytes().is_empty() {
+    fn opening(&mut self, cluster: &ClusterPlan) -> Opening {
+        let wants_id = matches!(&cluster.cluster.proxy_protocol, Some(SendProxy::V2(tlvs)) if tlvs.unique_id);
+        if wants_id && self.id.as_bytes().is_empty() {
             self.id = RequestId::new(&self.worker.random);
         }
-        opening(Some(wanted), &self.connection.facts, || self.id.as_bytes())
+        Opening::new(&cluster.cluster, &self.connection.facts, || self.id.as_bytes())
     }
 
     fn witness(&mut self, (cluster, endpoint): (&ClusterPlan, &EndpointPlan), seen: Seen, at: Instant) {
@@ -237,7 +238,7 @@ impl<'p> Stream<'p> {
             fault,
             cluster: self.cluster.map(|cluster| &cluster.plan.cluster.name),
             endpoint: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
-            endpoint_address: self.endpoint.map(|(endpoint, _)| endpoint.endpoint.address),
+            endpoint_address: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
             retries: self.retries,
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,

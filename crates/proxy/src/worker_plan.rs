@@ -133,7 +133,7 @@ impl WorkerPlan {
         let listener = self.listeners.get(tether.seat.index.get())?;
         match &listener.plan.listener.protocol {
             Protocol::Http(http) => Some((listener, http)),
-            Protocol::Tcp(_) => None,
+            Protocol::Tcp(_) | Protocol::Udp(_) => None,
         }
     }
 
@@ -179,7 +179,7 @@ fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Tel
         series: telemetry.listener(&listener.listener.name),
         request_id: match &listener.listener.protocol {
             Protocol::Http(http) => header(&http.request_id),
-            Protocol::Tcp(_) => None,
+            Protocol::Tcp(_) | Protocol::Udp(_) => None,
         },
         identity: tls.as_ref().and_then(|tls| header(&tls.identity_header)),
         tls,

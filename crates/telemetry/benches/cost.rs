@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use model::fields::Span;
 use model::snapshot::{AccessLog, LogFormat, LogTarget};
-use model::{Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
+use model::{Address, Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
 use telemetry::access_log::COMBINED;
 use telemetry::{AccessLogs, Kind, Phases, Record, Telemetry, WorkerSeries, count};
 
@@ -54,6 +54,7 @@ fn main() {
         listener: &listener,
         request_id: "",
     };
+    let address = Address::Ip("127.0.0.1:9001".parse().expect("an address"));
     let mut record = Record {
         facts: &facts,
         request: Some(&request),
@@ -63,7 +64,7 @@ fn main() {
         route: Some(&route),
         cluster: Some(&cluster),
         endpoint: Some(&endpoint),
-        endpoint_address: Some("127.0.0.1:9001".parse().expect("an address")),
+        endpoint_address: Some(&address),
         retries: 0,
         hedges: 0,
         session: None,

@@ -220,6 +220,7 @@ fn listener_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &To
         Metric::HttpRequestSeconds => page.histogram(labels, &totals.latency),
         Metric::Streams => page.integer(labels, totals.streams),
         Metric::StreamSeconds => page.seconds("", labels, totals.busy_nanos),
+        Metric::DatagramsDropped => page.integer(labels, totals.datagrams_dropped),
         Metric::ReceivedBytes => page.integer(labels, totals.received_bytes),
         Metric::SentBytes => page.integer(labels, totals.sent_bytes),
         Metric::Faults => page.faults(labels, &totals.faults),

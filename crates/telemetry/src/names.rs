@@ -80,10 +80,12 @@ metrics! {
     /// Time from the first byte of a request to the end of its response. Tunnels, and requests whose head never came
     /// whole, are left out.
     HttpRequestSeconds = Histogram "equipoise_http_request_seconds" ["listener"];
-    /// TCP streams that ended.
+    /// TCP streams and UDP flows that ended.
     Streams = Counter "equipoise_streams_total" ["listener"];
-    /// Time that ended TCP streams were open, added up.
+    /// Time that ended TCP streams and UDP flows were open, added up.
     StreamSeconds = Counter "equipoise_stream_seconds_total" ["listener"];
+    /// Datagrams from or to clients that were dropped: there was no place for their flow, or a socket was full.
+    DatagramsDropped = Counter "equipoise_datagrams_dropped_total" ["listener"];
     /// Body and stream bytes received from clients.
     ReceivedBytes = Counter "equipoise_received_bytes_total" ["listener"];
     /// Body and stream bytes sent to clients.
@@ -94,7 +96,7 @@ metrics! {
     RouteRequests = Counter "equipoise_route_requests_total" ["route", "class"];
     /// Requests for which a cluster was chosen, by class of status.
     ClusterRequests = Counter "equipoise_cluster_requests_total" ["cluster", "class"];
-    /// TCP streams passed to a cluster that ended.
+    /// TCP streams and UDP flows passed to a cluster that ended.
     ClusterStreams = Counter "equipoise_cluster_streams_total" ["cluster"];
     /// Time from the first byte of a request to the end of its response.
     ClusterRequestSeconds = Histogram "equipoise_cluster_request_seconds" ["cluster"];

@@ -1,11 +1,10 @@
 //! The one record of an exchange or of a TCP stream. Metrics and access logs are told nothing else.
 
-use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use model::head::Method;
 use model::persistence::SessionPick;
-use model::{Facts, Fault, Name, RequestHead, ResponseHead};
+use model::{Address, Facts, Fault, Name, RequestHead, ResponseHead};
 
 /// What a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,14 +13,17 @@ pub enum Kind {
     Exchange,
     /// A TCP connection that was passed on as bytes.
     Stream,
+    /// Datagrams between a client and an endpoint.
+    Flow,
 }
 
 impl Kind {
-    /// As logs write it: `exchange` or `stream`.
+    /// As logs write it: `exchange`, `stream` or `flow`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exchange => "exchange",
             Self::Stream => "stream",
+            Self::Flow => "flow",
         }
     }
 }
@@ -62,7 +64,7 @@ pub struct Record<'a> {
     /// The endpoint that was tried last.
     pub endpoint: Option<&'a Name>,
     /// Its address.
-    pub endpoint_address: Option<SocketAddr>,
+    pub endpoint_address: Option<&'a Address>,
     /// Attempts after the first.
     pub retries: u32,
     /// Attempts beside the first, because it took long.
@@ -77,7 +79,7 @@ pub struct Record<'a> {
     pub phases: Phases,
     /// When it was over.
     pub at: SystemTime,
-    /// Exchange or stream.
+    /// Exchange, stream or flow.
     pub kind: Kind,
 }
 

@@ -63,6 +63,8 @@ pub struct ListenerShard {
     pub handshakes_resumed: Counter,
     /// TLS handshakes that failed or took too long. The data plane counts them.
     pub handshakes_failed: Counter,
+    /// Datagrams that were dropped, from clients or to them. The data plane counts them.
+    pub datagrams_dropped: Counter,
     pub(crate) requests: ClassCounters,
     pub(crate) streams: Counter,
     pub(crate) stream_nanos: Counter,
@@ -179,7 +181,7 @@ pub fn count(record: &Record<'_>, into: &WorkerSeries<'_>) {
 fn count_listener(record: &Record<'_>, shard: &ListenerShard, timed: bool) {
     match record.kind {
         Kind::Exchange => shard.requests.add(record.response_status),
-        Kind::Stream => {
+        Kind::Stream | Kind::Flow => {
             shard.streams.add(1);
             shard.stream_nanos.add(nanos(record.phases.total));
         }
@@ -198,7 +200,7 @@ fn count_listener(record: &Record<'_>, shard: &ListenerShard, timed: bool) {
 fn count_cluster(record: &Record<'_>, shard: &ClusterShard, timed: bool) {
     match record.kind {
         Kind::Exchange => shard.requests.add(record.response_status),
-        Kind::Stream => shard.streams.add(1),
+        Kind::Stream | Kind::Flow => shard.streams.add(1),
     }
     if timed {
         shard.latency.record(record.phases.total);
@@ -225,7 +227,7 @@ fn count_cluster(record: &Record<'_>, shard: &ClusterShard, timed: bool) {
 fn count_endpoint(record: &Record<'_>, shard: &EndpointShard) {
     match record.kind {
         Kind::Exchange => shard.requests.add(record.response_status),
-        Kind::Stream => shard.streams.add(1),
+        Kind::Stream | Kind::Flow => shard.streams.add(1),
     }
     shard.received_bytes.add(record.received_bytes);
     shard.sent_bytes.add(record.sent_bytes);

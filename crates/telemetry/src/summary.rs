@@ -18,6 +18,8 @@ pub struct Totals {
     pub classes: [u64; CLASSES],
     /// TCP streams that ended.
     pub streams: u64,
+    /// Datagrams that were dropped.
+    pub datagrams_dropped: u64,
     /// Connections opened: by clients of a listener, or to an endpoint.
     pub connections_opened: u64,
     /// Connections of clients that were closed.
@@ -61,6 +63,7 @@ impl Default for Totals {
         Self {
             classes: [0; CLASSES],
             streams: 0,
+            datagrams_dropped: 0,
             connections_opened: 0,
             connections_closed: 0,
             connections_refused: 0,
@@ -116,6 +119,7 @@ impl Totals {
         Self {
             classes: less(&self.classes, &earlier.classes),
             streams: sub(self.streams, earlier.streams),
+            datagrams_dropped: sub(self.datagrams_dropped, earlier.datagrams_dropped),
             connections_opened: sub(self.connections_opened, earlier.connections_opened),
             connections_closed: sub(self.connections_closed, earlier.connections_closed),
             connections_refused: sub(self.connections_refused, earlier.connections_refused),
@@ -149,6 +153,7 @@ impl Totals {
             );
             add_all(&mut self.classes, shard.requests.get());
             self.streams += shard.streams.get();
+            self.datagrams_dropped += shard.datagrams_dropped.get();
             self.busy_nanos += shard.stream_nanos.get();
             self.received_bytes += shard.received_bytes.get();
             self.sent_bytes += shard.sent_bytes.get();

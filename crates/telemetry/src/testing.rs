@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use model::facts::TlsFacts;
 use model::fields::Span;
-use model::{Facts, Name, RequestHead, ResponseHead, Scheme, Version};
+use model::{Address, Facts, Name, RequestHead, ResponseHead, Scheme, Version};
 
 use crate::record::{Kind, Phases, Record};
 
@@ -20,6 +20,7 @@ pub(crate) struct Told {
     pub(crate) request: RequestHead,
     pub(crate) response: ResponseHead,
     pub(crate) peer: SocketAddr,
+    pub(crate) endpoint_address: Address,
 }
 
 pub(crate) fn request(method: &[u8], target: &[u8], fields: &[(&[u8], &[u8])]) -> RequestHead {
@@ -62,6 +63,7 @@ impl Default for Told {
             ),
             response: ResponseHead::default(),
             peer: "192.0.2.7:40000".parse().unwrap(),
+            endpoint_address: Address::Ip("127.0.0.1:9001".parse().unwrap()),
         }
     }
 }
@@ -91,7 +93,7 @@ impl Told {
             route: Some(&self.route),
             cluster: Some(&self.cluster),
             endpoint: Some(&self.endpoint),
-            endpoint_address: Some("127.0.0.1:9001".parse().unwrap()),
+            endpoint_address: Some(&self.endpoint_address),
             retries: 0,
             hedges: 0,
             session: None,

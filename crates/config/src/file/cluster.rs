@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, EndpointState, HealthCheck, Hedge,
-    HttpVersion, PassiveHealth, Persistence, Queue, Retry, SendProxy,
+    AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, ClusterSocket, EndpointState,
+    HealthCheck, Hedge, HttpVersion, PassiveHealth, Persistence, Queue, Retry, SendProxy,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -74,6 +74,9 @@ pub struct Cluster {
     /// Speak TLS to the endpoints: `true`, or settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTls>,
+    /// How connections to the endpoints are set up.
+    #[serde(default)]
+    pub socket: ClusterSocket,
     /// Tell the endpoints who the client is, by the PROXY protocol in front of each connection: `v1`, `v2`, or settings. Such
     /// a connection is used again only for the client's connection that it was made for. By default they are not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,7 +121,7 @@ pub enum Endpoint {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointSettings {
-    /// `ip:port`, `[ipv6]:port` or `name:port`. A name is looked up when the configuration is read, and the least of its
+    /// `ip:port`, `[ipv6]:port`, `name:port`, or a Unix socket such as `unix:/run/app.sock`. A name is looked up when the configuration is read, and the least of its
     /// addresses is used.
     pub address: String,
     /// Its share of the work compared with the others; 0 gets no new work.

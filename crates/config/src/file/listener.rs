@@ -6,14 +6,15 @@ use model::limits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::AcceptProxy;
+use super::{AcceptProxy, ListenerSocket};
 use crate::units::{Size, Time};
 
 /// A place where connections arrive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// Address and port, such as `127.0.0.1:8080`, `0.0.0.0:80` or `[::]:443`. Port 0 takes a free one.
+    /// Address and port, such as `127.0.0.1:8080`, `0.0.0.0:80` or `[::]:443`. Port 0 takes a free one. Or a Unix socket,
+    /// such as `unix:/run/equipoise.sock`, or `unix:@name` in Linux's abstract namespace: its clients count as 127.0.0.1.
     pub bind: String,
     /// What is spoken here.
     #[serde(default)]
@@ -23,13 +24,17 @@ pub struct Listener {
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
-    /// Connections open at once, over all workers. Further ones are closed at once.
+    /// Connections open at once, over all workers. Further ones are closed at once. UDP: flows, which are the datagrams from
+    /// one port of one client; those of further ones are dropped.
     #[serde(default = "connections_max")]
     #[schemars(range(min = 1))]
     pub connections_max: u32,
     /// Take from these peers who the client of a connection is, by the PROXY protocol. By default the peer is the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<AcceptProxy>,
+    /// How the sockets are set up.
+    #[serde(default)]
+    pub socket: ListenerSocket,
     /// Speak TLS to clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -54,15 +59,21 @@ pub struct Listener {
     /// switches ids off.
     #[serde(default)]
     pub request_id: RequestId,
-    /// TCP: the cluster that all connections go to.
+    /// TCP and UDP: the cluster that everything goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// TCP: choose the cluster by the name that the client asks for in its TLS hello. TLS is passed on untouched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sni: Option<Sni>,
-    /// TCP: time without a byte in either direction after which a connection is closed.
-    #[serde(default = "stream_idle")]
-    pub idle_timeout: Time,
+    /// TCP: time without a byte in either direction after which a connection is closed; 5m by default. UDP: time without a
+    /// datagram after which a flow is over; 1m by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Time>,
+    /// UDP: answers that are expected to each datagram of a client: 1 for DNS. Once all have come, the flow is over, and need
+    /// not wait for `idle_timeout`. By default nothing is expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub responses_max: Option<u32>,
 }
 
 /// What a listener speaks.
@@ -74,6 +85,8 @@ pub enum Protocol {
     Http,
     /// Bytes; each connection goes to a cluster.
     Tcp,
+    /// Datagrams; those of each client go to one endpoint of a cluster, and its answers go back.
+    Udp,
 }
 
 /// A version of HTTP.
@@ -253,10 +266,6 @@ fn head_bytes_max() -> Size {
 
 fn fields_max() -> usize {
     limits::FIELDS_MAX
-}
-
-fn stream_idle() -> Time {
-    Time(limits::STREAM_IDLE)
 }
 
 fn handshake() -> Time {

@@ -3,12 +3,24 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use model::Address;
+
 use super::Resolver;
 
+/// What the address of a Unix socket begins with.
+const UNIX: &str = "unix:";
 /// Longest host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
 impl Resolver<'_> {
+    /// Reads `ip:port` or `unix:PATH`.
+    pub(super) fn bind_anywhere(&mut self, path: &str, text: &str) -> Option<Address> {
+        match text.strip_prefix(UNIX) {
+            Some(rest) => self.unix_path(path, rest),
+            None => self.bind(path, text).map(Address::Ip),
+        }
+    }
+
     /// Reads `ip:port`.
     pub(super) fn bind(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
         if let Ok(address) = text.parse() {
@@ -19,20 +31,27 @@ impl Resolver<'_> {
     }
 
     /// Notes that somebody listens at an address; two cannot.
-    pub(super) fn take_bind(&mut self, path: &str, bind: SocketAddr, who: String) {
-        if bind.port() == 0 {
+    pub(super) fn take_bind(&mut self, path: &str, (bind, is_udp): (&Address, bool), who: String) {
+        if bind.port() == Some(0) {
             return;
         }
-        if let Some(first) = self.binds.get(&bind) {
+        if let Some(first) = self.binds.get(&(bind.clone(), is_udp)) {
             let message = format!("`{bind}` is taken by {first} already");
-            self.report(path, message, Some("choose another port".to_owned()));
+            self.report(
+                path,
+                message,
+                Some(format!("choose another {}", if bind.ip().is_some() { "port" } else { "path" })),
+            );
             return;
         }
-        self.binds.insert(bind, who);
+        self.binds.insert((bind.clone(), is_udp), who);
     }
 
     /// Reads the address of an endpoint; names are looked up.
-    pub(super) fn endpoint_address(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+    pub(super) fn endpoint_address(&mut self, path: &str, text: &str) -> Option<Address> {
+        if let Some(rest) = text.strip_prefix(UNIX) {
+            return self.unix_path(path, rest);
+        }
         let address = match split_endpoint(text) {
             Ok(Target::Address(address)) => address,
             Ok(Target::Name(host, port)) => match (self.loader.resolve_host)(host, port) {
@@ -58,7 +77,7 @@ impl Resolver<'_> {
             self.report(path, format!("`{text}` has port 0"), None);
             return None;
         }
-        Some(address)
+        Some(address.into())
     }
 
     /// Reads texts into addresses or patterns, reporting those that are none.

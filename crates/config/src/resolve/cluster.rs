@@ -1,8 +1,8 @@
 //! Clusters and their endpoints.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
+use model::Address;
 use model::fitness::AdminState;
 use model::queue::Queue;
 use model::snapshot::{Cluster, Endpoint, Http2Pool, Pool, UpstreamTimeouts, UpstreamTls};
@@ -11,12 +11,16 @@ use model::retry::Retry;
 
 use super::Resolver;
 use super::balance::placement;
+use super::socket::CLIENT;
 use crate::file;
 
 impl Resolver<'_> {
     pub(super) fn cluster(&mut self, name: &str, written: &mut file::Cluster) -> Option<Cluster> {
         let at = format!("clusters/{name}");
         let endpoints = self.endpoints(&format!("{at}/endpoints"), &written.endpoints);
+        if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.address.ip().is_none()) {
+            self.fit_for_unix(&at, written, &endpoint.name);
+        }
         let health_check =
             written.health_check.as_ref().map(|check| self.health_check(&format!("{at}/health_check"), check));
         let tls = match &written.tls {
@@ -38,6 +42,7 @@ impl Resolver<'_> {
                 Queue { requests_max, ..self.queue(&format!("{at}/queue"), queue) }
             }),
             tls,
+            socket: self.cluster_socket(&format!("{at}/socket"), &written.socket),
             proxy_protocol: written
                 .proxy_protocol
                 .as_ref()
@@ -91,6 +96,11 @@ impl Resolver<'_> {
             let span = self.key_span(at, "proxy_protocol");
             self.sink.push(span, message, Some(mend));
         }
+        if speaks(file::HttpVersion::H2) && written.socket.source_address.as_slice().iter().any(|from| from == CLIENT) {
+            let message = format!("requests of many clients share the connections that cluster `{name}` has by `h2`");
+            let mend = "write `http_versions: [h1]`, or another `source_address`".to_owned();
+            self.report(&format!("{at}/socket/source_address"), message, Some(mend));
+        }
         if !speaks(file::HttpVersion::H2) {
             self.refuse_http2_keys(at, name, written);
             return None;
@@ -124,9 +134,31 @@ impl Resolver<'_> {
         }
     }
 
+    /// Looks for what cannot be done with an endpoint at a Unix socket, which has neither a port nor a host name.
+    fn fit_for_unix(&mut self, at: &str, written: &file::Cluster, endpoint: &str) {
+        if written.health_check.as_ref().is_some_and(|check| check.port.is_some()) {
+            let message = format!("`{endpoint}` has no ports, so `port` has no meaning for it");
+            self.report(&format!("{at}/health_check/port"), message, Some("leave it out".to_owned()));
+        }
+        if written.agent_check.is_some() {
+            let message = format!("no agent can be asked beside `{endpoint}`, which has no ports");
+            self.report(&format!("{at}/agent_check"), message, Some("leave it out".to_owned()));
+        }
+        let needs_name = match &written.tls {
+            None | Some(file::ClusterTls::Switch(false)) => false,
+            Some(file::ClusterTls::Switch(true)) => true,
+            Some(file::ClusterTls::Settings(tls)) => tls.server_name.is_none(),
+        };
+        if needs_name {
+            let message = format!("`{endpoint}` has no host name that a certificate could carry");
+            let mend = "write `tls: { server_name: NAME }`".to_owned();
+            self.report(&format!("{at}/tls"), message, Some(mend));
+        }
+    }
+
     fn endpoints(&mut self, at: &str, written: &[file::Endpoint]) -> Vec<Endpoint> {
         let mut all = Vec::new();
-        let mut seen: HashMap<SocketAddr, &str> = HashMap::new();
+        let mut seen: HashMap<Address, &str> = HashMap::new();
         for (index, endpoint) in written.iter().enumerate() {
             let (path, name, weight, connections_max) = match endpoint {
                 file::Endpoint::Address(address) => (format!("{at}/{index}"), address, 1, None),
@@ -141,7 +173,7 @@ impl Resolver<'_> {
                 file::Endpoint::Settings(settings) => (settings.state.into(), settings.agent_port),
             };
             let Some(address) = self.endpoint_address(&path, name) else { continue };
-            if let Some(first) = seen.insert(address, name) {
+            if let Some(first) = seen.insert(address.clone(), name) {
                 let message = if first == name {
                     format!("the endpoint `{name}` stands here twice")
                 } else {

@@ -3,21 +3,22 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use model::Name;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
     ClientAuth, ClientTrust, Forwarding, HttpListener, HttpVersions, Listener, Protocol, TcpListener, TcpTarget,
-    TlsTermination, TlsVersion,
+    TlsTermination, TlsVersion, UdpListener,
 };
+use model::{Address, Name};
 
 use super::Resolver;
 use crate::file;
+use crate::units::Time;
 
 /// Smallest bound on a request head.
 const HEAD_BYTES_MIN: u64 = 1_024;
 
-/// Keys that mean something for one protocol only, with what to do instead.
+/// Keys that mean something for some protocols only, with what to do instead.
 const HTTP_ONLY: [(&str, &str); 7] = [
     ("http_versions", "leave it out"),
     ("head_bytes_max", "leave it out"),
@@ -27,34 +28,49 @@ const HTTP_ONLY: [(&str, &str); 7] = [
     ("forwarding", "leave it out"),
     ("request_id", "leave it out"),
 ];
-const TCP_ONLY: [(&str, &str); 3] = [
+const NOT_HTTP: [(&str, &str); 2] = [
     ("cluster", "name the cluster in a route, or say `protocol: tcp`"),
-    ("sni", "match `host` in a route, or say `protocol: tcp`"),
     ("idle_timeout", "write `timeouts: { idle: … }`"),
 ];
+const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or say `protocol: tcp`")];
+const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
+const NOT_UDP: [(&str, &str); 2] = [("tls", "leave it out"), ("proxy_protocol", "leave it out")];
 
 impl Resolver<'_> {
     pub(super) fn listener(&mut self, name: &str, written: &mut file::Listener) -> Option<Listener> {
         let at = format!("listeners/{name}");
-        let bind = self.bind(&format!("{at}/bind"), &written.bind);
-        if let Some(bind) = bind {
-            self.take_bind(&format!("{at}/bind"), bind, format!("listener `{name}`"));
+        let bind = self.bind_anywhere(&format!("{at}/bind"), &written.bind);
+        if let Some(bind) = &bind {
+            let is_udp = written.protocol == file::Protocol::Udp;
+            self.take_bind(&format!("{at}/bind"), (bind, is_udp), format!("listener `{name}`"));
         }
-        let tls = written.tls.as_ref().map(|tls| self.termination(&format!("{at}/tls"), tls));
+        let terminated = written.tls.as_ref().filter(|_| written.protocol != file::Protocol::Udp);
+        let tls = terminated.map(|tls| self.termination(&format!("{at}/tls"), tls));
         let spoken = self.tree.get("listeners").and_then(|all| all.get(name)?.get("protocol")?.text());
-        if !matches!(spoken, None | Some("http" | "tcp")) {
+        if !matches!(spoken, None | Some("http" | "tcp" | "udp")) {
             // Which keys fit is not known; that the protocol is wrong was told.
             return None;
         }
         let protocol = match written.protocol {
             file::Protocol::Http => {
-                self.refuse_keys(&at, name, &TCP_ONLY, "http");
+                self.refuse_keys(&at, name, (&NOT_HTTP, "tcp"), "http");
+                self.refuse_keys(&at, name, (&TCP_ONLY, "tcp"), "http");
+                self.refuse_keys(&at, name, (&UDP_ONLY, "udp"), "http");
                 let versions = self.http_versions(&at, written);
                 Some(Protocol::Http(self.http_listener(&at, written, versions)))
             }
             file::Protocol::Tcp => {
-                self.refuse_keys(&at, name, &HTTP_ONLY, "tcp");
+                written.idle_timeout.get_or_insert(Time(limits::STREAM_IDLE));
+                self.refuse_keys(&at, name, (&HTTP_ONLY, "http"), "tcp");
+                self.refuse_keys(&at, name, (&UDP_ONLY, "udp"), "tcp");
                 self.tcp_listener(&at, name, written).map(Protocol::Tcp)
+            }
+            file::Protocol::Udp => {
+                written.idle_timeout.get_or_insert(Time(limits::FLOW_IDLE));
+                self.refuse_keys(&at, name, (&HTTP_ONLY, "http"), "udp");
+                self.refuse_keys(&at, name, (&TCP_ONLY, "tcp"), "udp");
+                self.refuse_keys(&at, name, (&NOT_UDP, "tcp"), "udp");
+                self.udp_listener(&at, name, written, bind.as_ref()).map(Protocol::Udp)
             }
         };
         let tls = match tls {
@@ -64,6 +80,11 @@ impl Resolver<'_> {
         let accepted = written.proxy_protocol.as_ref();
         Some(Listener {
             name: name.into(),
+            socket: self.listener_socket(
+                &format!("{at}/socket"),
+                &written.socket,
+                (bind.as_ref(), written.protocol == file::Protocol::Udp),
+            ),
             bind: bind?,
             tls,
             proxy_protocol: accepted.map(|accepted| self.accept_proxy(&format!("{at}/proxy_protocol"), accepted)),
@@ -72,8 +93,7 @@ impl Resolver<'_> {
         })
     }
 
-    fn refuse_keys(&mut self, at: &str, name: &str, keys: &[(&str, &str)], speaks: &str) {
-        let other = if speaks == "http" { "tcp" } else { "http" };
+    fn refuse_keys(&mut self, at: &str, name: &str, (keys, other): (&[(&str, &str)], &str), speaks: &str) {
         for (key, mend) in keys {
             if self.has(at, key) {
                 let span = self.key_span(at, key);
@@ -153,7 +173,34 @@ impl Resolver<'_> {
             let span = self.key_span(at, "tls");
             self.sink.push(span, message, Some("keep one of them".to_owned()));
         }
-        Some(TcpListener { target, idle_timeout: written.idle_timeout.0 })
+        let idle_timeout = written.idle_timeout.map_or(limits::STREAM_IDLE, |time| time.0);
+        Some(TcpListener { target, idle_timeout })
+    }
+
+    fn udp_listener(
+        &mut self,
+        at: &str,
+        name: &str,
+        written: &file::Listener,
+        bind: Option<&Address>,
+    ) -> Option<UdpListener> {
+        if let Some(Address::Unix(_)) = bind {
+            let message = format!("listener `{name}` speaks udp, which Unix sockets do not carry here");
+            self.report(&format!("{at}/bind"), message, Some("bind an address with a port".to_owned()));
+        }
+        let Some(cluster) = &written.cluster else {
+            if !self.has(at, "cluster") {
+                let message = format!("listener `{name}` needs a `cluster`");
+                self.report(at, message, Some("add `cluster: NAME`, where its datagrams go".to_owned()));
+            }
+            return None;
+        };
+        self.cluster_exists(&format!("{at}/cluster"), cluster);
+        Some(UdpListener {
+            cluster: cluster.as_str().into(),
+            idle_timeout: written.idle_timeout.map_or(limits::FLOW_IDLE, |time| time.0),
+            responses_max: written.responses_max,
+        })
     }
 
     fn sni(&mut self, at: &str, written: &file::Sni) -> TcpTarget {

@@ -159,7 +159,14 @@ fn targets(action: &Action) -> Vec<&Name> {
 fn used(snapshot: &Snapshot) -> HashSet<&Name> {
     let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| targets(&route.action)).collect();
     for listener in &snapshot.listeners {
-        let Protocol::Tcp(tcp) = &listener.protocol else { continue };
+        let tcp = match &listener.protocol {
+            Protocol::Http(_) => continue,
+            Protocol::Udp(udp) => {
+                used.insert(&udp.cluster);
+                continue;
+            }
+            Protocol::Tcp(tcp) => tcp,
+        };
         match &tcp.target {
             TcpTarget::Cluster(name) => _ = used.insert(name),
             TcpTarget::Sni { names, otherwise, .. } => {

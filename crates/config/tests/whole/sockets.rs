@@ -101,3 +101,182 @@ fn what_endpoints_cannot_be_told_is_explained() {
         assert!(told.len() == 1 && told[0].starts_with(wanted), "{told:?}");
     }
 }
+
+#[test]
+fn unix_sockets_are_paths_or_names() {
+    let loaded =
+        load(&text("", "").replace("127.0.0.1:80'", "unix:/run/web.sock'").replace("127.0.0.1:9001", "unix:@app"));
+    let snapshot = loaded.unwrap_or_else(|wrong| panic!("{wrong}")).snapshot;
+    assert_eq!(snapshot.listeners[0].bind.to_string(), "unix:/run/web.sock");
+    assert_eq!(snapshot.clusters[0].endpoints[0].address.to_string(), "unix:@app");
+    let with = |bind: &str, endpoint: &str, cluster: &str| {
+        messages(&text("", cluster).replace("127.0.0.1:80'", &format!("{bind}'")).replace("127.0.0.1:9001", endpoint))
+    };
+    let long = format!("unix:/{}", "x".repeat(107));
+    for (bind, wanted) in [
+        ("unix:", "`` is not an absolute path (write it like `unix:/run/equipoise.sock`)"),
+        ("unix:@", "a Unix socket needs a name (write it like `unix:@name`)"),
+        ("unix:web.sock", "`web.sock` is not an absolute path (write it like `unix:/run/equipoise.sock`)"),
+        ("unix:/run/", "`/run/` is a folder (write it like `unix:/run/equipoise.sock`)"),
+        (&long, "the path of a Unix socket has at most 107 bytes, not 108 (choose a shorter one)"),
+    ] {
+        assert_eq!(with(bind, "127.0.0.1:9001", ""), [format!("4: {wanted}")]);
+        assert_eq!(with("127.0.0.1:80", bind, ""), [format!("9: {wanted}")]);
+    }
+    let told = with(
+        "127.0.0.1:80",
+        "unix:/run/app.sock",
+        "tls: true\n    agent_check: { port: 1 }\n    health_check: { tcp: {}, port: 1 }",
+    );
+    assert_eq!(
+        told,
+        [
+            "10: `unix:/run/app.sock` has no host name that a certificate could carry (write `tls: { server_name: NAME }`)",
+            "11: no agent can be asked beside `unix:/run/app.sock`, which has no ports (leave it out)",
+            "12: `unix:/run/app.sock` has no ports, so `port` has no meaning for it (leave it out)",
+        ]
+    );
+    let twice = "version: 1\nlisteners:\n  a: { bind: 'unix:/a' }\n  b: { bind: 'unix:/a' }\n";
+    assert_eq!(messages(twice), ["4: `unix:/a` is taken by listener `a` already (choose another path)"]);
+}
+
+#[test]
+fn sockets_are_set_up_as_written() {
+    use model::socket::{Keepalive, ListenerSocket, Source, StreamSocket};
+    let asked = "socket: { keepalive: { idle: 30s }, user_timeout: 1m, dscp: 46 }";
+    let second = Duration::from_secs(1);
+    let stream = StreamSocket {
+        keepalive: Some(Keepalive { idle: 30 * second, interval: 10 * second, count: 3 }),
+        user_timeout: Some(60 * second),
+        dscp: Some(46),
+    };
+    assert_eq!(listener(asked).socket, ListenerSocket { stream: stream.clone(), ..ListenerSocket::default() });
+    assert_eq!(cluster(asked).socket.stream, stream);
+    assert_eq!(listener("").socket, ListenerSocket::default());
+    assert!(cluster("").socket.stream.is_default() && cluster("").socket.source == Source::Kernel);
+    let from = |line: &str| cluster(&format!("socket: {{ source_address: {line} }}")).socket.source;
+    assert_eq!(from("10.0.0.1"), Source::Address(vec![[10, 0, 0, 1].into()]));
+    assert_eq!(from("['::1', 10.0.0.1]"), Source::Address(vec!["::1".parse().expect("one"), [10, 0, 0, 1].into()]));
+    assert_eq!(from("client"), Source::Client);
+    let given = listener("socket: { backlog: 10, freebind: true }").socket;
+    assert!(given.backlog == 10 && given.freebind);
+    let file = text("socket: { mode: '0660', owner: www-data, group: '33' }", "").replace("127.0.0.1:80'", "unix:/w'");
+    let file = load(&file).unwrap_or_else(|wrong| panic!("{wrong}")).snapshot.listeners[0].socket.file.clone();
+    assert_eq!((file.mode, file.owner.as_deref(), file.group.as_deref()), (Some(0o660), Some("www-data"), Some("33")));
+}
+
+#[test]
+fn sockets_that_cannot_be_set_up_so_are_explained() {
+    assert_eq!(
+        messages(&text("socket: { mode: '0660', keepalive: { idle: 1500ms, interval: 40000s } }", "")),
+        [
+            "5: `mode` is for Unix sockets (leave it out)",
+            "5: `idle` must be from 1 to 32767 whole seconds",
+            "5: `interval` must be from 1 to 32767 whole seconds",
+        ]
+    );
+    let unix = |line: &str| messages(&text(line, "").replace("127.0.0.1:80'", "unix:/w'"));
+    assert_eq!(
+        unix("socket: { mode: '999', dscp: 1, freebind: true }"),
+        [
+            "5: `999` is no permission of a file (write it in quotes and in octal, such as `\"0660\"`)",
+            "5: `dscp` has no meaning for a Unix socket (leave it out)",
+            "5: `freebind` has no meaning for a Unix socket (leave it out)",
+        ]
+    );
+    assert_eq!(
+        messages(&text("", "socket: { source_address: [10.0.0.1, 10.0.0.2, 'a:1'] }")),
+        [
+            "10: there is an address of this family already",
+            "10: `a:1` is not an address (write an address without a port, or `client`)",
+        ]
+    );
+    assert_eq!(
+        messages(&text("", "socket: { source_address: [client, 10.0.0.2] }")),
+        ["10: `client` stands alone (leave the addresses out)"]
+    );
+}
+
+#[test]
+fn connections_that_many_clients_share_show_none_of_them() {
+    assert_eq!(
+        messages(&text("", "http_versions: [h2]\n    socket: { source_address: client }")),
+        [
+            "11: requests of many clients share the connections that cluster `site` has by `h2` (write `http_versions: [h1]`, or another `source_address`)"
+        ]
+    );
+}
+
+#[test]
+fn datagrams_have_a_protocol_of_their_own() {
+    use model::snapshot::Protocol;
+    let udp = |line: &str| {
+        format!(
+            "version: 1\nlisteners:\n  dns:\n    bind: '127.0.0.1:53'\n    protocol: udp\n    {line}\n\
+             clusters: {{ names: {{ endpoints: ['127.0.0.1:54'] }} }}\n"
+        )
+    };
+    let listener = |line: &str| {
+        let loaded = load(&udp(line)).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert!(loaded.warnings().is_empty(), "the cluster is used");
+        match &loaded.snapshot.listeners[0].protocol {
+            Protocol::Udp(udp) => udp.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let plain = listener("cluster: names");
+    assert_eq!(
+        (plain.cluster.as_str(), plain.idle_timeout, plain.responses_max),
+        ("names", Duration::from_secs(60), None)
+    );
+    let given = listener("cluster: names\n    idle_timeout: 5s\n    responses_max: 1");
+    assert_eq!((given.idle_timeout, given.responses_max), (Duration::from_secs(5), Some(1)));
+    let told = |line: &str| messages(&udp(line));
+    assert_eq!(told(""), ["3: listener `dns` needs a `cluster` (add `cluster: NAME`, where its datagrams go)"]);
+    assert_eq!(
+        told(
+            "cluster: names\n    timeouts: {}\n    sni: {}\n    tls: { certificates: [{ chain: a, key: b }] }\n    proxy_protocol: { from: [10.0.0.1] }"
+        ),
+        [
+            "7: `timeouts` is for `protocol: http`, but listener `dns` speaks udp (write `idle_timeout`)",
+            "8: `sni` is for `protocol: tcp`, but listener `dns` speaks udp (match `host` in a route, or say `protocol: tcp`)",
+            "9: `tls` is for `protocol: tcp`, but listener `dns` speaks udp (leave it out)",
+            "10: `proxy_protocol` is for `protocol: tcp`, but listener `dns` speaks udp (leave it out)",
+        ]
+    );
+    let unix = udp("cluster: names").replace("127.0.0.1:53", "unix:/dns");
+    assert_eq!(
+        messages(&unix),
+        ["4: listener `dns` speaks udp, which Unix sockets do not carry here (bind an address with a port)"]
+    );
+    assert_eq!(
+        told("cluster: names\n    socket: { keepalive: {}, backlog: 5, dscp: 3 }"),
+        [
+            "7: `keepalive` has no meaning for datagrams (leave it out)",
+            "7: `backlog` has no meaning for datagrams (leave it out)",
+        ]
+    );
+    // The ports of datagrams are not those of connections.
+    let both = udp("cluster: names")
+        .replace("clusters:", "  tcp: { bind: '127.0.0.1:53', protocol: tcp, cluster: names }\nclusters:");
+    assert_eq!(messages(&both), Vec::<String>::new());
+    let twice = udp("cluster: names")
+        .replace("clusters:", "  too: { bind: '127.0.0.1:53', protocol: udp, cluster: names }\nclusters:");
+    assert_eq!(messages(&twice), ["7: `127.0.0.1:53` is taken by listener `dns` already (choose another port)"]);
+    assert_eq!(
+        messages("version: 1\nlisteners: { web: { bind: '127.0.0.1:1', responses_max: 1 } }\n"),
+        ["2: `responses_max` is for `protocol: udp`, but listener `web` speaks http (leave it out)"]
+    );
+}
+
+#[test]
+fn what_is_shown_of_a_listener_can_be_read_again() {
+    let written = "version: 1\nlisteners:\n  web: { bind: '127.0.0.1:80', socket: { freebind: true }, proxy_protocol: { from: [10.0.0.1] } }\n  \
+         unix: { bind: 'unix:/web', socket: { mode: '0600' } }\n  tcp: { bind: 'unix:/tcp', protocol: tcp, cluster: site }\n  \
+         dns: { bind: '127.0.0.1:53', protocol: udp, cluster: site, responses_max: 1 }\n";
+    let clusters = "clusters: { site: { endpoints: ['127.0.0.1:9'] } }\n";
+    let loaded = load(&format!("{written}{clusters}")).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let again = format!("version: 1\nlisteners: {}\n{clusters}", loaded.effective()["listeners"]);
+    let again = load(&again).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(again.snapshot.listeners, loaded.snapshot.listeners);
+}

@@ -58,7 +58,8 @@ impl Agents {
                 let port = endpoint.endpoint.agent_port.or(check.port);
                 let Some(port) = port.filter(|_| endpoint.endpoint.state != AdminState::Maintenance) else { continue };
                 let key = (cluster.cluster.name.clone(), endpoint.endpoint.name.clone());
-                let what = (SocketAddr::new(endpoint.endpoint.address.ip(), port), check.clone());
+                let Some(address) = endpoint.endpoint.address.ip() else { continue };
+                let what = (SocketAddr::new(address.ip(), port), check.clone());
                 let seat = Seat { cluster: Arc::clone(cluster), index };
                 let asked = match before.remove(&key) {
                     Some(kept) if kept.what == what && Arc::ptr_eq(&kept.state, &endpoint.state) => {

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::Address;
 use model::check::{HealthCheck, HealthCheckKind, ScriptStep};
 use model::proxy_protocol::SendProxy;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use wire::proxy_protocol::{Outgoing, write_v1, write_v2};
 
@@ -26,7 +27,7 @@ pub(crate) type Kept = Option<Box<dyn Io>>;
 
 /// All that an attempt needs, prepared once.
 pub(crate) struct Target {
-    address: SocketAddr,
+    address: Address,
     timeout: Duration,
     /// Sent first.
     opening: Vec<u8>,
@@ -48,17 +49,22 @@ impl Target {
     /// # Errors
     /// Says what in the check cannot be asked.
     pub(crate) fn new(
-        (name, address): (&str, SocketAddr),
+        (name, address): (&str, &Address),
         check: &HealthCheck,
         tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     ) -> Result<Self, String> {
+        let address = match address {
+            Address::Ip(ip) => SocketAddr::new(ip.ip(), check.port.unwrap_or(ip.port())).into(),
+            unix @ Address::Unix(_) => unix.clone(),
+        };
+        // A path is no host.
+        let name = if address.ip().is_some() { name } else { "localhost" };
         let what = match &check.kind {
             HealthCheckKind::Tcp | HealthCheckKind::Tls(_) => What::Connection,
             HealthCheckKind::Http(http) => What::Answer(Question::new(http, name, check.reuses_connection)?),
             HealthCheckKind::Grpc(asked) => What::Grpc(grpc::Question::new(asked, name, tls.is_some(), check.timeout)?),
             HealthCheckKind::Script(steps) => What::Script(steps.clone()),
         };
-        let address = SocketAddr::new(address.ip(), check.port.unwrap_or(address.port()));
         let tls = tls.map(|(config, name)| (TlsConnector::from(config), name));
         Ok(Self { address, timeout: check.timeout, opening: Vec::new(), tls, what })
     }
@@ -110,12 +116,15 @@ impl Target {
 
     async fn connect(&self) -> Result<Box<dyn Io>, String> {
         let failed = |error: std::io::Error| format!("cannot connect: {error}");
-        let mut tcp = TcpStream::connect(self.address).await.map_err(failed)?;
+        let mut stream: Box<dyn Io> = match &self.address {
+            Address::Ip(address) => Box::new(TcpStream::connect(address).await.map_err(failed)?),
+            Address::Unix(path) => Box::new(UnixStream::connect(unix_path(path)).await.map_err(failed)?),
+        };
         if !self.opening.is_empty() {
-            tcp.write_all(&self.opening).await.map_err(failed)?;
+            stream.write_all(&self.opening).await.map_err(failed)?;
         }
-        let Some((connector, name)) = &self.tls else { return Ok(Box::new(tcp)) };
-        let connected = connector.connect(name.clone(), tcp).await;
+        let Some((connector, name)) = &self.tls else { return Ok(stream) };
+        let connected = connector.connect(name.clone(), stream).await;
         let stream = connected.map_err(|error| format!("the TLS handshake failed: {error}"))?;
         // RFC 9113 section 3.2: over TLS it takes an agreement to speak HTTP/2.
         if matches!(self.what, What::Grpc(_)) && stream.get_ref().1.alpn_protocol() != Some(tls::HTTP2) {
@@ -123,4 +132,9 @@ impl Target {
         }
         Ok(Box::new(stream))
     }
+}
+
+/// The path of a Unix socket as the kernel takes it: names of the abstract namespace begin with a zero byte.
+fn unix_path(path: &str) -> String {
+    path.strip_prefix('@').map_or_else(|| path.to_owned(), |name| format!("\0{name}"))
 }

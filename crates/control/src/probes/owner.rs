@@ -2,15 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Name;
 use model::fitness::AdminState;
 use model::proxy_protocol::SendProxy;
 use model::snapshot::{HealthCheck, HealthCheckKind, UpstreamTls};
+use model::{Address, Name};
 use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
 use rustls::ClientConfig;
 use tokio::sync::{Semaphore, watch};
@@ -65,7 +64,7 @@ struct Probe {
 /// A probe goes on as it is as long as this is the same.
 #[derive(PartialEq)]
 struct What {
-    address: SocketAddr,
+    address: Address,
     check: HealthCheck,
     tls: Option<UpstreamTls>,
     header: Option<SendProxy>,
@@ -104,9 +103,9 @@ impl Owner {
                     HealthCheckKind::Tls(settings) => Some(settings.clone()),
                     _ => cluster.cluster.tls.clone(),
                 };
-                let address = endpoint.endpoint.address;
+                let address = endpoint.endpoint.address.clone();
                 // At another port somebody else may listen, who knows nothing of it.
-                let is_there = check.port.is_none_or(|port| port == address.port());
+                let is_there = check.port.is_none_or(|port| Some(port) == address.port());
                 let header = cluster.cluster.proxy_protocol.clone().filter(|_| is_there);
                 let what = What { address, check: check.clone(), tls, header };
                 let seat = Seat { cluster: Arc::clone(cluster), index, is_gone: false };
@@ -170,7 +169,7 @@ fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>
         (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
         _ => None,
     };
-    let target = Target::new((endpoint, what.address), &what.check, tls)?;
+    let target = Target::new((endpoint, &what.address), &what.check, tls)?;
     Ok(match &what.header {
         Some(header) => target.behind(header),
         None => target,

@@ -62,7 +62,7 @@ async fn endpoint(answer: &'static [u8], times: usize, pause: Duration) -> Socke
 }
 
 async fn attempt(address: SocketAddr, check: &HealthCheck) -> Result<(), String> {
-    Target::new(("site", address), check, None).unwrap().attempt(&mut None).await
+    Target::new(("site", &address.into()), check, None).unwrap().attempt(&mut None).await
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
         let attempt = async |settings: &UpstreamTls| {
             let name = tls::name_of(settings, "127.0.0.1:443").unwrap();
             let client = tls::client(settings, &[]).unwrap();
-            Target::new(("site", address), &check, Some((client, name))).unwrap().attempt(&mut None).await
+            Target::new(("site", &address.into()), &check, Some((client, name))).unwrap().attempt(&mut None).await
         };
         assert_eq!(attempt(&trusting).await, Ok(()));
         assert_eq!(attempt(&unverified).await, Ok(()));
@@ -161,14 +161,15 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
     let plain = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
     let name = tls::name_of(&unverified, "127.0.0.1:443").unwrap();
     let target =
-        Target::new(("site", plain), &tcp_check(), Some((tls::client(&unverified, &[]).unwrap(), name))).unwrap();
+        Target::new(("site", &plain.into()), &tcp_check(), Some((tls::client(&unverified, &[]).unwrap(), name)))
+            .unwrap();
     assert!(target.attempt(&mut None).await.unwrap_err().starts_with("the TLS handshake failed"));
 }
 
 fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&Plan>) -> Arc<Plan> {
     let endpoints = addresses.iter().map(|address| Endpoint {
         name: Name::from(address.to_string()),
-        address: *address,
+        address: (*address).into(),
         weight: 1,
         connections_max: None,
         state: model::fitness::AdminState::Auto,
@@ -186,6 +187,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         fitness: model::fitness::Fitness::default(),
         queue: None,
         tls: None,
+        socket: model::socket::ClusterSocket::default(),
         proxy_protocol: None,
         grpc_web: false,
         pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, http2: None },
@@ -286,7 +288,7 @@ async fn keeping_endpoint(lasts: usize) -> (SocketAddr, Arc<AtomicUsize>, Arc<At
 async fn a_kept_connection_is_used_again_and_one_that_was_closed_meanwhile_is_replaced() {
     let (address, connections, requests) = keeping_endpoint(3).await;
     let check = HealthCheck { reuses_connection: true, ..http_check(PATIENCE) };
-    let target = Target::new(("site", address), &check, None).unwrap();
+    let target = Target::new(("site", &address.into()), &check, None).unwrap();
     let mut kept = None;
     for _ in 0..6 {
         assert_eq!(target.attempt(&mut kept).await, Ok(()));

@@ -94,7 +94,10 @@ fn shares<'a>(before: Option<&Status>, now: &'a Status) -> Vec<(&'a EndpointStat
 
 /// The name of the origin at this endpoint.
 fn name<'a>(endpoint: &'a EndpointStatus, origins: &[Origin]) -> &'a str {
-    origins.iter().find(|origin| origin.address == endpoint.address).map_or(&*endpoint.name, |origin| origin.name)
+    origins
+        .iter()
+        .find(|origin| Some(origin.address) == endpoint.address.ip())
+        .map_or(&*endpoint.name, |origin| origin.name)
 }
 
 fn millis(time: Duration) -> String {
@@ -133,7 +136,7 @@ impl Report {
     pub(super) fn of(status: &Status, tally: Option<Tally>, origins: &[Origin]) -> Self {
         let latency = &status.total.latency;
         let shares = shares(None, status).into_iter().filter_map(|(endpoint, requests, share)| {
-            let origin = origins.iter().find(|origin| origin.address == endpoint.address)?;
+            let origin = origins.iter().find(|origin| Some(origin.address) == endpoint.address.ip())?;
             Some((origin.name, requests, share))
         });
         Self {

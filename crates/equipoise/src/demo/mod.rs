@@ -47,7 +47,7 @@ async fn run_with(options: &cli::Demo, mut signals: Signals) -> Ending {
         Ok(live) => live,
         Err(ending) => return ending,
     };
-    let listening = live.view().status().listeners.first().map(|listener| listener.address);
+    let listening = live.view().status().listeners.first().and_then(|listener| listener.address.ip());
     let Some(address) = listening else { return cannot_start(&"the demo has no listener") };
     eprint!("{}", welcome(address, live.admin_address(), &origins.value, options.load_for.is_some()));
     let tally = match options.load_for {
@@ -171,7 +171,7 @@ mod tests {
         let snapshot = candidate.snapshot();
         assert_eq!(snapshot.listeners[0].bind, "127.0.0.1:0".parse().unwrap());
         assert_eq!(snapshot.clusters[0].balance, model::snapshot::Balance::RoundRobin);
-        assert_eq!(snapshot.clusters[0].endpoints[0].address, origin().address);
+        assert_eq!(snapshot.clusters[0].endpoints[0].address, origin().address.into());
         assert!(snapshot.admin.is_some());
     }
 

@@ -384,7 +384,7 @@ fn compile_endpoints(
 ) -> Box<[EndpointPlan]> {
     let known = previous.map(ClusterPlan::known_endpoints).unwrap_or_default();
     let compile = |endpoint: &Endpoint| {
-        let state = match known.get(&(&endpoint.name, endpoint.address)) {
+        let state = match known.get(&(&endpoint.name, &endpoint.address)) {
             Some(kept) => kept.state.clone(),
             None => Arc::new(EndpointState::new(state.clone())),
         };

@@ -126,7 +126,7 @@ impl Told<'_> {
         Facts {
             peer: SocketAddr::new(self.question.client, 0),
             client: self.question.client,
-            local: self.listener.listener.bind,
+            local: self.listener.listener.bind.or_local(),
             scheme,
             tls,
             sender: None,
@@ -185,6 +185,7 @@ impl Told<'_> {
             (Protocol::Http(_), Some(_)) => "https",
             (Protocol::Http(_), None) => "http",
             (Protocol::Tcp(_), _) => "tcp",
+            (Protocol::Udp(_), _) => "udp",
         };
         let listener = format!("{} ({spoken}, {})", listener.name, listener.bind);
         Explanation { generation: self.plan.generation, request, listener, routes, routes_unfit, filters, outcome }

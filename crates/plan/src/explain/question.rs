@@ -132,7 +132,7 @@ impl Parsed<'_> {
         }
         let fit = || plan.listeners.iter().filter(|listener| self.is_for(listener) && self.is_spoken(listener));
         let port = self.port.unwrap_or(if self.scheme == Scheme::Https { 443 } else { 80 });
-        let by_port = fit().find(|listener| listener.listener.bind.port() == port);
+        let by_port = fit().find(|listener| listener.listener.bind.port() == Some(port));
         let found = by_port.or_else(|| fit().next());
         found.map(|listener| &**listener).ok_or_else(|| {
             format!("no listener takes {}; there are {}; `--listener` names one", self.wanted(), all(plan))
@@ -233,6 +233,7 @@ fn all(plan: &Plan) -> String {
             (Protocol::Http(_), None) => "http",
             (Protocol::Http(_), Some(_)) => "https",
             (Protocol::Tcp(_), _) => "tcp",
+            (Protocol::Udp(_), _) => "udp",
         };
         format!("`{}` ({spoken}, {})", listener.name, listener.bind)
     });

@@ -165,6 +165,7 @@ impl<'a> Compiler<'a> {
             let target = match &listener.protocol {
                 Protocol::Http(_) => Some(ListenerTarget::Http(routers.get(&listener.name, routes))),
                 Protocol::Tcp(tcp) => self.tcp_target(&listener.name, &tcp.target, old.map(|plan| &plan.target)),
+                Protocol::Udp(udp) => self.udp_target(&listener.name, &udp.cluster),
             };
             plans.extend(target.map(|target| listener_plan(listener, target, old)));
         }
@@ -194,6 +195,23 @@ impl<'a> Compiler<'a> {
             Some(ListenerTarget::Sni(old)) if old.is_same(&table) => Some(ListenerTarget::Sni(old.clone())),
             _ => Some(ListenerTarget::Sni(Arc::new(table))),
         }
+    }
+
+    fn udp_target(&mut self, listener: &Name, name: &Name) -> Option<ListenerTarget> {
+        let path = || format!("listeners/{listener}/cluster");
+        let cluster = self.cluster(name, path)?;
+        let settings = &cluster.cluster;
+        let wrong = if settings.tls.is_some() {
+            format!("`{name}` speaks TLS to its endpoints, which UDP does not carry")
+        } else if settings.proxy_protocol.is_some() {
+            format!("`{name}` sends the PROXY protocol, which is not sent by UDP here")
+        } else if let Some(endpoint) = settings.endpoints.iter().find(|endpoint| endpoint.address.ip().is_none()) {
+            format!("the endpoint `{}` of `{name}` has no ports", endpoint.name)
+        } else {
+            return Some(ListenerTarget::Tcp(cluster));
+        };
+        self.issues.push(Issue::at(path(), wrong).suggest("use a cluster of its own for datagrams"));
+        None
     }
 
     /// Puts errors among the others, below `path`, and goes on.

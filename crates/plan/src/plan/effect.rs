@@ -5,11 +5,10 @@
 //! refuse it any more and before workers use it.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use model::Name;
 use model::fitness::AdminState;
+use model::{Address, Name};
 
 use crate::cluster::EndpointPlan;
 use crate::health::Health;
@@ -74,13 +73,13 @@ impl ClusterPlan {
     }
 
     /// Its endpoints by what makes them the same from plan to plan.
-    pub(crate) fn known_endpoints(&self) -> HashMap<(&Name, SocketAddr), &EndpointPlan> {
+    pub(crate) fn known_endpoints(&self) -> HashMap<(&Name, &Address), &EndpointPlan> {
         self.endpoints.iter().map(|plan| (identity(plan), plan)).collect()
     }
 }
 
-fn identity(plan: &EndpointPlan) -> (&Name, SocketAddr) {
-    (&plan.endpoint.name, plan.endpoint.address)
+fn identity(plan: &EndpointPlan) -> (&Name, &Address) {
+    (&plan.endpoint.name, &plan.endpoint.address)
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub struct ListenerPlan {
 pub enum ListenerTarget {
     /// HTTP: each request finds its route.
     Http(Arc<Router>),
-    /// Bytes, all to one cluster.
+    /// Bytes or datagrams, all to one cluster.
     Tcp(Arc<ClusterPlan>),
     /// Bytes, by server name.
     Sni(Arc<SniTable>),

@@ -27,7 +27,7 @@ pub(super) fn protocols(spoken: &Protocol) -> Vec<&'static [u8]> {
             .into_iter()
             .filter_map(|(is_spoken, name)| is_spoken.then_some(name))
             .collect(),
-        Protocol::Tcp(_) => vec![ALPN_H1],
+        Protocol::Tcp(_) | Protocol::Udp(_) => vec![ALPN_H1],
     }
 }
 

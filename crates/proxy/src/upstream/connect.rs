@@ -7,30 +7,41 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
+use model::snapshot::Endpoint;
+use model::socket::ClusterSocket;
 use plan::EndpointPlan;
 use tokio::net::TcpStream;
 
 use super::Line;
 use super::http2::attempt::Wanted;
+use super::opening::Opening;
 use super::pool::UpstreamConnection;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::io::Io;
+use crate::socket;
 use crate::tls::UpstreamTlsNow;
 use crate::worker_plan::{ClusterNow, EndpointNow};
 
-/// Connects for a client, TLS included, within `timeout`. `opening` is sent before anything else, TLS too.
+/// Where a connection goes, and how it is set up.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub endpoint: &'a Endpoint,
+    pub socket: &'a ClusterSocket,
+    pub tls: Option<&'a UpstreamTlsNow>,
+}
+
+/// Connects for a client, TLS included, within `timeout`.
 ///
 /// # Errors
 /// As [`attended`], and [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
 pub(crate) async fn connect(
-    endpoint: &model::snapshot::Endpoint,
-    tls: Option<&UpstreamTlsNow>,
-    opening: Option<Vec<u8>>,
+    target: Target<'_>,
+    opening: Opening,
     client: &mut Connection,
     timeout: Duration,
 ) -> Result<UpstreamConnection, Fault> {
-    attended(pin!(establish(endpoint, tls, opening)), client, timeout).await
+    attended(pin!(establish(target, opening)), client, timeout).await
 }
 
 /// Does the `work` that gets a client its connection, within `timeout`.
@@ -66,7 +77,8 @@ pub(crate) fn line_beside<'p>(
     let (worker, timeout) = (exchange.worker.index, now.plan.cluster.timeouts.connect);
     let shard = side.series.of(worker);
     if let Some(trunks) = &side.pool.http2 {
-        let wanted = Wanted { worker, endpoint, side, trunks, tls: now.tls.as_ref(), timeout };
+        let socket = &now.plan.cluster.socket;
+        let wanted = Wanted { worker, endpoint, side, trunks, socket, tls: now.tls.as_ref(), timeout };
         let missing = match wanted.at_once(at.unwrap_or_else(Instant::now)) {
             Ok(line) => return Ok(line),
             Err(missing) => missing,
@@ -81,8 +93,10 @@ pub(crate) fn line_beside<'p>(
         return Ok(Line::Http1(kept));
     }
     let opening = exchange.opening(&now.plan);
+    let socket = &now.plan.cluster.socket;
+    let target = Target { endpoint: &endpoint.endpoint, socket, tls: now.tls.as_deref() };
     Err(Box::pin(async move {
-        let work = tokio::time::timeout(timeout, establish(&endpoint.endpoint, now.tls.as_deref(), opening));
+        let work = tokio::time::timeout(timeout, establish(target, opening));
         let connected = work.await.unwrap_or(Err(Fault::ConnectTimeout));
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
@@ -92,19 +106,15 @@ pub(crate) fn line_beside<'p>(
     }))
 }
 
-/// Connects, TLS included. `opening` is sent before anything else.
+/// Connects, TLS included.
 ///
 /// # Errors
 /// [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
-pub(super) async fn establish(
-    endpoint: &model::snapshot::Endpoint,
-    tls: Option<&UpstreamTlsNow>,
-    opening: Option<Vec<u8>>,
-) -> Result<UpstreamConnection, Fault> {
-    let tcp = TcpStream::connect(endpoint.address).await.map_err(|_| Fault::ConnectFailed)?;
-    // Requests are written whole: waiting for more to fill a segment would only delay them.
-    let _ = tcp.set_nodelay(true);
-    if let Some(bytes) = opening {
+pub(super) async fn establish(target: Target<'_>, opening: Opening) -> Result<UpstreamConnection, Fault> {
+    let Target { endpoint, socket, tls } = target;
+    let tcp = socket::connect(&endpoint.address, socket, opening.client).await;
+    let tcp = tcp.map_err(|_| Fault::ConnectFailed)?;
+    if let Some(bytes) = opening.header {
         say(&tcp, &bytes).await.map_err(|_| Fault::ConnectFailed)?;
     }
     let io = match tls {

@@ -1,17 +1,39 @@
-//! What is said first on a connection to an endpoint: the header of the PROXY protocol, in clusters that want it.
+//! How a connection to an endpoint shows for whom it is made: by the header of the PROXY protocol, or by the address that
+//! it comes from, in clusters that want either.
+
+use std::net::IpAddr;
 
 use model::proxy_protocol::SendProxy;
+use model::snapshot::Cluster;
+use model::socket::Source;
 use wire::proxy_protocol::{Outgoing, OutgoingSsl, Peers, write_v1, write_v2};
 
 use crate::connection::ConnectionFacts;
 
-/// The header for a client's connection. `id` names what the connection to the endpoint is made for; it is asked only
-/// where it is sent.
-pub(crate) fn opening<'a>(
-    wanted: Option<&SendProxy>,
-    facts: &ConnectionFacts,
-    id: impl FnOnce() -> &'a [u8],
-) -> Option<Vec<u8>> {
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Opening {
+    /// Sent before anything else.
+    pub header: Option<Vec<u8>>,
+    /// The client's address, where it is to be seen.
+    pub client: Option<IpAddr>,
+}
+
+impl Opening {
+    /// For a client's connection; `id` names what the connection to the endpoint is made for, and is asked only where it is
+    /// sent.
+    pub(crate) fn new<'a>(cluster: &Cluster, facts: &ConnectionFacts, id: impl FnOnce() -> &'a [u8]) -> Self {
+        let client = (cluster.socket.source == Source::Client).then(|| facts.peer.ip().to_canonical());
+        Self { header: header(cluster.proxy_protocol.as_ref(), facts, id), client }
+    }
+}
+
+/// Whether a connection of this cluster can be used again for the same client only.
+pub(crate) fn is_private(cluster: &Cluster) -> bool {
+    cluster.proxy_protocol.is_some() || cluster.socket.source == Source::Client
+}
+
+fn header<'a>(wanted: Option<&SendProxy>, facts: &ConnectionFacts, id: impl FnOnce() -> &'a [u8]) -> Option<Vec<u8>> {
     let wanted = wanted?;
     let peers = Some(Peers { source: facts.peer, destination: facts.local });
     let mut bytes = Vec::new();

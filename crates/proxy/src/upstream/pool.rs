@@ -3,6 +3,8 @@
 //! Last in, first out: the connection used last is the least likely to be closed by the endpoint, and those that a quiet
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
 //! taken out, or by the sweep.
+//!
+//! Where a connection shows whom it speaks for, it is used again for the same client's connection only.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,8 +13,10 @@ use std::time::Instant;
 
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
+use model::socket::ClusterSocket;
 
 use super::http2::trunk::{Berth, Trunks};
+use super::opening::is_private;
 use crate::connection::ConnectionFacts;
 use crate::io::Io;
 
@@ -50,7 +54,9 @@ impl UpstreamConnection {
 /// See the module.
 pub(crate) struct Pool {
     settings: snapshot::Pool,
-    opening: Option<SendProxy>,
+    /// How its connections are made.
+    made: (ClusterSocket, Option<SendProxy>),
+    is_private: bool,
     idle: RefCell<VecDeque<Idle>>,
     is_retired: Cell<bool>,
     /// If the endpoint may speak HTTP/2.
@@ -76,23 +82,24 @@ impl Idle {
 
 impl Pool {
     pub(crate) fn new(cluster: &snapshot::Cluster) -> Self {
-        let (settings, opening) = (cluster.pool.clone(), cluster.proxy_protocol.clone());
+        let (settings, is_private) = (cluster.pool.clone(), is_private(cluster));
+        let made = (cluster.socket.clone(), cluster.proxy_protocol.clone());
         let http2 = Trunks::new(&settings);
-        Self { settings, opening, idle: RefCell::default(), is_retired: Cell::new(false), http2 }
+        Self { settings, made, is_private, idle: RefCell::default(), is_retired: Cell::new(false), http2 }
     }
 
     /// Whether connections would be made and kept in the same way for `cluster`.
     pub(crate) fn suits(&self, cluster: &snapshot::Cluster) -> bool {
-        self.settings == cluster.pool && self.opening == cluster.proxy_protocol
+        self.settings == cluster.pool && self.made.0 == cluster.socket && self.made.1 == cluster.proxy_protocol
     }
 
     /// A connection for this client that is alive as far as the kernel knows.
     pub(crate) fn take(&self, now: Instant, client: &Rc<ConnectionFacts>) -> Option<UpstreamConnection> {
         let mut idle = self.idle.borrow_mut();
         loop {
-            let mut connection = match self.opening {
-                None => idle.pop_back()?.connection,
-                Some(_) => {
+            let mut connection = match self.is_private {
+                false => idle.pop_back()?.connection,
+                true => {
                     let place = idle.iter().rposition(|idle| idle.is_of(client))?;
                     idle.remove(place)?.connection
                 }
@@ -124,7 +131,7 @@ impl Pool {
         let worn = self.settings.requests_per_connection_max.is_some_and(|max| connection.requests >= max);
         let mut idle = self.idle.borrow_mut();
         if !worn && !self.is_retired.get() && idle.len() < self.settings.idle_max as usize {
-            let owner = self.opening.is_some().then(|| Rc::downgrade(client));
+            let owner = self.is_private.then(|| Rc::downgrade(client));
             idle.push_back(Idle { connection, owner });
         }
     }

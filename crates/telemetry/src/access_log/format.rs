@@ -20,7 +20,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
         Variable::TimeLocal,
         "The same as CLF, the log format of Apache, writes it, without brackets; always UTC",
     ),
-    ("kind", Variable::Kind, "`exchange` (HTTP) or `stream` (TCP)"),
+    ("kind", Variable::Kind, "`exchange` (HTTP), `stream` (TCP) or `flow` (UDP)"),
     ("listener", Variable::Listener, "Name of the listener"),
     ("client_ip", Variable::ClientIp, "The client: the peer, or what a trusted proxy said of it"),
     ("client_port", Variable::ClientPort, "Port of the peer, when the peer is the client"),

@@ -1,11 +1,11 @@
 //! What a variable stands for in a record, and how a value is written.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use model::RequestHead;
 use model::facts::TlsFacts;
 use model::persistence::SessionPick;
+use model::{Address, RequestHead};
 
 use crate::record::Record;
 use crate::text::{self, Clock, Escape, push_escaped};
@@ -66,7 +66,7 @@ pub(crate) enum Value<'a> {
     Time(SystemTime),
     TimeLocal(SystemTime),
     Ip(IpAddr),
-    Address(SocketAddr),
+    Address(&'a Address),
     Uri(&'a RequestHead),
 }
 
@@ -159,7 +159,11 @@ fn write_text(value: Value<'_>, escape: Escape, clock: &mut Clock, out: &mut Vec
         Value::Time(at) => clock.push_rfc3339(out, at),
         Value::TimeLocal(at) => clock.push_clf(out, at),
         Value::Ip(ip) => text::push_ip(out, ip),
-        Value::Address(address) => text::push_address(out, address),
+        Value::Address(Address::Ip(address)) => text::push_address(out, *address),
+        Value::Address(Address::Unix(path)) => {
+            out.extend_from_slice(b"unix:");
+            push_escaped(out, path.as_bytes(), escape);
+        }
         Value::Uri(head) => {
             push_escaped(out, head.received_path(), escape);
             if let Some(query) = head.received_query() {

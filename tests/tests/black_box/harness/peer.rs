@@ -1,7 +1,10 @@
 //! One end of a connection, under the test's control byte by byte.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -127,7 +130,8 @@ impl Peer {
         let tcp = stream.tcp();
         tcp.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         tcp.set_write_timeout(Some(PATIENCE)).expect("a time limit");
-        tcp.set_nodelay(true).expect("no delay");
+        // Fails on a Unix socket, which has none.
+        let _ = tcp.set_nodelay(true);
         Self { stream, pending: Vec::new(), journal: None }
     }
 
@@ -135,6 +139,23 @@ impl Peer {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let tcp = TcpStream::connect_timeout(&address, PATIENCE);
         Self::new(Stream::Plain(tcp.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))))
+    }
+
+    /// Connects to a Unix socket, which then goes by the type of a TCP stream.
+    pub(crate) fn connect_unix(path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        let unix = UnixStream::connect(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self::unix(unix)
+    }
+
+    /// Takes over a Unix socket.
+    pub(crate) fn unix(unix: UnixStream) -> Self {
+        Self::new(Stream::Plain(OwnedFd::from(unix).into()))
+    }
+
+    /// Connects from this address of our own.
+    pub(crate) fn connect_from(source: IpAddr, address: SocketAddr) -> Self {
+        Self::new(Stream::Plain(sys::connect_from(source, address)))
     }
 
     /// Connects, unless the connection is reset before we know of it.

@@ -1,7 +1,7 @@
 //! The few system calls that the standard library does not offer, and what `/proc` says of a process.
 #![allow(unsafe_code, reason = "kill(2), setsockopt(2) and listen(2) have no safe form in std")]
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 /// Sends a signal to a process that this test started.
@@ -37,6 +37,15 @@ pub(crate) fn set_backlog(listener: &TcpListener, connections: i32) {
     // SAFETY: listen takes two integers; calling it again on a listening socket changes its backlog (listen(2)).
     let result = unsafe { libc::listen(listener.as_raw_fd(), connections) };
     assert_eq!(result, 0, "listen: {}", std::io::Error::last_os_error());
+}
+
+/// Connects from this address of our own.
+pub(crate) fn connect_from(source: IpAddr, address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket");
+    socket.bind(&SocketAddr::new(source, 0).into()).expect("our address");
+    socket.connect(&address.into()).expect("it listens");
+    socket.into()
 }
 
 /// Resident memory of a process, in bytes.

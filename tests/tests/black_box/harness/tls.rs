@@ -157,10 +157,15 @@ fn try_connect_behind(
     config: &Arc<ClientConfig>,
     first: &[u8],
 ) -> std::io::Result<Peer> {
-    let name = ServerName::try_from(name.to_owned()).expect("a name");
     let mut sock = TcpStream::connect_timeout(&address, PATIENCE)?;
-    sock.set_read_timeout(Some(PATIENCE))?;
     sock.write_all(first)?;
+    over(sock, name, config)
+}
+
+/// Completes the handshake over a connection.
+pub(crate) fn over(sock: TcpStream, name: &str, config: &Arc<ClientConfig>) -> std::io::Result<Peer> {
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    sock.set_read_timeout(Some(PATIENCE))?;
     let conn = ClientConnection::new(Arc::clone(config), name).expect("a client");
     let mut tls = StreamOwned::new(conn, sock);
     while tls.conn.is_handshaking() {

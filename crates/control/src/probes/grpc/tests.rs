@@ -26,7 +26,7 @@ fn check(name: &str) -> HealthCheck {
 }
 
 async fn attempt(address: SocketAddr, check: &HealthCheck) -> Result<(), String> {
-    Target::new(("site", address), check, None).unwrap().attempt(&mut None).await
+    Target::new(("site", &address.into()), check, None).unwrap().attempt(&mut None).await
 }
 
 /// What an endpoint answers: status, fields, body, trailers.
@@ -253,7 +253,7 @@ async fn over_tls_the_endpoint_must_agree_to_http2() {
         };
         let client = tls::client(&settings, &[tls::HTTP2]).unwrap();
         let name = tls::name_of(&settings, "site:1").unwrap();
-        Target::new(("site", address), &check(""), Some((client, name))).unwrap().attempt(&mut None).await
+        Target::new(("site", &address.into()), &check(""), Some((client, name))).unwrap().attempt(&mut None).await
     };
     assert_eq!(attempt(&[b"h2", b"http/1.1"]).await, Ok(()));
     let refused = "the endpoint does not agree to HTTP/2 in the TLS handshake";

@@ -142,7 +142,7 @@ fn state_survives_by_cluster_endpoint_and_address() {
         let list = &mut clusters[0].endpoints;
         list.insert(0, endpoint(5, 1, None));
         list[1].weight = 7;
-        list[2].address.set_port(1);
+        list[2].address = "127.0.0.1:1".parse().unwrap();
     });
     let after = compiled(after, Some(&before));
     let (old, new) = (&before.clusters[0], &after.clusters[0]);
@@ -274,4 +274,39 @@ fn a_name_given_twice_or_an_address_given_twice_does_no_harm() {
     let before = compiled(twice.clone(), None);
     let after = compiled(twice, Some(&before));
     assert_eq!(same_parts(&before, &after).split(' ').next(), same_parts(&after, &after).split(' ').next());
+}
+
+#[test]
+fn datagrams_cannot_go_where_their_cluster_speaks_what_they_do_not_carry() {
+    use model::proxy_protocol::SendProxy;
+    use model::snapshot::{UdpListener, UpstreamTls};
+    let udp = UdpListener { cluster: "a".into(), idle_timeout: std::time::Duration::from_secs(1), responses_max: None };
+    let told = |change: &dyn Fn(&mut Cluster)| {
+        let snapshot = changed(|listeners, _, clusters| {
+            listeners.push(Listener { protocol: Protocol::Udp(udp.clone()), ..http_listener("dns") });
+            change(&mut clusters[0]);
+        });
+        match compile(snapshot, None, 1) {
+            Ok(plan) => {
+                assert!(matches!(plan.listener("dns").unwrap().target, ListenerTarget::Tcp(_)));
+                Vec::new()
+            }
+            Err(issues) => issues.iter().map(|issue| format!("{}: {}", issue.path, issue.message)).collect(),
+        }
+    };
+    assert_eq!(told(&|_| {}), Vec::<String>::new());
+    let tls = UpstreamTls { server_name: None, verify: true, authorities: None, certificate: None };
+    assert_eq!(
+        told(&|cluster| cluster.tls = Some(tls.clone())),
+        ["listeners/dns/cluster: `a` speaks TLS to its endpoints, which UDP does not carry"]
+    );
+    assert_eq!(
+        told(&|cluster| cluster.proxy_protocol = Some(SendProxy::V1)),
+        ["listeners/dns/cluster: `a` sends the PROXY protocol, which is not sent by UDP here"]
+    );
+    let first = "127.0.0.1:9000";
+    assert_eq!(
+        told(&|cluster| cluster.endpoints[0].address = model::Address::Unix("/a".into())),
+        [format!("listeners/dns/cluster: the endpoint `{first}` of `a` has no ports")]
+    );
 }

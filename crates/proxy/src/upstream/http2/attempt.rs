@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::Fault;
 use model::limits::REFUSED_STREAMS_MAX;
+use model::socket::ClusterSocket;
 use plan::{ClusterPlan, EndpointPlan};
 
 use super::dial::{Dialing, dial};
@@ -15,8 +16,9 @@ use crate::downstream::http1::Next;
 use crate::exchange::Exchange;
 use crate::tls::UpstreamTlsNow;
 use crate::upstream::Line;
-use crate::upstream::connect::{attended, establish};
+use crate::upstream::connect::{Target, attended, establish};
 use crate::upstream::hedge_connect::{self, line_to_either};
+use crate::upstream::opening::Opening;
 use crate::worker_plan::{ClusterNow, EndpointNow};
 
 /// Connections that one attempt waits for, one after the other.
@@ -28,6 +30,7 @@ pub(crate) struct Wanted<'p> {
     pub endpoint: &'p EndpointPlan,
     pub side: &'p EndpointNow,
     pub trunks: &'p Rc<Trunks>,
+    pub socket: &'p ClusterSocket,
     pub tls: Option<&'p Arc<UpstreamTlsNow>>,
     pub timeout: Duration,
 }
@@ -59,6 +62,7 @@ impl Wanted<'_> {
             Found::Dial(waiting, begun) => {
                 let how = Dialing {
                     endpoint: self.endpoint.endpoint.clone(),
+                    socket: self.socket.clone(),
                     tls: self.tls.cloned(),
                     timeout: self.timeout,
                     series: self.side.series.clone(),
@@ -100,7 +104,9 @@ impl Wanted<'_> {
 
     /// `None`: this time the endpoint has chosen HTTP/2.
     async fn connect_http1(&self) -> Result<Option<Line>, Fault> {
-        let connected = establish(&self.endpoint.endpoint, self.tls.map(|tls| &**tls), None).await;
+        let tls = self.tls.map(|tls| &**tls);
+        let target = Target { endpoint: &self.endpoint.endpoint, socket: self.socket, tls };
+        let connected = establish(target, Opening::default()).await;
         let shard = self.side.series.of(self.worker);
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
@@ -124,8 +130,9 @@ impl<'p> Exchange<'p> {
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
         trunks: &'p Rc<Trunks>,
     ) -> Result<Next, Fault> {
-        let timeout = cluster.cluster.timeouts.connect;
-        let wanted = Wanted { worker: self.worker.index, endpoint, side, trunks, tls: now.tls.as_ref(), timeout };
+        let (worker, timeout) = (self.worker.index, cluster.cluster.timeouts.connect);
+        let socket = &cluster.cluster.socket;
+        let wanted = Wanted { worker, endpoint, side, trunks, socket, tls: now.tls.as_ref(), timeout };
         let mut anew = 0;
         loop {
             let line = match wanted.at_once(self.told.now) {

@@ -17,6 +17,7 @@ use model::limits::{
     HEAD_BYTES_MAX, UPSTREAM_FRAME_OVERHEAD_FACTOR, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES,
 };
 use model::snapshot::Endpoint;
+use model::socket::ClusterSocket;
 use telemetry::EndpointSeries;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -24,7 +25,8 @@ use tokio::time::Sleep;
 use super::trunk::{Dial, Trunk, Trunks};
 use crate::io::Io;
 use crate::tls::UpstreamTlsNow;
-use crate::upstream::connect::establish;
+use crate::upstream::connect::{Target, establish};
+use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
 
 /// Largest window (RFC 9113 section 6.9.1).
@@ -33,6 +35,7 @@ const WINDOW_MAX: u32 = (1 << 31) - 1;
 /// What it takes to make a connection.
 pub(crate) struct Dialing {
     pub endpoint: Endpoint,
+    pub socket: ClusterSocket,
     pub tls: Option<Arc<UpstreamTlsNow>>,
     pub timeout: Duration,
     pub series: Arc<EndpointSeries>,
@@ -73,7 +76,8 @@ async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
 }
 
 async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
-    let connection = establish(&how.endpoint, how.tls.as_deref(), None).await?;
+    let target = Target { endpoint: &how.endpoint, socket: &how.socket, tls: how.tls.as_deref() };
+    let connection = establish(target, Opening::default()).await?;
     if how.tls.is_some() && !connection.io.has_chosen_http2() {
         // Over TLS, HTTP/2 is spoken when it was chosen, and only then (RFC 9113 section 3.2).
         let is_wrong = trunks.http2.is_only;

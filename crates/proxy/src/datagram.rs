@@ -1,0 +1,416 @@
+//! UDP listeners: what comes from one port of one client goes to one endpoint, and what that answers goes back.
+//!
+//! ```text
+//!             ┌ Port: the listener's socket in this worker ┐
+//!  client ──► │ flow of this client? ── no ─► pick, socket  │ ──► endpoint
+//!         ◄── │        └─ yes ─► its socket                 │ ◄──
+//!             └─────────────────────────────────────────────┘
+//! ```
+//! A flow ends when nothing moves for a while, when all answers that are expected have come, or when its endpoint refuses; the
+//! client's next datagram then begins another. The kernel hands all datagrams of a client's port to the same worker, so
+//! flows are the worker's own. Nothing waits: what finds no place, or a full socket, is dropped and counted, as any network
+//! may do with it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+use model::Fault;
+use model::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_TURN_MAX};
+use model::persistence::SessionPick;
+use model::snapshot::{Protocol, UdpListener};
+use plan::{
+    Ask, ClusterPlan, EndpointPlan, EndpointState, HealthState, Lease, ListenerTarget, Pass, Pick, Seen, Subset,
+};
+use socket2::SockRef;
+use telemetry::{Kind, ListenerSeries, Phases, Record, WorkerSeries};
+use tokio::net::UdpSocket;
+
+use crate::accept::{LAST_CALL, Open};
+use crate::connection::ConnectionFacts;
+use crate::guard::{Gate, full};
+use crate::persistence::{moment, seed};
+use crate::registry::{Registration, Seat};
+use crate::socket;
+use crate::watch::Watch;
+use crate::worker::Worker;
+use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow};
+
+/// Pause after the kernel would not give us what it has, so that a worker does not spin.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The socket of a UDP listener in one worker, and the flows that came by it. It lives as long as any of them.
+pub(crate) struct Port {
+    worker: Rc<Worker>,
+    socket: UdpSocket,
+    seat: Rc<Seat>,
+    /// By client.
+    flows: RefCell<HashMap<SocketAddr, Rc<Flow>>>,
+    /// Where a datagram lies while it is passed on, which takes no time.
+    room: RefCell<Box<[u8]>>,
+}
+
+/// A client with its endpoint, as the listener sees it.
+struct Flow {
+    /// Connected to the endpoint.
+    socket: UdpSocket,
+    endpoint: Arc<EndpointState>,
+    /// The plan that is known to have the endpoint.
+    generation: Cell<u64>,
+    begun: Instant,
+    /// When a datagram last moved.
+    last: Cell<Instant>,
+    /// Datagrams that the endpoint got.
+    asked: Cell<u64>,
+    received_bytes: Cell<u64>,
+    /// How the endpoint failed when something was sent to it.
+    broken: Cell<bool>,
+    /// The client has another by now, or never gets one.
+    is_over: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Flow {
+    /// Passes a datagram on. False: the endpoint refuses, so that the flow is over.
+    fn pass_on(&self, bytes: &[u8], now: Instant, listener: &ListenerSeries, worker: usize) -> bool {
+        // Not by the runtime, which would wait for word that a new socket can be written to.
+        match SockRef::from(&self.socket).send(bytes) {
+            Ok(_) => {
+                self.asked.set(self.asked.get() + 1);
+                self.received_bytes.set(self.received_bytes.get() + bytes.len() as u64);
+                self.last.set(now);
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                listener.of(worker).datagrams_dropped.add(1);
+                true
+            }
+            Err(_) => {
+                self.broken.set(true);
+                false
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Port {
+    pub(crate) fn new(worker: &Rc<Worker>, socket: std::net::UdpSocket, seat: Rc<Seat>) -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self {
+            worker: worker.clone(),
+            socket: UdpSocket::from_std(socket)?,
+            seat,
+            flows: RefCell::default(),
+            room: RefCell::new(vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice()),
+        }))
+    }
+
+    /// Takes datagrams until the listener ends. `waker` is where to say which task is to be told of that.
+    pub(crate) async fn serve(self: Rc<Self>, waker: Rc<RefCell<Option<Waker>>>) {
+        while !self.seat.closing.get() {
+            let ready = poll_fn(|cx| {
+                waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
+                if self.seat.closing.get() { Poll::Ready(None) } else { self.socket.poll_recv_ready(cx).map(Some) }
+            });
+            match ready.await {
+                None => return,
+                Some(Ok(())) => self.take_in(),
+                Some(Err(error)) => {
+                    telemetry::log::warn("a UDP socket failed", &[("error", &error.to_string())]);
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn take_in(self: &Rc<Self>) {
+        let room = &mut *self.room.borrow_mut();
+        for _ in 0..DATAGRAMS_PER_TURN_MAX {
+            match self.socket.try_recv_from(room) {
+                Ok((count, client)) => self.pass_on(client, &room[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Of something that was sent before; it says nothing about what comes next.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn pass_on(self: &Rc<Self>, client: SocketAddr, bytes: &[u8]) {
+        let plan = self.worker.plan_of(&self.seat);
+        let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return };
+        let (now, index) = (Instant::now(), self.worker.index);
+        let known = self.flows.borrow().get(&client).cloned();
+        if let Some(flow) = known {
+            if self.is_in_force(&flow) && flow.pass_on(bytes, now, &listener.series, index) {
+                return;
+            }
+            self.flows.borrow_mut().remove(&client);
+            flow.end();
+        }
+        let passed = self.begin(client, listener, now).is_some_and(|flow| {
+            let passed = flow.pass_on(bytes, now, &listener.series, index);
+            self.flows.borrow_mut().insert(client, flow);
+            passed
+        });
+        if !passed {
+            listener.series.of(index).datagrams_dropped.add(1);
+        }
+    }
+
+    /// Whether a flow may go on: its endpoint is configured still, and its checks have not failed.
+    fn is_in_force(&self, flow: &Flow) -> bool {
+        let plan = self.worker.plan_of(&self.seat);
+        let generation = plan.plan.generation;
+        if flow.generation.get() != generation {
+            let kept = plan.endpoint(&flow.endpoint).is_some_and(|now| Arc::ptr_eq(&now.state, &flow.endpoint));
+            if !kept {
+                return false;
+            }
+            flow.generation.set(generation);
+        }
+        flow.endpoint.health_state() != HealthState::Down
+    }
+
+    /// Begins a flow, unless there is no place for it.
+    fn begin(self: &Rc<Self>, client: SocketAddr, listener: &ListenerNow, now: Instant) -> Option<Rc<Flow>> {
+        let Protocol::Udp(settings) = &listener.plan.listener.protocol else { return None };
+        let ListenerTarget::Tcp(cluster) = &listener.plan.target else { return None };
+        let shard = listener.series.of(self.worker.index);
+        if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
+            shard.connections_refused.add(1);
+            shard.fault(Fault::ListenerFull);
+            return None;
+        }
+        shard.connections_opened.add(1);
+        let configured = &listener.plan.listener;
+        let facts = ConnectionFacts {
+            peer: client,
+            local: self.socket.local_addr().unwrap_or(configured.bind.or_local()),
+            tls: None,
+            sender: None,
+            listener: configured.name.clone(),
+        };
+        let mut life = Life {
+            port: self.clone(),
+            client,
+            facts,
+            settings: settings.clone(),
+            listener: listener.series.clone(),
+            cluster: None,
+            reached: None,
+            pass: None,
+            session: None,
+            first_answer: Duration::ZERO,
+            answers: 0,
+            sent_bytes: 0,
+            _open: Open::new(&self.worker, listener.plan.state.clone(), listener.series.clone()),
+        };
+        match life.reach(cluster, now) {
+            Ok(flow) => {
+                let registration = self.worker.registry.register(self.seat.clone());
+                tokio::task::spawn_local(life.live(flow.clone(), registration));
+                Some(flow)
+            }
+            Err(fault) => {
+                life.record(None, Some(fault));
+                None
+            }
+        }
+    }
+}
+
+/// A flow as its own task sees it: what it holds, and what will be told of it.
+struct Life {
+    port: Rc<Port>,
+    client: SocketAddr,
+    facts: ConnectionFacts,
+    settings: UdpListener,
+    listener: Arc<ListenerSeries>,
+    cluster: Option<Rc<ClusterNow>>,
+    reached: Option<(Lease, Rc<EndpointNow>)>,
+    pass: Option<Pass>,
+    session: Option<SessionPick>,
+    first_answer: Duration,
+    answers: u64,
+    sent_bytes: u64,
+    _open: Open,
+}
+
+impl Life {
+    /// Picks an endpoint and opens a socket towards it.
+    fn reach(&mut self, cluster: &Arc<ClusterPlan>, at: Instant) -> Result<Rc<Flow>, Fault> {
+        let worker = self.port.worker.clone();
+        let plan = worker.plan_of(&self.port.seat);
+        let now = plan.cluster(cluster).ok_or(Fault::NoEndpoint)?.clone();
+        self.cluster = Some(now.clone());
+        let client = self.client.ip();
+        let gate = Gate { worker: &worker, cluster, now: &now };
+        gate.let_in(&mut self.pass, at)?;
+        let session = cluster.persistence.as_deref().map(|known| known.find(None, client, moment(at), &mut seed));
+        let pinned = session.and_then(|session| session.pinned());
+        let ask = Ask { tried: &[], key: cluster.key_of_client(client), now: at, subset: Subset::ALL, pinned };
+        let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask);
+        let lease = match picked {
+            Pick::Endpoint(lease) => lease,
+            Pick::Full => return Err(full(&worker, &now)),
+            Pick::None => return Err(Fault::NoEndpoint),
+        };
+        gate.occupy(&mut self.pass, None)?;
+        self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
+        if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
+            persistence.keep(session, lease.endpoint_index(), None, (moment(at), &mut seed));
+        }
+        let endpoint = &cluster.endpoints[lease.endpoint_index()];
+        let side = plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?.clone();
+        let state = endpoint.state.clone();
+        self.reached = Some((lease, side.clone()));
+        let shard = side.series.of(worker.index);
+        let address = endpoint.endpoint.address.ip().ok_or(Fault::NoEndpoint)?;
+        let opened = socket::datagrams_to(address, &cluster.cluster.socket, client);
+        let socket = opened.inspect_err(|_| shard.connects_failed.add(1)).map_err(|_| Fault::ConnectFailed)?;
+        shard.connects_opened.add(1);
+        Ok(Rc::new(Flow {
+            socket,
+            endpoint: state,
+            generation: Cell::new(plan.plan.generation),
+            begun: at,
+            last: Cell::new(at),
+            asked: Cell::new(0),
+            received_bytes: Cell::new(0),
+            broken: Cell::new(false),
+            is_over: Cell::new(false),
+            waker: RefCell::default(),
+        }))
+    }
+
+    /// Passes answers back until the flow is over.
+    async fn live(mut self, flow: Rc<Flow>, registration: Registration) {
+        let tether = registration.tether.clone();
+        let idle = self.settings.idle_timeout;
+        let mut watch = Watch::new(flow.begun, idle, tether.clone());
+        let fault = poll_fn(|cx| {
+            flow.waker.borrow_mut().get_or_insert_with(|| {
+                tether.set_waker(cx.waker());
+                cx.waker().clone()
+            });
+            if let Poll::Ready(end) = self.poll_answers(&flow, cx) {
+                return Poll::Ready(end);
+            }
+            let patience = if tether.is_closing() { LAST_CALL.min(idle) } else { idle };
+            loop {
+                watch.set(flow.last.get(), patience);
+                if watch.poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                if tether.is_cut() {
+                    return Poll::Ready(Some(Fault::DrainEnded));
+                }
+                if flow.last.get() + patience <= Instant::now() {
+                    return Poll::Ready(None);
+                }
+            }
+        })
+        .await;
+        let mut flows = self.port.flows.borrow_mut();
+        if flows.get(&self.client).is_some_and(|present| Rc::ptr_eq(present, &flow)) {
+            flows.remove(&self.client);
+        }
+        drop(flows);
+        if fault.is_some_and(|fault| fault.consequence().against_health) {
+            self.witness(Seen::Failed, Instant::now());
+        }
+        self.record(Some(&flow), fault);
+    }
+
+    fn poll_answers(&mut self, flow: &Flow, cx: &mut TaskContext<'_>) -> Poll<Option<Fault>> {
+        for _ in 0..DATAGRAMS_PER_TURN_MAX {
+            if flow.broken.get() {
+                return Poll::Ready(Some(Fault::ConnectFailed));
+            }
+            let is_answered = |max| self.answers >= u64::from(max) * flow.asked.get();
+            if flow.is_over.get() || self.settings.responses_max.is_some_and(is_answered) {
+                return Poll::Ready(None);
+            }
+            match flow.socket.poll_recv_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(Some(Fault::ConnectFailed)),
+                Poll::Ready(Ok(())) => {}
+            }
+            let port = self.port.clone();
+            let room = &mut *port.room.borrow_mut();
+            match flow.socket.try_recv(room) {
+                Ok(count) => self.answer(flow, &room[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The endpoint's machine says that nobody listens there.
+                Err(_) => return Poll::Ready(Some(Fault::ConnectFailed)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn answer(&mut self, flow: &Flow, bytes: &[u8]) {
+        let now = Instant::now();
+        if self.answers == 0 {
+            self.first_answer = now.saturating_duration_since(flow.begun);
+            self.witness(Seen::Answered { status: 0, latency: self.first_answer }, now);
+        }
+        self.answers += 1;
+        flow.last.set(now);
+        match SockRef::from(&self.port.socket).send_to(bytes, &self.client.into()) {
+            Ok(_) => self.sent_bytes += bytes.len() as u64,
+            Err(_) => self.listener.of(self.port.worker.index).datagrams_dropped.add(1),
+        }
+    }
+
+    fn witness(&mut self, seen: Seen, at: Instant) {
+        let (Some(cluster), Some((_, side))) = (&self.cluster, &self.reached) else { return };
+        cluster.plan.witness(&side.state, seen, at);
+        cluster.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
+    }
+
+    /// The endpoint of a flow that has got one.
+    fn endpoint(&self) -> Option<&EndpointPlan> {
+        let (lease, _) = self.reached.as_ref()?;
+        self.cluster.as_ref()?.plan.endpoints.get(lease.endpoint_index())
+    }
+
+    fn record(&self, flow: Option<&Flow>, fault: Option<Fault>) {
+        let worker = &self.port.worker;
+        let facts = self.facts.facts(self.client.ip(), "");
+        let endpoint = self.endpoint().map(|endpoint| &endpoint.endpoint);
+        let total = flow.map_or(Duration::ZERO, |flow| flow.begun.elapsed());
+        let record = Record {
+            fault,
+            cluster: self.cluster.as_ref().map(|cluster| &cluster.plan.cluster.name),
+            endpoint: endpoint.map(|endpoint| &endpoint.name),
+            endpoint_address: endpoint.map(|endpoint| &endpoint.address),
+            received_bytes: flow.map_or(0, |flow| flow.received_bytes.get()),
+            sent_bytes: self.sent_bytes,
+            phases: Phases { first_byte: self.first_answer, total, ..Phases::default() },
+            session: self.session,
+            at: SystemTime::now(),
+            ..Record::empty(&facts, Kind::Flow)
+        };
+        let series = WorkerSeries {
+            listener: self.listener.of(worker.index),
+            route: None,
+            cluster: self.cluster.as_ref().map(|cluster| cluster.series.of(worker.index)),
+            endpoint: self.reached.as_ref().map(|(_, side)| side.series.of(worker.index)),
+        };
+        worker.tell(&record, &series);
+    }
+}
