@@ -12,6 +12,7 @@ use model::facts::{SenderFacts, TlsFacts};
 use model::proxy_protocol::AcceptProxy;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
+use wire::client_hello::is_server_name;
 use wire::proxy_protocol::{Header, Proxied, read};
 
 use crate::accept::LAST_CALL;
@@ -117,7 +118,9 @@ fn tell(header: &Header<'_>, facts: &mut ConnectionFacts) {
     (facts.peer, facts.local) = (peers.source, peers.destination);
     if told.ssl.as_ref().is_some_and(|ssl| ssl.is_tls) {
         // What the sender took apart is told on as what it was.
-        let server_name = told.authority.map(str::to_ascii_lowercase);
+        // The client chose it, and the sender may not have looked.
+        let authority = told.authority.filter(|name| is_server_name(name));
+        let server_name = authority.map(str::to_ascii_lowercase);
         facts.tls = Some(Box::new(TlsFacts { server_name, ..TlsFacts::default() }));
     }
 }

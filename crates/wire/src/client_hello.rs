@@ -171,12 +171,17 @@ fn read_server_name(hello: &mut Handshake<'_>, extension_len: usize) -> Result<S
     if name.ends_with('.') {
         name.pop();
     }
+    if is_server_name(&name) { Ok(name) } else { Err(Stop::NotTls) }
+}
+
+/// Whether this may be taken for the name of a host: at most 253 bytes, of labels of letters, digits, `-` and `_`.
+pub fn is_server_name(name: &str) -> bool {
     let plain = |label: &str| {
         !label.is_empty()
             && label.len() <= 63
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    if name.len() <= 253 && name.split('.').all(plain) { Ok(name) } else { Err(Stop::NotTls) }
+    name.len() <= 253 && name.split('.').all(plain)
 }
 
 #[cfg(test)]

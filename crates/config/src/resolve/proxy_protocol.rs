@@ -9,6 +9,8 @@ use crate::file;
 const CUSTOM: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
 /// Longest value of one's own: with addresses it leaves room for others.
 const CUSTOM_BYTES_MAX: usize = 256;
+/// Longest that all of them are, each with 3 bytes before it: the rest is for addresses, TLS and a checksum.
+const CUSTOM_TOTAL_BYTES_MAX: usize = 300;
 
 impl Resolver<'_> {
     pub(super) fn accept_proxy(&mut self, at: &str, written: &file::AcceptProxy) -> AcceptProxy {
@@ -63,6 +65,14 @@ impl Resolver<'_> {
                 self.report(&path, format!("the type `{kind}` stands here twice"), None);
             }
             tlvs.custom.push((number, value.clone().into_bytes()));
+        }
+        let total: usize = tlvs.custom.iter().map(|(_, value)| 3 + value.len()).sum();
+        let each_fits = tlvs.custom.iter().all(|(_, value)| value.len() <= CUSTOM_BYTES_MAX);
+        if each_fits && total > CUSTOM_TOTAL_BYTES_MAX {
+            let message = format!("these values have {total} bytes together, with 3 before each");
+            let mend = format!("a header has room for {CUSTOM_TOTAL_BYTES_MAX}");
+            let span = self.key_span(at, "custom");
+            self.sink.push(span, message, Some(mend));
         }
         SendProxy::V2(tlvs)
     }

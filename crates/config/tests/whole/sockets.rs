@@ -92,6 +92,11 @@ fn what_endpoints_cannot_be_told_is_explained() {
             "10: the type `0xe2` stands here twice",
         ]
     );
+    let half = "x".repeat(150);
+    assert_eq!(
+        told(&format!("proxy_protocol: {{ version: v2, custom: {{ '0xe0': {half}, '0xe1': {half} }} }}")),
+        ["10: these values have 306 bytes together, with 3 before each (a header has room for 300)"]
+    );
     for (line, wanted) in [
         ("proxy_protocol: v3", "10: `proxy_protocol` must be"),
         ("proxy_protocol: { version: v2, tlvs: [sni] }", "10: "),

@@ -129,11 +129,25 @@ impl Pool {
         connection.requests += 1;
         connection.idle_since = now;
         let worn = self.settings.requests_per_connection_max.is_some_and(|max| connection.requests >= max);
+        if worn || self.is_retired.get() {
+            return;
+        }
         let mut idle = self.idle.borrow_mut();
-        if !worn && !self.is_retired.get() && idle.len() < self.settings.idle_max as usize {
-            let owner = self.is_private.then(|| Rc::downgrade(client));
+        let owner = self.is_private.then(|| Rc::downgrade(client));
+        let is_full = idle.len() >= self.settings.idle_max as usize;
+        if is_full && owner.is_some() && !idle.is_empty() {
+            // Of no use to anyone else: the first whose client has gone, else the one that is idle longest.
+            let place = idle.iter().position(|idle| !idle.has_owner()).unwrap_or(0);
+            idle.remove(place);
+        }
+        if idle.len() < self.settings.idle_max as usize {
             idle.push_back(Idle { connection, owner });
         }
+    }
+
+    /// Whether each connection speaks for one client, and is of use only while that stays.
+    pub(crate) fn is_of_clients(&self) -> bool {
+        self.is_private
     }
 
     /// Closes what is idle and keeps nothing any more: the plan that the pool belongs to is no longer in force, though

@@ -62,10 +62,10 @@ pub(super) fn read(header: &[u8], from: usize) -> Option<Told<'_>> {
     while let Some((kind, value, after)) = next(rest)? {
         match kind {
             ALPN => told.alpn = told.alpn.or(Some(value)),
-            AUTHORITY => told.authority = told.authority.or(Some(text(value)?)),
+            AUTHORITY => told.authority = told.authority.or(text(value)),
             UNIQUE_ID if value.is_empty() || value.len() > UNIQUE_ID_BYTES_MAX => return None,
             UNIQUE_ID => told.unique_id = told.unique_id.or(Some(value)),
-            NETNS => told.netns = told.netns.or(Some(text(value)?)),
+            NETNS => told.netns = told.netns.or(text(value)),
             SSL => {
                 let ssl = ssl(value)?;
                 told.ssl = told.ssl.or(Some(ssl));
@@ -93,6 +93,8 @@ fn next(rest: &[u8]) -> Option<Option<First<'_>>> {
     }
 }
 
+/// What is no text is as if it were not there: senders pass on what clients and certificates say, and nothing is decided
+/// by it.
 fn text(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok()
 }
@@ -105,9 +107,9 @@ fn ssl(value: &[u8]) -> Option<Ssl<'_>> {
     let mut ssl = Ssl { is_tls: client & CLIENT_SSL != 0, is_verified, ..Ssl::default() };
     while let Some((kind, value, after)) = next(rest)? {
         match kind {
-            SSL_VERSION => ssl.version = ssl.version.or(Some(text(value)?)),
-            SSL_CN => ssl.common_name = ssl.common_name.or(Some(text(value)?)),
-            SSL_CIPHER => ssl.cipher = ssl.cipher.or(Some(text(value)?)),
+            SSL_VERSION => ssl.version = ssl.version.or(text(value)),
+            SSL_CN => ssl.common_name = ssl.common_name.or(text(value)),
+            SSL_CIPHER => ssl.cipher = ssl.cipher.or(text(value)),
             _ => {}
         }
         rest = after;

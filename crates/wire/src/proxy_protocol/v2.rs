@@ -29,18 +29,20 @@ pub(super) fn read(bytes: &[u8]) -> Proxied<'_> {
     if command.is_some_and(|(version, command)| version != VERSION || command > COMMAND_PROXY) {
         return Proxied::Malformed;
     }
+    let is_local = command.is_some_and(|(_, command)| command == COMMAND_LOCAL);
     let family = bytes.get(13).map(|byte| (byte & 0xf0, byte & 0x0f));
-    if family.is_some_and(|(family, transport)| family > UNIX || transport > DATAGRAM) {
+    // Of one who speaks for itself the family is ignored.
+    if !is_local && family.is_some_and(|(family, transport)| family > UNIX || transport > DATAGRAM) {
         return Proxied::Malformed;
     }
-    let (Some((_, command)), Some((family, transport))) = (command, family) else { return Proxied::NeedMore };
+    let Some((family, transport)) = family else { return Proxied::NeedMore };
     let (Some(&high), Some(&low)) = (bytes.get(14), bytes.get(15)) else { return Proxied::NeedMore };
     let len = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
     if len > PROXY_HEADER_BYTES_MAX {
         return Proxied::Malformed;
     }
     let Some(header) = bytes.get(..len) else { return Proxied::NeedMore };
-    if command == COMMAND_LOCAL {
+    if is_local {
         // The rest is to be skipped, whatever it is.
         return Proxied::Whole(Header { len, peers: None, told: Told::default() });
     }

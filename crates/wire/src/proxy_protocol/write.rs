@@ -53,8 +53,8 @@ pub fn write_v1(peers: Option<Peers>, out: &mut Vec<u8>) {
     };
 }
 
-/// Appends a header of version 2. What would make it longer than [`PROXY_HEADER_SENT_BYTES_MAX`] is left out, the last
-/// first.
+/// Appends a header of version 2. Each value that would make it longer than [`PROXY_HEADER_SENT_BYTES_MAX`] is left out;
+/// values of the operator's own come first, then protocol, id, TLS, host name.
 pub fn write_v2(outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(v2::SIGNATURE);
@@ -106,11 +106,12 @@ fn push_tlvs(outgoing: &Outgoing<'_>, start: usize, out: &mut Vec<u8>) {
             push_tlv(kind, value, out);
         }
     };
+    // What the operator wrote first, and last what clients choose the length of: theirs must not push ours out.
+    for (kind, value) in outgoing.custom {
+        push(*kind, value);
+    }
     if let Some(alpn) = outgoing.alpn {
         push(tlv::ALPN, alpn);
-    }
-    if let Some(authority) = outgoing.authority {
-        push(tlv::AUTHORITY, authority.as_bytes());
     }
     if let Some(id) = outgoing.unique_id.filter(|id| !id.is_empty()) {
         push(tlv::UNIQUE_ID, &id[..id.len().min(tlv::UNIQUE_ID_BYTES_MAX)]);
@@ -118,8 +119,8 @@ fn push_tlvs(outgoing: &Outgoing<'_>, start: usize, out: &mut Vec<u8>) {
     if let Some(ssl) = &outgoing.ssl {
         push(tlv::SSL, &ssl_value(ssl));
     }
-    for (kind, value) in outgoing.custom {
-        push(*kind, value);
+    if let Some(authority) = outgoing.authority {
+        push(tlv::AUTHORITY, authority.as_bytes());
     }
     if outgoing.checksum {
         push_tlv(tlv::CRC32C, &[0; 4], out);
@@ -131,6 +132,14 @@ fn push_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(&value[..usize::from(len)]);
+}
+
+/// The name in IANA's registry: our TLS library puts the version into those of TLS 1.3.
+fn registered(cipher: &str) -> std::borrow::Cow<'_, str> {
+    match cipher.strip_prefix("TLS13_") {
+        Some(rest) => format!("TLS_{rest}").into(),
+        None => cipher.into(),
+    }
 }
 
 fn ssl_value(ssl: &OutgoingSsl<'_>) -> Vec<u8> {
@@ -146,6 +155,6 @@ fn ssl_value(ssl: &OutgoingSsl<'_>) -> Vec<u8> {
     if let Some(name) = ssl.common_name {
         push_tlv(tlv::SSL_CN, name.as_bytes(), &mut value);
     }
-    push_tlv(tlv::SSL_CIPHER, ssl.cipher.as_bytes(), &mut value);
+    push_tlv(tlv::SSL_CIPHER, registered(ssl.cipher).as_bytes(), &mut value);
     value
 }
