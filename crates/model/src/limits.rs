@@ -118,6 +118,11 @@ pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
 /// What small frames of an endpoint may cost an HTTP/2 connection beside their data while nobody reads them, as a multiple of
 /// its window. Beyond, the connection is ended: so many small messages must wait only where readers are slow on most streams.
 pub const UPSTREAM_FRAME_OVERHEAD_FACTOR: usize = 16;
+/// Streams of an HTTP/2 connection to an endpoint that were given up and that are remembered, so that what still comes for
+/// them is known for what it is.
+pub const UPSTREAM_STREAMS_LEFT_MAX: usize = 4096;
+/// For how long.
+pub const UPSTREAM_STREAMS_LEFT_KEPT: Duration = Duration::from_secs(10);
 /// Default time without a byte from an endpoint after which it is asked whether it is there.
 pub const UPSTREAM_PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Default time for an endpoint to answer that.

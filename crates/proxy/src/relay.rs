@@ -39,9 +39,11 @@ pub(crate) enum BodyReader {
 impl BodyReader {
     fn new(framing: Framing, from: &Io) -> Self {
         match framing {
-            Framing::None | Framing::Length(0) => Self::Done,
+            Framing::None => Self::Done,
+            // Of none too the end is waited for: left before it, a stream looks cancelled to its sender.
             Framing::Length(length) if from.is_message() => Self::Stream(Some(length)),
             _ if from.is_message() => Self::Stream(None),
+            Framing::Length(0) => Self::Done,
             Framing::Length(length) => Self::Length(length),
             Framing::Chunked => Self::Chunked(Box::new(ChunkDecoder::new(&HeadLimits::default()))),
             Framing::UntilClose => Self::UntilClose,

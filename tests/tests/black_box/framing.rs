@@ -464,3 +464,24 @@ fn every_kind_of_refusal_leaves_a_record_of_its_own() {
     drop(Peer::sending(product.web(), "GET / HTTP/1.1\r\nHos"));
     assert_eq!(product.flagged("CC")["status"], serde_json::Value::Null);
 }
+
+#[test]
+fn a_body_beside_a_wish_to_upgrade_keeps_its_framing() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).workers(1).start();
+    let inner = "0\r\n\r\nGET /inner HTTP/1.1\r\nHost: inner\r\n\r\n";
+    let mut peer = product.connect();
+    for upgrade in ["websocket", "other"] {
+        peer.send(format!(
+            "POST / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\nTransfer-Encoding: chunked\r\n\r\n\
+             {:x}\r\n{inner}\r\n0\r\n\r\n",
+            inner.len()
+        ));
+        assert_eq!(peer.response().text(), "fine");
+    }
+    let requests = origin.requests();
+    assert_eq!(requests.len(), 2, "what stands in a body is no request");
+    for request in requests {
+        assert_eq!((request.target(), request.text()), ("/", inner.to_owned()));
+    }
+}

@@ -1,5 +1,7 @@
 //! The PROXY protocol.
 
+use std::collections::BTreeMap;
+
 use model::proxy_protocol::{AcceptProxy, SendProxy, Tlvs};
 
 use super::Resolver;
@@ -50,7 +52,14 @@ impl Resolver<'_> {
                 self.report(&format!("{at}/tlvs/{index}"), "this stands here twice", None);
             }
         }
-        for (kind, value) in &settings.custom {
+        tlvs.custom = self.custom_tlvs(at, &settings.custom);
+        SendProxy::V2(tlvs)
+    }
+
+    /// Values of one's own, each with its type.
+    fn custom_tlvs(&mut self, at: &str, written: &BTreeMap<String, String>) -> Vec<(u8, Vec<u8>)> {
+        let mut custom = Vec::new();
+        for (kind, value) in written {
             let path = format!("{at}/custom/{kind}");
             let Some(number) = custom_type(kind) else {
                 let span = self.key_span(&format!("{at}/custom"), kind);
@@ -61,20 +70,20 @@ impl Resolver<'_> {
             if value.len() > CUSTOM_BYTES_MAX {
                 let message = format!("a value has at most {CUSTOM_BYTES_MAX} bytes, not {}", value.len());
                 self.report(&path, message, None);
-            } else if tlvs.custom.iter().any(|(known, _)| *known == number) {
+            } else if custom.iter().any(|(known, _)| *known == number) {
                 self.report(&path, format!("the type `{kind}` stands here twice"), None);
             }
-            tlvs.custom.push((number, value.clone().into_bytes()));
+            custom.push((number, value.clone().into_bytes()));
         }
-        let total: usize = tlvs.custom.iter().map(|(_, value)| 3 + value.len()).sum();
-        let each_fits = tlvs.custom.iter().all(|(_, value)| value.len() <= CUSTOM_BYTES_MAX);
+        let total: usize = custom.iter().map(|(_, value)| 3 + value.len()).sum();
+        let each_fits = custom.iter().all(|(_, value)| value.len() <= CUSTOM_BYTES_MAX);
         if each_fits && total > CUSTOM_TOTAL_BYTES_MAX {
             let message = format!("these values have {total} bytes together, with 3 before each");
             let mend = format!("a header has room for {CUSTOM_TOTAL_BYTES_MAX}");
             let span = self.key_span(at, "custom");
             self.sink.push(span, message, Some(mend));
         }
-        SendProxy::V2(tlvs)
+        custom
     }
 }
 

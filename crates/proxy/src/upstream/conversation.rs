@@ -24,6 +24,7 @@ use crate::downstream::http1::Next;
 use crate::downstream::{begin_response, send_interim};
 use crate::exchange::{Exchange, next_after};
 use crate::http2::MessageStream;
+use crate::io::Io;
 use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
 use crate::retry::policy;
 use crate::worker_plan::EndpointNow;
@@ -77,8 +78,7 @@ impl<'p> Conversation<'p> {
             }
             Line::Http2(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
         };
-        // What is to become a tunnel has no end after its head.
-        let writer = if exchange.wants_upgrade() { BodyWriter::Plain } else { BodyWriter::new(framing, &upstream.io) };
+        let writer = writer_of(exchange, &upstream.io);
         let source = match exchange.replay.again() {
             // It was kept without the chunks that it came in.
             Some(kept) if framing == Framing::Chunked => Framing::Length(kept.len() as u64),
@@ -588,12 +588,20 @@ impl<'p> Conversation<'p> {
     }
 }
 
+/// What is to become a tunnel on a stream has no end after its head. On a connection the head has told of a framing, which
+/// must hold whatever else it asks for, or what stands in the body would be taken for a request.
+fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
+    let is_tunnel = exchange.wants_upgrade() && to.is_message();
+    if is_tunnel { BodyWriter::Plain } else { BodyWriter::new(exchange.request.framing, to) }
+}
+
 /// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is
 /// the connection if it ended `clean`.
 fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
     exchange.witness_answer();
     exchange.leave_endpoint();
-    if let Some(upstream) = upstream.filter(|_| clean) {
+    let is_wanted = clean && (!side.pool.is_of_clients() || exchange.client_keeps_alive());
+    if let Some(upstream) = upstream.filter(|_| is_wanted) {
         side.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
     }
 }

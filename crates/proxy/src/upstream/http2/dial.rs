@@ -15,6 +15,7 @@ use h2::{Ping, PingPong};
 use model::Fault;
 use model::limits::{
     HEAD_BYTES_MAX, UPSTREAM_FRAME_OVERHEAD_FACTOR, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES,
+    UPSTREAM_STREAMS_LEFT_KEPT, UPSTREAM_STREAMS_LEFT_MAX,
 };
 use model::snapshot::Endpoint;
 use model::socket::ClusterSocket;
@@ -87,10 +88,16 @@ async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
     Ok(Opened::Http2(sender, driver))
 }
 
+/// An answer to a PING: a frame's head and 8 bytes (RFC 9113 section 6.7).
+const PONG_BYTES: u64 = 17;
+/// PINGs while an endpoint says nothing else. Those that speak gRPC close a connection on which more come than that, as if
+/// they were an attack.
+const PINGS_IN_SILENCE_MAX: u32 = 2;
+
 /// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
 /// HTTP/2 at all. `None`: it does not, or has closed.
 async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
-    let heard = Rc::new(Cell::new(false));
+    let heard = Rc::new(Cell::new(0));
     let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(trunks.http2.streams_max);
     let window = window.min(u64::from(WINDOW_MAX)) as u32;
     let handshake = Builder::new()
@@ -100,6 +107,11 @@ async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box
         .data_frame_budget(window as usize * UPSTREAM_FRAME_OVERHEAD_FACTOR)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_send_buffer_size(UPSTREAM_STREAM_SEND_BYTES_MAX)
+        // Guards against clients, and the peer is an endpoint: what still comes for streams that clients have left must
+        // not end the connection of all others.
+        .max_local_error_reset_streams(None)
+        .max_concurrent_reset_streams(UPSTREAM_STREAMS_LEFT_MAX)
+        .reset_stream_duration(UPSTREAM_STREAMS_LEFT_KEPT)
         // Until the settings have come.
         .initial_max_send_streams(0)
         .handshake::<_, Bytes>(Transport { io, heard: heard.clone() });
@@ -118,7 +130,7 @@ async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box
 struct Driver {
     connection: Connection<Transport, Bytes>,
     pings: Option<PingPong>,
-    heard: Rc<Cell<bool>>,
+    heard: Rc<Cell<u64>>,
 }
 
 impl Driver {
@@ -128,6 +140,7 @@ impl Driver {
         let (interval, timeout) = (trunks.http2.ping_interval, trunks.http2.ping_timeout);
         let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
         let mut is_asked = false;
+        let mut asked_in_vain = 0;
         poll_fn(|cx| {
             if Pin::new(&mut *connection).poll(cx).is_ready() {
                 return Poll::Ready(());
@@ -138,15 +151,20 @@ impl Driver {
                 is_asked = false;
             }
             while timer.as_mut().poll(cx).is_ready() {
-                let has_spoken = heard.take();
+                let heard_bytes = heard.take();
+                let has_spoken = heard_bytes > 0;
                 if is_asked && !has_spoken {
                     return Poll::Ready(());
+                }
+                if heard_bytes > PONG_BYTES {
+                    asked_in_vain = 0;
                 }
                 if !trunk.is_busy() && !trunks.keeps_idle() {
                     trunk.close();
                 }
-                let asks = !has_spoken && trunk.is_busy();
+                let asks = !has_spoken && trunk.is_busy() && asked_in_vain < PINGS_IN_SILENCE_MAX;
                 if asks && let Some(pings) = pings.as_mut() {
+                    asked_in_vain += 1;
                     is_asked = pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending();
                 }
                 let after = if is_asked { timeout } else { interval };
@@ -161,14 +179,17 @@ impl Driver {
 /// Bytes for an HTTP/2 connection, which notes when the endpoint has said something.
 struct Transport {
     io: Io,
-    heard: Rc<Cell<bool>>,
+    heard: Rc<Cell<u64>>,
 }
 
 impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let before = into.filled().len();
         ready!(this.io.poll_read_buf(cx, into))?;
-        this.heard.set(true);
+        // The end is heard of too.
+        let count = into.filled().len() - before;
+        this.heard.set(this.heard.get() + count.max(1) as u64);
         Poll::Ready(Ok(()))
     }
 }
