@@ -22,6 +22,7 @@ use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed, may_be_tr
 use crate::text::push_decimal;
 
 static COOKIE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("cookie").expect("`cookie` is a token"));
+static UPGRADE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("upgrade").expect("`upgrade` is a token"));
 
 /// What the pseudo-header fields of a request say (RFC 9113 section 8.3.1). The scheme is not among them: it is not
 /// believed, for how the client reached us is known from the connection.
@@ -33,20 +34,24 @@ pub struct Pseudo<'a> {
     pub authority: Option<&'a [u8]>,
     /// `:path`.
     pub path: Option<&'a [u8]>,
+    /// `:protocol` (RFC 8441 section 4).
+    pub protocol: Option<&'a [u8]>,
 }
 
 /// A request head while it is put together.
 pub struct Arriving<'a> {
     head: &'a mut RequestHead,
     has_authority: bool,
+    is_websocket: bool,
 }
 
 impl<'a> Arriving<'a> {
     /// Clears `head` and puts the pseudo-header fields into it: a method, a target in origin form or `*`, and `Host` as
-    /// the first field, for that is where `:authority` goes (section 8.3.1).
+    /// the first field, for that is where `:authority` goes (section 8.3.1). A WebSocket becomes what it is in HTTP/1.1, a
+    /// GET with `Upgrade` (RFC 8441 section 5); its key is not given here.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`], [`Fault::TargetTooLong`], or [`Fault::NotImplemented`] for CONNECT.
+    /// [`Fault::BadRequest`], [`Fault::TargetTooLong`], or [`Fault::NotImplemented`] for any other CONNECT.
     pub fn begin(head: &'a mut RequestHead, pseudo: &Pseudo<'_>) -> Result<Self, Fault> {
         head.clear();
         if !is_token(pseudo.method) {
@@ -56,7 +61,13 @@ impl<'a> Arriving<'a> {
         if path.len() > TARGET_BYTES_MAX {
             return Err(Fault::TargetTooLong);
         }
-        let method = loaded(&mut head.fields, pseudo.method);
+        let is_connect = pseudo.method == b"CONNECT";
+        let is_websocket =
+            is_connect && pseudo.protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+        if pseudo.protocol.is_some() && !is_connect {
+            return Err(Fault::BadRequest);
+        }
+        let method = loaded(&mut head.fields, if is_websocket { b"GET" } else { pseudo.method });
         let target = loaded(&mut head.fields, path);
         head.set_line(method, target, Version::Http2);
         if let Some(authority) = pseudo.authority {
@@ -70,7 +81,9 @@ impl<'a> Arriving<'a> {
             return Err(Fault::NotImplemented);
         }
         match form(path, head.method) {
-            Some(Form::Origin | Form::Asterisk) => Ok(Self { head, has_authority: pseudo.authority.is_some() }),
+            Some(Form::Origin | Form::Asterisk) => {
+                Ok(Self { head, has_authority: pseudo.authority.is_some(), is_websocket })
+            }
             _ => Err(Fault::BadRequest),
         }
     }
@@ -97,6 +110,9 @@ impl<'a> Arriving<'a> {
         // RFC 9113 section 8.1.1: a length that is not that of the content is malformed.
         let framing = match tally.length {
             Length::Invalid => return Err(Fault::BadRequest),
+            // What follows are no bytes of a message.
+            Length::Absent if self.is_websocket => Framing::None,
+            _ if self.is_websocket => return Err(Fault::BadRequest),
             Length::Value(length) if ends && length > 0 => return Err(Fault::BadRequest),
             Length::Absent if !ends => Framing::Chunked,
             Length::Value(length) if length > 0 => Framing::Length(length),
@@ -105,12 +121,15 @@ impl<'a> Arriving<'a> {
         if tally.expects_other {
             return Err(Fault::ExpectationFailed);
         }
+        if self.is_websocket {
+            self.head.fields.append(&UPGRADE, b"websocket");
+        }
         Ok(RequestParsed {
             head_len: 0,
             framing,
             keep_alive: true,
             expects_continue: tally.expects_continue && framing != Framing::None,
-            upgrade: false,
+            upgrade: self.is_websocket,
             accepts_trailers: tally.trailers,
         })
     }
@@ -140,7 +159,7 @@ fn settle_host(head: &mut RequestHead, has_authority: bool) -> Result<(), Fault>
 /// RFC 9113 section 8.2.3: crumbs of a cookie are one field to whoever does not speak HTTP/2.
 fn join_cookies(fields: &mut Fields) {
     if fields.all_known(Known::Cookie).nth(1).is_some() {
-        let crumbs: Vec<_> = fields.all_known(Known::Cookie).collect();
+        let crumbs: Vec<_> = fields.all_known(Known::Cookie).filter(|crumb| !crumb.is_empty()).collect();
         let joined = crumbs.join(&b"; "[..]);
         fields.set(&COOKIE, &joined);
     }

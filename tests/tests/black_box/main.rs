@@ -21,6 +21,7 @@ mod health;
 mod hedging;
 mod http2;
 mod http2_abuse;
+mod http2_both;
 mod http2_crossing;
 mod http2_through;
 mod logs;

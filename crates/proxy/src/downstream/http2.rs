@@ -35,7 +35,7 @@ use crate::accept::{LAST_CALL, log_failure};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
-use crate::http2::{MessageStream, Signs, Transport, heads};
+use crate::http2::{MessageStream, Signs, Transport, heads, websocket};
 use crate::io::Io;
 use crate::registry::Tether;
 use crate::watch::Watch;
@@ -156,7 +156,8 @@ async fn shake_hands(
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
         .max_local_error_reset_streams(Some(HTTP2_STREAM_ERRORS_MAX))
-        .data_frame_budget(HTTP2_DATA_FRAME_BUDGET_BYTES);
+        .data_frame_budget(HTTP2_DATA_FRAME_BUDGET_BYTES)
+        .enable_connect_protocol();
     let mut shaking = pin!(builder.handshake(transport));
     poll_fn(|cx| match shaking.as_mut().poll(cx) {
         Poll::Ready(shaken) => Poll::Ready(shaken.map_err(|_| Fault::Http2Error)),
@@ -367,6 +368,9 @@ async fn carry(
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     let parsed = heads::read_request(&parts, (&limits, body.is_end_stream()), &mut incoming.head);
     drop(parts);
+    if parsed.as_ref().is_ok_and(|parsed| parsed.upgrade) {
+        websocket::give_key(&mut incoming.head, || worker.random.next());
+    }
     let mut connection = Connection {
         io: Io::Stream(Box::new(MessageStream::accepted(respond, body))),
         facts: active.0.facts.clone(),

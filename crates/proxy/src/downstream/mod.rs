@@ -7,7 +7,7 @@ use model::Fault;
 use wire::http1::{Framing, SendResponse, write_response};
 
 use crate::exchange::Exchange;
-use crate::http2::heads;
+use crate::http2::{heads, websocket};
 
 /// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to
 /// leave with the first of the body.
@@ -21,8 +21,17 @@ pub(crate) fn begin_response(exchange: &mut Exchange<'_>, how: &SendResponse, ou
         write_response(head, how, out);
         return Ok(());
     };
-    let ends = matches!(how.framing, Framing::None | Framing::Length(0));
-    stream.respond(heads::of_response(head, how.framing)?, ends).map_err(|_| Fault::ClosedInResponse)
+    let mut ends = matches!(how.framing, Framing::None | Framing::Length(0));
+    if how.upgrade && !websocket::take_proof(&exchange.incoming.head, head) {
+        return Err(Fault::BadResponse);
+    }
+    let mut response = heads::of_response(head, how.framing)?;
+    if how.upgrade {
+        // RFC 8441 section 5: a stream has no 101.
+        *response.status_mut() = http::StatusCode::OK;
+        ends = false;
+    }
+    stream.respond(response, ends).map_err(|_| Fault::ClosedInResponse)
 }
 
 /// Passes an interim response on, to `out` where it goes as bytes.

@@ -22,6 +22,7 @@ pub(crate) fn read_request(
         method: parts.method.as_str().as_bytes(),
         authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
         path: parts.uri.path_and_query().map(|path| path.as_str().as_bytes()),
+        protocol: parts.extensions.get::<h2::ext::Protocol>().map(|protocol| protocol.as_str().as_bytes()),
     };
     let mut arriving = Arriving::begin(head, &pseudo)?;
     if parts.headers.len() > FIELDS_HARD_MAX {

@@ -5,6 +5,7 @@
 pub(crate) mod heads;
 mod stream;
 mod transport;
+pub(crate) mod websocket;
 
 pub(crate) use stream::MessageStream;
 pub(crate) use transport::{Signs, Transport};

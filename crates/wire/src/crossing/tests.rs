@@ -9,8 +9,8 @@ fn arrive(
     ends: bool,
 ) -> Result<(RequestHead, RequestParsed), Fault> {
     let mut head = RequestHead::default();
-    let pseudo =
-        Pseudo { method: method.as_bytes(), authority: authority.map(str::as_bytes), path: path.map(str::as_bytes) };
+    let (authority, path) = (authority.map(str::as_bytes), path.map(str::as_bytes));
+    let pseudo = Pseudo { method: method.as_bytes(), authority, path, protocol: None };
     let mut arriving = Arriving::begin(&mut head, &pseudo)?;
     for (name, value) in fields {
         arriving.field(name.as_bytes(), value.as_bytes())?;
@@ -107,6 +107,35 @@ fn a_method_is_a_token_and_connect_is_not_spoken() {
 }
 
 #[test]
+fn a_websocket_becomes_an_upgrade_and_other_protocols_are_not_spoken() {
+    let begin = |method: &[u8], protocol: &[u8], fields: &[(&str, &str)]| {
+        let mut head = RequestHead::default();
+        let pseudo = Pseudo { method, authority: Some(b"a"), path: Some(b"/chat"), protocol: Some(protocol) };
+        let mut arriving = Arriving::begin(&mut head, &pseudo)?;
+        for (name, value) in fields {
+            arriving.field(name.as_bytes(), value.as_bytes())?;
+        }
+        let parsed = arriving.end(&LIMITS, false)?;
+        let how =
+            SendRequest { framing: parsed.framing, host_fallback: "e", upgrade: parsed.upgrade, keep_alive: true };
+        let mut out = Vec::new();
+        write_request(&head, &how, &mut out);
+        Ok(text(&out))
+    };
+    assert_eq!(
+        begin(b"CONNECT", b"websocket", &[("sec-websocket-version", "13")]).as_deref(),
+        Ok(
+            "GET /chat HTTP/1.1\r\nHost: a\r\nsec-websocket-version: 13\r\nupgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        )
+    );
+    assert_eq!(begin(b"CONNECT", b"connect-udp", &[]), Err(Fault::NotImplemented));
+    assert_eq!(begin(b"CONNECT", b"h2c", &[]), Err(Fault::NotImplemented));
+    assert_eq!(begin(b"GET", b"websocket", &[]), Err(Fault::BadRequest));
+    assert_eq!(begin(b"CONNECT", b"websocket", &[("content-length", "3")]), Err(Fault::BadRequest));
+    assert_eq!(begin(b"CONNECT", b"websocket", &[("upgrade", "x")]), Err(Fault::BadRequest));
+}
+
+#[test]
 fn fields_that_http2_does_not_know_or_that_would_smuggle_are_refused() {
     let bad = [
         ("connection", "close"),
@@ -141,6 +170,8 @@ fn fields_that_http2_does_not_know_or_that_would_smuggle_are_refused() {
 fn crumbs_of_a_cookie_are_joined_at_the_place_of_the_first() {
     let (head, _) = get(&[("cookie", "a=1"), ("x", "1"), ("cookie", "b=2"), ("cookie", "c=3; d=4")]).unwrap();
     assert_eq!(listed(&head.fields), "Host=a.example;cookie=a=1; b=2; c=3; d=4;x=1;");
+    let (head, _) = get(&[("cookie", "a=1"), ("cookie", ""), ("cookie", "b=2"), ("cookie", "")]).unwrap();
+    assert_eq!(listed(&head.fields), "Host=a.example;cookie=a=1; b=2;", "no white space is left at an end");
 }
 
 #[test]

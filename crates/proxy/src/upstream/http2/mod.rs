@@ -4,4 +4,3 @@ pub(crate) mod attempt;
 pub(crate) mod dial;
 pub(crate) mod stream;
 pub(crate) mod trunk;
-mod websocket;

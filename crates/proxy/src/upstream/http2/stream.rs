@@ -8,9 +8,8 @@ use model::snapshot::Endpoint;
 use wire::http1::{Framing, HeadLimits, ResponseParsed};
 
 use super::trunk::Berth;
-use super::websocket;
 use crate::exchange::Exchange;
-use crate::http2::{MessageStream, heads};
+use crate::http2::{MessageStream, heads, websocket};
 use crate::io::Io;
 use crate::upstream::pool::UpstreamConnection;
 

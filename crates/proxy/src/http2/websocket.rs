@@ -1,4 +1,4 @@
-//! A WebSocket that a client begins with `Upgrade` and an endpoint gets as a stream (RFC 8441).
+//! WebSockets that begin with `Upgrade` on one side and as a stream on the other (RFC 8441).
 
 use std::sync::LazyLock;
 
@@ -15,18 +15,33 @@ fn name(text: &str) -> FieldName {
 }
 
 /// Whether a request asks for a WebSocket.
-pub(super) fn is_asked_for(head: &RequestHead) -> bool {
+pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
     head.fields.get_known(Known::Upgrade).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
 }
 
 /// Makes of an endpoint's yes what the client waits for. The proof that its key was read is given here, for HTTP/2 has none
 /// (RFC 8441 section 5, RFC 6455 section 4.2.2).
-pub(super) fn accept(request: &RequestHead, response: &mut ResponseHead) {
+pub(crate) fn accept(request: &RequestHead, response: &mut ResponseHead) {
     response.set_line(101, Span::default(), Version::Http11);
     response.fields.remove_known(Known::ContentLength);
     response.fields.set(&UPGRADE, b"websocket");
     let key = request.fields.get(&KEY).unwrap_or_default();
     response.fields.set(&ACCEPT, &proof(key));
+}
+
+/// Gives a request that came as a stream the key that HTTP/1.1 asks for (RFC 6455 section 4.1). It guards against mistakes, not
+/// against malice, so any chance will do.
+pub(crate) fn give_key(request: &mut RequestHead, random: impl Fn() -> u64) {
+    let key = [random().to_be_bytes(), random().to_be_bytes()].concat();
+    request.fields.set(&KEY, &base64(&key));
+}
+
+/// Takes out of a yes the proof that the key was read, for whoever has sent none. False: it is none.
+#[must_use]
+pub(crate) fn take_proof(request: &RequestHead, response: &mut ResponseHead) -> bool {
+    let key = request.fields.get(&KEY).unwrap_or_default();
+    let is_proven = response.fields.get(&ACCEPT) == Some(&proof(key));
+    response.fields.remove(&ACCEPT) && is_proven
 }
 
 /// RFC 6455 section 4.2.2, 5.4.
