@@ -106,6 +106,7 @@ fuzz_target!(|input: &[u8]| {
         local: peer,
         scheme: Scheme::Http,
         tls: None,
+        sender: None,
         listener: &listener,
         request_id: "",
     };
