@@ -26,8 +26,8 @@ pub(crate) const ALB: Product = Product { name: "equipoise-alb", templates: &["e
 
 const TEMPLATES: &[&str] = &["equipoise.yaml"];
 
-fn refuses(features: &Features, _workers: usize) -> Option<&'static str> {
-    features.http2.then_some("it does not speak HTTP/2 yet")
+fn refuses(_features: &Features, _workers: usize) -> Option<&'static str> {
+    None
 }
 
 fn launch(setup: &Setup<'_>, file: &Path) -> Result<Launch, Failure> {
