@@ -159,13 +159,20 @@ pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes of one stream's response that wait for their connection.
 pub const HTTP2_SEND_BUFFER_BYTES: usize = BUFFER_BYTES;
 /// What may wait in small DATA frames on one HTTP/2 connection, in bytes of what it costs to keep them.
-pub const HTTP2_DATA_FRAME_BUDGET_BYTES: usize = 512 * 1024;
+pub const HTTP2_DATA_FRAME_BUDGET_BYTES: usize = HTTP2_CONNECTION_WINDOW_BYTES as usize;
 /// Frames of no use, such as PING or RST_STREAM, that one HTTP/2 client may send at once.
 pub const HTTP2_IDLE_FRAMES_MAX: u32 = 1_000;
 /// How many more of them it may send with every second.
 pub const HTTP2_IDLE_FRAMES_PER_SECOND: u32 = 100;
 /// How many more of them it may send for every exchange.
 pub const HTTP2_IDLE_FRAMES_PER_EXCHANGE: u32 = 4;
+/// And for every piece of a body that was sent to them, within their windows.
+pub const HTTP2_IDLE_FRAMES_PER_PIECE: u32 = 3;
+/// Streams of a client that were ended before the client had said all, such as an upload that was refused, and that are
+/// remembered: what still comes for them is no breach of the rules.
+pub const HTTP2_STREAMS_LEFT_MAX: usize = 1024;
+/// For how long.
+pub const HTTP2_STREAMS_LEFT_KEPT: Duration = Duration::from_secs(10);
 /// Streams that one HTTP/2 client may break the rules of before its connection is closed.
 pub const HTTP2_STREAM_ERRORS_MAX: usize = 256;
 /// Time to answer a PING, for an HTTP/2 client that has been silent while its exchanges go on.

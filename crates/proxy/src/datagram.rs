@@ -64,6 +64,8 @@ struct Flow {
     /// The plan that is known to have the endpoint.
     generation: Cell<u64>,
     begun: Instant,
+    /// Its checks had failed already, and it was chosen all the same: in a panic, or by force.
+    began_down: bool,
     /// When a datagram last moved.
     last: Cell<Instant>,
     /// Datagrams that the endpoint got.
@@ -74,6 +76,12 @@ struct Flow {
     /// The client has another by now, or never gets one.
     is_over: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// Whether the endpoint, or the way to it, has said that there is nobody.
+fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
 impl Flow {
@@ -91,9 +99,14 @@ impl Flow {
                 listener.of(worker).datagrams_dropped.add(1);
                 true
             }
-            Err(_) => {
+            Err(error) if is_refusal(&error) => {
                 self.broken.set(true);
                 false
+            }
+            // Want of memory, a firewall of ours, a datagram too large for the way: nothing that the endpoint did.
+            Err(_) => {
+                listener.of(worker).datagrams_dropped.add(1);
+                true
             }
         }
     }
@@ -181,7 +194,7 @@ impl Port {
             }
             flow.generation.set(generation);
         }
-        flow.endpoint.health_state() != HealthState::Down
+        flow.began_down || flow.endpoint.health_state() != HealthState::Down
     }
 
     /// Begins a flow, unless there is no place for it.
@@ -287,6 +300,7 @@ impl Life {
             endpoint: state,
             generation: Cell::new(plan.plan.generation),
             begun: at,
+            began_down: endpoint.state.health_state() == HealthState::Down,
             last: Cell::new(at),
             asked: Cell::new(0),
             received_bytes: Cell::new(0),
@@ -301,6 +315,7 @@ impl Life {
         let tether = registration.tether.clone();
         let idle = self.settings.idle_timeout;
         let mut watch = Watch::new(flow.begun, idle, tether.clone());
+        let mut closing_since = None;
         let fault = poll_fn(|cx| {
             flow.waker.borrow_mut().get_or_insert_with(|| {
                 tether.set_waker(cx.waker());
@@ -309,7 +324,15 @@ impl Life {
             if let Poll::Ready(end) = self.poll_answers(&flow, cx) {
                 return Poll::Ready(end);
             }
-            let patience = if tether.is_closing() { LAST_CALL.min(idle) } else { idle };
+            let is_closing = tether.is_closing();
+            let patience = if is_closing { LAST_CALL.min(idle) } else { idle };
+            if is_closing {
+                // An endpoint that goes on speaking would hold the socket of a listener that is gone.
+                let since = *closing_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= patience {
+                    return Poll::Ready(None);
+                }
+            }
             loop {
                 watch.set(flow.last.get(), patience);
                 if watch.poll(cx).is_pending() {

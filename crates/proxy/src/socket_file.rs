@@ -4,10 +4,10 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use model::socket;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// A file that is removed when this is dropped, unless it is another's by then.
 pub(crate) struct SocketFile {
@@ -33,11 +33,15 @@ impl SocketFile {
             }
             Ok(_) => {}
         }
-        match UnixStream::connect(path) {
-            // Only of a socket that nobody holds any more the kernel says this.
+        // Without waiting: the queue of one who listens may be full.
+        let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        probe.set_nonblocking(true)?;
+        match probe.connect(&SockAddr::unix(path)?) {
+            // Of a socket that nobody listens at.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::AddrInUse.into()),
+            Ok(()) => Err(io::ErrorKind::AddrInUse.into()),
             Err(error) => Err(error),
         }
     }

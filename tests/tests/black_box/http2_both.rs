@@ -186,6 +186,16 @@ fn a_websocket_on_a_stream_becomes_an_upgrade_for_an_endpoint_of_http1() {
 }
 
 #[test]
+fn a_page_in_answer_to_a_websocket_does_not_look_like_one() {
+    let origin = Origin::saying("a page");
+    let product = Setup::to(&origin).start();
+    let mut client = Client::connect(product.web());
+    let stream = client.open(websocket("/"), false);
+    assert_eq!(client.answer(stream).status, 502, "200 would say that it is open");
+    assert_eq!(client.get("/").text(), "a page");
+}
+
+#[test]
 fn a_websocket_crosses_as_a_stream_on_both_sides() {
     let origin = Http2Origin::start(Rules { upgrades: true, ..Rules::default() }, |mut asked| {
         Box::pin(async move {

@@ -25,7 +25,8 @@ use model::Fault;
 use model::limits::{
     HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_DATA_FRAME_BUDGET_BYTES, HTTP2_IDLE_FRAMES_MAX,
     HTTP2_IDLE_FRAMES_PER_EXCHANGE, HTTP2_IDLE_FRAMES_PER_SECOND, HTTP2_PING, HTTP2_SEND_BUFFER_BYTES,
-    HTTP2_STREAM_ERRORS_MAX, HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAMS_MAX, LINGER,
+    HTTP2_STREAM_ERRORS_MAX, HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAMS_LEFT_KEPT, HTTP2_STREAMS_LEFT_MAX,
+    HTTP2_STREAMS_MAX, LINGER,
 };
 use model::snapshot::HttpListener;
 use wire::http1::HeadLimits;
@@ -156,6 +157,8 @@ async fn shake_hands(
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
         .max_local_error_reset_streams(Some(HTTP2_STREAM_ERRORS_MAX))
+        .max_concurrent_reset_streams(HTTP2_STREAMS_LEFT_MAX)
+        .reset_stream_duration(HTTP2_STREAMS_LEFT_KEPT)
         .data_frame_budget(HTTP2_DATA_FRAME_BUDGET_BYTES)
         .enable_connect_protocol();
     let mut shaking = pin!(builder.handshake(transport));
@@ -372,7 +375,7 @@ async fn carry(
         websocket::give_key(&mut incoming.head, || worker.random.next());
     }
     let mut connection = Connection {
-        io: Io::Stream(Box::new(MessageStream::accepted(respond, body))),
+        io: Io::Stream(Box::new(MessageStream::accepted(respond, body, active.0.signs.clone()))),
         facts: active.0.facts.clone(),
         watch: Watch::new(now, http.stream_timeout, registration.tether.clone()),
         received: None,

@@ -22,6 +22,10 @@ pub(crate) fn begin_response(exchange: &mut Exchange<'_>, how: &SendResponse, ou
         return Ok(());
     };
     let mut ends = matches!(how.framing, Framing::None | Framing::Length(0));
+    if exchange.request.upgrade && !how.upgrade && (200..300).contains(&head.status) {
+        // RFC 8441 section 5: to the client it would say that the WebSocket is open.
+        return Err(Fault::BadResponse);
+    }
     if how.upgrade && !websocket::take_proof(&exchange.incoming.head, head) {
         return Err(Fault::BadResponse);
     }

@@ -14,15 +14,16 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use model::fields::Fields;
-use model::limits::REPLAY_BYTES_MAX;
+use model::limits::{HTTP2_IDLE_FRAMES_PER_PIECE, REPLAY_BYTES_MAX};
 
-use super::heads;
+use super::{Signs, heads};
 
 /// Pieces of a request that are kept at most to be sent again: a stream of small messages is none that will end soon.
 const SENT_PIECES_MAX: usize = 64;
@@ -38,6 +39,8 @@ pub(crate) struct MessageStream {
     is_over: bool,
     /// What was sent of a request, as long as it may be needed again and there is not too much of it.
     sent: Option<Vec<Bytes>>,
+    /// Those of the client's connection.
+    signs: Option<Rc<Signs>>,
 }
 
 /// Our half.
@@ -57,8 +60,8 @@ enum Listening {
 
 impl MessageStream {
     /// A stream that a client has begun; its head was taken already.
-    pub(crate) fn accepted(respond: SendResponse<Bytes>, body: RecvStream) -> Self {
-        Self::new(Speaking::Respond(respond), Listening::Body(body))
+    pub(crate) fn accepted(respond: SendResponse<Bytes>, body: RecvStream, signs: Rc<Signs>) -> Self {
+        Self { signs: Some(signs), ..Self::new(Speaking::Respond(respond), Listening::Body(body)) }
     }
 
     /// A stream that we have begun towards an endpoint with the head of a request, and `ended` with it if there is no body.
@@ -80,7 +83,7 @@ impl MessageStream {
     }
 
     fn new(speaking: Speaking, listening: Listening) -> Self {
-        Self { speaking, listening, data: Bytes::new(), trailers: None, is_over: false, sent: None }
+        Self { speaking, listening, data: Bytes::new(), trailers: None, is_over: false, sent: None, signs: None }
     }
 
     /// Ready with the next head of the endpoint, and whether the message ends with it; interim ones come before the final
@@ -202,6 +205,10 @@ impl MessageStream {
         }
         send.send_data(piece, ends).map_err(broken)?;
         *has_ended = ends;
+        if let Some(signs) = &self.signs {
+            // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece.
+            signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_PIECE);
+        }
         Poll::Ready(Ok(count))
     }
 
