@@ -329,7 +329,8 @@ fn an_origin_that_is_killed_under_load_is_ejected_and_costs_no_more_than_what_wa
         end.store(true, Ordering::SeqCst);
     });
     let failed = failed.into_inner();
-    assert!(failed <= CLIENTS, "{failed} requests failed: more than were under way");
+    // Two failures eject it: until then those who met them may have come to it again.
+    assert!(failed <= CLIENTS + 2, "{failed} requests failed: more than were under way");
 }
 
 fn failed_connects(product: &Product, endpoint: &str) -> f64 {

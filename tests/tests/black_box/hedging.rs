@@ -1,7 +1,7 @@
 //! The same request at two endpoints, when the first takes long.
 
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::harness::net::Blackhole;
@@ -12,17 +12,31 @@ fn hedges(product: &Product, result: &str) -> f64 {
     product.metric("equipoise_cluster_hedges_total", &["cluster=\"site\"", &format!("result=\"{result}\"")])
 }
 
-/// An origin that reads requests and never answers; the connection tells when it is given up.
+/// Waits until this many were sent, and this many of them won.
+fn expect_hedges(product: &Product, sent: f64, won: f64) {
+    for (result, wanted) in [("sent", sent), ("won", won)] {
+        let result = format!("result=\"{result}\"");
+        product.expect_metric("equipoise_cluster_hedges_total", &["cluster=\"site\"", &result], wanted);
+    }
+}
+
+/// Time for the product to notice that a connection has ended, on a busy machine too.
+const NOTICED: Duration = Duration::from_secs(1);
+
+/// An origin that reads requests and never answers; each is at work until its connection is given up.
 fn silent() -> Origin {
     Origin::start(|mut visit| {
-        visit.request();
-        let _ = visit.peer.fill();
+        if visit.request().is_some() {
+            let _busy = visit.book.busy();
+            let _ = visit.peer.fill();
+        }
     })
 }
 
-/// With a budget that allows everything.
+/// With a budget that allows everything, and longer than a busy machine takes for what is not meant to be hedged: also
+/// a connection that takes long would be.
 fn rules(more: &str) -> String {
-    format!("hedge: {{ after: 50ms, budget: 100%{more} }}")
+    format!("hedge: {{ after: 400ms, budget: 100%{more} }}")
 }
 
 #[test]
@@ -35,12 +49,13 @@ fn a_request_that_takes_long_goes_to_another_endpoint_and_the_first_answer_wins(
         for _ in 0..6 {
             assert_eq!(client.get("/").text(), "quick");
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "no time-out was waited for");
-        let slow = origins[0].requests().len();
-        assert!(slow >= 2, "the silent one has its turns");
+        assert!(begun.elapsed() < Duration::from_secs(25), "no time-out was waited for");
         assert_eq!(origins[1].requests().len(), 6);
-        assert_eq!((hedges(&product, "sent"), hedges(&product, "won")), (slow as f64, slow as f64));
-        eventually("connections of those that lost are closed", || origins[0].open() == 0);
+        eventually("the silent one has its turns, and each is hedged", || {
+            let slow = origins[0].requests().len() as f64;
+            slow >= 2.0 && (hedges(&product, "sent"), hedges(&product, "won")) == (slow, slow)
+        });
+        eventually("connections of those that lost are closed", || origins[0].busy() == 0);
         product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
         let record = product.record("a hedged one", |record| record["hedges"] == 1);
         assert_eq!(record["endpoint_address"].as_str(), Some(origins[1].address().to_string().as_str()));
@@ -68,7 +83,7 @@ fn the_first_may_still_win_after_the_other_was_asked() {
     for _ in 0..3 {
         assert_eq!(client.get("/").text(), "first");
     }
-    assert_eq!((hedges(&product, "sent"), hedges(&product, "won")), (3.0, 0.0));
+    expect_hedges(&product, 3.0, 0.0);
     assert_eq!(origins[0].connections(), 1, "the connection of the winner is kept");
     eventually("that of the other is not", || origins[1].open() == 0 && origins[1].connections() == 3);
     product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
@@ -78,23 +93,24 @@ fn the_first_may_still_win_after_the_other_was_asked() {
 fn hedges_stay_within_their_budget() {
     let slow = |body: &'static str| {
         Origin::answering(move |_| {
-            std::thread::sleep(Duration::from_millis(30));
+            std::thread::sleep(Duration::from_millis(250));
             ok(body)
         })
     };
     let origins = [slow("a"), slow("b")];
     let product = Setup::to_all(&origins).cluster("hedge: { after: 5ms, budget: 10% }").workers(1).start();
     let mut client = product.connect();
-    for _ in 0..50 {
+    for _ in 0..20 {
         assert_eq!(client.get("/").status(), 200);
     }
-    assert_eq!((hedges(&product, "sent"), hedges(&product, "refused")), (5.0, 45.0));
+    eventually("they are counted", || (hedges(&product, "sent"), hedges(&product, "refused")) == (2.0, 18.0));
 }
 
 #[test]
 fn what_would_do_harm_twice_or_cannot_be_sent_twice_is_not_hedged() {
     let slow = Origin::answering(|request| {
-        std::thread::sleep(Duration::from_millis(200));
+        let plain = request.method() == "GET" && request.field("upgrade").is_none();
+        std::thread::sleep(Duration::from_secs(if plain { 10 } else { 1 }));
         ok(&format!("{} bytes", request.body.len()))
     });
     let origins = [slow, Origin::saying("other")];
@@ -126,14 +142,19 @@ fn a_kept_body_goes_to_both_and_what_follows_on_the_connection_is_not_lost() {
 #[test]
 fn when_the_first_fails_the_answer_of_the_other_is_waited_for() {
     let (go, wait) = channel::<()>();
-    let (go, wait) = (Arc::new(Mutex::new(go)), Mutex::new(wait));
+    let (go, wait) = (Mutex::new(go), Mutex::new(wait));
+    let (tell, gone) = channel::<()>();
+    let (tell, gone) = (Mutex::new(tell), Mutex::new(gone));
     let first = Origin::start(move |mut visit| {
         visit.request();
         wait.lock().expect("channel").recv().expect("the other was asked");
+        drop(visit);
+        tell.lock().expect("channel").send(()).expect("the other waits");
     });
     let second = Origin::answering(move |_| {
         go.lock().expect("channel").send(()).expect("the first waits");
-        std::thread::sleep(Duration::from_millis(100));
+        gone.lock().expect("channel").recv().expect("the first fails");
+        std::thread::sleep(NOTICED);
         ok("second")
     });
     let origins = [first, second];
@@ -148,7 +169,7 @@ fn an_error_of_the_other_does_not_end_the_first() {
     let first = Origin::answering(|request| {
         if request.target() == "/slow" {
             // Much longer than two hedges need to be sent, on a busy machine too.
-            std::thread::sleep(Duration::from_millis(1_500));
+            std::thread::sleep(Duration::from_millis(4_000));
         }
         ok("first")
     });
@@ -163,7 +184,7 @@ fn an_error_of_the_other_does_not_end_the_first() {
     for path in ["/", "/", "/slow"] {
         assert_eq!(client.get(path).text(), "first");
     }
-    assert_eq!((hedges(&product, "sent"), hedges(&product, "won")), (2.0, 0.0));
+    expect_hedges(&product, 2.0, 0.0);
 }
 
 #[test]
@@ -171,25 +192,25 @@ fn a_client_that_goes_away_ends_every_attempt() {
     let origins = [silent(), silent()];
     let product = Setup::to_all(&origins).cluster(rules("")).start();
     let client = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n");
-    eventually("both are asked", || origins.iter().all(|origin| origin.requests().len() == 1));
+    eventually("both are asked", || origins.iter().all(|origin| origin.busy() == 1));
     client.reset();
     product.flagged("CW");
-    eventually("both are let go", || origins.iter().all(|origin| origin.open() == 0));
+    eventually("both are let go", || origins.iter().all(|origin| origin.busy() == 0));
     product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
 }
 
 #[test]
 fn one_endpoint_alone_is_asked_once_and_the_time_of_the_route_bounds_all_attempts() {
     let origin = silent();
-    let product = Setup::to(&origin).cluster(rules("")).route("timeout: 300ms").start();
+    let product = Setup::to(&origin).cluster(rules("")).route("timeout: 2s").start();
     assert_eq!(product.get("/").status(), 504);
     product.flagged("PD");
     assert_eq!(origin.requests().len(), 1);
     let origins = [silent(), silent()];
-    let product = Setup::to_all(&origins).route("hedge: { after: 50ms, budget: 100% }").route("timeout: 300ms").start();
+    let product = Setup::to_all(&origins).route(rules("")).route("timeout: 2s").start();
     assert_eq!(product.get("/").status(), 504);
     product.flagged("PD");
-    assert!(origins.iter().all(|origin| origin.requests().len() == 1), "by the rules of the route");
+    eventually("by the rules of the route", || origins.iter().all(|origin| origin.requests().len() == 1));
 }
 
 #[test]
@@ -227,13 +248,18 @@ fn a_percentile_of_recent_answers_tells_what_is_long() {
 fn a_status_that_is_tried_again_counts_where_it_came_from_and_the_next_is_one_that_was_not_asked() {
     let (go, wait) = channel::<()>();
     let (go, wait) = (Mutex::new(go), Mutex::new(wait));
+    let (tell, gone) = channel::<()>();
+    let (tell, gone) = (Mutex::new(tell), Mutex::new(gone));
     let first = Origin::start(move |mut visit| {
         visit.request();
         wait.lock().expect("channel").recv().expect("the other was asked");
+        drop(visit);
+        tell.lock().expect("channel").send(()).expect("the other waits");
     });
     let second = Origin::answering(move |_| {
         go.lock().expect("channel").send(()).expect("the first waits");
-        std::thread::sleep(Duration::from_millis(100));
+        gone.lock().expect("channel").recv().expect("the first fails");
+        std::thread::sleep(NOTICED);
         b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec()
     });
     let origins = [first, second, Origin::saying("third")];
@@ -251,6 +277,8 @@ fn a_status_that_is_tried_again_counts_where_it_came_from_and_the_next_is_one_th
 fn a_new_connection_for_one_that_was_stale_has_the_place_of_that() {
     let (go, wait) = channel::<()>();
     let (go, wait) = (Mutex::new(go), Mutex::new(wait));
+    let (tell, gone) = channel::<()>();
+    let (tell, gone) = (Mutex::new(tell), Mutex::new(gone));
     let (end, held) = channel::<()>();
     let held = Mutex::new(held);
     let first = Origin::start(move |mut visit| {
@@ -264,12 +292,15 @@ fn a_new_connection_for_one_that_was_stale_has_the_place_of_that() {
         if visit.index == 0 {
             visit.request();
             wait.lock().expect("channel").recv().expect("the other was asked");
+            drop(visit);
+            tell.lock().expect("channel").send(()).expect("the other waits");
         }
     });
     let second = Origin::start(move |mut visit| {
         visit.request();
         go.lock().expect("channel").send(()).expect("the first waits");
-        std::thread::sleep(Duration::from_millis(100));
+        gone.lock().expect("channel").recv().expect("the first fails");
+        std::thread::sleep(NOTICED);
     });
     let origins = [first, second];
     let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).workers(1).start();
@@ -342,7 +373,7 @@ fn a_first_connection_that_fails_waits_for_the_other_and_both_that_fail_are_one_
     let product = Setup::to_addresses(&[slow.address(), other.address()])
         .cluster("balance: first")
         .cluster(rules(""))
-        .cluster("timeouts: { connect: 300ms }")
+        .cluster("timeouts: { connect: 2s }")
         .cluster("retry: { attempts_max: 1 }")
         .start();
     assert_eq!(product.get("/").status(), 504);
@@ -362,7 +393,7 @@ fn when_the_time_of_the_route_ends_every_attempt_is_told_to_the_circuit() {
             .cluster(rules(""))
             .cluster("circuit_breaker: { error_ratio: { requests_min: 2, open_for: 10m } }")
             .cluster("timeouts: { connect: 1m }")
-            .route("timeout: 1s")
+            .route("timeout: 2s")
     };
     let (one, other) = (silent(), silent());
     let (closed, shut) = (Blackhole::open(), Blackhole::open());

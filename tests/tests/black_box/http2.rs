@@ -302,7 +302,8 @@ fn answers_of_our_own_come_by_streams_too() {
     assert_eq!((missing.status, missing.field("content-type")), (404, Some("text/plain; charset=utf-8")));
     // A body that nobody asked for is not read.
     let mut stream = client.open(request("POST", "/fixed"), false);
-    client.send(&mut stream, b"half", false);
+    // The answer may be here already, and with it the end of interest.
+    let _ = client.try_send(&mut stream, b"half", false);
     let (status, _) = client.head(&mut stream).expect("a response");
     assert_eq!(status, 200);
     assert_eq!(client.get("/fixed").text(), "ours");
@@ -390,7 +391,7 @@ fn time_outs_hold_for_each_stream_alone() {
     });
     let product = Setup::to(&origin)
         .route_before("{ match: { path: { exact: /hang } }, cluster: site, timeout: 300ms }")
-        .listener("timeouts: { stream: 400ms }")
+        .listener("timeouts: { stream: 2s }")
         .start();
     let mut client = Client::connect(product.web());
     let hanging = client.open(request("GET", "/hang"), true);
@@ -431,7 +432,7 @@ fn an_idle_connection_is_told_and_closed_and_one_at_work_is_not() {
         }
         ok("fine")
     });
-    let product = Setup::to(&origin).listener("timeouts: { idle: 300ms }").start();
+    let product = Setup::to(&origin).listener("timeouts: { idle: 1s }").start();
     let mut idle = Client::connect(product.web());
     let mut busy = Client::connect(product.web());
     assert_eq!(idle.get("/").status, 200);
@@ -449,7 +450,7 @@ fn a_dead_client_is_found_though_its_exchange_goes_on() {
             visit.peer.wait_closed();
         }
     });
-    let product = Setup::to(&origin).listener("timeouts: { idle: 200ms }").start();
+    let product = Setup::to(&origin).listener("timeouts: { idle: 1s }").start();
     let mut peer = product.connect();
     use super::harness::frames::{PING, begin, get_frame, read_until};
     begin(&mut peer);
@@ -459,7 +460,7 @@ fn a_dead_client_is_found_though_its_exchange_goes_on() {
     // It answers, and is asked again.
     peer.send(super::harness::frames::frame(PING, 1, 0, &ping.payload));
     read_until(&mut peer, PING, 0);
-    assert_eq!(origin.open(), 1);
+    eventually("its exchange goes on", || origin.open() == 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! HTTP/2 clients that mean harm: each is bounded, told why, counted, and disturbs nobody else.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::harness::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, RST_STREAM, SETTINGS,
@@ -8,7 +9,7 @@ use super::harness::frames::{
 };
 use super::harness::http2::Client;
 use super::harness::origin::ok;
-use super::harness::{Origin, Peer, Product, Setup};
+use super::harness::{Origin, Peer, Product, Setup, eventually};
 
 const PROTOCOL_ERROR: u32 = 1;
 const FRAME_SIZE_ERROR: u32 = 6;
@@ -143,9 +144,11 @@ fn a_small_block_that_unpacks_to_a_large_head_is_refused() {
 
 #[test]
 fn more_streams_than_are_allowed_are_refused_and_the_others_go_on() {
-    let origin = Origin::start(|mut visit| {
+    let gate = Arc::new(AtomicBool::new(false));
+    let opened = Arc::clone(&gate);
+    let origin = Origin::start(move |mut visit| {
         while visit.request().is_some() {
-            std::thread::sleep(Duration::from_millis(200));
+            eventually("the gate is opened", || opened.load(Ordering::SeqCst));
             if visit.peer.try_send(ok("fine")).is_err() {
                 return;
             }
@@ -162,6 +165,8 @@ fn more_streams_than_are_allowed_are_refused_and_the_others_go_on() {
             Frame { kind: RST_STREAM, payload, .. } => {
                 assert_eq!(payload, [0, 0, 0, 7], "REFUSED_STREAM");
                 refused += 1;
+                // Until all who are too many were refused, nobody is served.
+                gate.store(refused >= 72, Ordering::SeqCst);
             }
             Frame { kind: DATA, flags, .. } if flags & END_STREAM != 0 => answered += 1,
             _ => {}

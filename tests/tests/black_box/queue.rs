@@ -169,31 +169,35 @@ fn a_reload_that_raises_the_bound_serves_those_who_wait_at_once() {
 
 #[test]
 fn waits_end_when_the_time_is_up_neither_sooner_nor_much_later() {
-    const WAIT: Duration = Duration::from_millis(400);
-    let (origin, go, product) = single("queue: { requests_max: 1000, timeout: 400ms }");
+    const WAIT: Duration = Duration::from_secs(1);
+    let (origin, go, product) = single("queue: { requests_max: 1000, timeout: 1s }");
     let mut first = hold(&product, "");
     eventually("the first is at work", || origin.busy() == 1);
-    let clients: Vec<(Peer, Instant)> = (0..100)
+    // Each has a thread of its own, which sees the end when it comes.
+    let clients: Vec<_> = (0..100)
         .map(|_| {
             let mut peer = product.connect();
-            let sent = Instant::now();
-            peer.send("GET /hold HTTP/1.1\r\nHost: test\r\n\r\n");
+            let client = std::thread::spawn(move || {
+                let sent = Instant::now();
+                peer.send("GET /hold HTTP/1.1\r\nHost: test\r\n\r\n");
+                assert_eq!(peer.response().status(), 503);
+                sent.elapsed()
+            });
             std::thread::sleep(Duration::from_millis(2));
-            (peer, sent)
+            client
         })
         .collect();
     let mut late: Vec<Duration> = clients
         .into_iter()
-        .map(|(mut peer, sent)| {
-            assert_eq!(peer.response().status(), 503);
-            let waited = sent.elapsed();
+        .map(|client| {
+            let waited = client.join().expect("an answer");
             assert!(waited >= WAIT, "{waited:?}");
             waited - WAIT
         })
         .collect();
     late.sort_unstable();
     // The machine may be busy with other tests.
-    assert!(late[late.len() / 2] <= WAIT, "median: {:?} late", late[late.len() / 2]);
+    assert!(late[late.len() / 2] <= 3 * WAIT, "median: {:?} late", late[late.len() / 2]);
     go.send(()).expect("the origin waits");
     assert_eq!(first.response().status(), 200);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
-use super::harness::net::refusing;
+use super::harness::net::{free, refusing};
 use super::harness::origin::{Visit, ok};
 use super::harness::{Origin, Peer, Product, Setup, eventually};
 
@@ -194,7 +194,7 @@ fn a_listener_comes_and_goes_and_others_do_not_notice() {
     let product = setup.start();
     let mut kept = tunnel(&product);
     let web = product.web();
-    let extra = refusing();
+    let extra = free();
     let with = setup.text().replace("routes:\n", &format!("  extra: {{ bind: \"{extra}\" }}\nroutes:\n"));
     product.reload(&with);
     assert_eq!(Peer::connect(extra).get("/").text(), "fine");
@@ -316,7 +316,7 @@ fn tcp_streams_outlive_a_change() {
 fn a_listener_that_gets_another_name_loses_no_request() {
     let origin = Origin::saying("fine");
     let setup = Setup::to(&origin);
-    let extra = refusing();
+    let extra = free();
     let named =
         |name: &str| setup.text().replace("routes:\n", &format!("  {name}: {{ bind: \"{extra}\" }}\nroutes:\n"));
     let product = Product::start(&named("one"));
@@ -355,7 +355,7 @@ fn a_request_that_is_under_way_outlives_its_listener() {
         ok("done")
     });
     let setup = Setup::to(&origin);
-    let extra = refusing();
+    let extra = free();
     let with = setup.text().replace("routes:\n", &format!("  extra: {{ bind: \"{extra}\" }}\nroutes:\n"));
     let product = Product::start(&with);
     let mut peer = Peer::sending(extra, "GET / HTTP/1.1\r\nHost: test\r\n\r\n");

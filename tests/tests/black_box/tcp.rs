@@ -114,7 +114,7 @@ fn a_reset_on_one_side_ends_the_other() {
 #[test]
 fn a_stream_that_moves_no_byte_is_closed_in_time_and_one_that_does_is_not() {
     let origin = Origin::echo();
-    let product = start(&to(&origin), "idle_timeout: 400ms", "");
+    let product = start(&to(&origin), "idle_timeout: 2s", "");
     let mut idle = line(&product);
     let mut busy = line(&product);
     idle.send("x");
@@ -122,7 +122,7 @@ fn a_stream_that_moves_no_byte_is_closed_in_time_and_one_that_does_is_not() {
     for _ in 0..8 {
         busy.send("y");
         assert_eq!(busy.take(1), b"y");
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(400));
     }
     idle.assert_closed();
     busy.send("z");

@@ -111,7 +111,7 @@ fn list(endpoints: &[&Echo]) -> String {
 #[test]
 fn datagrams_go_to_one_endpoint_and_answers_come_back() {
     let (one, other) = (Echo::start("a"), Echo::start("b"));
-    let product = start("idle_timeout: 500ms", &[&one, &other], "");
+    let product = start("idle_timeout: 3s", &[&one, &other], "");
     let client = Client::of(&product);
     let first = client.ask("0");
     for turn in 1..10 {

@@ -227,7 +227,8 @@ impl Client {
     pub(crate) fn ask(&mut self, request: Request<()>, body: &[u8]) -> Answer {
         let mut stream = self.open(request, body.is_empty());
         if !body.is_empty() {
-            self.send(&mut stream, body, true);
+            // The answer may be here already, and with it the end of interest.
+            let _ = self.try_send(&mut stream, body, true);
         }
         self.answer(stream)
     }
