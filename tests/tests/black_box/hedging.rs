@@ -139,8 +139,8 @@ fn a_kept_body_goes_to_both_and_what_follows_on_the_connection_is_not_lost() {
     assert_eq!((record["received_bytes"].as_u64(), record["hedges"].as_u64()), (Some(15_000), Some(1)));
 }
 
-#[test]
-fn when_the_first_fails_the_answer_of_the_other_is_waited_for() {
+/// Two origins: once the second is asked, the first ends without an answer; then the second gives this one.
+fn failing_before(answer: Vec<u8>) -> (Origin, Origin) {
     let (go, wait) = channel::<()>();
     let (go, wait) = (Mutex::new(go), Mutex::new(wait));
     let (tell, gone) = channel::<()>();
@@ -155,8 +155,14 @@ fn when_the_first_fails_the_answer_of_the_other_is_waited_for() {
         go.lock().expect("channel").send(()).expect("the first waits");
         gone.lock().expect("channel").recv().expect("the first fails");
         std::thread::sleep(NOTICED);
-        ok("second")
+        answer.clone()
     });
+    (first, second)
+}
+
+#[test]
+fn when_the_first_fails_the_answer_of_the_other_is_waited_for() {
+    let (first, second) = failing_before(ok("second"));
     let origins = [first, second];
     let product = Setup::to_all(&origins).cluster("balance: first").cluster(rules("")).start();
     assert_eq!(product.get("/").text(), "second");
@@ -246,22 +252,7 @@ fn a_percentile_of_recent_answers_tells_what_is_long() {
 
 #[test]
 fn a_status_that_is_tried_again_counts_where_it_came_from_and_the_next_is_one_that_was_not_asked() {
-    let (go, wait) = channel::<()>();
-    let (go, wait) = (Mutex::new(go), Mutex::new(wait));
-    let (tell, gone) = channel::<()>();
-    let (tell, gone) = (Mutex::new(tell), Mutex::new(gone));
-    let first = Origin::start(move |mut visit| {
-        visit.request();
-        wait.lock().expect("channel").recv().expect("the other was asked");
-        drop(visit);
-        tell.lock().expect("channel").send(()).expect("the other waits");
-    });
-    let second = Origin::answering(move |_| {
-        go.lock().expect("channel").send(()).expect("the first waits");
-        gone.lock().expect("channel").recv().expect("the first fails");
-        std::thread::sleep(NOTICED);
-        b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec()
-    });
+    let (first, second) = failing_before(b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec());
     let origins = [first, second, Origin::saying("third")];
     let setup = Setup::to_all(&origins).cluster("balance: first").cluster("retry: { on: [503] }");
     let product = setup.cluster(rules("")).start();

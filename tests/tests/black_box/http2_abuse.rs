@@ -70,6 +70,80 @@ fn floods_of_frames_of_no_use_end_their_connection_and_disturb_nobody() {
 }
 
 #[test]
+fn a_window_that_is_opened_byte_by_byte_ends_its_connection() {
+    let (_origin, product, mut neighbour) = with_neighbour();
+    let mut peer = product.connect();
+    // SETTINGS_INITIAL_WINDOW_SIZE of 1.
+    peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1])].concat());
+    let large: &[(&[u8], &[u8])] =
+        &[(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", b"/large")];
+    peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(large)));
+    let step = frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
+    let told = (0..4000).find_map(|_| {
+        // Each step is answered before the next, so that each costs a frame.
+        loop {
+            match read(&mut peer) {
+                None => return Some(None),
+                Some(Frame { kind: GOAWAY, payload, .. }) => return Some(payload.get(4..8).map(<[u8]>::to_vec)),
+                Some(Frame { kind: DATA, .. }) => break,
+                Some(_) => {}
+            }
+        }
+        peer.try_send(&step).is_err().then_some(None)
+    });
+    assert_eq!(told, Some(Some(ENHANCE_YOUR_CALM.to_be_bytes().to_vec())));
+    assert_eq!(neighbour.get("/").text(), "fine");
+}
+
+/// Clients of gRPC answer each message with a step of a window and a PING.
+#[test]
+fn frames_of_no_use_that_answer_what_was_sent_are_no_flood() {
+    let origin = Origin::start(|mut visit| {
+        let Ok(Some(_)) = visit.peer.try_head() else { return };
+        visit.peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        while visit.peer.try_take_through(b"hello\r\n").is_ok() {
+            visit.peer.send("5\r\nhello\r\n");
+        }
+    });
+    let product = Setup::to(&origin).workers(1).start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let post: &[(&[u8], &[u8])] =
+        &[(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", b"/")];
+    peer.send(frame(HEADERS, END_HEADERS, 1, &block(post)));
+    let answer = [frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 5]), frame(PING, 0, 0, &[7; 8])].concat();
+    for _ in 0..1500 {
+        peer.send(frame(DATA, 0, 1, b"hello"));
+        assert_eq!(read_until(&mut peer, DATA, 1).payload, b"hello");
+        peer.send(&answer);
+    }
+}
+
+#[test]
+fn uploads_that_were_answered_before_they_had_ended_do_not_end_the_connection() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin)
+        .route_before("{ match: { path: { exact: /no } }, respond: { status: 403 } }")
+        .workers(1)
+        .start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let post: &[(&[u8], &[u8])] =
+        &[(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", b"/no")];
+    let streams: Vec<u32> = (0..600).map(|index| 2 * index + 1).collect();
+    for stream in &streams {
+        peer.send(frame(HEADERS, END_HEADERS, *stream, &block(post)));
+        read_until(&mut peer, RST_STREAM, *stream);
+    }
+    // What was on its way already.
+    for stream in &streams {
+        peer.send(frame(DATA, END_STREAM, *stream, b"late"));
+    }
+    peer.send(get_frame(1201));
+    assert_eq!(read_until(&mut peer, DATA, 1201).payload, b"fine");
+}
+
+#[test]
 fn a_client_that_begins_streams_only_to_reset_them_is_stopped() {
     let (origin, product, mut neighbour) = with_neighbour();
     let mut peer = product.connect();

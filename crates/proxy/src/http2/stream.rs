@@ -205,8 +205,11 @@ impl MessageStream {
         }
         send.send_data(piece, ends).map_err(broken)?;
         *has_ended = ends;
-        if let Some(signs) = &self.signs {
-            // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece.
+        if count == bytes.len()
+            && let Some(signs) = &self.signs
+        {
+            // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece. A piece
+            // that their window has cut earns nothing, or windows opened byte by byte would pay for themselves.
             signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_PIECE);
         }
         Poll::Ready(Ok(count))
