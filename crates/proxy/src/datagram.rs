@@ -288,6 +288,7 @@ impl Life {
         }
         let endpoint = &cluster.endpoints[lease.endpoint_index()];
         let side = plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?.clone();
+        now.series.of(worker.index).picked(lease.reason());
         let state = endpoint.state.clone();
         self.reached = Some((lease, side.clone()));
         let shard = side.series.of(worker.index);
@@ -421,6 +422,7 @@ impl Life {
             cluster: self.cluster.as_ref().map(|cluster| &cluster.plan.cluster.name),
             endpoint: endpoint.map(|endpoint| &endpoint.name),
             endpoint_address: endpoint.map(|endpoint| &endpoint.address),
+            pick: self.reached.as_ref().map(|(lease, _)| lease.reason()),
             received_bytes: flow.map_or(0, |flow| flow.received_bytes.get()),
             sent_bytes: self.sent_bytes,
             phases: Phases { first_byte: self.first_answer, total, ..Phases::default() },

@@ -15,7 +15,7 @@ use model::fields::Known;
 use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::snapshot::HttpListener;
-use model::{Fault, LocalResponse, Method, ResponseHead};
+use model::{Fault, LocalResponse, Method, PickReason, ResponseHead};
 use plan::filter::Flow;
 use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
@@ -86,6 +86,8 @@ pub(crate) struct Told<'p> {
     pub route: Option<&'p RoutePlan>,
     pub cluster: Option<&'p Rc<ClusterNow>>,
     pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
+    /// Why it was picked.
+    pub pick: Option<PickReason>,
     pub retries: u32,
     /// Attempts beside the first.
     pub hedges: u32,
@@ -177,6 +179,7 @@ impl<'p> Told<'p> {
             route: None,
             cluster: None,
             endpoint: None,
+            pick: None,
             retries: 0,
             hedges: 0,
             phases: Phases { receive, ..Phases::default() },
@@ -306,9 +309,12 @@ impl<'p> Exchange<'p> {
             }
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             self.note_session(now, lease.endpoint_index(), subset);
+            let reason = lease.reason();
             self.lease = Some(lease);
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.told.endpoint = Some((endpoint, side));
+            self.told.pick = Some(reason);
+            now.series.of(self.worker.index).picked(reason);
             self.told.is_witnessed = false;
             let fault = match self.attempt(cluster, now, (endpoint, side)).await {
                 Ok(next) => return Ok(next),

@@ -75,6 +75,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         cluster: told.cluster.map(|cluster| &cluster.plan.cluster.name),
         endpoint: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
         endpoint_address: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
+        pick: told.pick,
         retries: told.retries,
         hedges: told.hedges,
         session: told.session,

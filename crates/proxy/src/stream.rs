@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use model::Fault;
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::persistence::SessionPick;
 use model::proxy_protocol::SendProxy;
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
+use model::{Fault, PickReason};
 use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
 use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
@@ -37,6 +37,7 @@ struct Stream<'p> {
     connection: &'p mut Connection,
     cluster: Option<&'p Rc<ClusterNow>>,
     endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
+    pick: Option<PickReason>,
     retries: u32,
     phases: Phases,
     session: Option<SessionPick>,
@@ -61,6 +62,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
         connection: &mut connection,
         cluster: None,
         endpoint: None,
+        pick: None,
         retries: 0,
         phases: Phases::default(),
         session: None,
@@ -182,12 +184,13 @@ impl<'p> Stream<'p> {
             let endpoint = &cluster.endpoints[lease.endpoint_index()];
             let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
             self.endpoint = Some((endpoint, side));
+            self.pick = Some(lease.reason());
+            now.series.of(self.worker.index).picked(lease.reason());
             let shard = side.series.of(self.worker.index);
             let begun = Instant::now();
-            let opening = self.opening(cluster);
             let settings = &cluster.cluster;
             let target = Target { endpoint: &endpoint.endpoint, socket: &settings.socket, tls: now.tls.as_deref() };
-            let connected = connect(target, opening, self.connection, settings.timeouts.connect).await;
+            let connected = connect(target, self.opening(cluster), self.connection, settings.timeouts.connect).await;
             let done = Instant::now();
             self.phases.connect += done - begun;
             match connected {
@@ -239,6 +242,7 @@ impl<'p> Stream<'p> {
             cluster: self.cluster.map(|cluster| &cluster.plan.cluster.name),
             endpoint: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
             endpoint_address: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
+            pick: self.pick,
             retries: self.retries,
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,

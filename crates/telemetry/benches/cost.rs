@@ -65,6 +65,7 @@ fn main() {
         cluster: Some(&cluster),
         endpoint: Some(&endpoint),
         endpoint_address: Some(&address),
+        pick: Some(model::PickReason::Balance),
         retries: 0,
         hedges: 0,
         session: None,

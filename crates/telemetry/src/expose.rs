@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::persistence::SessionPick;
 use model::resilience::Refusal;
-use model::{Fault, Name};
+use model::{Fault, Name, PickReason};
 
 use crate::counter::FAULTS;
 use crate::histogram::{EXPOSED_BOUNDS_MICROS, HistogramSnapshot};
@@ -245,6 +245,11 @@ fn cluster_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &Tot
         Metric::ClusterRefused => {
             for (refusal, &count) in Refusal::ALL.iter().zip(&totals.refused).filter(|(_, count)| **count > 0) {
                 page.integer(&[name, refusal.as_str()], count);
+            }
+        }
+        Metric::ClusterPicks => {
+            for (reason, &count) in PickReason::ALL.iter().zip(&totals.picks).filter(|(_, count)| **count > 0) {
+                page.integer(&[name, reason.as_str()], count);
             }
         }
         Metric::ClusterSessions => {

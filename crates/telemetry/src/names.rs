@@ -127,6 +127,12 @@ metrics! {
     ClusterQueueWaitSeconds = Histogram "equipoise_cluster_queue_wait_seconds" ["cluster"];
     /// Requests and streams waiting now for an endpoint with room.
     ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
+    /// Endpoints picked, by `reason`, of which the first counts that holds: `hedge` (beside another that takes long), `queue`
+    /// (all were full), `retry` (another attempt had failed), `session` (that of the request belongs to it), `fallback` (nobody
+    /// of the route's subset may get work), `panic` (hardly anybody is fit), `spill` (a backup or later priority),
+    /// `other_zone`, `own_zone` (which comes first), `overflow` (the key falls on one that is full or beyond `load_max`),
+    /// `hash` (the key falls on it), `only` (no other may get work), `balance` (the balancer's choice among all).
+    ClusterPicks = Counter "equipoise_cluster_picks_total" ["cluster", "reason"];
     /// Requests and streams of a cluster with `persistence`, by what became of their session: `new`, `kept` (at its
     /// endpoint), `moved` (to another), `refused`.
     ClusterSessions = Counter "equipoise_cluster_sessions_total" ["cluster", "result"];

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use model::head::Method;
 use model::persistence::SessionPick;
-use model::{Address, Facts, Fault, Name, RequestHead, ResponseHead};
+use model::{Address, Facts, Fault, Name, PickReason, RequestHead, ResponseHead};
 
 /// What a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Record<'a> {
     pub endpoint: Option<&'a Name>,
     /// Its address.
     pub endpoint_address: Option<&'a Address>,
+    /// Why it was that one.
+    pub pick: Option<PickReason>,
     /// Attempts after the first.
     pub retries: u32,
     /// Attempts beside the first, because it took long.
@@ -96,6 +98,7 @@ impl<'a> Record<'a> {
             cluster: None,
             endpoint: None,
             endpoint_address: None,
+            pick: None,
             retries: 0,
             hedges: 0,
             session: None,

@@ -5,8 +5,8 @@
 
 use std::sync::OnceLock;
 
-use model::Fault;
 use model::resilience::Refusal;
+use model::{Fault, PickReason};
 
 use crate::counter::{ClassCounters, Counter, FaultCounters};
 use crate::histogram::{Histogram, nanos};
@@ -106,6 +106,7 @@ pub struct ClusterShard {
     pub(crate) retries: Counter,
     /// In the order of [`model::persistence::SessionPick::ALL`].
     pub(crate) sessions: [Counter; 4],
+    picks: [Counter; PickReason::ALL.len()],
     pub(crate) queue: Histogram,
     pub(crate) latency: Histogram,
     pub(crate) first_byte: Histogram,
@@ -116,6 +117,16 @@ impl ClusterShard {
     /// Counts what the guard of the cluster refused. The data plane calls it.
     pub fn refused(&self, refusal: Refusal) {
         self.refused[refusal as usize].add(1);
+    }
+
+    /// Counts the pick of an endpoint. The data plane calls it.
+    #[inline]
+    pub fn picked(&self, reason: PickReason) {
+        self.picks[reason as usize].add(1);
+    }
+
+    pub(crate) fn picks(&self) -> [u64; PickReason::ALL.len()] {
+        std::array::from_fn(|index| self.picks[index].get())
     }
 
     pub(crate) fn refusals(&self) -> [u64; Refusal::ALL.len()] {

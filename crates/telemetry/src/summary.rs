@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use model::Name;
 use model::resilience::Refusal;
+use model::{Name, PickReason};
 
 use crate::counter::FAULTS;
 use crate::histogram::HistogramSnapshot;
@@ -46,6 +46,8 @@ pub struct Totals {
     pub refused: [u64; Refusal::ALL.len()],
     /// What became of sessions, in the order of [`model::persistence::SessionPick::ALL`].
     pub sessions: [u64; 4],
+    /// Why endpoints were picked, in the order of [`PickReason::ALL`].
+    pub picks: [u64; PickReason::ALL.len()],
     /// How long exchanges waited in the queue, however that ended.
     pub queue: HistogramSnapshot,
     /// Time of requests and streams at an endpoint, or of streams of a listener, added up, in nanoseconds.
@@ -77,6 +79,7 @@ impl Default for Totals {
             hedges: [0; 3],
             refused: [0; Refusal::ALL.len()],
             sessions: [0; 4],
+            picks: [0; PickReason::ALL.len()],
             queue: HistogramSnapshot::default(),
             busy_nanos: 0,
             faults: [0; FAULTS],
@@ -133,6 +136,7 @@ impl Totals {
             hedges: less(&self.hedges, &earlier.hedges),
             refused: less(&self.refused, &earlier.refused),
             sessions: less(&self.sessions, &earlier.sessions),
+            picks: less(&self.picks, &earlier.picks),
             queue: self.queue.since(&earlier.queue),
             busy_nanos: sub(self.busy_nanos, earlier.busy_nanos),
             faults: less(&self.faults, &earlier.faults),
@@ -170,6 +174,7 @@ impl Totals {
             add_all(&mut self.hedges, [shard.hedges.get(), shard.hedges_won.get(), shard.hedges_refused.get()]);
             add_all(&mut self.refused, shard.refusals());
             add_all(&mut self.sessions, std::array::from_fn(|place| shard.sessions[place].get()));
+            add_all(&mut self.picks, shard.picks());
             shard.queue.add_to(&mut self.queue);
             shard.first_byte.add_to(&mut self.first_byte);
         }

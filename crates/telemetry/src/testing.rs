@@ -94,6 +94,7 @@ impl Told {
             cluster: Some(&self.cluster),
             endpoint: Some(&self.endpoint),
             endpoint_address: Some(&self.endpoint_address),
+            pick: Some(model::PickReason::Balance),
             retries: 0,
             hedges: 0,
             session: None,

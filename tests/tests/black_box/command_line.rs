@@ -288,7 +288,7 @@ fn a_request_is_explained_from_a_file_to_its_endpoint() {
         "set_request_header: changes the request",
         "+ x-shop: 1",
         "cluster `api`, balance least_request",
-        "`127.0.0.1:9003`: it has the fewest requests in flight for its weight",
+        "`127.0.0.1:9003`: no other may get work (`only`)",
         "drain",
     ] {
         assert!(ended.stdout.contains(wanted), "{wanted} in:\n{}", ended.stdout);

@@ -27,6 +27,7 @@ mod http2_through;
 mod logs;
 mod messages;
 mod persistence;
+mod picks;
 mod proxy_protocol;
 mod queue;
 mod reload;

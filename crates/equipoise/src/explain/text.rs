@@ -86,7 +86,8 @@ fn forward(out: &mut String, cluster: &ClusterTold) {
         line(out, "", &format!("{} wait for an endpoint", cluster.waiting));
     }
     let endpoint = cluster.endpoint.as_deref().map_or_else(|| "none".to_owned(), |name| format!("`{name}`"));
-    line(out, "endpoint", &format!("{endpoint}: {}", cluster.why));
+    let pick = cluster.pick.as_deref().map(|pick| format!(" (`{pick}`)")).unwrap_or_default();
+    line(out, "endpoint", &format!("{endpoint}: {}{pick}", cluster.why));
     let width = cluster.endpoints.iter().map(|endpoint| endpoint.name.chars().count()).max().unwrap_or(0).max(8);
     line(out, "", &format!("  {:width$}  {:11}  {:>6}  {:>13}  {:>6}", "", "standing", "weight", "in flight", "share"));
     for endpoint in &cluster.endpoints {

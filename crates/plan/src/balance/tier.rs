@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use model::PickReason;
 use model::snapshot::Balance;
 
 use super::hash::HashTable;
@@ -38,6 +39,8 @@ pub(crate) struct Tier {
     counts: bool,
     /// Where the shares of this tier and all before it end, of [`super::priority::WHOLE`].
     pub(super) share_end: u64,
+    /// Why members of this tier are picked, if nothing more is to be said of a pick.
+    pub(super) reason: PickReason,
 }
 
 /// What a balancer computes ahead.
@@ -116,7 +119,7 @@ pub(super) struct Configured {
 }
 
 impl Tier {
-    /// `share_end` is left to the caller.
+    /// `share_end` and `reason` are left to the caller.
     pub(super) fn new(
         balance: &Balance,
         members: Vec<(Member, u64)>,
@@ -139,7 +142,7 @@ impl Tier {
             Balance::Hash(hash) => Choice::Hash(HashTable::new(hash, &seeds, configured)),
         };
         let counts = matches!(&choice, Choice::Hash(table) if table.is_bounded());
-        Self { members, choice, state, counts, share_end: 0 }
+        Self { members, choice, state, counts, share_end: 0, reason: PickReason::Balance }
     }
 
     #[inline]
@@ -218,7 +221,7 @@ impl Tier {
             self.state.enter();
             self.state.clone()
         });
-        Lease::new(&member.state, member.index, counted)
+        Lease::new(&member.state, member.index, counted, self.reason)
     }
 
     /// Takes the first free place from `start` on, around the circle. Sees every member.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use model::PickReason;
 use model::placement::Placement;
 use model::snapshot::Cluster;
 
+use super::Ask;
 use super::aperture::narrow;
 use super::priority::{Fitness, shares};
 use super::tier::{Configured, Member, Tier, TierKey};
@@ -72,6 +74,18 @@ impl View {
         self.scopes.get(number as usize).is_none_or(|scope| scope.is_empty())
     }
 
+    /// Says of a pick what the tier it came from does not know.
+    #[inline]
+    pub(crate) fn explained(&self, lease: Lease, ask: &Ask<'_>) -> Lease {
+        if !ask.tried.is_empty() {
+            lease.because(PickReason::Retry)
+        } else if ask.subset != Subset::ALL && self.is_empty(ask.subset.wanted) {
+            lease.because(PickReason::Fallback)
+        } else {
+            lease
+        }
+    }
+
     /// How many may get work.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -111,6 +125,7 @@ impl Maker<'_> {
                 groups.entry(key).or_default().add(index, plan, self.roll.weight(index));
             }
         }
+        let first = groups.keys().map(TierKey::rank).min();
         // Backups are there for the case that nobody else is.
         let any_at_work = groups.iter().any(|(key, group)| !key.is_backup && !group.members.is_empty());
         groups.retain(|key, _| !key.is_backup || !any_at_work);
@@ -127,10 +142,32 @@ impl Maker<'_> {
                 };
                 let mut tier = Tier::new(&self.cluster.balance, members, group.configured, state);
                 tier.share_end = end;
+                tier.reason = self.reason(key, first);
                 tiers.push(tier);
             }
         }
+        if let [tier] = &mut tiers[..]
+            && tier.members().len() == 1
+            && tier.reason == PickReason::Balance
+        {
+            tier.reason = PickReason::Only;
+        }
         tiers.into()
+    }
+
+    /// Why endpoints of this tier get work. `first`: the rank of those that come before all others.
+    fn reason(&self, key: TierKey, first: Option<(bool, u32)>) -> PickReason {
+        if self.roll.ignores_fitness() {
+            PickReason::Panic
+        } else if Some(key.rank()) > first {
+            PickReason::Spill
+        } else if self.cluster.spread.own_zone.is_none() {
+            PickReason::Balance
+        } else if key.is_far {
+            PickReason::OtherZone
+        } else {
+            PickReason::OwnZone
+        }
     }
 }
 
@@ -153,5 +190,10 @@ impl TierKey {
     fn of(subset: u64, placement: &Placement, own_zone: Option<&str>) -> Self {
         let is_far = own_zone.is_some_and(|own| placement.zone.as_deref() != Some(own));
         Self { subset, is_backup: placement.is_backup, priority: placement.priority, is_far }
+    }
+
+    /// The smaller comes first, wherever its endpoints are.
+    fn rank(&self) -> (bool, u32) {
+        (self.is_backup, self.priority)
     }
 }

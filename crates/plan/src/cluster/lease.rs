@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use model::PickReason;
+
 use super::state::EndpointState;
 use crate::balance::TierState;
 
@@ -16,13 +18,32 @@ pub struct Lease {
     counted: Option<Arc<TierState>>,
     /// Whether it is counted for the bound of the cluster.
     pub(super) is_bounded: bool,
+    reason: PickReason,
 }
 
 impl Lease {
     /// Wraps a place that was taken already.
     #[inline]
-    pub(crate) fn new(state: &Arc<EndpointState>, index: u32, counted: Option<Arc<TierState>>) -> Self {
-        Self { state: state.clone(), index, counted, is_bounded: false }
+    pub(crate) fn new(
+        state: &Arc<EndpointState>,
+        index: u32,
+        counted: Option<Arc<TierState>>,
+        reason: PickReason,
+    ) -> Self {
+        Self { state: state.clone(), index, counted, is_bounded: false, reason }
+    }
+
+    /// The same, picked for another reason.
+    #[inline]
+    pub fn because(mut self, reason: PickReason) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// Why it is this endpoint.
+    #[inline]
+    pub fn reason(&self) -> PickReason {
+        self.reason
     }
 
     /// The same for a plan where the endpoint has another place.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use model::RequestHead;
 use model::snapshot::{Balance, Cluster, Endpoint};
+use model::{PickReason, RequestHead};
 
 use crate::balance::response_time::Timing;
 use crate::balance::{self, Ask, PickCache, View};
@@ -188,7 +188,7 @@ impl ClusterPlan {
             None => balance::take(tiers, random, ask),
             Some(max) => self.take_bounded(max, || balance::take(tiers, random, ask)),
         };
-        taken.map_or(Pick::Full, Pick::Endpoint)
+        taken.map_or(Pick::Full, |lease| Pick::Endpoint(view.explained(lease, ask)))
     }
 
     /// Whether others wait who could use what a newcomer would take, but for the places of endpoints that some wait for
@@ -267,7 +267,7 @@ impl ClusterPlan {
         });
         let mut take = || {
             let free = left.find(|(_, plan)| plan.state.try_take(plan.endpoint.connections_max));
-            free.map(|(index, plan)| Lease::new(&plan.state, index, None))
+            free.map(|(index, plan)| Lease::new(&plan.state, index, None, PickReason::Queue))
         };
         match self.bound() {
             None => take(),

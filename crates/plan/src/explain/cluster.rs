@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::RequestHead;
 use model::snapshot::{Balance, HashKey};
+use model::{PickReason, RequestHead};
 use serde::{Deserialize, Serialize};
 
 use super::rules;
@@ -37,6 +37,8 @@ pub struct ClusterTold {
     pub balance: String,
     /// The endpoint that this request would get now.
     pub endpoint: Option<String>,
+    /// The reason by which metrics and logs would count it.
+    pub pick: Option<String>,
     /// Why that one, or why none.
     pub why: String,
     /// Requests that wait for an endpoint now.
@@ -90,7 +92,7 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
     let rehearsal = Rehearsal::new(plan, &roll);
     let session = session(plan, &rehearsal, (asked, subset), chance);
     let mut pick = || match session {
-        Session::At(index) => Some(index),
+        Session::At(index) => Some((index, PickReason::Session)),
         Session::Refused => None,
         Session::New | Session::Moves => rehearsal.pick(&ask, chance),
     };
@@ -98,19 +100,21 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
     let mut picks = vec![0_u32; plan.endpoints.len()];
     let count = (LOOKS_MAX / picks.len().max(1)).clamp(20, PICKS) as u32;
     for _ in 0..count {
-        if let Some(index) = pick() {
+        if let Some((index, _)) = pick() {
             picks[index] += 1;
         }
     }
-    let (endpoints, left_out) = endpoints(plan, &roll, (&picks, count), first);
+    let (endpoints, left_out) = endpoints(plan, &roll, (&picks, count), first.map(|(index, _)| index));
     let refusal = plan.would_refuse(asked.at.now);
     let is_full = is_at_its_bound(plan);
     let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
+    let told = first.filter(|_| refusal.is_none() && !is_full);
     ClusterTold {
         name: plan.cluster.name.to_string(),
         share,
         balance: plan.cluster.balance.name().to_owned(),
-        endpoint: first.filter(|_| refusal.is_none() && !is_full).map(name),
+        endpoint: told.map(|(index, _)| name(index)),
+        pick: told.map(|(_, reason)| reason.as_str().to_owned()),
         why: refusal.unwrap_or_else(|| why(plan, &rehearsal, (first, session), &ask)),
         waiting: plan.state.waiting(),
         notes: [notes(plan, &roll, (&ask, session)), rules::notes(plan, asked, matches!(session, Session::At(_)))]
@@ -166,9 +170,11 @@ impl Rehearsal {
         Self { view: View::of(&plan.cluster, &endpoints, (&state, &plan.subsets), roll) }
     }
 
-    /// The place of the endpoint that is picked. Its place there is free again at once.
-    fn pick(&self, ask: &Ask<'_>, chance: &mut dyn FnMut() -> u64) -> Option<usize> {
-        balance::take(self.view.tiers(ask.subset), chance, ask).map(|lease| lease.endpoint_index())
+    /// The place of the endpoint that is picked, and why. Its place there is free again at once.
+    fn pick(&self, ask: &Ask<'_>, chance: &mut dyn FnMut() -> u64) -> Option<(usize, PickReason)> {
+        let lease = balance::take(self.view.tiers(ask.subset), chance, ask)?;
+        let lease = self.view.explained(lease, ask);
+        Some((lease.endpoint_index(), lease.reason()))
     }
 }
 
@@ -197,7 +203,12 @@ fn endpoints(
     (told.collect(), order.len().saturating_sub(ENDPOINTS_MAX))
 }
 
-fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, (first, session): (Option<usize>, Session), ask: &Ask<'_>) -> String {
+fn why(
+    plan: &ClusterPlan,
+    rehearsal: &Rehearsal,
+    (first, session): (Option<(usize, PickReason)>, Session),
+    ask: &Ask<'_>,
+) -> String {
     let queue = plan.cluster.queue.is_some();
     let queue_is_full = plan.cluster.queue.as_ref().is_some_and(|queue| plan.state.waiting() >= queue.requests_max);
     if session == Session::Refused {
@@ -218,12 +229,12 @@ fn why(plan: &ClusterPlan, rehearsal: &Rehearsal, (first, session): (Option<usiz
         _ if is_full && queue => waits("the bound of the cluster is reached"),
         _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
         None if queue => waits("all endpoints are full"),
-        Some(index) if session == Session::At(index) => stays(plan, index),
+        Some((index, _)) if session == Session::At(index) => stays(plan, index),
         None => "all endpoints are full, and there is no queue: 503".into(),
         Some(_) if queue && plan.state.waiting() > 0 && plan.is_behind(&rehearsal.view) => {
             "others wait already: it waits behind them, and then gets what is free".into()
         }
-        Some(_) => reason(&plan.cluster.balance, ask).into(),
+        Some((_, reason)) => because(reason, &plan.cluster.balance, ask),
     }
 }
 
@@ -238,7 +249,21 @@ fn is_at_its_bound(plan: &ClusterPlan) -> bool {
     plan.bound().is_some_and(|max| plan.state.bounded() >= max)
 }
 
-fn reason(balance: &Balance, ask: &Ask<'_>) -> &'static str {
+fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
+    let chosen = chosen_by(balance, ask);
+    match reason {
+        PickReason::Only => "no other may get work".into(),
+        PickReason::Overflow => "the endpoint that the key of the request falls on has no room for it".into(),
+        PickReason::OwnZone => format!("{chosen}, in the own zone"),
+        PickReason::OtherZone => format!("{chosen}, of other zones: the own one cannot bear everything"),
+        PickReason::Spill => format!("{chosen}, of those that come later: the first cannot bear everything"),
+        PickReason::Panic => format!("{chosen}, whatever is known of its fitness"),
+        PickReason::Fallback => format!("{chosen}, of those that take over for the route's subset"),
+        _ => chosen.into(),
+    }
+}
+
+fn chosen_by(balance: &Balance, ask: &Ask<'_>) -> &'static str {
     match balance {
         Balance::RoundRobin => "its turn comes next",
         Balance::Random => "drawn by chance, by weight",

@@ -168,6 +168,11 @@ impl Roll {
         }
     }
 
+    /// Whether endpoints get work that are not fit: in a panic, or when all that could work are ejected.
+    pub(crate) fn ignores_fitness(&self) -> bool {
+        self.panics || self.fit == 0
+    }
+
     /// What an endpoint gets of the work in proportion to the others; 0 is none.
     #[inline]
     pub fn weight(&self, index: usize) -> u32 {

@@ -31,8 +31,8 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use model::RequestHead;
 use model::queue::{Precedence, Shed, ShedFrom};
+use model::{PickReason, RequestHead};
 
 use crate::cluster::state::ClusterState;
 use crate::cluster::subset::Subset;
@@ -363,7 +363,7 @@ impl Queue {
             if let Some(spot) = spot {
                 self.order.turn_is_over(spot.class, spot.key);
             }
-            self.answers.insert(id, Ok(lease));
+            self.answers.insert(id, Ok(lease.because(PickReason::Queue)));
         }
     }
 

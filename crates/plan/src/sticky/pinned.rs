@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use model::PickReason;
 use model::snapshot::Cluster;
 
 use crate::balance::{Ask, PickCache, Tier, TierState, View};
@@ -75,7 +76,9 @@ impl ClusterPlan {
             return Some(Pick::Full);
         }
         match self.ask_within(view, pinned, ask.subset) {
-            Asked::Lease(lease) => Some(Pick::Endpoint(lease)),
+            // Should its session leave it no choice, a further attempt goes to the same one.
+            Asked::Lease(lease) if ask.tried.is_empty() => Some(Pick::Endpoint(lease)),
+            Asked::Lease(lease) => Some(Pick::Endpoint(lease.because(PickReason::Retry))),
             Asked::Full if persistence.waits() && self.cluster.queue.is_some() => Some(Pick::Full),
             Asked::Full if persistence.refuses() && self.cluster.queue.is_none() => Some(Pick::Full),
             Asked::Full | Asked::Away => persistence.refuses().then_some(Pick::None),
@@ -166,6 +169,6 @@ impl ClusterPlan {
             return Asked::Full;
         }
         let counted = pin.counted.clone().inspect(|state| state.enter());
-        Asked::Lease(Lease::new(&plan.state, pinned, counted))
+        Asked::Lease(Lease::new(&plan.state, pinned, counted, PickReason::Session))
     }
 }

@@ -181,6 +181,7 @@ impl<'p> Race<'p> {
         let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
         debug_assert!(is_paid, "nobody else takes from it meanwhile");
         shard.hedges.add(1);
+        shard.picked(lease.reason());
         exchange.told.hedges += 1;
         // Not a kept connection, of which nobody knows whether it still works.
         let line = line_beside(exchange, now, (endpoint, side), None);
@@ -203,6 +204,7 @@ impl<'p> Race<'p> {
             exchange.told.session = session.outcome(Some(lease.endpoint_index()));
         }
         exchange.replay.tried.push(self.endpoint.state.slot);
+        exchange.told.pick = Some(lease.reason());
         exchange.lease = Some(lease);
         exchange.pass = pass;
         exchange.told.endpoint = Some((endpoint, side));

@@ -50,6 +50,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("cluster", Variable::Cluster, "Name of the cluster"),
     ("endpoint", Variable::Endpoint, "Name of the endpoint tried last"),
     ("endpoint_address", Variable::EndpointAddress, "Its address and port"),
+    ("pick", Variable::Pick, "Why it was that one, as in the metric `equipoise_cluster_picks_total`"),
     ("retries", Variable::Retries, "Attempts after the first"),
     ("hedges", Variable::Hedges, "Attempts beside the first, because it took long"),
     (

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use model::facts::TlsFacts;
 use model::persistence::SessionPick;
-use model::{Address, RequestHead};
+use model::{Address, PickReason, RequestHead};
 
 use crate::record::Record;
 use crate::text::{self, Clock, Escape, push_escaped};
@@ -41,6 +41,7 @@ pub(crate) enum Variable {
     Cluster,
     Endpoint,
     EndpointAddress,
+    Pick,
     Retries,
     Hedges,
     Session,
@@ -124,6 +125,7 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         Variable::Cluster => record.cluster.map(|name| name.as_str()).into(),
         Variable::Endpoint => record.endpoint.map(|name| name.as_str()).into(),
         Variable::EndpointAddress => record.endpoint_address.map_or(Value::Missing, Value::Address),
+        Variable::Pick => plain(record.pick.map(PickReason::as_str)),
         Variable::Retries => Value::Number(u64::from(record.retries)),
         Variable::Hedges => Value::Number(u64::from(record.hedges)),
         Variable::Session => plain(record.session.map(SessionPick::as_str)),

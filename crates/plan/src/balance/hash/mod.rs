@@ -4,6 +4,7 @@ mod ketama;
 mod maglev;
 mod rendezvous;
 
+use model::PickReason;
 use model::snapshot::{Hash, HashAlgorithm};
 
 use super::tier::Configured;
@@ -88,18 +89,22 @@ impl HashTable {
 
 #[inline]
 pub(super) fn take(tier: &Tier, table: &HashTable, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
-    take_by(tier, table, ask.key.unwrap_or_else(chance), ask.tried)
+    match ask.key {
+        Some(key) => take_by(tier, table, key, ask.tried),
+        None => take_by(tier, table, chance(), ask.tried).map(|lease| lease.because(tier.reason)),
+    }
 }
 
 /// The same by a key that is known.
 pub(super) fn take_by(tier: &Tier, table: &HashTable, key: u64, tried: &[u32]) -> Option<Lease> {
+    let because = |lease: Lease, reason| if tier.reason == PickReason::Balance { lease.because(reason) } else { lease };
     let mut place = table.locate(key);
     for again in 1..=TRIES_MAX {
         let member = &tier.members()[place];
         if (tried.is_empty() || member.is_open(tried))
             && let Some(lease) = take_bounded(tier, member, table.bound)
         {
-            return Some(lease);
+            return Some(because(lease, if again == 1 { PickReason::Hash } else { PickReason::Overflow }));
         }
         // Hashing again spreads the overflow of one endpoint over all others, where walking on would lead to one
         // (Chen, Coleman, Shrivastava: Revisiting Consistent Hashing with Bounded Loads, 2021).
@@ -108,11 +113,11 @@ pub(super) fn take_by(tier: &Tier, table: &HashTable, key: u64, tried: &[u32]) -
     if table.bound.is_some() {
         let open = |member: &&Member| member.is_open(tried);
         let bounded = tier.members().iter().filter(open).find_map(|member| take_bounded(tier, member, table.bound));
-        if bounded.is_some() {
-            return bounded;
+        if let Some(lease) = bounded {
+            return Some(because(lease, PickReason::Overflow));
         }
     }
-    tier.take_any(place, tried)
+    tier.take_any(place, tried).map(|lease| because(lease, PickReason::Overflow))
 }
 
 /// Exact: the member never has more than its bound, and another worker that counts at the same time moves the bound by

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
-use model::Fault;
 use model::fault::Source;
 use model::limits::REFUSED_STREAMS_MAX;
 use model::resilience::Hedge;
+use model::{Fault, PickReason};
 use plan::{Ask, EndpointPlan, Lease, Pass, Pick, Seen, Subset};
 use tokio::time::Sleep;
 use wire::http1::ResponseParsed;
@@ -273,6 +273,7 @@ impl<'p> Race<'p> {
         let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
         debug_assert!(is_paid, "nobody else takes from it meanwhile");
         shard.hedges.add(1);
+        shard.picked(lease.reason());
         exchange.told.hedges += 1;
         self.asked.push(endpoint.state.slot);
         self.latest = at;
@@ -295,6 +296,7 @@ impl<'p> Race<'p> {
         }
         first.is_beside = false;
         self.won = Some(rival.begun);
+        exchange.told.pick = Some(rival.lease.reason());
         exchange.lease = Some(rival.lease);
         exchange.pass = rival.pass;
         exchange.told.endpoint = Some((rival.endpoint, rival.side));
@@ -383,7 +385,7 @@ pub(crate) fn take_place<'p>(
     let mut pass = None;
     plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;
     match plan.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
-        Pick::Endpoint(lease) if !asked.contains(&lease.state().slot) => Some((lease, pass)),
+        Pick::Endpoint(lease) if !asked.contains(&lease.state().slot) => Some((lease.because(PickReason::Hedge), pass)),
         _ => None,
     }
 }
