@@ -25,6 +25,7 @@ mod http2_both;
 mod http2_crossing;
 mod http2_through;
 mod logs;
+mod matrix;
 mod messages;
 mod persistence;
 mod picks;

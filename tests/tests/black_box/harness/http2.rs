@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -70,6 +71,13 @@ pub(crate) fn with_fields(mut request: Request<()>, fields: &[(&'static str, &st
     request
 }
 
+async fn reach(address: SocketAddr) -> TcpStream {
+    let tcp = TcpStream::connect(address).await.expect("a connection");
+    // Small frames are not to wait for what was sent before them.
+    tcp.set_nodelay(true).expect("a socket");
+    tcp
+}
+
 impl Client {
     /// Connects, knowing that HTTP/2 is spoken there.
     pub(crate) fn connect(address: SocketAddr) -> Self {
@@ -78,7 +86,7 @@ impl Client {
 
     /// The same with other settings.
     pub(crate) fn with(address: SocketAddr, set: impl FnOnce(&mut Builder)) -> Self {
-        Self::begin(set, async move { TcpStream::connect(address).await.expect("a connection") })
+        Self::begin(set, reach(address))
     }
 
     /// Connects with TLS, which must agree on HTTP/2.
@@ -86,7 +94,7 @@ impl Client {
         let name = ServerName::try_from(name.to_owned()).expect("a name");
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(config));
         Self::begin(|_| {}, async move {
-            let tcp = TcpStream::connect(address).await.expect("a connection");
+            let tcp = reach(address).await;
             let tls = connector.connect(name, tcp).await.expect("a handshake");
             assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
             tls
@@ -165,6 +173,27 @@ impl Client {
         Ok(())
     }
 
+    /// Sends as much of `bytes` as the window lets through until it has been shut for this long; how much that was.
+    pub(crate) fn send_some(&self, stream: &mut Stream, bytes: &'static [u8], shut: Duration) -> usize {
+        let mut rest = Bytes::from_static(bytes);
+        let send = &mut stream.send;
+        while !rest.is_empty() {
+            send.reserve_capacity(rest.len());
+            let room = poll_fn(|cx| match send.capacity() {
+                0 => send.poll_capacity(cx),
+                room => Poll::Ready(Some(Ok(room))),
+            });
+            let room = self.runtime.block_on(async { tokio::time::timeout(shut, room).await });
+            let Ok(Some(Ok(room))) = room else { break };
+            let piece = rest.split_to(room.min(rest.len()));
+            if send.send_data(piece, false).is_err() {
+                break;
+            }
+        }
+        self.flush();
+        bytes.len() - rest.len()
+    }
+
     /// Ends the request with trailers.
     pub(crate) fn send_trailers(&self, stream: &mut Stream, trailers: HeaderMap) {
         stream.send.send_trailers(trailers).expect("the stream is open");
@@ -176,6 +205,15 @@ impl Client {
         stream.send.send_reset(reason);
         drop(stream);
         self.flush();
+    }
+
+    /// Waits for the next interim response; its status, or `None` when the final one, or the end, came instead.
+    pub(crate) fn next_interim(&self, stream: &mut Stream) -> Option<u16> {
+        let response = stream.response.as_mut().expect("no head was asked for");
+        let head = self.wait("an interim response", poll_fn(|cx| response.poll_informational(cx)))?.ok()?;
+        let status = head.status().as_u16();
+        stream.interim.push((status, head.headers().clone()));
+        Some(status)
     }
 
     /// Waits for the head of the final response.
@@ -213,9 +251,14 @@ impl Client {
         while let Some(chunk) = self.chunk(&mut stream) {
             answer.body.extend_from_slice(&chunk?);
         }
-        let body = stream.body.as_mut().expect("a head was read");
-        answer.trailers = self.wait("trailers", body.trailers())?.unwrap_or_default();
+        answer.trailers = self.trailers(&mut stream)?;
         Ok(answer)
+    }
+
+    /// Waits for the trailers behind a body that was read to its end.
+    pub(crate) fn trailers(&self, stream: &mut Stream) -> Result<HeaderMap, h2::Error> {
+        let body = stream.body.as_mut().expect("a head was read");
+        Ok(self.wait("trailers", body.trailers())?.unwrap_or_default())
     }
 
     /// Waits for the whole response, which must come.

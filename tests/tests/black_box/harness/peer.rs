@@ -37,6 +37,14 @@ impl Stream {
         }
     }
 
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.write(bytes),
+            Self::Client(tls) => tls.write(bytes),
+            Self::Accepted(tls) => tls.write(bytes),
+        }
+    }
+
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(tcp) => tcp.write_all(bytes),
@@ -198,6 +206,22 @@ impl Peer {
         self.stream.write_all(bytes.as_ref())
     }
 
+    /// Sends as much of `bytes` as the other side takes until it has taken nothing for this long; how much that was.
+    pub(crate) fn send_some(&mut self, bytes: &[u8], shut: Duration) -> usize {
+        // With TLS a write that cannot go on reads.
+        self.set_read_timeout(shut);
+        self.tcp().set_write_timeout(Some(shut)).expect("a time limit");
+        let mut sent = 0;
+        while sent < bytes.len()
+            && let Some(count) = self.stream.write(&bytes[sent..]).ok().filter(|count| *count > 0)
+        {
+            sent += count;
+        }
+        self.tcp().set_write_timeout(Some(PATIENCE)).expect("a time limit");
+        self.set_read_timeout(PATIENCE);
+        sent
+    }
+
     /// Reads once more. `Ok(0)`: the other side has closed.
     pub(crate) fn fill(&mut self) -> io::Result<usize> {
         let mut buffer = [0; 64 * 1024];
@@ -212,6 +236,14 @@ impl Peer {
     /// What was read and not yet taken.
     pub(crate) fn drain(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.pending)
+    }
+
+    /// Waits until something is there to be taken; how much it is.
+    pub(crate) fn wait_some(&mut self) -> io::Result<usize> {
+        if self.pending.is_empty() {
+            self.fill_or_end()?;
+        }
+        Ok(self.pending.len())
     }
 
     /// Reads exactly this many bytes.

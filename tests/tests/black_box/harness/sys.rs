@@ -50,8 +50,17 @@ pub(crate) fn connect_from(source: IpAddr, address: SocketAddr) -> TcpStream {
 
 /// Resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most resident memory that a process ever had, in bytes.
+pub(crate) fn resident_bytes_max(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, figure: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    let line = status.lines().find(|line| line.starts_with(figure)).expect("the figure");
     let kib: u64 = line.split_whitespace().nth(1).expect("a figure").parse().expect("a number");
     kib * 1024
 }
