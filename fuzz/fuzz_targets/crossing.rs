@@ -4,7 +4,7 @@
 
 use equipoise_fuzz::choice_and_message;
 use libfuzzer_sys::fuzz_target;
-use model::{Fault, RequestHead};
+use model::{Fault, RequestHead, Version};
 use wire::crossing::{Arriving, Pseudo, request_fields};
 use wire::http1::{HeadLimits, HeadScan, RequestParsed, SendRequest, parse_request, write_request};
 
@@ -13,7 +13,7 @@ const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 1 << 16, fields_max: 16 
 type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 fn arrive(pseudo: &Pseudo<'_>, fields: &Pairs<'_>, ends: bool, head: &mut RequestHead) -> Result<RequestParsed, Fault> {
-    let mut arriving = Arriving::begin(head, pseudo)?;
+    let mut arriving = Arriving::begin(head, pseudo, Version::Http2)?;
     for (name, value) in fields {
         arriving.field(name, value)?;
     }

@@ -13,7 +13,8 @@ const HIDDEN: &str = "(hidden)";
 const SECRET_NAMES: [&str; 8] =
     ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "password", "secret", "token"];
 /// Keys of a listener that mean nothing for the other protocols.
-const HTTP_KEYS: [&str; 7] = [
+const HTTP_KEYS: [&str; 8] = [
+    "http3",
     "http_versions",
     "head_bytes_max",
     "fields_max",

@@ -214,6 +214,10 @@ faults! {
     Http2Error = Downstream Accept 0 false false "CX" "http2_error";
     /// The client sent more frames of no use than one HTTP/2 connection may.
     Http2Flood = Downstream Accept 0 false false "CG" "http2_flood";
+    /// The client broke the rules of HTTP/3, or of QUIC, for a whole connection.
+    Http3Error = Downstream Accept 0 false false "CY" "http3_error";
+    /// The client sent more frames of no use, or gave up more streams, than one HTTP/3 connection may.
+    Http3Flood = Downstream Accept 0 false false "CJ" "http3_flood";
     /// The connection's server name matches nothing here, or it is no TLS.
     NoServerName = Downstream Accept 0 false false "CS" "no_server_name";
     /// The listener holds as many connections as it may.

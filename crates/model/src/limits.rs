@@ -177,6 +177,48 @@ pub const HTTP2_STREAMS_LEFT_KEPT: Duration = Duration::from_secs(10);
 pub const HTTP2_STREAM_ERRORS_MAX: usize = 256;
 /// Time to answer a PING, for an HTTP/2 client that has been silent while its exchanges go on.
 pub const HTTP2_PING: Duration = Duration::from_secs(20);
+/// Streams that a client may have open at once on one HTTP/3 connection.
+pub const HTTP3_STREAMS_MAX: u32 = 128;
+/// Streams that go one way: one for control, two of QPACK, and some of kinds that nobody knows yet (RFC 9114 section 6.2).
+pub const HTTP3_UNI_STREAMS_MAX: u32 = 8;
+/// Bytes of one stream's body that a client may send before we have read them.
+pub const HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// Bytes of all bodies of one HTTP/3 connection that a client may send before we have read them.
+pub const HTTP3_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// Bytes of all responses of one HTTP/3 connection that its client has not said to have.
+pub const HTTP3_SEND_WINDOW_BYTES: u64 = 4 << 20;
+/// Bytes of a TLS handshake that come out of order and are kept.
+pub const HTTP3_CRYPTO_BYTES_MAX: usize = 64 * 1024;
+/// Datagrams that one worker holds for another, whose connections they are for.
+pub const HTTP3_PASSED_MAX: usize = 1024;
+/// Pieces that are taken from the kernel by one system call, each of one or more datagrams.
+pub const HTTP3_RECEIVE_BATCH: usize = 4;
+/// Such calls before other work of the worker gets a turn.
+pub const HTTP3_TURNS_MAX: usize = 4;
+/// Datagrams that are given to the kernel by one system call.
+pub const HTTP3_SEGMENTS_MAX: usize = 32;
+/// Frames and streams of no use, and streams that are reset, which one HTTP/3 client may send at once.
+pub const HTTP3_IDLE_FRAMES_MAX: u32 = 1_000;
+/// How many more of them it may send with every second.
+pub const HTTP3_IDLE_FRAMES_PER_SECOND: u32 = 100;
+/// How many more for every exchange that was carried to its end.
+pub const HTTP3_IDLE_FRAMES_PER_EXCHANGE: u32 = 4;
+/// And for every piece of a body that was sent to it.
+pub const HTTP3_IDLE_FRAMES_PER_PIECE: u32 = 3;
+/// How many of them a stream counts for that its client has given up: it throws away work, too.
+pub const HTTP3_IDLE_FRAMES_PER_RESET: u32 = 2;
+/// After how long without a datagram a client whose exchanges go on is asked whether it is there.
+pub const HTTP3_PING: Duration = Duration::from_secs(10);
+/// Default of the handshakes at once of one listener in one worker beyond which clients are asked to prove where they are.
+pub const HTTP3_UNPROVEN_MAX: u32 = 100;
+/// Handshakes at once of one listener in one worker beyond which clients are refused that have not proven where they are.
+pub const HTTP3_HANDSHAKES_MAX: usize = 4096;
+/// Bytes that are kept of one client that has not begun its handshake.
+pub const HTTP3_INCOMING_BYTES_MAX: u64 = 64 * 1024;
+/// Default of how long clients remember that a listener speaks HTTP/3.
+pub const HTTP3_MAX_AGE: Duration = Duration::from_secs(86_400);
+/// Sessions of TLS that a listener remembers which lets requests come before a handshake is over.
+pub const HTTP3_SESSIONS_MAX: usize = 10_000;
 /// After an early final response, time and bytes spent reading the rest of the request body so that the client sees
 /// the response before a reset (RFC 9112 section 9.6).
 pub const LINGER: Duration = Duration::from_secs(2);

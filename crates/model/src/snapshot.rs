@@ -64,6 +64,16 @@ impl Listener {
     pub fn is_udp(&self) -> bool {
         matches!(self.protocol, Protocol::Udp(_))
     }
+
+    /// Whether HTTP/3 is spoken, at the same address and port of UDP.
+    pub fn speaks_http3(&self) -> bool {
+        matches!(&self.protocol, Protocol::Http(http) if http.versions.h3)
+    }
+
+    /// Whether that is all: nothing arrives by connections of TCP.
+    pub fn speaks_http3_only(&self) -> bool {
+        matches!(&self.protocol, Protocol::Http(http) if http.versions.h3 && !http.versions.h1 && !http.versions.h2)
+    }
 }
 
 /// What a listener speaks.
@@ -98,6 +108,8 @@ pub struct HttpListener {
     pub forwarding: Forwarding,
     /// Field that carries the request id; `None` switches ids off. Lower case.
     pub request_id: Option<String>,
+    /// HTTP/3, if that is spoken.
+    pub http3: Http3,
 }
 
 /// Versions of HTTP; at least one.
@@ -107,6 +119,19 @@ pub struct HttpVersions {
     pub h1: bool,
     /// HTTP/2.
     pub h2: bool,
+    /// HTTP/3, at the same address and port of UDP.
+    pub h3: bool,
+}
+
+/// Settings of HTTP/3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http3 {
+    /// How long clients that speak another version are told to remember that this one is spoken; `None`: they are not told.
+    pub advertised_for: Option<Duration>,
+    /// The port that they are told; by default that of the listener.
+    pub advertised_port: Option<u16>,
+    /// Handshakes at once, of one worker, beyond which clients must prove where they are before theirs begins.
+    pub unproven_max: u32,
 }
 
 /// What is told to endpoints about the client, and whose word about it is believed.
@@ -250,6 +275,8 @@ pub struct Route {
     pub subset: Option<SubsetRule>,
     /// Its turn where it has to wait.
     pub precedence: Precedence,
+    /// Requests may be carried that came before their handshake was over (RFC 8470).
+    pub early_data: bool,
 }
 
 /// What a route does.

@@ -72,7 +72,7 @@ fn finds(plan: &Plan, head: &RequestHead) -> f64 {
 
 fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
     let http = HttpListener {
-        versions: HttpVersions { h1: true, h2: true },
+        versions: HttpVersions { h1: true, h2: true, h3: false },
         head_bytes_max: 8192,
         fields_max: 100,
         head_timeout: SECOND,
@@ -81,6 +81,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         requests_per_connection_max: None,
         forwarding: Forwarding { trusted: Vec::new(), x_forwarded: false, forwarded: false },
         request_id: None,
+        http3: model::snapshot::Http3 { advertised_for: None, advertised_port: None, unproven_max: 1 },
     };
     let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
     let listener = Listener {
@@ -148,6 +149,7 @@ fn route(place: usize, matches: Match) -> Route {
         hedge: None,
         subset: None,
         precedence: model::queue::Precedence::default(),
+        early_data: false,
     }
 }
 

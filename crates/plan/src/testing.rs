@@ -89,7 +89,7 @@ pub(crate) fn plan_of(cluster: Cluster) -> Arc<ClusterPlan> {
 pub(crate) fn http_listener(name: &str) -> Listener {
     let second = Duration::from_secs(1);
     let http = HttpListener {
-        versions: HttpVersions { h1: true, h2: true },
+        versions: HttpVersions { h1: true, h2: true, h3: false },
         head_bytes_max: 8192,
         fields_max: 100,
         head_timeout: second,
@@ -98,6 +98,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         requests_per_connection_max: None,
         forwarding: Forwarding { trusted: Vec::new(), x_forwarded: false, forwarded: false },
         request_id: None,
+        http3: model::snapshot::Http3 { advertised_for: None, advertised_port: None, unproven_max: 1 },
     };
     let bind = "127.0.0.1:0".parse().unwrap();
     Listener {
@@ -125,6 +126,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         hedge: None,
         subset: None,
         precedence: model::queue::Precedence::default(),
+        early_data: false,
     }
 }
 

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,8 +24,9 @@ use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram::Port;
 use crate::downstream;
 use crate::io::Io;
+use crate::listen::Transport;
 use crate::proxy_header;
-use crate::reconcile::Bound;
+use crate::reconcile::{Bound, Opened};
 use crate::registry::{Seat, Tether};
 use crate::socket::Acceptor;
 use crate::stream;
@@ -52,26 +52,30 @@ pub(crate) struct Accepting {
 
 impl Accepting {
     /// Accepts on `socket`, or takes its datagrams, until told to end.
-    pub(crate) fn start(
-        worker: &Rc<Worker>,
-        (name, bound): (Name, Bound),
-        index: usize,
-        socket: OwnedFd,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
+        let Opened { name, transport, socket, mesh } = opened;
         let seat = Rc::new(Seat::new(index));
         let (waker, done) = Told::default();
         let mut kept = None;
-        if bound.is_udp {
-            let port = Port::new(worker, socket.into(), seat.clone())?;
-            let (waker, done) = (waker.clone(), done.clone());
-            tokio::task::spawn_local(async move {
-                port.serve(waker).await;
-                drop(done.take());
-            });
-        } else {
-            let acceptor = Rc::new(Acceptor::new(socket, &bound.bind)?);
-            kept = Some(acceptor.clone());
-            tokio::task::spawn_local(accept(worker.clone(), acceptor, seat.clone(), (waker.clone(), done.clone())));
+        match (transport, mesh) {
+            (Transport::Quic, Some(mesh)) => {
+                let done = done.clone();
+                let ended = move || drop(done.take());
+                downstream::http3::open(worker, (socket.into(), mesh), seat.clone(), waker.clone(), ended)?;
+            }
+            (Transport::Datagram | Transport::Quic, _) => {
+                let port = Port::new(worker, socket.into(), seat.clone())?;
+                let (waker, done) = (waker.clone(), done.clone());
+                tokio::task::spawn_local(async move {
+                    port.serve(waker).await;
+                    drop(done.take());
+                });
+            }
+            (Transport::Stream, _) => {
+                let acceptor = Rc::new(Acceptor::new(socket, &bound.bind)?);
+                kept = Some(acceptor.clone());
+                tokio::task::spawn_local(accept(worker.clone(), acceptor, seat.clone(), (waker.clone(), done.clone())));
+            }
         }
         Ok(Self { name, bound, seat, socket: RefCell::new(kept), waker, done })
     }
@@ -244,7 +248,7 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
         buffer
     });
     let leaves_by_end = matches!(configured.protocol, Protocol::Http(_));
-    Some(Connection { io, facts, watch, received, tether: tether.clone(), requests: 0, leaves_by_end })
+    Some(Connection { io, facts, watch, received, tether: tether.clone(), requests: 0, leaves_by_end, is_early: false })
 }
 
 /// Logs a connection that came to nothing. The counters know of it already.

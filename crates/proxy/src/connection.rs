@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP/1, where a stream of bytes,
     /// or one of HTTP/2, may well end before its answer comes.
     pub leaves_by_end: bool,
+    /// Its request came before the handshake was over, so that anybody may have sent it again (RFC 8470).
+    pub is_early: bool,
 }
 
 impl Connection {

@@ -6,21 +6,24 @@
 //!                      └────────┴────────┴── fault ──────┴──────────┴──► answered and recorded by finish, once
 //! ```
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::fields::Known;
 use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::snapshot::HttpListener;
-use model::{Fault, LocalResponse, Method, PickReason, ResponseHead};
+use model::{Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead};
 use plan::filter::Flow;
 use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
+use crate::accept::LAST_CALL;
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::grpc::Grpc;
@@ -38,6 +41,10 @@ use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
 use crate::{answer, finish};
+
+/// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
+static EARLY_DATA: LazyLock<FieldName> =
+    LazyLock::new(|| FieldName::new("early-data").unwrap_or_else(|_| unreachable!("a constant token")));
 
 /// Stands for a request that could not be parsed: no body is expected, and nothing is kept alive.
 const NO_REQUEST: RequestParsed = RequestParsed {
@@ -211,6 +218,10 @@ impl<'p> Exchange<'p> {
         self.is_read = parsed.framing == Framing::None;
         self.admit();
         let route = self.route()?;
+        if self.connection.is_early {
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Box::pin(self.settle_early(route)).await?;
+        }
         if let Some(local) = self.filter_request(route) {
             self.told.is_refused = local.status >= 400;
             return answer::answer(self, &local).await;
@@ -269,6 +280,31 @@ impl<'p> Exchange<'p> {
             self.connection.watch.set_bound(bound);
         }
         Ok(route)
+    }
+
+    /// What came before its handshake was over, anybody who has seen it may have sent again. It waits until that is ruled out,
+    /// unless its route takes it, and its method says that doing it twice does no harm (RFC 8470 sections 3 and 5).
+    async fn settle_early(&mut self, route: &RoutePlan) -> Result<(), Fault> {
+        let is_safe = matches!(self.incoming.head.method, Method::Get | Method::Head | Method::Options | Method::Trace);
+        if route.route.early_data && is_safe {
+            self.incoming.head.fields.set(&EARLY_DATA, b"1");
+            return Ok(());
+        }
+        let patience = self.listener.tls.as_ref().map_or(LAST_CALL, |tls| tls.handshake_timeout);
+        let connection = &mut *self.connection;
+        connection.watch.set(Instant::now(), patience);
+        let settled = poll_fn(|cx| {
+            let Some(stream) = connection.io.message() else { return Poll::Ready(Ok(())) };
+            match stream.poll_settled(cx) {
+                Poll::Ready(settled) => Poll::Ready(settled.map_err(|_| Fault::HandshakeFailed)),
+                Poll::Pending => {
+                    connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::HandshakeTimeout)))
+                }
+            }
+        })
+        .await;
+        self.told.look();
+        settled
     }
 
     fn filter_request(&mut self, route: &RoutePlan) -> Option<LocalResponse> {

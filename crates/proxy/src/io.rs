@@ -1,4 +1,4 @@
-//! A byte stream to a peer: TCP, TLS over it, or one stream of an HTTP/2 connection. The one place that knows the
+//! A byte stream to a peer: TCP, TLS over it, or one stream of an HTTP/2 or HTTP/3 connection. The one place that knows the
 //! difference.
 
 use std::future::{Future, poll_fn};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 
-use crate::http2::MessageStream;
+use crate::message::MessageStream;
 
 /// See the module. Boxed where large, so that an idle plain connection stays small.
 pub(crate) enum Io {
@@ -159,11 +159,12 @@ impl Io {
         }
     }
 
-    /// Ready when TLS has handed all it encrypted to the kernel; at once without TLS. What is in a stream, its connection
-    /// sends.
+    /// Ready when TLS has handed all it encrypted to the kernel; at once without TLS. What is in a stream of HTTP/2,
+    /// its connection sends.
     pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) | Self::Stream(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Stream(stream) => stream.poll_flush(cx),
             Self::Accepted(tls) => Pin::new(&mut **tls).poll_flush(cx),
             Self::Connected(tls) => Pin::new(&mut **tls).poll_flush(cx),
         }
@@ -174,7 +175,10 @@ impl Io {
         each!(
             self,
             stream => Pin::new(stream).poll_shutdown(cx),
-            message => Poll::Ready(message.end(None))
+            message => match message.end(None) {
+                Ok(()) => message.poll_flush(cx),
+                Err(error) => Poll::Ready(Err(error)),
+            }
         )
     }
 
@@ -199,7 +203,7 @@ impl Io {
             Self::Plain(tcp) => &*tcp,
             Self::Accepted(tls) => tls.get_ref().0,
             Self::Connected(tls) => tls.get_ref().0,
-            Self::Stream(stream) => return stream.reset(h2::Reason::INTERNAL_ERROR),
+            Self::Stream(stream) => return stream.reset(),
         };
         let _ = socket2::SockRef::from(tcp).set_linger(Some(std::time::Duration::ZERO));
     }

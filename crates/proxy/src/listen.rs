@@ -24,30 +24,91 @@ pub(crate) struct Listening {
     pub file: Option<Arc<SocketFile>>,
 }
 
+/// What arrives at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Transport {
+    /// Connections, of TCP or by a Unix socket.
+    Stream,
+    /// Datagrams that are passed on.
+    Datagram,
+    /// Datagrams of QUIC, which make up connections of HTTP/3.
+    Quic,
+}
+
+impl Transport {
+    /// What a listener listens for.
+    pub(crate) fn of(listener: &Listener) -> &'static [Self] {
+        match () {
+            () if listener.is_udp() => &[Self::Datagram],
+            () if listener.speaks_http3_only() => &[Self::Quic],
+            () if listener.speaks_http3() => &[Self::Stream, Self::Quic],
+            () => &[Self::Stream],
+        }
+    }
+
+    /// Ports of datagrams are others than those of connections.
+    pub(crate) fn is_udp(self) -> bool {
+        self != Self::Stream
+    }
+}
+
+/// Times that another free port is tried when that of connections is not free for datagrams.
+const PAIRS_MAX: usize = 16;
+/// Room in the kernel for the datagrams of all connections of QUIC of a worker, as far as it allows.
+const QUIC_BUFFER_BYTES: usize = 4 << 20;
+
 /// Binds sockets for all workers, without listening yet. With port 0 all share the port that the first was given.
 /// `alone`: no other socket may listen there.
 ///
 /// # Errors
 /// The address is in use by another program, or cannot be bound.
-pub(crate) fn bind(listener: &Listener, workers: usize, alone: bool) -> io::Result<Listening> {
+pub(crate) fn bind(
+    listener: &Listener,
+    (transport, address): (Transport, &Address),
+    workers: usize,
+    alone: bool,
+) -> io::Result<Listening> {
     let settings = &listener.socket;
-    let mut address = match &listener.bind {
+    let mut address = match address {
         Address::Ip(address) => *address,
         Address::Unix(path) => return bind_unix(path, settings, workers),
     };
-    let kind = if listener.is_udp() { Type::DGRAM } else { Type::STREAM };
+    let kind = if transport.is_udp() { Type::DGRAM } else { Type::STREAM };
     if alone && address.port() != 0 {
         claim(address, kind, settings)?;
+    }
+    if address.port() == 0 && transport == Transport::Stream && listener.speaks_http3() {
+        address = free_for_both(address, settings)?;
     }
     let mut sockets: Vec<OwnedFd> = Vec::with_capacity(workers);
     for _ in 0..workers {
         let socket = bind_shared(address, kind, settings)?;
+        if transport == Transport::Quic {
+            // The kernel bounds it by what the machine allows.
+            let _ = socket.set_recv_buffer_size(QUIC_BUFFER_BYTES);
+            let _ = socket.set_send_buffer_size(QUIC_BUFFER_BYTES);
+        }
         if address.port() == 0 {
             address = socket.local_addr()?.as_socket().unwrap_or(address);
         }
         sockets.push(socket.into());
     }
     Ok(Listening { address: address.into(), sockets, file: None })
+}
+
+/// A port that is free for connections and for datagrams.
+fn free_for_both(address: SocketAddr, settings: &ListenerSocket) -> io::Result<SocketAddr> {
+    let mut last = io::ErrorKind::AddrInUse.into();
+    for _ in 0..PAIRS_MAX {
+        let stream = prepare(address, Type::STREAM, settings)?;
+        stream.bind(&address.into())?;
+        let found = stream.local_addr()?.as_socket().unwrap_or(address);
+        match claim(found, Type::DGRAM, settings) {
+            Ok(()) => return Ok(found),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn bind_unix(path: &Arc<str>, settings: &ListenerSocket, workers: usize) -> io::Result<Listening> {
@@ -169,9 +230,11 @@ mod tests {
             connections_max: 1,
             protocol: Protocol::Udp(udp.clone()),
         };
-        let datagrams = bind(&listener, workers, true);
+        let at = listener.bind.clone();
+        let datagrams = bind(&listener, (Transport::Datagram, &at), workers, true);
         let tcp = model::snapshot::TcpListener { target: TcpTarget::Cluster(udp.cluster), idle_timeout: second };
-        let streams = bind(&Listener { protocol: Protocol::Tcp(tcp), ..listener }, workers, true);
+        let listener = Listener { protocol: Protocol::Tcp(tcp), ..listener };
+        let streams = bind(&listener, (Transport::Stream, &at), workers, true);
         drop(datagrams?);
         streams
     }

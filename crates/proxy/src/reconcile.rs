@@ -25,7 +25,8 @@ use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::Accepting;
-use crate::listen;
+use crate::http3::{Mesh, mesh};
+use crate::listen::{self, Transport};
 use crate::socket;
 use crate::socket_file::SocketFile;
 use crate::tls::TlsMaterial;
@@ -54,10 +55,19 @@ pub(crate) enum Command {
 pub(crate) struct Commit {
     plan: Arc<Plan>,
     tls: Arc<TlsMaterial>,
-    /// New sockets of this worker, by listener.
-    sockets: Vec<(Name, OwnedFd)>,
+    /// New sockets of this worker.
+    sockets: Vec<Opened>,
     logs: Option<Arc<AccessLogs>>,
     done: Sender<()>,
+}
+
+/// A socket that was bound for a worker.
+pub(crate) struct Opened {
+    pub name: Name,
+    pub transport: Transport,
+    pub socket: OwnedFd,
+    /// For connections of QUIC.
+    pub mesh: Option<Mesh>,
 }
 
 /// How the data plane runs.
@@ -85,7 +95,7 @@ struct Published {
     tls: Arc<TlsMaterial>,
     plan: Option<Arc<Plan>>,
     logs: Option<Arc<AccessLogs>>,
-    bound: HashMap<Name, Bound>,
+    bound: HashMap<(Name, Transport), Bound>,
 }
 
 /// Where a socket is.
@@ -95,8 +105,8 @@ pub(crate) struct Bound {
     pub bind: Address,
     /// As the kernel has it.
     pub address: Address,
-    /// Whether it takes datagrams, whose ports are others than those of connections.
-    pub is_udp: bool,
+    /// What arrives there.
+    pub transport: Transport,
     /// Of a Unix socket; not in the workers, so that it goes when the listener does.
     file: Option<Arc<SocketFile>>,
 }
@@ -132,7 +142,12 @@ impl Workers {
         let published = self.shared.published();
         let plan = published.plan.as_ref();
         let names = plan.into_iter().flat_map(|plan| &plan.snapshot.listeners).map(|listener| &listener.name);
-        names.filter_map(|name| Some((name.clone(), published.bound.get(name)?.address.clone()))).collect()
+        let address = |name: &Name| {
+            let at = |transport| published.bound.get(&(name.clone(), transport));
+            let any = at(Transport::Stream).or_else(|| at(Transport::Datagram)).or_else(|| at(Transport::Quic));
+            any.map(|bound| bound.address.clone())
+        };
+        names.filter_map(|name| Some((name.clone(), address(name)?))).collect()
     }
 
     /// Opens the access logs anew, after they were renamed.
@@ -235,15 +250,10 @@ impl Shared {
         socket::check(&plan.clusters)?;
         let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
         let (bound, mut sockets) = self.bind(&plan, &published)?;
-        for (name, list) in &sockets {
-            let Some(listener) = plan.listener(name).map(|plan| &plan.listener).filter(|listener| !listener.is_udp())
-            else {
-                continue;
-            };
-            for socket in list {
-                listen::listen(socket, &listener.socket)
-                    .map_err(|error| format!("listener {name}: cannot listen: {error}"))?;
-            }
+        for opened in sockets.iter().flatten().filter(|opened| opened.transport == Transport::Stream) {
+            let Some(listener) = plan.listener(&opened.name).map(|plan| &plan.listener) else { continue };
+            listen::listen(&opened.socket, &listener.socket)
+                .map_err(|error| format!("listener {}: cannot listen: {error}", opened.name))?;
         }
         // Nothing is left that could refuse it.
         if let Some(before) = &published.plan {
@@ -251,7 +261,7 @@ impl Shared {
         }
         let (done, acknowledged) = channel();
         for worker in &self.commands {
-            let sockets = sockets.iter_mut().filter_map(|(name, list)| Some((name.clone(), list.pop()?))).collect();
+            let sockets = sockets.iter_mut().filter_map(Vec::pop).collect();
             let (plan, tls, logs, done) = (plan.clone(), tls.clone(), logs.clone(), done.clone());
             let commit = Commit { plan, tls, sockets, logs, done };
             worker.send(Command::Commit(Box::new(commit))).map_err(|_| "a worker has ended".to_owned())?;
@@ -278,38 +288,60 @@ impl Shared {
     }
 
     /// Binds what is new. The sockets come one per worker.
-    #[expect(clippy::type_complexity, reason = "used once, and each part is named where it is taken apart")]
-    fn bind(
-        &self,
-        plan: &Plan,
-        published: &Published,
-    ) -> Result<(HashMap<Name, Bound>, Vec<(Name, Vec<OwnedFd>)>), String> {
-        let mut bound = HashMap::new();
-        let mut sockets = Vec::new();
+    fn bind(&self, plan: &Plan, published: &Published) -> Result<Bindings, String> {
+        let mut bindings = Bindings::default();
         for listener in &plan.snapshot.listeners {
-            let mut before = published.bound.iter();
-            let failed = |error| format!("listener {}: cannot listen on {}: {error}", listener.name, listener.bind);
-            if let Some((_, kept)) = before.find(|(name, kept)| is_same_place(name, kept, listener)) {
-                if let Some(file) = &kept.file {
-                    file.permit(&listener.socket.file).map_err(failed)?;
-                }
-                bound.insert(listener.name.clone(), Bound { bind: listener.bind.clone(), ..kept.clone() });
-                continue;
+            for transport in Transport::of(listener) {
+                self.bind_one(listener, *transport, published, &mut bindings)?;
             }
-            // Our own listener of another name may still hold the address: it goes with this very plan.
-            let ours = published
-                .bound
-                .values()
-                .any(|other| other.is_udp == listener.is_udp() && listen::overlap(&other.address, &listener.bind));
-            let made = listen::bind(listener, self.commands.len(), !ours).map_err(failed)?;
-            let (bind, is_udp) = (listener.bind.clone(), listener.is_udp());
-            let place = Bound { bind, address: made.address, is_udp, file: made.file };
-            bound.insert(listener.name.clone(), place);
-            sockets.push((listener.name.clone(), made.sockets));
         }
-        Ok((bound, sockets))
+        Ok(bindings)
+    }
+
+    fn bind_one(
+        &self,
+        listener: &Listener,
+        transport: Transport,
+        published: &Published,
+        (bound, sockets): &mut Bindings,
+    ) -> Result<(), String> {
+        let key = (listener.name.clone(), transport);
+        let bind = listener.bind.clone();
+        let failed = |error| {
+            let way = if transport == Transport::Quic { " by UDP, for HTTP/3" } else { "" };
+            format!("listener {}: cannot listen on {}{way}: {error}", listener.name, listener.bind)
+        };
+        // HTTP/3 has the port that the other versions have, also where any free one was asked for.
+        let beside = bound.get(&(listener.name.clone(), Transport::Stream)).map(|beside| beside.address.clone());
+        let beside = beside.filter(|_| transport == Transport::Quic);
+        let is_kept = |(known, kept): &(&(Name, Transport), &Bound)| {
+            let is_beside = beside.as_ref().is_none_or(|beside| kept.address == *beside);
+            is_same_place(&known.0, kept, listener, transport) && is_beside
+        };
+        let at = beside.clone().unwrap_or_else(|| bind.clone());
+        if let Some((_, kept)) = published.bound.iter().find(is_kept) {
+            if let Some(file) = &kept.file {
+                file.permit(&listener.socket.file).map_err(failed)?;
+            }
+            bound.insert(key, Bound { bind, ..kept.clone() });
+            return Ok(());
+        }
+        // Our own listener of another name may still hold the address: it goes with this very plan.
+        let is_ours =
+            |other: &Bound| other.transport.is_udp() == transport.is_udp() && listen::overlap(&other.address, &at);
+        let ours = published.bound.values().any(is_ours);
+        let workers = self.commands.len();
+        let made = listen::bind(listener, (transport, &at), workers, !ours).map_err(failed)?;
+        let mut meshes = if transport == Transport::Quic { mesh(workers) } else { Vec::new() };
+        let opened = |socket| Opened { name: listener.name.clone(), transport, socket, mesh: meshes.pop() };
+        sockets.push(made.sockets.into_iter().map(opened).collect());
+        bound.insert(key, Bound { bind, address: made.address, transport, file: made.file });
+        Ok(())
     }
 }
+
+/// Where sockets are, and those that are new: for each place one per worker.
+type Bindings = (HashMap<(Name, Transport), Bound>, Vec<Vec<Opened>>);
 
 fn join(issues: &[Issue]) -> String {
     issues.iter().map(Issue::to_string).collect::<Vec<_>>().join("; ")
@@ -318,11 +350,11 @@ fn join(issues: &[Issue]) -> String {
 /// Whether the socket of the listener called `name` serves `listener`. By address: a listener that only gets another name
 /// keeps its socket and its connections, for a socket cannot be closed without losing clients that are just
 /// connecting. Several listeners may ask for a free port, so there the name decides.
-fn is_same_place(name: &Name, bound: &Bound, listener: &Listener) -> bool {
+fn is_same_place(name: &Name, bound: &Bound, listener: &Listener, transport: Transport) -> bool {
     let is_free_port = listener.bind.port() == Some(0);
     let is_there =
         bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind;
-    is_there && bound.is_udp == listener.is_udp()
+    is_there && bound.transport == transport
 }
 
 /// Does what a worker was told.
@@ -349,7 +381,11 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
     *worker.plan.borrow_mut() = Rc::new(built);
     *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
     worker.listening.borrow_mut().retain_mut(|accepting| {
-        let same = |listener: &Arc<ListenerPlan>| is_same_place(&accepting.name, &accepting.bound, &listener.listener);
+        let transport = accepting.bound.transport;
+        let same = |listener: &Arc<ListenerPlan>| {
+            Transport::of(&listener.listener).contains(&transport)
+                && is_same_place(&accepting.name, &accepting.bound, &listener.listener, transport)
+        };
         let place = listeners.iter().position(same);
         match place {
             Some(index) => {
@@ -370,16 +406,16 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         }
         place.is_some()
     });
-    for (name, socket) in commit.sockets {
+    for opened in commit.sockets {
         if worker.is_draining.get() {
             break;
         }
-        let Some(index) = listeners.iter().position(|listener| listener.listener.name == name) else { continue };
+        let Some(index) = listeners.iter().position(|listener| listener.listener.name == opened.name) else { continue };
         let bind = listeners[index].listener.bind.clone();
-        let address = SockRef::from(&socket).local_addr().ok().and_then(|address| address.as_socket());
+        let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
         let address = address.map_or_else(|| bind.clone(), Address::Ip);
-        let bound = Bound { bind, address, is_udp: listeners[index].listener.is_udp(), file: None };
-        match Accepting::start(worker, (name, bound), index, socket) {
+        let bound = Bound { bind, address, transport: opened.transport, file: None };
+        match Accepting::start(worker, bound, index, opened) {
             Ok(accepting) => worker.listening.borrow_mut().push(accepting),
             Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
         }

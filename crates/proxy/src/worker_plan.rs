@@ -3,10 +3,10 @@
 //!
 //! What stays the same from one plan to the next stays the same here, by `Rc`: pools and caches live through a change.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::fields::FieldName;
 use model::snapshot::{HttpListener, Protocol};
@@ -42,6 +42,30 @@ pub(crate) struct ListenerNow {
     pub request_id: Option<FieldName>,
     /// Carries the verified client's subject to endpoints.
     pub identity: Option<FieldName>,
+    /// Tells clients that speak another version of HTTP/3.
+    pub alternative: Option<Alternative>,
+}
+
+/// What clients are told of HTTP/3 (RFC 7838 section 3).
+pub(crate) struct Alternative {
+    pub name: FieldName,
+    max_age: Duration,
+    port: Option<u16>,
+    value: OnceCell<Vec<u8>>,
+}
+
+impl Alternative {
+    fn of(http: &HttpListener) -> Option<Self> {
+        let max_age = http.http3.advertised_for.filter(|_| http.versions.h3)?;
+        let name = FieldName::new("alt-svc").ok()?;
+        Some(Self { name, max_age, port: http.http3.advertised_port, value: OnceCell::new() })
+    }
+
+    /// The value of the field; `port` is that of the listener.
+    pub(crate) fn value(&self, port: u16) -> &[u8] {
+        let port = self.port.unwrap_or(port);
+        self.value.get_or_init(|| format!("h3=\":{port}\"; ma={}", self.max_age.as_secs()).into_bytes())
+    }
 }
 
 /// A cluster.
@@ -62,6 +86,16 @@ pub(crate) struct EndpointNow {
     pub series: Arc<EndpointSeries>,
     pub pool: Pool,
     tls: Option<Arc<UpstreamTlsNow>>,
+}
+
+impl ListenerNow {
+    /// Its settings, if it speaks HTTP.
+    pub(crate) fn http(&self) -> Option<&HttpListener> {
+        match &self.plan.listener.protocol {
+            Protocol::Http(http) => Some(http),
+            Protocol::Tcp(_) | Protocol::Udp(_) => None,
+        }
+    }
 }
 
 impl WorkerPlan {
@@ -131,10 +165,7 @@ impl WorkerPlan {
     /// The HTTP listener that a connection came by, if it is still there and still speaks HTTP.
     pub(crate) fn http_listener(&self, tether: &Tether) -> Option<(&ListenerNow, &HttpListener)> {
         let listener = self.listeners.get(tether.seat.index.get())?;
-        match &listener.plan.listener.protocol {
-            Protocol::Http(http) => Some((listener, http)),
-            Protocol::Tcp(_) | Protocol::Udp(_) => None,
-        }
+        Some((listener, listener.http()?))
     }
 
     /// Whether a field of this name would be read as one that carries an identity.
@@ -174,13 +205,15 @@ impl WorkerPlan {
 fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerNow {
     let header = |name: &Option<String>| name.as_deref().and_then(|name| FieldName::new(name).ok());
     let tls = tls.listener(&listener.listener.name);
+    let http = match &listener.listener.protocol {
+        Protocol::Http(http) => Some(http),
+        Protocol::Tcp(_) | Protocol::Udp(_) => None,
+    };
     ListenerNow {
         plan: listener.clone(),
         series: telemetry.listener(&listener.listener.name),
-        request_id: match &listener.listener.protocol {
-            Protocol::Http(http) => header(&http.request_id),
-            Protocol::Tcp(_) | Protocol::Udp(_) => None,
-        },
+        request_id: http.and_then(|http| header(&http.request_id)),
+        alternative: http.and_then(Alternative::of),
         identity: tls.as_ref().and_then(|tls| header(&tls.identity_header)),
         tls,
     }

@@ -221,6 +221,7 @@ fn listener_samples(metric: Metric, page: &mut Page<'_>, name: &str, totals: &To
         Metric::Streams => page.integer(labels, totals.streams),
         Metric::StreamSeconds => page.seconds("", labels, totals.busy_nanos),
         Metric::DatagramsDropped => page.integer(labels, totals.datagrams_dropped),
+        Metric::Http3Retries => page.integer(labels, totals.http3_retries),
         Metric::ReceivedBytes => page.integer(labels, totals.received_bytes),
         Metric::SentBytes => page.integer(labels, totals.sent_bytes),
         Metric::Faults => page.faults(labels, &totals.faults),

@@ -84,8 +84,11 @@ metrics! {
     Streams = Counter "equipoise_streams_total" ["listener"];
     /// Time that ended TCP streams and UDP flows were open, added up.
     StreamSeconds = Counter "equipoise_stream_seconds_total" ["listener"];
-    /// Datagrams from or to clients that were dropped: there was no place for their flow, or a socket was full.
+    /// Datagrams from or to clients that were dropped: there was no place for their flow, or a socket was full. Of HTTP/3 also
+    /// those that one worker got and another had no room for.
     DatagramsDropped = Counter "equipoise_datagrams_dropped_total" ["listener"];
+    /// Clients of HTTP/3 that were asked to prove where they are before their handshake, for there were many.
+    Http3Retries = Counter "equipoise_http3_retries_total" ["listener"];
     /// Body and stream bytes received from clients.
     ReceivedBytes = Counter "equipoise_received_bytes_total" ["listener"];
     /// Body and stream bytes sent to clients.

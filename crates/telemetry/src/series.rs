@@ -65,6 +65,8 @@ pub struct ListenerShard {
     pub handshakes_failed: Counter,
     /// Datagrams that were dropped, from clients or to them. The data plane counts them.
     pub datagrams_dropped: Counter,
+    /// Clients of HTTP/3 that were asked to prove where they are. The data plane counts them.
+    pub http3_retries: Counter,
     pub(crate) requests: ClassCounters,
     pub(crate) streams: Counter,
     pub(crate) stream_nanos: Counter,

@@ -20,6 +20,8 @@ pub struct Totals {
     pub streams: u64,
     /// Datagrams that were dropped.
     pub datagrams_dropped: u64,
+    /// Clients of HTTP/3 that were asked to prove where they are.
+    pub http3_retries: u64,
     /// Connections opened: by clients of a listener, or to an endpoint.
     pub connections_opened: u64,
     /// Connections of clients that were closed.
@@ -66,6 +68,7 @@ impl Default for Totals {
             classes: [0; CLASSES],
             streams: 0,
             datagrams_dropped: 0,
+            http3_retries: 0,
             connections_opened: 0,
             connections_closed: 0,
             connections_refused: 0,
@@ -123,6 +126,7 @@ impl Totals {
             classes: less(&self.classes, &earlier.classes),
             streams: sub(self.streams, earlier.streams),
             datagrams_dropped: sub(self.datagrams_dropped, earlier.datagrams_dropped),
+            http3_retries: sub(self.http3_retries, earlier.http3_retries),
             connections_opened: sub(self.connections_opened, earlier.connections_opened),
             connections_closed: sub(self.connections_closed, earlier.connections_closed),
             connections_refused: sub(self.connections_refused, earlier.connections_refused),
@@ -158,6 +162,7 @@ impl Totals {
             add_all(&mut self.classes, shard.requests.get());
             self.streams += shard.streams.get();
             self.datagrams_dropped += shard.datagrams_dropped.get();
+            self.http3_retries += shard.http3_retries.get();
             self.busy_nanos += shard.stream_nanos.get();
             self.received_bytes += shard.received_bytes.get();
             self.sent_bytes += shard.sent_bytes.get();

@@ -147,6 +147,7 @@ fn snapshot_with_route(name: &str) -> Snapshot {
         hedge: None,
         subset: None,
         precedence: model::queue::Precedence::default(),
+        early_data: false,
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
 }

@@ -1,9 +1,10 @@
-//! Messages that cross between HTTP/1.1 and HTTP/2: what RFC 9113 section 8 asks of a message, on heads that know no version.
+//! Messages that cross between HTTP/1.1 and HTTP/2 or HTTP/3: what RFC 9113 section 8, and nearly word for word RFC 9114
+//! section 4, asks of a message, on heads that know no version.
 //!
 //! ```text
 //! pseudo-header fields, fields → Arriving → RequestHead, RequestParsed     (from a client)
 //!              status, fields → arriving_response → ResponseHead, ResponseParsed   (from an endpoint)
-//! RequestHead → request_fields,  ResponseHead → response_fields            (towards HTTP/2)
+//! RequestHead → request_fields,  ResponseHead → response_fields            (towards HTTP/2 and HTTP/3)
 //! ```
 //!
 //! What arrives is judged as strictly as by [`crate::http1`], so that the writers of either version may trust a head,
@@ -52,7 +53,7 @@ impl<'a> Arriving<'a> {
     ///
     /// # Errors
     /// [`Fault::BadRequest`], [`Fault::TargetTooLong`], or [`Fault::NotImplemented`] for any other CONNECT.
-    pub fn begin(head: &'a mut RequestHead, pseudo: &Pseudo<'_>) -> Result<Self, Fault> {
+    pub fn begin(head: &'a mut RequestHead, pseudo: &Pseudo<'_>, version: Version) -> Result<Self, Fault> {
         head.clear();
         if !is_token(pseudo.method) {
             return Err(Fault::BadRequest);
@@ -69,7 +70,7 @@ impl<'a> Arriving<'a> {
         }
         let method = loaded(&mut head.fields, if is_websocket { b"GET" } else { pseudo.method });
         let target = loaded(&mut head.fields, path);
-        head.set_line(method, target, Version::Http2);
+        head.set_line(method, target, version);
         if let Some(authority) = pseudo.authority {
             // An empty one, or one with user information, is malformed too.
             if !is_authority(authority) {
@@ -197,12 +198,12 @@ fn loaded(fields: &mut Fields, bytes: &[u8]) -> Span {
 /// [`Fault::BadResponse`] or [`Fault::ResponseHeadTooLarge`].
 pub fn arriving_response<'f>(
     head: &mut ResponseHead,
-    status: u16,
+    (status, version): (u16, Version),
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     (request_method, limits, ends): (Method, &HeadLimits, bool),
 ) -> Result<ResponseParsed, Fault> {
     head.clear();
-    head.set_line(status, Span::default(), Version::Http2);
+    head.set_line(status, Span::default(), version);
     for (name, value) in fields {
         push_field(&mut head.fields, name, value).map_err(|Malformed| Fault::BadResponse)?;
         if head.fields.len() > limits.fields_max.min(FIELDS_HARD_MAX) {

@@ -13,6 +13,7 @@ pub mod forwarding;
 pub mod grpc;
 pub mod http1;
 pub mod http2;
+pub mod http3;
 pub mod proxy_protocol;
 
 mod text;

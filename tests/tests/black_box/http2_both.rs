@@ -124,7 +124,7 @@ fn echo(client: &mut Client, path: &str) {
 }
 
 /// An origin of HTTP/1.1 that becomes an echo; `proves` whether it has read the key.
-fn upgrading(proves: bool) -> Origin {
+pub(super) fn upgrading(proves: bool) -> Origin {
     Origin::start(move |mut visit| {
         let Some(request) = visit.request() else { return };
         if request.target() == "/no" {

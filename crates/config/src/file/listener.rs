@@ -20,7 +20,7 @@ pub struct Listener {
     #[serde(default)]
     pub protocol: Protocol,
     /// HTTP: versions spoken. With TLS the client chooses in the handshake, and HTTP/2 is preferred; without, a
-    /// connection that begins with the preface of HTTP/2 speaks it. `h3` is not available in this version.
+    /// connection that begins with the preface of HTTP/2 speaks it. `h3` needs TLS, and listens at the same port of UDP.
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
@@ -59,6 +59,9 @@ pub struct Listener {
     /// switches ids off.
     #[serde(default)]
     pub request_id: RequestId,
+    /// HTTP/3: how it is spoken, where `http_versions` has `h3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http3: Option<Http3>,
     /// TCP and UDP: the cluster that everything goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -97,7 +100,7 @@ pub enum HttpVersion {
     H1,
     /// HTTP/2.
     H2,
-    /// HTTP/3. Not available in this version.
+    /// HTTP/3.
     H3,
 }
 
@@ -139,6 +142,35 @@ pub enum TlsVersion {
     /// TLS 1.3.
     #[serde(rename = "1.3")]
     Tls13,
+}
+
+/// HTTP/3 towards clients.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http3 {
+    /// Tell clients that come by another version, in the field `alt-svc` of each answer, that HTTP/3 is spoken here too. A
+    /// field of that name that an endpoint or a filter has set stays as it is.
+    pub advertise: bool,
+    /// How long they are to remember it.
+    pub max_age: Time,
+    /// The port that they are told, where it is another to them than to us. By default that of the listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Handshakes at once, of one worker, from which on clients must first prove that they are where they say, which costs
+    /// each a round trip. 0: always.
+    pub unproven_max: u32,
+}
+
+impl Default for Http3 {
+    fn default() -> Self {
+        Self {
+            advertise: true,
+            max_age: Time(limits::HTTP3_MAX_AGE),
+            port: None,
+            unproven_max: limits::HTTP3_UNPROVEN_MAX,
+        }
+    }
 }
 
 /// Certificates of clients.

@@ -46,6 +46,11 @@ pub struct Route {
     /// The turn of these requests where they have to wait, see `queue` of the cluster. By default that of their arrival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<RouteQueue>,
+    /// HTTP/3: carry requests that came before the handshake was over. Anybody who has recorded one may send it again, so
+    /// only what may happen twice should come this way: GET, HEAD and OPTIONS, for all others wait all the same, and so do the
+    /// requests of other routes. Endpoints see `early-data: 1` (RFC 8470).
+    #[serde(default)]
+    pub early_data: bool,
     /// Forward to this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,

@@ -6,7 +6,7 @@ use std::fmt;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAuth, ClientTrust, Forwarding, HttpListener, HttpVersions, Listener, Protocol, TcpListener, TcpTarget,
+    ClientAuth, ClientTrust, Forwarding, Http3, HttpListener, HttpVersions, Listener, Protocol, TcpListener, TcpTarget,
     TlsTermination, TlsVersion, UdpListener,
 };
 use model::{Address, Name};
@@ -19,7 +19,8 @@ use crate::units::Time;
 const HEAD_BYTES_MIN: u64 = 1_024;
 
 /// Keys that mean something for some protocols only, with what to do instead.
-const HTTP_ONLY: [(&str, &str); 7] = [
+const HTTP_ONLY: [(&str, &str); 8] = [
+    ("http3", "leave it out"),
     ("http_versions", "leave it out"),
     ("head_bytes_max", "leave it out"),
     ("fields_max", "leave it out"),
@@ -57,6 +58,7 @@ impl Resolver<'_> {
                 self.refuse_keys(&at, name, (&TCP_ONLY, "tcp"), "http");
                 self.refuse_keys(&at, name, (&UDP_ONLY, "udp"), "http");
                 let versions = self.http_versions(&at, written);
+                self.check_http3(&at, name, written, bind.as_ref());
                 Some(Protocol::Http(self.http_listener(&at, written, versions)))
             }
             file::Protocol::Tcp => {
@@ -107,15 +109,17 @@ impl Resolver<'_> {
         let mut seen = Vec::new();
         for (index, version) in written.http_versions.iter().enumerate() {
             let path = format!("{at}/http_versions/{index}");
-            if *version == file::HttpVersion::H3 {
-                let message = format!("`{version}` is not available in this version");
-                self.report(&path, message, Some("write `http_versions: [h1, h2]`, which is the default".to_owned()));
-            } else if seen.contains(version) {
+            if seen.contains(version) {
                 self.report(&path, "this version stands here twice", None);
             }
             seen.push(*version);
         }
-        HttpVersions { h1: seen.contains(&file::HttpVersion::H1), h2: seen.contains(&file::HttpVersion::H2) }
+        let speaks = |version| seen.contains(&version);
+        HttpVersions {
+            h1: speaks(file::HttpVersion::H1),
+            h2: speaks(file::HttpVersion::H2),
+            h3: speaks(file::HttpVersion::H3),
+        }
     }
 
     fn http_listener(&mut self, at: &str, written: &file::Listener, versions: HttpVersions) -> HttpListener {
@@ -144,6 +148,47 @@ impl Resolver<'_> {
                 forwarded: forwarding.forwarded,
             },
             request_id,
+            http3: Self::http3(written),
+        }
+    }
+
+    fn http3(written: &file::Listener) -> Http3 {
+        let settings = written.http3.clone().unwrap_or_default();
+        Http3 {
+            advertised_for: settings.advertise.then_some(settings.max_age.0),
+            advertised_port: settings.port,
+            unproven_max: settings.unproven_max,
+        }
+    }
+
+    /// What HTTP/3 needs, and what it cannot be spoken beside.
+    fn check_http3(&mut self, at: &str, name: &str, written: &file::Listener, bind: Option<&Address>) {
+        let Some(index) = written.http_versions.iter().position(|version| *version == file::HttpVersion::H3) else {
+            if self.has(at, "http3") {
+                let span = self.key_span(at, "http3");
+                let message = format!("`http3` has no meaning while listener `{name}` does not speak it");
+                self.sink.push(span, message, Some("add `h3` to `http_versions`".to_owned()));
+            }
+            return;
+        };
+        let path = format!("{at}/http_versions/{index}");
+        let leave_out = |other: &str| Some(format!("{other}, or leave `h3` out"));
+        if written.tls.is_none() && !self.has(at, "tls") {
+            let message = format!("`h3` needs TLS, and listener `{name}` has none");
+            self.report(&path, message, leave_out("add `tls` with a certificate"));
+        }
+        if written.proxy_protocol.is_some() {
+            let message =
+                format!("`h3` and `proxy_protocol` exclude each other in listener `{name}`: QUIC has no such header");
+            self.report(&path, message, leave_out("speak HTTP/3 in a listener of its own"));
+        }
+        match bind {
+            Some(Address::Unix(_)) => {
+                let message = format!("listener `{name}` speaks `h3`, which Unix sockets do not carry");
+                self.report(&path, message, leave_out("bind an address with a port"));
+            }
+            Some(bind) => self.take_bind(&format!("{at}/bind"), (bind, true), format!("listener `{name}`, for HTTP/3")),
+            None => {}
         }
     }
 

@@ -36,6 +36,7 @@ impl Resolver<'_> {
             filters,
             action: action?,
             timeout: written.timeout.map(|time| time.0),
+            early_data: written.early_data,
             precedence: self.precedence(&format!("{at}/queue"), written),
             subset: self.subset(&format!("{at}/subset"), written),
             retry: written.retry.as_ref().map(|retry| self.retry(&format!("{at}/retry"), retry)),

@@ -4,6 +4,7 @@ mod balance;
 mod diagnostics;
 mod examples;
 mod hostile;
+mod http3;
 mod includes;
 mod pages;
 mod persistence;

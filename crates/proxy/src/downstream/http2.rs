@@ -36,8 +36,9 @@ use crate::accept::{LAST_CALL, log_failure};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
-use crate::http2::{MessageStream, Signs, Transport, heads, websocket};
+use crate::http2::{self, Signs, Transport, heads, websocket};
 use crate::io::Io;
+use crate::message::MessageStream;
 use crate::registry::Tether;
 use crate::watch::Watch;
 use crate::worker::Worker;
@@ -375,13 +376,14 @@ async fn carry(
         websocket::give_key(&mut incoming.head, || worker.random.next());
     }
     let mut connection = Connection {
-        io: Io::Stream(Box::new(MessageStream::accepted(respond, body, active.0.signs.clone()))),
+        io: Io::Stream(Box::new(MessageStream::Http2(http2::Stream::accepted(respond, body, active.0.signs.clone())))),
         facts: active.0.facts.clone(),
         watch: Watch::new(now, http.stream_timeout, registration.tether.clone()),
         received: None,
         tether: registration.tether.clone(),
         requests: 1,
         leaves_by_end: false,
+        is_early: false,
     };
     let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
     exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;

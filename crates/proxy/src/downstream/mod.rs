@@ -2,12 +2,14 @@
 
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod http3;
 
 use model::Fault;
 use wire::http1::{Framing, SendResponse, write_response};
 
 use crate::exchange::Exchange;
-use crate::http2::{heads, websocket};
+use crate::http2::websocket;
+use crate::message::MessageStream;
 
 /// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to
 /// leave with the first of the body.
@@ -17,11 +19,18 @@ use crate::http2::{heads, websocket};
 pub(crate) fn begin_response(exchange: &mut Exchange<'_>, how: &SendResponse, out: &mut Vec<u8>) -> Result<(), Fault> {
     let worker = exchange.worker;
     let head = exchange.response.get_or_insert_with(|| worker.take_response());
+    if let Some(alternative) = &exchange.listener.alternative
+        && head.fields.get(&alternative.name).is_none()
+        && !matches!(exchange.connection.io.message(), Some(MessageStream::Http3(_)))
+    {
+        let port = exchange.connection.facts.local.port();
+        head.fields.append(&alternative.name, alternative.value(port));
+    }
     let Some(stream) = exchange.connection.io.message() else {
         write_response(head, how, out);
         return Ok(());
     };
-    let mut ends = matches!(how.framing, Framing::None | Framing::Length(0));
+    let ends = matches!(how.framing, Framing::None | Framing::Length(0));
     if exchange.request.upgrade && !how.upgrade && (200..300).contains(&head.status) {
         // RFC 8441 section 5: to the client it would say that the WebSocket is open.
         return Err(Fault::BadResponse);
@@ -29,13 +38,9 @@ pub(crate) fn begin_response(exchange: &mut Exchange<'_>, how: &SendResponse, ou
     if how.upgrade && !websocket::take_proof(&exchange.incoming.head, head) {
         return Err(Fault::BadResponse);
     }
-    let mut response = heads::of_response(head, how.framing)?;
-    if how.upgrade {
-        // RFC 8441 section 5: a stream has no 101.
-        *response.status_mut() = http::StatusCode::OK;
-        ends = false;
-    }
-    stream.respond(response, ends).map_err(|_| Fault::ClosedInResponse)
+    // RFC 8441 section 5: a stream has no 101.
+    let status = how.upgrade.then_some(200);
+    stream.respond(head, (how.framing, status), ends && !how.upgrade)
 }
 
 /// Passes an interim response on, to `out` where it goes as bytes.
@@ -49,5 +54,5 @@ pub(crate) fn send_interim(exchange: &mut Exchange<'_>, how: &SendResponse, out:
         write_response(head, how, out);
         return Ok(());
     };
-    stream.send_interim(heads::of_response(head, how.framing)?).map_err(|_| Fault::ClosedInWait)
+    stream.send_interim(head, how.framing)
 }

@@ -5,7 +5,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use model::fields::Fields;
 use model::limits::FIELDS_HARD_MAX;
-use model::{Fault, Method, RequestHead, ResponseHead};
+use model::{Fault, Method, RequestHead, ResponseHead, Version};
 use wire::crossing::{self, Arriving, Pseudo};
 use wire::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
 
@@ -24,7 +24,7 @@ pub(crate) fn read_request(
         path: parts.uri.path_and_query().map(|path| path.as_str().as_bytes()),
         protocol: parts.extensions.get::<h2::ext::Protocol>().map(|protocol| protocol.as_str().as_bytes()),
     };
-    let mut arriving = Arriving::begin(head, &pseudo)?;
+    let mut arriving = Arriving::begin(head, &pseudo, Version::Http2)?;
     if parts.headers.len() > FIELDS_HARD_MAX {
         return Err(Fault::HeadTooLarge);
     }
@@ -34,14 +34,14 @@ pub(crate) fn read_request(
     arriving.end(limits, ends)
 }
 
-/// The head of a response as `h2` sends it. `framing` is that towards the client.
+/// The head of a response as `h2` sends it, under this status. `framing` is that towards the client.
 ///
 /// # Errors
 /// [`Fault::BadResponse`]: filters made something of it that is no response.
-pub(crate) fn of_response(head: &ResponseHead, framing: Framing) -> Result<http::Response<()>, Fault> {
+pub(crate) fn of_response(head: &ResponseHead, status: u16, framing: Framing) -> Result<http::Response<()>, Fault> {
     let fields = collect(|give| crossing::response_fields(head, framing, give)).ok_or(Fault::BadResponse)?;
     let mut response = http::Response::new(());
-    *response.status_mut() = http::StatusCode::from_u16(head.status).map_err(|_| Fault::BadResponse)?;
+    *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| Fault::BadResponse)?;
     *response.headers_mut() = fields;
     Ok(response)
 }
@@ -56,7 +56,7 @@ pub(crate) fn read_response(
     head: &mut ResponseHead,
 ) -> Result<ResponseParsed, Fault> {
     let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    crossing::arriving_response(head, parts.status.as_u16(), fields, how)
+    crossing::arriving_response(head, (parts.status.as_u16(), Version::Http2), fields, how)
 }
 
 /// The head of a request for a WebSocket, which begins with an HTTP/1.1 `Upgrade`, as HTTP/2 has it (RFC 8441 section 5).

@@ -29,7 +29,7 @@ use super::{Signs, heads};
 const SENT_PIECES_MAX: usize = 64;
 
 /// See the module.
-pub(crate) struct MessageStream {
+pub(crate) struct Stream {
     speaking: Speaking,
     listening: Listening,
     /// Taken from the stream, not yet read: it still counts against the peer's window.
@@ -58,7 +58,7 @@ enum Listening {
     Body(RecvStream),
 }
 
-impl MessageStream {
+impl Stream {
     /// A stream that a client has begun; its head was taken already.
     pub(crate) fn accepted(respond: SendResponse<Bytes>, body: RecvStream, signs: Rc<Signs>) -> Self {
         Self { signs: Some(signs), ..Self::new(Speaking::Respond(respond), Listening::Body(body)) }

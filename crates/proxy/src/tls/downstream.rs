@@ -1,17 +1,21 @@
 //! TLS towards clients.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use model::Issue;
 use model::facts::TlsFacts;
-use model::snapshot::{ClientAuth, ClientTrust, Protocol, TlsTermination, TlsVersion};
+use model::limits::{HTTP3_HANDSHAKES_MAX, HTTP3_INCOMING_BYTES_MAX, HTTP3_SESSIONS_MAX};
+use model::snapshot::{ClientAuth, ClientTrust, Listener, Protocol, Route, TlsTermination, TlsVersion};
+use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection, WebPkiClientVerifier};
+use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
 use super::{Provider, certificates};
+use crate::http3::Quic;
 
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
@@ -19,6 +23,8 @@ const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 /// What HTTP/2 over TLS is called in a handshake (RFC 9113 section 3.1).
 pub(crate) const ALPN_H2: &[u8] = b"h2";
 const ALPN_H1: &[u8] = b"http/1.1";
+/// What HTTP/3 is called (RFC 9114 section 3.1).
+const ALPN_H3: &[u8] = b"h3";
 
 /// What may be agreed on in a handshake (RFC 7301), what is liked best first.
 pub(super) fn protocols(spoken: &Protocol) -> Vec<&'static [u8]> {
@@ -38,21 +44,28 @@ pub(crate) struct ListenerTls {
     pub identity_header: Option<String>,
     settings: TlsTermination,
     protocols: Vec<&'static [u8]>,
+    /// Where HTTP/3 is spoken: what clients agree on by UDP.
+    pub quic: Option<Arc<quinn_proto::ServerConfig>>,
+    quic_settings: Option<QuicSettings>,
+    /// Sessions that may begin with a request: each is taken once, which a ticket alone cannot prove (RFC 8446 section 8.1).
+    sessions: Arc<dyn StoresServerSessions>,
     /// Encrypts session tickets; kept through a change of certificates so that clients resume.
     tickets: Arc<dyn ProducesTickets>,
 }
 
 impl ListenerTls {
     pub(super) fn build(
-        (settings, protocols): (&TlsTermination, Vec<&'static [u8]>),
+        (settings, protocols, quic_settings): (&TlsTermination, Vec<&'static [u8]>, Option<QuicSettings>),
         provider: &Provider,
         previous: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, Vec<Issue>> {
-        let is_same = |previous: &&Arc<Self>| previous.settings == *settings && previous.protocols == protocols;
+        let is_same = |previous: &&Arc<Self>| {
+            previous.settings == *settings && previous.protocols == protocols && previous.quic_settings == quic_settings
+        };
         if let Some(same) = previous.filter(is_same) {
             return Ok(same.clone());
         }
-        let names = certificates::ByName::new(&settings.certificates, provider)?;
+        let names = Arc::new(certificates::ByName::new(&settings.certificates, provider)?);
         let verifier = verifier(&settings.client, provider).map_err(|issue| vec![issue])?;
         // A ticket proves what the handshake that issued it proved: one from before a change of what is asked of clients
         // must not be taken after it.
@@ -63,27 +76,93 @@ impl ListenerTls {
             Some(previous) => previous.tickets.clone(),
             None => rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| vec![failed(&error)])?,
         };
+        let sessions: Arc<dyn StoresServerSessions> = match kept {
+            Some(previous) => previous.sessions.clone(),
+            None => ServerSessionMemoryCache::new(HTTP3_SESSIONS_MAX),
+        };
         let versions = if settings.version_min == TlsVersion::Tls13 { TLS_13 } else { TLS_12_AND_13 };
         let mut config = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
             .map_err(|error| vec![failed(&error)])?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(names));
+            .with_client_cert_verifier(verifier.clone())
+            .with_cert_resolver(names.clone());
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         config.ticketer = tickets.clone();
         // Tickets carry sessions; the library's own store is a lock shared by all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 1;
+        let quic = match &quic_settings {
+            None => None,
+            Some(wanted) => {
+                let mut config = ServerConfig::builder_with_provider(provider.clone())
+                    .with_protocol_versions(TLS_13)
+                    .map_err(|error| vec![failed(&error)])?
+                    .with_client_cert_verifier(verifier)
+                    .with_cert_resolver(names);
+                config.alpn_protocols = vec![ALPN_H3.to_vec()];
+                config.send_tls13_tickets = 1;
+                if wanted.early_data {
+                    config.session_storage = sessions.clone();
+                    // The only value beside 0 that QUIC knows (RFC 9001 section 4.6.1).
+                    config.max_early_data_size = u32::MAX;
+                } else {
+                    config.ticketer = tickets.clone();
+                    config.session_storage = Arc::new(NoServerSessionStorage {});
+                }
+                Some(wanted.config(config).map_err(|message| vec![Issue::at("", message)])?)
+            }
+        };
         Ok(Arc::new(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             handshake_timeout: settings.handshake_timeout,
             identity_header: trust(&settings.client).and_then(|trust| trust.identity_header.clone()),
             settings: settings.clone(),
             protocols,
+            quic,
+            quic_settings,
+            sessions,
             tickets,
         }))
     }
 }
+
+/// What of a listener decides how clients agree on HTTP/3.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QuicSettings {
+    /// Longest silence of a connection.
+    pub idle_timeout: Duration,
+    /// Requests may come before a handshake is over.
+    pub early_data: bool,
+}
+
+impl QuicSettings {
+    /// Those of a listener that speaks HTTP/3.
+    pub(super) fn of(listener: &Listener, routes: &[Arc<Route>]) -> Option<Self> {
+        let Protocol::Http(http) = &listener.protocol else { return None };
+        let is_reached = |route: &Arc<Route>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
+        // Who a client is that shows a certificate, only its handshake proves.
+        let asks_nobody = listener.tls.as_ref().is_some_and(|tls| tls.client == ClientAuth::Off);
+        let early_data = asks_nobody && routes.iter().any(|route| route.early_data && is_reached(route));
+        http.versions.h3.then_some(Self { idle_timeout: http.idle_timeout, early_data })
+    }
+
+    fn config(&self, tls: ServerConfig) -> Result<Arc<quinn_proto::ServerConfig>, String> {
+        let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
+        let mut config = quinn_proto::ServerConfig::new(Arc::new(crypto), TOKEN_KEY.clone());
+        config
+            .transport_config(Arc::new(crate::http3::transport(self.idle_timeout)))
+            .max_incoming(HTTP3_HANDSHAKES_MAX)
+            .incoming_buffer_size(HTTP3_INCOMING_BYTES_MAX);
+        Ok(Arc::new(config))
+    }
+}
+
+/// Of this process: what clients prove with that they are where they say (RFC 9000 section 8.1.4).
+static TOKEN_KEY: LazyLock<Arc<aws_lc_rs::hkdf::Prk>> = LazyLock::new(|| {
+    let mut key = [0; 64];
+    let _ = aws_lc_rs::rand::fill(&mut key);
+    Arc::new(aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]).extract(&key))
+});
 
 fn failed(error: &rustls::Error) -> Issue {
     Issue::at("", error.to_string())
@@ -127,5 +206,21 @@ pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
             Some(b"h2") => Some("h2"),
             _ => None,
         },
+    }
+}
+
+/// What the handshake of a QUIC connection told us.
+pub(crate) fn facts_of_quic(quic: &Quic) -> TlsFacts {
+    let chain = quic.certificates();
+    let certificate = chain.first();
+    TlsFacts {
+        server_name: quic.handshake_data().and_then(|data| data.server_name.clone()),
+        // RFC 9001 section 4.2: there is no other.
+        version: "TLSv1.3",
+        // The library does not tell.
+        cipher: "unknown",
+        client_subject: certificate.and_then(certificates::subject),
+        client_common_name: certificate.and_then(certificates::common_name),
+        alpn: Some("h3"),
     }
 }

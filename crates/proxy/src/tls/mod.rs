@@ -14,7 +14,7 @@ use model::{Issue, Name};
 use plan::Plan;
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use downstream::{ALPN_H2, ListenerTls, facts_of};
+pub(crate) use downstream::{ALPN_H2, ListenerTls, facts_of, facts_of_quic};
 pub(crate) use upstream::UpstreamTlsNow;
 
 /// The TLS side of one plan.
@@ -37,7 +37,8 @@ impl TlsMaterial {
             let Some(settings) = &listener.tls else { continue };
             let path = format!("listeners/{}/tls", listener.name);
             let speaks = downstream::protocols(&listener.protocol);
-            match ListenerTls::build((settings, speaks), &provider, previous.listeners.get(&listener.name)) {
+            let quic = downstream::QuicSettings::of(listener, &plan.snapshot.routes);
+            match ListenerTls::build((settings, speaks, quic), &provider, previous.listeners.get(&listener.name)) {
                 Ok(tls) => drop(built.listeners.insert(listener.name.clone(), tls)),
                 Err(more) => issues.extend(more.into_iter().map(|issue| issue.below(&path))),
             }

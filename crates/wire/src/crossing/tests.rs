@@ -11,7 +11,7 @@ fn arrive(
     let mut head = RequestHead::default();
     let (authority, path) = (authority.map(str::as_bytes), path.map(str::as_bytes));
     let pseudo = Pseudo { method: method.as_bytes(), authority, path, protocol: None };
-    let mut arriving = Arriving::begin(&mut head, &pseudo)?;
+    let mut arriving = Arriving::begin(&mut head, &pseudo, Version::Http2)?;
     for (name, value) in fields {
         arriving.field(name.as_bytes(), value.as_bytes())?;
     }
@@ -111,7 +111,7 @@ fn a_websocket_becomes_an_upgrade_and_other_protocols_are_not_spoken() {
     let begin = |method: &[u8], protocol: &[u8], fields: &[(&str, &str)]| {
         let mut head = RequestHead::default();
         let pseudo = Pseudo { method, authority: Some(b"a"), path: Some(b"/chat"), protocol: Some(protocol) };
-        let mut arriving = Arriving::begin(&mut head, &pseudo)?;
+        let mut arriving = Arriving::begin(&mut head, &pseudo, Version::Http2)?;
         for (name, value) in fields {
             arriving.field(name.as_bytes(), value.as_bytes())?;
         }
@@ -208,7 +208,8 @@ fn a_response_says_its_length_only_when_it_is_that_of_its_framing() {
     let fields: &[(&[u8], &[u8])] = &[(b"content-length", b"7"), (b"a", b"1")];
     let mut head = ResponseHead::default();
     let arriving = |head: &mut ResponseHead, status, method, ends| {
-        arriving_response(head, status, fields.iter().copied(), (method, &LIMITS, ends)).map(|parsed| parsed.framing)
+        arriving_response(head, (status, Version::Http2), fields.iter().copied(), (method, &LIMITS, ends))
+            .map(|parsed| parsed.framing)
     };
     assert_eq!(arriving(&mut head, 200, Method::Get, false), Ok(Framing::Length(7)));
     assert_eq!(given(|give| response_fields(&head, Framing::Length(7), give)), "content-length=7;a=1;");
@@ -224,7 +225,7 @@ fn a_response_says_its_length_only_when_it_is_that_of_its_framing() {
 fn a_response_without_length_ends_with_its_stream() {
     let mut head = ResponseHead::default();
     let mut arriving = |status, ends| {
-        arriving_response(&mut head, status, std::iter::empty(), (Method::Get, &LIMITS, ends))
+        arriving_response(&mut head, (status, Version::Http2), std::iter::empty(), (Method::Get, &LIMITS, ends))
             .map(|parsed| parsed.framing)
     };
     assert_eq!(arriving(200, false), Ok(Framing::Chunked));
@@ -240,11 +241,12 @@ fn a_bad_field_of_a_response_is_the_fault_of_the_endpoint() {
     let mut head = ResponseHead::default();
     for (name, value) in [("connection", "close"), ("A", "1"), ("a", "x\r\ny"), ("content-length", "1, 2")] {
         let fields = [(name.as_bytes(), value.as_bytes())];
-        let outcome = arriving_response(&mut head, 200, fields.into_iter(), (Method::Get, &LIMITS, false));
+        let outcome =
+            arriving_response(&mut head, (200, Version::Http2), fields.into_iter(), (Method::Get, &LIMITS, false));
         assert_eq!(outcome.map(|_| ()), Err(Fault::BadResponse), "{name}: {value}");
     }
     let many = [(&b"a"[..], &b"1"[..]); 9];
-    let outcome = arriving_response(&mut head, 200, many.into_iter(), (Method::Get, &LIMITS, false));
+    let outcome = arriving_response(&mut head, (200, Version::Http2), many.into_iter(), (Method::Get, &LIMITS, false));
     assert_eq!(outcome.map(|_| ()), Err(Fault::ResponseHeadTooLarge));
 }
 

@@ -9,8 +9,9 @@ use wire::http1::{Framing, HeadLimits, ResponseParsed};
 
 use super::trunk::Berth;
 use crate::exchange::Exchange;
-use crate::http2::{MessageStream, heads, websocket};
+use crate::http2::{Stream, heads, websocket};
 use crate::io::Io;
+use crate::message::MessageStream;
 use crate::upstream::pool::UpstreamConnection;
 
 /// Begins a stream with the head of the request.
@@ -35,7 +36,7 @@ pub(crate) fn begin(
     };
     let is_whole = matches!(framing, Framing::None | Framing::Length(0)) && !exchange.wants_upgrade();
     let (response, send) = berth.send(request, is_whole)?;
-    let io = Io::Stream(Box::new(MessageStream::requested(send, response, is_whole)));
+    let io = Io::Stream(Box::new(MessageStream::Http2(Stream::requested(send, response, is_whole))));
     Ok(UpstreamConnection::of_stream(io, berth, exchange.told.now))
 }
 
@@ -48,6 +49,8 @@ pub(crate) fn poll_head(
     exchange: &mut Exchange<'_>,
     stream: &mut MessageStream,
 ) -> Poll<Result<ResponseParsed, Ended>> {
+    // Only of HTTP/2 is anything asked of an endpoint this way.
+    let MessageStream::Http2(stream) = stream else { return Poll::Ready(Err(Ended::Closed)) };
     let (parts, ends) = ready!(stream.poll_head(cx)).map_err(|error| Ended::of(&error))?;
     let (limits, method) = (HeadLimits::default(), exchange.incoming.head.method);
     let parsed = heads::read_response(&parts, (method, &limits, ends), exchange.response());

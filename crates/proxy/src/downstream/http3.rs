@@ -1,0 +1,684 @@
+//! The life of a client's HTTP/3 connection (RFC 9114).
+//!
+//! ```text
+//! a first datagram ─► Door ─┬─ too many handshakes: prove where you are (RFC 9000 section 8.1), or refused
+//!                           └─ serve ──┬── a stream ──► a task with an exchange of its own, as on any connection
+//!                                      ├── nothing to do for too long, the listener gone, requests enough:
+//!                                      │      GOAWAY, what is begun is finished, GOAWAY with the last stream (section 5.2), end
+//!                                      └── rules broken, too much of no use: closed with the reason, end
+//! ```
+//!
+//! As with HTTP/2, this task looks after the connection and begins streams, and knows nothing of what they carry. The socket
+//! and the state of QUIC are driven elsewhere (`crate::http3`).
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use model::Fault;
+use model::limits::{
+    HTTP3_HANDSHAKES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_EXCHANGE, HTTP3_IDLE_FRAMES_PER_PIECE,
+    HTTP3_IDLE_FRAMES_PER_RESET, HTTP3_IDLE_FRAMES_PER_SECOND, HTTP3_PING, HTTP3_STREAMS_MAX, LINGER,
+};
+use model::snapshot::HttpListener;
+use quinn_proto::{Dir, Incoming, StreamId, VarInt};
+use wire::http1::{HeadLimits, RequestParsed};
+use wire::http2::Allowance;
+use wire::http3::message::{self, BadHead, Memory};
+use wire::http3::uni::{self, Next, Told, UniReader};
+use wire::http3::{VARINT_MAX, code};
+
+use crate::accept::{LAST_CALL, Open, log_failure};
+use crate::connection::{Connection, ConnectionFacts};
+use crate::downstream::http1::Arrival;
+use crate::exchange::{self, Arrived};
+use crate::http2::websocket;
+use crate::http3::{Counts, Lost, Mesh, NoHead, Port, Quic, ReadFault, Stream, local_of};
+use crate::io::Io;
+use crate::message::MessageStream;
+use crate::registry::{Seat, Tether};
+use crate::tls;
+use crate::watch::Watch;
+use crate::worker::Worker;
+use crate::worker_plan::WorkerPlan;
+
+/// Where the ids of goodbyes begin that leave room for what is on its way: the last that a client could begin.
+const LAST_STREAM_ID: u64 = VARINT_MAX - 3;
+
+/// Lets clients in at the UDP side of a listener until it ends; what was let in is carried to its end. `waker` is where to
+/// say which task is to be told of that, and `ended` is called when no more are let in.
+///
+/// # Errors
+/// The kernel does not take a setting.
+pub(crate) fn open(
+    worker: &Rc<Worker>,
+    (socket, mesh): (std::net::UdpSocket, Mesh),
+    seat: Rc<Seat>,
+    waker: Rc<RefCell<Option<Waker>>>,
+    ended: impl FnOnce() + 'static,
+) -> io::Result<()> {
+    let door = Door { worker: worker.clone(), seat: seat.clone(), handshakes: Rc::default() };
+    let plan = worker.plan_of(&seat);
+    let config = plan.listeners.get(seat.index.get()).and_then(|listener| listener.tls.as_ref()?.quic.clone());
+    let port = Port::new(socket, mesh, config, Box::new(move |port, incoming| door.knock(port, incoming)))?;
+    let worker = worker.clone();
+    let mut ended = Some(ended);
+    let mut generation = plan.plan.generation;
+    tokio::task::spawn_local(async move {
+        poll_fn(|cx| {
+            *waker.borrow_mut() = Some(cx.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        let driven = port.clone();
+        port.drive(|| {
+            let plan = worker.plan_of(&seat);
+            let Some(listener) = plan.listeners.get(seat.index.get()) else { return driven.open() == 0 };
+            let dropped = driven.take_dropped();
+            if dropped > 0 {
+                listener.series.of(worker.index).datagrams_dropped.add(dropped);
+            }
+            if seat.closing.get() {
+                if let Some(ended) = ended.take() {
+                    ended();
+                }
+                return driven.open() == 0;
+            }
+            if std::mem::replace(&mut generation, plan.plan.generation) != plan.plan.generation {
+                driven.configure(listener.tls.as_ref().and_then(|tls| tls.quic.clone()));
+            }
+            false
+        })
+        .await;
+    });
+    Ok(())
+}
+
+/// Decides who is let in.
+struct Door {
+    worker: Rc<Worker>,
+    seat: Rc<Seat>,
+    /// Under way.
+    handshakes: Rc<Cell<usize>>,
+}
+
+/// Counts a handshake as under way until it is dropped.
+struct Handshake(Rc<Cell<usize>>);
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Door {
+    fn knock(&self, port: &Rc<Port>, incoming: Incoming) {
+        let (worker, seat) = (&self.worker, &self.seat);
+        let plan = worker.plan_of(seat);
+        let found = plan.listeners.get(seat.index.get());
+        let Some((listener, (http, tls))) = found.and_then(|now| Some((now, (now.http()?, now.tls.as_ref()?)))) else {
+            return port.refuse(incoming);
+        };
+        let shard = listener.series.of(worker.index);
+        let under_way = self.handshakes.get();
+        if seat.closing.get() {
+            return port.refuse(incoming);
+        }
+        if under_way >= http.http3.unproven_max as usize && !incoming.remote_address_validated() {
+            if under_way < HTTP3_HANDSHAKES_MAX {
+                shard.http3_retries.add(1);
+                return port.ask_again(incoming);
+            }
+            shard.connections_refused.add(1);
+            return port.refuse(incoming);
+        }
+        if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
+            shard.connections_refused.add(1);
+            shard.fault(Fault::ListenerFull);
+            return port.refuse(incoming);
+        }
+        shard.connections_opened.add(1);
+        let open = Open::new(worker, listener.plan.state.clone(), listener.series.clone());
+        let (peer, bound) = (incoming.remote_address(), listener.plan.listener.bind.or_local());
+        let local = local_of(port, incoming.local_ip(), bound);
+        let name = listener.plan.listener.name.clone();
+        let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name };
+        let Some(quic) = port.accept(incoming, tls.quic.clone()) else {
+            shard.handshakes_failed.add(1);
+            shard.fault(Fault::HandshakeFailed);
+            log_failure(worker, &facts, Fault::HandshakeFailed);
+            return;
+        };
+        self.handshakes.set(under_way + 1);
+        let handshake = Handshake(self.handshakes.clone());
+        tokio::task::spawn_local(serve(worker.clone(), quic, seat.clone(), (facts, handshake), open));
+    }
+}
+
+/// What a connection and the tasks of its streams share.
+struct Shared {
+    facts: RefCell<Rc<ConnectionFacts>>,
+    counts: Rc<Counts>,
+    allowance: RefCell<Allowance>,
+    /// Exchanges under way.
+    active: Cell<u32>,
+    /// When the last one ended.
+    rested_at: Cell<Instant>,
+    /// The connection, while it waits for an exchange to end.
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Shared {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes what was counted of no use. False: it is more than a client may send.
+    fn is_bearable(&self, more: u32) -> bool {
+        let idle = self.counts.idle.take() + more;
+        idle == 0 || self.allowance.borrow_mut().spend(idle, Instant::now())
+    }
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// It is not.
+    No,
+    /// GOAWAY is sent; what is on its way is still taken.
+    Told,
+    /// The last GOAWAY is sent; what is begun is finished.
+    Last,
+    /// All is over but for what the client has not got yet.
+    Over,
+}
+
+/// A connection while it lives.
+struct Session {
+    worker: Rc<Worker>,
+    quic: Rc<Quic>,
+    shared: Rc<Shared>,
+    tether: Rc<Tether>,
+    watch: Watch,
+    handshake: Option<Handshake>,
+    /// Our control stream, and what is to be said on it.
+    control: Option<StreamId>,
+    out: Vec<u8>,
+    /// The client's streams that go one way.
+    readers: Vec<(StreamId, UniReader)>,
+    told: Told,
+    /// Streams begun.
+    accepted: u64,
+    /// The id that follows that of the last one.
+    next_id: u64,
+    leave: Leave,
+    is_flooded: bool,
+    /// Datagrams that had come when the watch rang last.
+    seen: u64,
+}
+
+/// Carries a connection to its end.
+async fn serve(
+    worker: Rc<Worker>,
+    quic: Rc<Quic>,
+    seat: Rc<Seat>,
+    (facts, handshake): (ConnectionFacts, Handshake),
+    _open: Open,
+) {
+    let registration = worker.registry.register(seat);
+    poll_fn(|cx| {
+        registration.tether.set_waker(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    let tether = registration.tether.clone();
+    let now = Instant::now();
+    let plan = worker.plan_of(&tether.seat);
+    let Some((listener, _)) = plan.http_listener(&tether) else { return quic.close(code::NO_ERROR) };
+    let handshake_timeout = listener.tls.as_ref().map_or(LAST_CALL, |tls| tls.handshake_timeout);
+    drop(plan);
+    let shared = Rc::new(Shared {
+        facts: RefCell::new(Rc::new(facts)),
+        counts: Rc::default(),
+        allowance: Allowance::new(HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND, now).into(),
+        active: Cell::new(0),
+        rested_at: Cell::new(now),
+        waker: RefCell::default(),
+    });
+    let mut session = Session {
+        worker: worker.clone(),
+        quic: quic.clone(),
+        shared: shared.clone(),
+        watch: Watch::new(now, handshake_timeout, tether.clone()),
+        tether,
+        handshake: Some(handshake),
+        control: None,
+        out: Vec::new(),
+        readers: Vec::new(),
+        told: Told::default(),
+        accepted: 0,
+        next_id: 0,
+        leave: Leave::No,
+        is_flooded: false,
+        seen: 0,
+    };
+    let outcome = poll_fn(|cx| session.poll(cx)).await;
+    session.report(outcome);
+    drop(session);
+    quic.close(code::NO_ERROR);
+    // That is sent before the connection counts as closed.
+    tokio::task::yield_now().await;
+    // Streams that are left see that their connection is gone.
+    poll_fn(|cx| {
+        *shared.waker.borrow_mut() = Some(cx.waker().clone());
+        if shared.active.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// How long nothing may happen before the connection is looked after.
+fn rest(http: &HttpListener) -> Duration {
+    http.idle_timeout.min(HTTP3_PING)
+}
+
+impl Session {
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
+        self.quic.wait(cx);
+        loop {
+            if let Some(lost) = self.quic.lost() {
+                return Poll::Ready(self.why(lost));
+            }
+            if self.tether.is_cut() {
+                // Its exchanges are cut as well, and tell their client as far as that is possible.
+                *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
+                return if self.shared.active.get() == 0 { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            if self.handshake.is_some() && self.quic.is_connected() {
+                self.begin();
+            }
+            self.speak(cx);
+            if let Err(code) = self.listen(cx) {
+                self.quic.close(code);
+                continue;
+            }
+            self.take_streams();
+            if !self.shared.is_bearable(std::mem::take(&mut self.told.idle)) {
+                self.is_flooded = true;
+                self.quic.close(code::EXCESSIVE_LOAD);
+                continue;
+            }
+            if self.handshake.is_none() && self.leave == Leave::No && !self.may_go_on() {
+                self.say_goodbye();
+                continue;
+            }
+            if self.leave == Leave::Last && self.shared.active.get() == 0 {
+                self.leave = Leave::Over;
+                self.watch.set(Instant::now(), LINGER);
+            }
+            if self.leave == Leave::Over && self.out.is_empty() && self.is_all_received() {
+                return Poll::Ready(Ok(()));
+            }
+            if self.leave != Leave::No || self.is_full() {
+                *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
+            }
+            ready!(self.watch.poll(cx));
+            if let Some(end) = self.look_after(Instant::now()) {
+                return Poll::Ready(end);
+            }
+        }
+    }
+
+    /// The handshake is over: from here on the client is known.
+    fn begin(&mut self) {
+        self.handshake = None;
+        let plan = self.worker.plan_of(&self.tether.seat);
+        let Some((listener, http)) = plan.http_listener(&self.tether) else { return };
+        listener.series.of(self.worker.index).handshakes_full.add(1);
+        self.know_client();
+        self.watch.set(Instant::now(), rest(http));
+    }
+
+    /// Takes what the handshake has told so far.
+    fn know_client(&self) {
+        let before = self.shared.facts.borrow().clone();
+        let facts = ConnectionFacts {
+            peer: before.peer,
+            local: before.local,
+            tls: Some(Box::new(tls::facts_of_quic(&self.quic))),
+            sender: None,
+            listener: before.listener.clone(),
+        };
+        *self.shared.facts.borrow_mut() = Rc::new(facts);
+    }
+
+    /// Says on our control stream what is to be said: first our settings (RFC 9114 section 6.2.1).
+    fn speak(&mut self, cx: &TaskContext<'_>) {
+        if self.control.is_none() {
+            let Some(id) = self.quic.open(Dir::Uni) else { return };
+            let plan = self.worker.plan_of(&self.tether.seat);
+            let most = plan.http_listener(&self.tether).map_or(0, |(_, http)| http.head_bytes_max as u64);
+            uni::begin_control(&mut self.out, most, true);
+            self.control = Some(id);
+        }
+        let Some(id) = self.control else { return };
+        while !self.out.is_empty() {
+            match self.quic.poll_write(id, cx, &self.out) {
+                Poll::Ready(Ok(count)) => drop(self.out.drain(..count)),
+                // RFC 9114 section 6.2.1: it must not be closed.
+                Poll::Ready(Err(())) => {
+                    self.out.clear();
+                    return self.quic.close(code::CLOSED_CRITICAL_STREAM);
+                }
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    /// Reads what the client says on streams that go one way.
+    fn listen(&mut self, cx: &TaskContext<'_>) -> Result<(), u64> {
+        if !self.quic.take_news() {
+            return Ok(());
+        }
+        while let Some(id) = self.quic.accept(Dir::Uni) {
+            self.readers.push((id, UniReader::default()));
+        }
+        let mut place = 0;
+        while let Some((id, reader)) = self.readers.get_mut(place) {
+            let read = self.quic.poll_read(*id, cx);
+            let is_kept = match read {
+                Poll::Pending => {
+                    place += 1;
+                    continue;
+                }
+                Poll::Ready(Ok(Some(bytes))) => reader.take(&bytes, true, &mut self.told)? == Next::GoOn,
+                Poll::Ready(Err(ReadFault::Gone)) => false,
+                Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_critical() => {
+                    return Err(code::CLOSED_CRITICAL_STREAM);
+                }
+                Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) => false,
+            };
+            if !is_kept {
+                self.quic.stop(*id, code::STREAM_CREATION_ERROR);
+                self.quic.forget(*id);
+                self.readers.swap_remove(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each new stream a task of its own. While as many exchanges are under way as there may be streams, and as many
+    /// again that their client has reset, none is begun.
+    fn take_streams(&mut self) {
+        while !self.is_full() {
+            let Some(id) = self.quic.accept(Dir::Bi) else { return };
+            let plan = self.worker.plan_of(&self.tether.seat);
+            if matches!(self.leave, Leave::Last | Leave::Over) || plan.http_listener(&self.tether).is_none() {
+                // RFC 9114 section 4.1.1: the client may send it again elsewhere.
+                self.quic.reset(id, code::REQUEST_REJECTED);
+                self.quic.stop(id, code::REQUEST_REJECTED);
+                continue;
+            }
+            self.accepted += 1;
+            self.next_id = u64::from(VarInt::from(id)) + 4;
+            self.follow_client();
+            let active = Active::new(&self.shared);
+            tokio::task::spawn_local(carry(
+                (self.worker.clone(), plan),
+                self.tether.clone(),
+                (self.quic.clone(), id),
+                active,
+            ));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.shared.active.get() >= 2 * HTTP3_STREAMS_MAX
+    }
+
+    /// The client may be somewhere else by now (RFC 9000 section 9).
+    fn follow_client(&self) {
+        if self.handshake.is_some() {
+            self.know_client();
+        }
+        let peer = self.quic.remote();
+        let facts = self.shared.facts.borrow().clone();
+        if facts.peer != peer {
+            let moved = ConnectionFacts {
+                peer,
+                local: local_of(self.quic.port(), self.quic.local_ip(), facts.local),
+                tls: facts.tls.clone(),
+                sender: None,
+                listener: facts.listener.clone(),
+            };
+            *self.shared.facts.borrow_mut() = Rc::new(moved);
+        }
+    }
+
+    fn may_go_on(&self) -> bool {
+        if self.tether.is_closing() {
+            return false;
+        }
+        let plan = self.worker.plan_of(&self.tether.seat);
+        plan.http_listener(&self.tether)
+            .is_some_and(|(_, http)| http.requests_per_connection_max.is_none_or(|max| self.accepted < max))
+    }
+
+    /// No new streams; a client that has not heard of it yet may still begin some (RFC 9114 section 5.2).
+    fn say_goodbye(&mut self) {
+        self.leave = Leave::Told;
+        uni::push_goaway(&mut self.out, LAST_STREAM_ID);
+        self.watch.set(Instant::now(), LAST_CALL.min(self.quic.rtt() * 3 / 2));
+    }
+
+    fn say_last_goodbye(&mut self) {
+        self.leave = Leave::Last;
+        uni::push_goaway(&mut self.out, self.next_id);
+        let plan = self.worker.plan_of(&self.tether.seat);
+        let patience = plan.http_listener(&self.tether).map_or(LINGER, |(_, http)| rest(http));
+        self.watch.set(Instant::now(), patience);
+    }
+
+    /// Whether the client has all that we have sent, but for our control stream, which never ends.
+    fn is_all_received(&self) -> bool {
+        self.quic.unfinished() <= usize::from(self.control.is_some())
+    }
+
+    /// The watch rang: how it ends, if it does. If not, the watch is set again.
+    fn look_after(&mut self, now: Instant) -> Option<Result<(), Fault>> {
+        if self.handshake.is_some() {
+            return Some(Err(self.watch.fault(Fault::HandshakeTimeout)));
+        }
+        match self.leave {
+            Leave::Told => {
+                self.say_last_goodbye();
+                return None;
+            }
+            Leave::Over => return Some(Ok(())),
+            Leave::No | Leave::Last => {}
+        }
+        let plan = self.worker.plan_of(&self.tether.seat);
+        let http = plan.http_listener(&self.tether).map(|(_, http)| http);
+        let (rest, idle) = http.map_or((LAST_CALL, LAST_CALL), |http| (rest(http), http.idle_timeout));
+        if self.shared.active.get() > 0 {
+            self.ask_whether_there();
+            self.watch.set(now, rest);
+            return None;
+        }
+        let rested = now.saturating_duration_since(self.shared.rested_at.get());
+        if rested >= idle {
+            self.say_goodbye();
+        } else {
+            self.watch.set(now, idle - rested);
+        }
+        None
+    }
+
+    /// Asks a client that is silent while its exchanges go on; without an answer the connection is given up by its idle
+    /// time (RFC 9000 section 10.1).
+    fn ask_whether_there(&mut self) {
+        let received = self.quic.received();
+        if std::mem::replace(&mut self.seen, received) == received {
+            self.quic.ping();
+        }
+    }
+
+    fn why(&self, lost: Lost) -> Result<(), Fault> {
+        if self.is_flooded {
+            return Err(Fault::Http3Flood);
+        }
+        match lost {
+            _ if self.handshake.is_some() => Err(Fault::HandshakeFailed),
+            // The client itself has closed, has said why, or has gone.
+            Lost::Closed(_) | Lost::Silent | Lost::Ours(code::NO_ERROR) => Ok(()),
+            Lost::Ours(_) | Lost::Broken => Err(Fault::Http3Error),
+        }
+    }
+
+    fn report(&self, outcome: Result<(), Fault>) {
+        let Err(fault) = outcome else { return };
+        let plan = self.worker.plan_of(&self.tether.seat);
+        if let Some(listener) = plan.listeners.get(self.tether.seat.index.get()) {
+            let shard = listener.series.of(self.worker.index);
+            if self.handshake.is_some() {
+                shard.handshakes_failed.add(1);
+            }
+            shard.fault(fault);
+        }
+        log_failure(&self.worker, &self.shared.facts.borrow(), fault);
+    }
+}
+
+/// Counts an exchange as under way until it is dropped.
+struct Active(Rc<Shared>);
+
+impl Active {
+    fn new(shared: &Rc<Shared>) -> Self {
+        shared.active.set(shared.active.get() + 1);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        let shared = &self.0;
+        shared.active.set(shared.active.get() - 1);
+        shared.rested_at.set(Instant::now());
+        shared.wake();
+    }
+}
+
+/// Carries one stream: the same story as on any connection.
+async fn carry(
+    (worker, plan): (Rc<Worker>, Rc<WorkerPlan>),
+    tether: Rc<Tether>,
+    (quic, id): (Rc<Quic>, StreamId),
+    active: Active,
+) {
+    let Some((listener, http)) = plan.http_listener(&tether) else { return };
+    let registration = worker.registry.register(tether.seat.clone());
+    poll_fn(|cx| {
+        registration.tether.set_waker(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    let now = Instant::now();
+    let is_early = !quic.is_connected();
+    let mut stream = Stream::new(quic.clone(), id, http.head_bytes_max, active.0.counts.clone());
+    let mut watch = Watch::new(now, http.head_timeout, registration.tether.clone());
+    let mut incoming = worker.take_request();
+    let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
+    let read = receive(&mut stream, &mut watch, (&limits, &mut incoming.head)).await;
+    let parsed = match read {
+        Ok(parsed) => Ok(parsed),
+        Err(NoRequest::Fault(fault)) => Err(fault),
+        Err(NoRequest::Other) => {
+            worker.give_request(incoming);
+            if stream.is_spoilt() {
+                active.0.count_reset();
+            }
+            return;
+        }
+    };
+    if parsed.as_ref().is_ok_and(|parsed| parsed.upgrade) {
+        websocket::give_key(&mut incoming.head, || worker.random.next());
+    }
+    stream.begin_body();
+    let mut connection = Connection {
+        io: Io::Stream(Box::new(MessageStream::Http3(stream))),
+        facts: active.0.facts.borrow().clone(),
+        watch,
+        received: None,
+        tether: registration.tether.clone(),
+        requests: 1,
+        leaves_by_end: false,
+        is_early,
+    };
+    let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
+    exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
+    let Some(stream) = connection.io.message() else { return };
+    if stream.finish() {
+        let pieces = active.0.counts.pieces.take();
+        let earned = HTTP3_IDLE_FRAMES_PER_EXCHANGE + pieces.saturating_mul(HTTP3_IDLE_FRAMES_PER_PIECE);
+        active.0.allowance.borrow_mut().earn(earned);
+    } else if stream.is_spoilt() {
+        active.0.count_reset();
+    }
+    if let Some(buffer) = connection.received.take() {
+        worker.buffers.give(buffer);
+    }
+}
+
+impl Shared {
+    /// A stream came to nothing.
+    fn count_reset(&self) {
+        self.counts.idle.set(self.counts.idle.get().saturating_add(HTTP3_IDLE_FRAMES_PER_RESET));
+    }
+}
+
+/// How receiving a head ended when there is none.
+enum NoRequest {
+    /// There is nobody, or nothing, to answer.
+    Other,
+    /// What came is no acceptable request.
+    Fault(Fault),
+}
+
+/// Reads the head of a request.
+async fn receive(
+    stream: &mut Stream,
+    watch: &mut Watch,
+    (limits, head): (&HeadLimits, &mut model::RequestHead),
+) -> Result<RequestParsed, NoRequest> {
+    let come = poll_fn(|cx| match stream.poll_head(cx) {
+        Poll::Ready(come) => Poll::Ready(Ok(come)),
+        Poll::Pending => watch.poll(cx).map(|()| Err(watch.fault(Fault::HeadTimeout))),
+    });
+    let ends = match come.await {
+        Ok(Ok(ends)) => ends,
+        Ok(Err(NoHead::TooLarge)) => return Err(NoRequest::Fault(Fault::HeadTooLarge)),
+        Ok(Err(NoHead::Incomplete)) => {
+            stream.refuse(code::REQUEST_INCOMPLETE);
+            return Err(NoRequest::Other);
+        }
+        Ok(Err(NoHead::Gone)) => return Err(NoRequest::Other),
+        Err(fault) => return Err(NoRequest::Fault(fault)),
+    };
+    let read = message::read_request(stream.section(), (limits, ends), &mut Memory::default(), head);
+    read.map_err(|bad| match bad {
+        BadHead::Fault(fault) => NoRequest::Fault(fault),
+        BadHead::Malformed(fault) => {
+            // RFC 9114 section 4.1.2. The record tells of it, and the client by this code.
+            stream.refuse(code::MESSAGE_ERROR);
+            NoRequest::Fault(fault)
+        }
+        BadHead::Undecodable => {
+            stream.end_connection(code::DECOMPRESSION_FAILED);
+            NoRequest::Other
+        }
+    })
+}

@@ -1,0 +1,48 @@
+//! HTTP/3 as both sides need it: QUIC connections as a worker drives them ([`Port`], [`Quic`]), and one of their streams as a
+//! byte stream with a head and trailers ([`Stream`], which is a `MessageStream`).
+//!
+//! ```text
+//!              ┌ Port: a UDP socket of this worker ────────────────────┐
+//!  datagrams ─►│ whose is it? ── another worker's ─► its Port, bounded │
+//!            ◄─│       └─ ours ─► Quic: a connection ─► wakes tasks    │
+//!              └───────────────────────────────────────────────────────┘
+//!  tasks:  downstream::http3 (a connection) ── an exchange per stream, reading and writing by Stream
+//! ```
+//!
+//! The state of connections is that of the `quinn-proto` library, which does no I/O; frames and field sections are ours
+//! (`wire::http3`). A connection belongs to one worker, so nothing of it is locked, and no task stands between the socket
+//! and the streams: the task of the port takes datagrams in, wakes who waits, and sends what they have written meanwhile.
+
+use std::time::Duration;
+
+use model::limits::{
+    HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES, HTTP3_STREAM_WINDOW_BYTES,
+    HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX,
+};
+use quinn_proto::{IdleTimeout, TransportConfig};
+
+mod ids;
+mod port;
+mod quic;
+mod stream;
+
+pub(crate) use ids::{Mesh, mesh};
+pub(crate) use port::{Port, local_of};
+pub(crate) use quic::{Lost, Quic, ReadFault};
+pub(crate) use stream::{Counts, NoHead, Stream};
+
+/// The bounds of a QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1).
+pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(HTTP3_STREAMS_MAX.into())
+        .max_concurrent_uni_streams(HTTP3_UNI_STREAMS_MAX.into())
+        .stream_receive_window(HTTP3_STREAM_WINDOW_BYTES.into())
+        .receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into())
+        .send_window(HTTP3_SEND_WINDOW_BYTES)
+        .crypto_buffer_size(HTTP3_CRYPTO_BYTES_MAX)
+        .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
+        // No datagrams that are not of a stream (RFC 9221).
+        .datagram_receive_buffer_size(None);
+    transport
+}

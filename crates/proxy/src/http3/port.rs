@@ -1,0 +1,419 @@
+//! A UDP socket of a worker with all the QUIC connections on it.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use model::limits::{HTTP3_RECEIVE_BATCH, HTTP3_SEGMENTS_MAX, HTTP3_TURNS_MAX};
+use quinn_proto::{
+    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, Incoming, ServerConfig, Transmit,
+};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Sleep;
+
+use super::ids::{Ids, Mesh, Passed, owner};
+use super::quic::Quic;
+
+/// Room for what one system call yields: with GRO the kernel joins many datagrams into one piece.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Transmissions of one connection before others get a turn.
+const TRANSMITS_PER_TURN_MAX: usize = 8;
+/// When nothing is to be done in time.
+const FAR: Duration = Duration::from_secs(3600);
+
+/// Of this process: what stateless resets are signed with (RFC 9000 section 10.3).
+static RESET_KEY: LazyLock<Arc<aws_lc_rs::hmac::Key>> = LazyLock::new(|| {
+    let mut key = [0; 64];
+    let _ = aws_lc_rs::rand::fill(&mut key);
+    Arc::new(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &key))
+});
+
+/// Who is told of a client that wants a connection.
+type Door = Box<dyn Fn(&Rc<Port>, Incoming)>;
+
+/// See the module.
+pub(crate) struct Port {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    mesh: RefCell<Mesh>,
+    endpoint: RefCell<Endpoint>,
+    door: Door,
+    /// By handle.
+    connections: RefCell<Vec<Option<Rc<Quic>>>>,
+    open: Cell<usize>,
+    /// Those that have something to say.
+    dirty: RefCell<Vec<Rc<Quic>>>,
+    /// When a connection wants to be looked at, which may be earlier than it now needs.
+    timers: RefCell<BinaryHeap<Reverse<(Instant, usize)>>>,
+    waker: RefCell<Option<Waker>>,
+    /// What the socket has not taken yet.
+    blocked: RefCell<Option<(Transmit, Vec<u8>)>>,
+    out: RefCell<Vec<u8>>,
+    room: RefCell<Box<[u8]>>,
+    /// Datagrams that were dropped since this was last asked.
+    dropped: Cell<u64>,
+    /// Nobody drives it any more.
+    is_over: Cell<bool>,
+}
+
+impl Port {
+    /// `config` is that of clients that come; without one none are let in.
+    ///
+    /// # Errors
+    /// The kernel does not take a setting.
+    pub(crate) fn new(
+        socket: std::net::UdpSocket,
+        mesh: Mesh,
+        config: Option<Arc<ServerConfig>>,
+        door: Door,
+    ) -> io::Result<Rc<Self>> {
+        let state = UdpSocketState::new((&socket).into())?;
+        let worker = mesh.worker as u16;
+        let mut endpoint = EndpointConfig::new(RESET_KEY.clone());
+        endpoint.cid_generator(move || Box::new(Ids { worker }));
+        let endpoint = Endpoint::new(Arc::new(endpoint), config, !state.may_fragment(), None);
+        Ok(Rc::new(Self {
+            socket: UdpSocket::from_std(socket)?,
+            state,
+            mesh: mesh.into(),
+            endpoint: endpoint.into(),
+            door,
+            connections: RefCell::default(),
+            open: Cell::new(0),
+            dirty: RefCell::default(),
+            timers: RefCell::default(),
+            waker: RefCell::default(),
+            blocked: RefCell::default(),
+            out: RefCell::default(),
+            room: RefCell::new(vec![0; PIECE_BYTES * HTTP3_RECEIVE_BATCH].into_boxed_slice()),
+            dropped: Cell::new(0),
+            is_over: Cell::new(false),
+        }))
+    }
+
+    /// Sets what clients that come from now on agree on.
+    pub(crate) fn configure(&self, config: Option<Arc<ServerConfig>>) {
+        self.endpoint.borrow_mut().set_server_config(config);
+    }
+
+    /// Connections that are there, those included that only wait for the last of what is on its way.
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Datagrams that were dropped since this was last asked.
+    pub(crate) fn take_dropped(&self) -> u64 {
+        self.dropped.take()
+    }
+
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Lets a client in. `None`: what it sent was no beginning of a connection.
+    pub(crate) fn accept(self: &Rc<Self>, incoming: Incoming, config: Option<Arc<ServerConfig>>) -> Option<Rc<Quic>> {
+        let mut out = self.out.borrow_mut();
+        out.clear();
+        let accepted = self.endpoint.borrow_mut().accept(incoming, Instant::now(), &mut out, config);
+        match accepted {
+            Ok((handle, connection)) => Some(self.add(handle, connection)),
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.send(&transmit, &out);
+                }
+                None
+            }
+        }
+    }
+
+    /// Asks a client to prove that it is where it says (RFC 9000 section 8.1.2).
+    pub(crate) fn ask_again(&self, incoming: Incoming) {
+        let mut out = self.out.borrow_mut();
+        out.clear();
+        let mut endpoint = self.endpoint.borrow_mut();
+        match endpoint.retry(incoming, &mut out) {
+            Ok(transmit) => self.send(&transmit, &out),
+            Err(error) => endpoint.ignore(error.into_incoming()),
+        }
+    }
+
+    /// Tells a client that it is not let in.
+    pub(crate) fn refuse(&self, incoming: Incoming) {
+        let mut out = self.out.borrow_mut();
+        out.clear();
+        let transmit = self.endpoint.borrow_mut().refuse(incoming, &mut out);
+        self.send(&transmit, &out);
+    }
+
+    fn add(self: &Rc<Self>, handle: ConnectionHandle, connection: quinn_proto::Connection) -> Rc<Quic> {
+        let quic = Quic::new(self.clone(), handle, connection);
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() <= handle.0 {
+            connections.resize_with(handle.0 + 1, || None);
+        }
+        connections[handle.0] = Some(quic.clone());
+        self.open.set(self.open.get() + 1);
+        drop(connections);
+        quic.touch();
+        quic
+    }
+
+    /// Says that a connection has something to send, or to be told.
+    pub(super) fn note(&self, quic: Rc<Quic>) {
+        if !self.is_over.get() {
+            self.dirty.borrow_mut().push(quic);
+            self.wake();
+        }
+    }
+
+    /// Wakes the task that drives this.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Takes datagrams in and sends others, until `is_over` says so, which is asked whenever something happened.
+    pub(crate) async fn drive(self: &Rc<Self>, mut is_over: impl FnMut() -> bool) {
+        let mut sleep = Box::pin(tokio::time::sleep(FAR));
+        poll_fn(|cx| {
+            if !self.waker.borrow().as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                *self.waker.borrow_mut() = Some(cx.waker().clone());
+            }
+            if is_over() {
+                return Poll::Ready(());
+            }
+            let is_more = self.turn(cx);
+            if is_over() {
+                return Poll::Ready(());
+            }
+            if is_more {
+                cx.waker().wake_by_ref();
+            } else {
+                self.sleep_until_next(&mut sleep, cx);
+            }
+            Poll::Pending
+        })
+        .await;
+        // Connections hold it as it holds them.
+        self.is_over.set(true);
+        self.dirty.borrow_mut().clear();
+        self.connections.borrow_mut().clear();
+    }
+
+    /// Does what can be done. True: there may be more.
+    fn turn(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
+        self.expire(Instant::now());
+        let mut is_more = self.take_in(cx);
+        is_more |= self.take_passed(cx);
+        is_more | self.send_all(cx)
+    }
+
+    fn sleep_until_next(&self, sleep: &mut Pin<Box<Sleep>>, cx: &mut TaskContext<'_>) {
+        let Some(next) = self.timers.borrow().peek().map(|Reverse((at, _))| *at) else { return };
+        if sleep.deadline() != next.into() {
+            sleep.as_mut().reset(next.into());
+        }
+        if sleep.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    fn expire(self: &Rc<Self>, now: Instant) {
+        loop {
+            let handle = match self.timers.borrow_mut().peek_mut() {
+                Some(first) if first.0.0 <= now => std::collections::binary_heap::PeekMut::pop(first).0,
+                _ => return,
+            };
+            let quic = self.connections.borrow().get(handle.1).cloned().flatten();
+            if let Some(quic) = quic {
+                quic.expire(handle.0, now);
+            }
+        }
+    }
+
+    /// Says that a connection wants to be looked at.
+    pub(super) fn set_timer(&self, at: Instant, handle: ConnectionHandle) {
+        self.timers.borrow_mut().push(Reverse((at, handle.0)));
+    }
+
+    /// Receives from the socket.
+    fn take_in(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
+        for _ in 0..HTTP3_TURNS_MAX {
+            if self.socket.poll_recv_ready(cx).is_pending() {
+                return false;
+            }
+            let mut metas = [RecvMeta::default(); HTTP3_RECEIVE_BATCH];
+            let mut room = self.room.borrow_mut();
+            let received = self.socket.try_io(Interest::READABLE, || {
+                let mut pieces = room.chunks_exact_mut(PIECE_BYTES);
+                let mut slices: [IoSliceMut<'_>; HTTP3_RECEIVE_BATCH] =
+                    std::array::from_fn(|_| IoSliceMut::new(pieces.next().unwrap_or_default()));
+                self.state.recv((&self.socket).into(), &mut slices, &mut metas)
+            });
+            // Of something that was sent before, or nothing: it says nothing of what comes next.
+            let Ok(count) = received else { continue };
+            let now = Instant::now();
+            for (meta, piece) in metas[..count].iter().zip(room.chunks_exact(PIECE_BYTES)) {
+                let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
+                let mut joined = BytesMut::from(&piece[..meta.len]);
+                while !joined.is_empty() {
+                    let bytes = joined.split_to(meta.stride.clamp(1, joined.len()));
+                    self.arrive(Passed { remote: meta.addr, local_ip: meta.dst_ip, ecn, bytes }, now);
+                }
+            }
+        }
+        true
+    }
+
+    fn arrive(self: &Rc<Self>, datagram: Passed, now: Instant) {
+        let mesh = self.mesh.borrow();
+        if let Some(owner) = owner(&datagram.bytes).map(usize::from)
+            && owner != mesh.worker
+            && let Some(other) = mesh.others.get(owner)
+        {
+            if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = other.try_send(datagram) {
+                self.dropped.set(self.dropped.get() + 1);
+            }
+            return;
+        }
+        drop(mesh);
+        self.handle(datagram, now);
+    }
+
+    /// Takes what other workers got.
+    fn take_passed(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
+        let now = Instant::now();
+        for _ in 0..HTTP3_TURNS_MAX * HTTP3_RECEIVE_BATCH {
+            let passed = self.mesh.borrow_mut().own.poll_recv(cx);
+            match passed {
+                Poll::Ready(Some(datagram)) => self.handle(datagram, now),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn handle(self: &Rc<Self>, datagram: Passed, now: Instant) {
+        let Passed { remote, local_ip, ecn, bytes } = datagram;
+        let mut out = self.out.borrow_mut();
+        out.clear();
+        let event = self.endpoint.borrow_mut().handle(now, remote, local_ip, ecn, bytes, &mut out);
+        match event {
+            None => {}
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let quic = self.connections.borrow().get(handle.0).cloned().flatten();
+                if let Some(quic) = quic {
+                    quic.take_in(event);
+                }
+            }
+            Some(DatagramEvent::Response(transmit)) => self.send(&transmit, &out),
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                drop(out);
+                (self.door)(self, incoming);
+            }
+        }
+    }
+
+    /// Sends what connections have to say. True: some have more.
+    fn send_all(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
+        if !self.send_blocked(cx) {
+            return false;
+        }
+        let now = Instant::now();
+        let waiting = std::mem::take(&mut *self.dirty.borrow_mut());
+        let mut waiting = waiting.into_iter();
+        let mut is_more = false;
+        while let Some(quic) = waiting.next() {
+            is_more |= self.settle(&quic, now);
+            if self.blocked.borrow().is_some() {
+                self.dirty.borrow_mut().extend(waiting);
+                // The socket wakes us.
+                return self.send_blocked(cx);
+            }
+        }
+        is_more | !self.dirty.borrow().is_empty()
+    }
+
+    /// Sends what the socket would not take before. True: it has.
+    fn send_blocked(&self, cx: &mut TaskContext<'_>) -> bool {
+        loop {
+            if self.blocked.borrow().is_none() {
+                return true;
+            }
+            if self.socket.poll_send_ready(cx).is_pending() {
+                return false;
+            }
+            if let Some((transmit, bytes)) = self.blocked.take() {
+                self.send(&transmit, &bytes);
+            }
+        }
+    }
+
+    /// Tells a connection's news and sends what it has to say. True: there is more.
+    fn settle(self: &Rc<Self>, quic: &Rc<Quic>, now: Instant) -> bool {
+        if quic.tell(&self.endpoint) {
+            self.connections.borrow_mut()[quic.handle().0] = None;
+            self.open.set(self.open.get() - 1);
+            return false;
+        }
+        let segments = self.state.max_gso_segments().min(HTTP3_SEGMENTS_MAX);
+        for _ in 0..TRANSMITS_PER_TURN_MAX {
+            let mut out = self.out.borrow_mut();
+            out.clear();
+            let Some(transmit) = quic.poll_transmit(now, segments, &mut out) else {
+                drop(out);
+                return quic.set_timer();
+            };
+            self.send(&transmit, &out);
+            drop(out);
+            if self.blocked.borrow().is_some() {
+                break;
+            }
+        }
+        quic.touch();
+        true
+    }
+
+    /// Sends what lies in `out`, or remembers it until the socket takes it; one at a time, and more is dropped.
+    fn send(&self, transmit: &Transmit, out: &[u8]) {
+        let mut blocked = self.blocked.borrow_mut();
+        if blocked.is_some() {
+            self.dropped.set(self.dropped.get() + 1);
+            return;
+        }
+        let contents = &out[..transmit.size.min(out.len())];
+        let datagrams = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents,
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        let sent = self.socket.try_io(Interest::WRITABLE, || self.state.send((&self.socket).into(), &datagrams));
+        if let Err(error) = sent
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            let Transmit { destination, ecn, size, segment_size, src_ip } = *transmit;
+            *blocked = Some((Transmit { destination, ecn, size, segment_size, src_ip }, contents.to_vec()));
+        }
+    }
+}
+
+/// Where a datagram came to, as far as the kernel says.
+pub(crate) fn local_of(port: &Port, ip: Option<IpAddr>, bound: SocketAddr) -> SocketAddr {
+    let local = port.local_address().unwrap_or(bound);
+    ip.map_or(local, |ip| SocketAddr::new(ip, local.port()))
+}

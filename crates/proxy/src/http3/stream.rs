@@ -1,0 +1,421 @@
+//! One HTTP/3 request stream as a `MessageStream`: what is read are the bytes of the peer's body, what is written those of
+//! ours, each in DATA frames. Heads and trailers go beside them.
+//!
+//! ```text
+//! listening:  head ──► body ──► (trailers) end            speaking:  interim* ──► head ──► body ──► (trailers) end
+//! ```
+//!
+//! Flow control is end to end: the peer gets its window back when bytes have been read from here, and we write no more than
+//! its window allows. So a slow reader holds its own stream and no other, and nothing is buffered without bound.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker, ready};
+
+use bytes::{Buf, Bytes};
+use model::ResponseHead;
+use model::fields::Fields;
+use model::limits::TRAILER_BYTES_MAX;
+use quinn_proto::StreamId;
+use wire::http1::Framing;
+use wire::http3::code;
+use wire::http3::frame::{BadFrame, Expected, FRAME_HEAD_BYTES_MAX, FrameReader, Step, kind, push_frame_head};
+use wire::http3::message::{self, BadHead, Memory};
+
+use super::{Quic, ReadFault};
+
+/// What a head costs at most as encoded beside its bytes: a byte or more for each field and string.
+const ENCODING_OVERHEAD_BYTES: usize = 4 * 1024;
+
+/// How a stream ended before its head was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoHead {
+    /// The peer has reset it, or its connection is gone.
+    Gone,
+    /// It ended in good order.
+    Incomplete,
+    /// The head is too large to be read.
+    TooLarge,
+}
+
+/// Our half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaking {
+    /// The final head has not begun.
+    Head,
+    Body,
+    /// All is written; the end of the stream follows what is in `out`.
+    Ending,
+    Ended,
+    /// It was broken off.
+    Broken,
+}
+
+/// What the streams of a connection count together.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Frames of no use.
+    pub idle: Cell<u32>,
+    /// Pieces of bodies that the peer took whole, each of which it may answer with a few frames.
+    pub pieces: Cell<u32>,
+}
+
+/// See the module.
+pub(crate) struct Stream {
+    quic: Rc<Quic>,
+    id: StreamId,
+    reader: FrameReader,
+    /// Taken from the connection, not yet understood.
+    chunk: Bytes,
+    /// How much of its beginning is data.
+    data: usize,
+    trailers: Option<Box<Fields>>,
+    /// The peer's half has ended in good order.
+    is_over: bool,
+    speaking: Speaking,
+    /// What was said and not yet taken by the connection: heads, and the heads of frames.
+    out: Vec<u8>,
+    /// What is still to come of the frame of data that was begun.
+    frame_left: usize,
+    /// The peer has given it up, or broke the rules.
+    is_spoilt: bool,
+    counts: Rc<Counts>,
+}
+
+impl Stream {
+    /// `head_bytes_max` bounds heads and trailers.
+    pub(crate) fn new(quic: Rc<Quic>, id: StreamId, head_bytes_max: usize, counts: Rc<Counts>) -> Self {
+        Self {
+            quic,
+            id,
+            reader: FrameReader::new(head_bytes_max + ENCODING_OVERHEAD_BYTES),
+            chunk: Bytes::new(),
+            data: 0,
+            trailers: None,
+            is_over: false,
+            speaking: Speaking::Head,
+            out: Vec::new(),
+            frame_left: 0,
+            is_spoilt: false,
+            counts,
+        }
+    }
+
+    /// Ready when a head of the peer is whole, and whether the message ends with it as far as is known: see
+    /// [`Self::section`].
+    pub(crate) fn poll_head(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<bool, NoHead>> {
+        loop {
+            match self.next_step() {
+                Ok(Step::Section) => break,
+                Ok(_) => {}
+                Err(BadFrame::TooLarge) => return Poll::Ready(Err(NoHead::TooLarge)),
+                Err(BadFrame::Connection(_)) => return Poll::Ready(Err(NoHead::Gone)),
+            }
+            match ready!(self.quic.poll_read(self.id, cx)) {
+                Ok(Some(chunk)) => self.chunk = chunk,
+                Ok(None) => {
+                    self.is_over = true;
+                    return Poll::Ready(Err(self.end_within().map_or(NoHead::Incomplete, |_| NoHead::Gone)));
+                }
+                Err(_) => {
+                    self.is_spoilt = true;
+                    return Poll::Ready(Err(NoHead::Gone));
+                }
+            }
+        }
+        if self.chunk.is_empty() {
+            // Without waiting: most requests end with their head.
+            match self.quic.poll_read(self.id, &TaskContext::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(Some(chunk))) => self.chunk = chunk,
+                Poll::Ready(Ok(None)) => self.is_over = true,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(NoHead::Gone)),
+                Poll::Pending => {}
+            }
+        }
+        Poll::Ready(Ok(self.is_over))
+    }
+
+    /// The field section of the head.
+    pub(crate) fn section(&self) -> &[u8] {
+        self.reader.section()
+    }
+
+    /// Ends the connection: what came can never be understood.
+    pub(crate) fn end_connection(&self, code: u64) {
+        self.quic.close(code);
+    }
+
+    /// The head was understood, and a body may follow.
+    pub(crate) fn begin_body(&mut self) {
+        self.reader.take_section();
+        self.reader.expect(Expected::Body);
+    }
+
+    /// Ready when the handshake of the connection is over.
+    pub(crate) fn poll_connected(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        self.quic.poll_connected(self.id, cx).map(|connected| connected.map_err(|_| gone()))
+    }
+
+    /// Goes on in the bytes that are here, up to data, a section, or their end.
+    fn next_step(&mut self) -> Result<Step, BadFrame> {
+        let (used, step) = self.reader.next(&self.chunk).inspect_err(|bad| {
+            if let BadFrame::Connection(code) = bad {
+                self.quic.close(*code);
+            }
+        })?;
+        self.chunk.advance(used);
+        if let Step::Data(count) = step {
+            self.data = count;
+        }
+        let idle = self.reader.take_idle();
+        if idle > 0 {
+            self.counts.idle.set(self.counts.idle.get().saturating_add(idle));
+        }
+        Ok(step)
+    }
+
+    /// The peer's half has ended. Where that may not be, the connection is ended (RFC 9114 section 7.1).
+    fn end_within(&self) -> Option<io::Error> {
+        if self.reader.is_between_frames() {
+            return None;
+        }
+        self.quic.close(code::FRAME_ERROR);
+        Some(gone())
+    }
+
+    /// Ready when there is something to read, the end included.
+    pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        while self.data == 0 && !self.is_over {
+            match self.next_step() {
+                Ok(Step::Data(_)) => break,
+                Ok(Step::Section) => {
+                    self.take_section()?;
+                    continue;
+                }
+                Ok(Step::More) => {}
+                Err(_) => return Poll::Ready(Err(gone())),
+            }
+            match ready!(self.quic.poll_read(self.id, cx)) {
+                Ok(Some(chunk)) => self.chunk = chunk,
+                Ok(None) => {
+                    self.is_over = true;
+                    if let Some(error) = self.end_within() {
+                        return Poll::Ready(Err(error));
+                    }
+                }
+                Err(ReadFault::Reset(_) | ReadFault::Gone) => {
+                    self.is_spoilt = true;
+                    return Poll::Ready(Err(gone()));
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Trailers have come.
+    fn take_section(&mut self) -> io::Result<()> {
+        let read = message::read_trailers(self.reader.section(), TRAILER_BYTES_MAX, &mut Memory::default());
+        self.reader.take_section();
+        self.reader.expect(Expected::End);
+        match read {
+            Ok(trailers) => {
+                self.trailers = trailers;
+                Ok(())
+            }
+            Err(BadHead::Undecodable) => {
+                self.quic.close(code::DECOMPRESSION_FAILED);
+                Err(gone())
+            }
+            Err(_) => Err(gone()),
+        }
+    }
+
+    /// Reads as much as is here; 0 is the end of the peer's half, after which its trailers are known.
+    pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut count = 0;
+        while count < room.len() {
+            match self.poll_read_ready(cx) {
+                Poll::Ready(Ok(())) if self.data == 0 => break,
+                Poll::Ready(Ok(())) => {
+                    let taken = self.data.min(room.len() - count);
+                    self.chunk.copy_to_slice(&mut room[count..count + taken]);
+                    self.data -= taken;
+                    count += taken;
+                }
+                // What came before is not lost, and the error comes again.
+                _ if count > 0 => break,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Whether everything of the peer's half has been read, and nothing is to come, trailers included.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over && self.data == 0 && self.trailers.is_none()
+    }
+
+    /// The trailers of the peer, once [`Self::poll_read`] has said the end.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        self.trailers.take()
+    }
+
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    /// The final one is on its way.
+    pub(crate) fn send_interim(&mut self, head: &ResponseHead, framing: Framing) -> io::Result<()> {
+        self.send_head(head, (head.status, framing))
+    }
+
+    /// Sends the head of the final response; `ends` says that there is no body.
+    ///
+    /// # Errors
+    /// It is sent already, or the stream is gone.
+    pub(crate) fn respond(&mut self, head: &ResponseHead, how: (u16, Framing), ends: bool) -> io::Result<()> {
+        self.send_head(head, how)?;
+        self.speaking = if ends { Speaking::Ending } else { Speaking::Body };
+        self.try_flush()
+    }
+
+    fn send_head(&mut self, head: &ResponseHead, (status, framing): (u16, Framing)) -> io::Result<()> {
+        if self.speaking != Speaking::Head {
+            return Err(gone());
+        }
+        let mut section = Vec::with_capacity(256);
+        message::write_response(head, status, framing, &mut section);
+        self.say(kind::HEADERS, &section);
+        self.try_flush()
+    }
+
+    /// Puts a frame behind what is to be sent.
+    fn say(&mut self, kind: u64, payload: &[u8]) {
+        self.out.reserve(FRAME_HEAD_BYTES_MAX + payload.len());
+        push_frame_head(&mut self.out, kind, payload.len() as u64);
+        self.out.extend_from_slice(payload);
+    }
+
+    /// Hands what is to be sent to the connection, as far as it takes it now; the rest follows later.
+    fn try_flush(&mut self) -> io::Result<()> {
+        match self.poll_flush(&mut TaskContext::from_waker(Waker::noop())) {
+            Poll::Ready(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ready when the connection has taken all that was said, the end included.
+    pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        if self.speaking == Speaking::Ending {
+            if !self.quic.finish(self.id) {
+                return Poll::Ready(Err(gone()));
+            }
+            self.speaking = Speaking::Ended;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_out(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            let count = ready!(self.quic.poll_write(self.id, cx, &self.out)).map_err(|()| gone())?;
+            self.out.drain(..count);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
+    pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
+        if self.speaking != Speaking::Body {
+            return Poll::Ready(Err(gone()));
+        }
+        if self.frame_left == 0 {
+            // What is not taken now comes again, so the frame will be filled.
+            self.frame_left = bytes.len();
+            push_frame_head(&mut self.out, kind::DATA, bytes.len() as u64);
+        }
+        ready!(self.poll_out(cx))?;
+        let piece = &bytes[..bytes.len().min(self.frame_left)];
+        let count = ready!(self.quic.poll_write(self.id, cx, piece)).map_err(|()| gone())?;
+        self.frame_left -= count;
+        if count == bytes.len() {
+            self.counts.pieces.set(self.counts.pieces.get().saturating_add(1));
+            if ends {
+                self.speaking = Speaking::Ending;
+                self.try_flush()?;
+            }
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Ends our half, if that is not done, with trailers if there are any. It is to be flushed.
+    pub(crate) fn end(&mut self, trailers: Option<&Fields>) -> io::Result<()> {
+        match self.speaking {
+            Speaking::Body => {}
+            Speaking::Ending | Speaking::Ended => return Ok(()),
+            Speaking::Head | Speaking::Broken => return Err(gone()),
+        }
+        if let Some(trailers) = trailers {
+            let mut section = Vec::new();
+            message::write_trailers(trailers, &mut section);
+            self.say(kind::HEADERS, &section);
+        }
+        self.speaking = Speaking::Ending;
+        self.try_flush()
+    }
+
+    /// Ready when the peer wants no answer any more, or its connection is gone.
+    pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let stopped = self.quic.poll_stopped(self.id, cx);
+        self.is_spoilt |= stopped.is_ready();
+        stopped
+    }
+
+    /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
+    pub(crate) fn finish(&mut self) -> bool {
+        let is_whole = self.speaking == Speaking::Ended;
+        if !is_whole {
+            self.abandon(code::INTERNAL_ERROR);
+        } else if !self.is_over {
+            // RFC 9114 section 4.1: the rest of the request is not needed for the answer.
+            self.quic.stop(self.id, code::NO_ERROR);
+        }
+        is_whole
+    }
+
+    /// Whether the peer has given it up, or broke the rules.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        self.is_spoilt
+    }
+
+    /// Breaks both halves off, for that is what the peer has made of it.
+    pub(crate) fn refuse(&mut self, code: u64) {
+        self.is_spoilt = true;
+        self.abandon(code);
+    }
+
+    /// Breaks both halves off. What is buffered is thrown away.
+    pub(crate) fn abandon(&mut self, code: u64) {
+        if self.speaking != Speaking::Broken {
+            self.quic.reset(self.id, code);
+        }
+        self.speaking = Speaking::Broken;
+        if !self.is_over {
+            self.quic.stop(self.id, code);
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.speaking != Speaking::Ended && self.speaking != Speaking::Broken {
+            self.abandon(code::INTERNAL_ERROR);
+        }
+        self.quic.forget(self.id);
+    }
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::ConnectionReset.into()
+}

@@ -1,0 +1,145 @@
+//! A message with a stream of its own, as HTTP/2 and HTTP/3 have it: the one place that knows which.
+//!
+//! What is read are the bytes of the peer's body, what is written those of ours; heads and trailers go beside them.
+
+use std::io;
+use std::task::{Context as TaskContext, Poll};
+
+use model::fields::Fields;
+use model::{Fault, ResponseHead};
+use wire::http1::Framing;
+
+use crate::http2::{self, heads};
+use crate::http3;
+
+/// See the module.
+pub(crate) enum MessageStream {
+    Http2(http2::Stream),
+    Http3(http3::Stream),
+}
+
+macro_rules! either {
+    ($message:expr, $stream:ident => $what:expr) => {
+        match $message {
+            Self::Http2($stream) => $what,
+            Self::Http3($stream) => $what,
+        }
+    };
+}
+
+impl MessageStream {
+    /// Sends the head of the final response, under another status if one is given; `ends` says that there is no body.
+    ///
+    /// # Errors
+    /// [`Fault::BadResponse`]: filters made something of it that is no response. [`Fault::ClosedInResponse`]: the stream is
+    /// gone.
+    pub(crate) fn respond(
+        &mut self,
+        head: &ResponseHead,
+        (framing, status): (Framing, Option<u16>),
+        ends: bool,
+    ) -> Result<(), Fault> {
+        let status = status.unwrap_or(head.status);
+        match self {
+            Self::Http2(stream) => stream.respond(heads::of_response(head, status, framing)?, ends),
+            Self::Http3(stream) => stream.respond(head, (status, framing), ends),
+        }
+        .map_err(|_| Fault::ClosedInResponse)
+    }
+
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    /// [`Fault::BadResponse`]: it cannot be said. [`Fault::ClosedInWait`]: the stream is gone.
+    pub(crate) fn send_interim(&mut self, head: &ResponseHead, framing: Framing) -> Result<(), Fault> {
+        match self {
+            Self::Http2(stream) => stream.send_interim(heads::of_response(head, head.status, framing)?),
+            Self::Http3(stream) => stream.send_interim(head, framing),
+        }
+        .map_err(|_| Fault::ClosedInWait)
+    }
+
+    /// Ready when there is something to read, the end included.
+    pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_read_ready(cx))
+    }
+
+    /// Reads as much as is here; 0 is the end of the peer's half, after which its trailers are known.
+    pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_read(cx, room))
+    }
+
+    /// Whether everything of the peer's half has been read, and nothing is to come, trailers included.
+    pub(crate) fn is_over(&self) -> bool {
+        either!(self, stream => stream.is_over())
+    }
+
+    /// The trailers of the peer, once [`Self::poll_read`] has said the end.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        either!(self, stream => stream.take_trailers())
+    }
+
+    /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
+    pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_write(cx, bytes, ends))
+    }
+
+    /// Ready when what was written is where its connection sends it from.
+    pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Http2(_) => Poll::Ready(Ok(())),
+            Self::Http3(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    /// Ends our half, if that is not done, with trailers if there are any. It is to be flushed.
+    pub(crate) fn end(&mut self, trailers: Option<&Fields>) -> io::Result<()> {
+        either!(self, stream => stream.end(trailers))
+    }
+
+    /// Ready when the peer has reset the stream, or its connection is gone.
+    pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        either!(self, stream => stream.poll_reset(cx))
+    }
+
+    /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
+    pub(crate) fn finish(&mut self) -> bool {
+        either!(self, stream => stream.finish())
+    }
+
+    /// Ready when nobody but the peer can have sent what came: the handshake of its connection is over.
+    pub(crate) fn poll_settled(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Http2(_) => Poll::Ready(Ok(())),
+            Self::Http3(stream) => stream.poll_connected(cx),
+        }
+    }
+
+    /// Whether it is of HTTP/3, and its peer has given it up or broke the rules. Of HTTP/2 frames are counted instead.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        matches!(self, Self::Http3(stream) if stream.is_spoilt())
+    }
+
+    /// Tells the peer that the message is not whole and never will be. What is buffered of it is thrown away.
+    pub(crate) fn reset(&mut self) {
+        match self {
+            Self::Http2(stream) => stream.reset(h2::Reason::INTERNAL_ERROR),
+            Self::Http3(stream) => stream.abandon(wire::http3::code::INTERNAL_ERROR),
+        }
+    }
+
+    /// What was sent of a request, if that is its whole body and it had no trailers.
+    pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
+        match self {
+            Self::Http2(stream) => stream.take_sent(),
+            Self::Http3(_) => None,
+        }
+    }
+
+    /// What was sent is not needed any more.
+    pub(crate) fn forget_sent(&mut self) {
+        if let Self::Http2(stream) = self {
+            stream.forget_sent();
+        }
+    }
+}

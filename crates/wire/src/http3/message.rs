@@ -1,0 +1,207 @@
+//! Heads and trailers from field sections, and field sections from them. What may stand in a message is judged by
+//! [`crate::crossing`].
+
+use std::ops::Range;
+
+use model::fields::Fields;
+use model::{Fault, Method, RequestHead, ResponseHead, Version};
+
+use super::qpack::{self, BadSection, Lines, Scratch};
+use crate::crossing::{self, Arriving, Pseudo};
+use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
+
+/// Why a section is no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadHead {
+    /// It cannot be decoded: the connection is to be ended (RFC 9204 section 2.2).
+    Undecodable,
+    /// The message is malformed: the stream is to be ended (RFC 9114 section 4.1.2). What it would be called if it were
+    /// answered.
+    Malformed(Fault),
+    /// It may be answered.
+    Fault(Fault),
+}
+
+/// Memory that reading takes, kept for the next message.
+#[derive(Debug, Default)]
+pub struct Memory {
+    scratch: Scratch,
+    pseudo: Vec<u8>,
+}
+
+/// Where the pseudo-header fields of a request stand in the memory.
+#[derive(Default)]
+struct Found {
+    method: Option<Range<usize>>,
+    scheme: Option<Range<usize>>,
+    authority: Option<Range<usize>>,
+    path: Option<Range<usize>>,
+    protocol: Option<Range<usize>>,
+}
+
+const MALFORMED: BadHead = BadHead::Malformed(Fault::BadRequest);
+
+/// Fills `head` with a request; `ends` says that its body is empty.
+///
+/// # Errors
+/// See [`BadHead`].
+pub fn read_request(
+    section: &[u8],
+    (limits, ends): (&HeadLimits, bool),
+    memory: &mut Memory,
+    head: &mut RequestHead,
+) -> Result<RequestParsed, BadHead> {
+    let bad = |bad| match bad {
+        BadSection::Undecodable => BadHead::Undecodable,
+        BadSection::TooLarge => BadHead::Fault(Fault::HeadTooLarge),
+    };
+    head.clear();
+    let Memory { scratch, pseudo } = memory;
+    pseudo.clear();
+    let mut lines = Lines::new(section, scratch, limits.head_bytes_max).map_err(bad)?;
+    let mut found = Found::default();
+    let mut waiting = Some(head);
+    let mut arriving = None;
+    while let Some((name, value)) = lines.next().map_err(bad)? {
+        match (&mut arriving, name) {
+            (None, [b':', ..]) => found.take(name, value, pseudo)?,
+            (None, _) => {
+                let head = waiting.take().ok_or(MALFORMED)?;
+                let mut begun = found.begin(head, pseudo)?;
+                begun.field(name, value).map_err(BadHead::Malformed)?;
+                arriving = Some(begun);
+            }
+            // RFC 9114 section 4.3: not among the others, and not behind them. No token begins with a colon.
+            (Some(arriving), _) => arriving.field(name, value).map_err(BadHead::Malformed)?,
+        }
+    }
+    let arriving = match (arriving, waiting) {
+        (Some(arriving), _) => arriving,
+        (None, Some(head)) => found.begin(head, pseudo)?,
+        (None, None) => return Err(MALFORMED),
+    };
+    arriving.end(limits, ends).map_err(BadHead::Fault)
+}
+
+impl Found {
+    /// RFC 9114 section 4.3.1: each at most once, and no other.
+    fn take(&mut self, name: &[u8], value: &[u8], memory: &mut Vec<u8>) -> Result<(), BadHead> {
+        let place = match name {
+            b":method" => &mut self.method,
+            b":scheme" => &mut self.scheme,
+            b":authority" => &mut self.authority,
+            b":path" => &mut self.path,
+            // RFC 9220 section 3.
+            b":protocol" => &mut self.protocol,
+            _ => return Err(MALFORMED),
+        };
+        if place.is_some() {
+            return Err(MALFORMED);
+        }
+        let start = memory.len();
+        memory.extend_from_slice(value);
+        *place = Some(start..memory.len());
+        Ok(())
+    }
+
+    fn begin<'h>(&self, head: &'h mut RequestHead, memory: &[u8]) -> Result<Arriving<'h>, BadHead> {
+        let at = |range: &Option<Range<usize>>| range.clone().map(|range| &memory[range]);
+        let method = at(&self.method).ok_or(MALFORMED)?;
+        let pseudo =
+            Pseudo { method, authority: at(&self.authority), path: at(&self.path), protocol: at(&self.protocol) };
+        let is_plain_connect = method == b"CONNECT" && pseudo.protocol.is_none();
+        let is_whole = self.scheme.is_some() && pseudo.path.is_some_and(|path| !path.is_empty());
+        // Section 4.4: CONNECT has neither.
+        if is_plain_connect && (self.scheme.is_some() || self.path.is_some()) || !is_plain_connect && !is_whole {
+            return Err(MALFORMED);
+        }
+        Arriving::begin(head, &pseudo, Version::Http3).map_err(BadHead::Fault)
+    }
+}
+
+/// Fills `head` with a response, interim or final; `ends` says that its body is empty.
+///
+/// # Errors
+/// See [`BadHead`].
+pub fn read_response(
+    section: &[u8],
+    (method, limits, ends): (Method, &HeadLimits, bool),
+    memory: &mut Memory,
+    head: &mut ResponseHead,
+) -> Result<ResponseParsed, BadHead> {
+    const MALFORMED: BadHead = BadHead::Malformed(Fault::BadResponse);
+    let bad = |bad| match bad {
+        BadSection::Undecodable => BadHead::Undecodable,
+        BadSection::TooLarge => BadHead::Malformed(Fault::ResponseHeadTooLarge),
+    };
+    // The fields lie in `pseudo`, one behind the other, with where each begins.
+    let Memory { scratch, pseudo } = memory;
+    pseudo.clear();
+    let mut lines = Lines::new(section, scratch, limits.head_bytes_max).map_err(bad)?;
+    let mut status = None;
+    let mut places: Vec<(Range<usize>, Range<usize>)> = Vec::new();
+    while let Some((name, value)) = lines.next().map_err(bad)? {
+        if let [b':', ..] = name {
+            if name != b":status" || status.is_some() || !places.is_empty() {
+                return Err(MALFORMED);
+            }
+            status = Some(three_digits(value).ok_or(MALFORMED)?);
+            continue;
+        }
+        let start = pseudo.len();
+        pseudo.extend_from_slice(name);
+        let middle = pseudo.len();
+        pseudo.extend_from_slice(value);
+        places.push((start..middle, middle..pseudo.len()));
+    }
+    let status = status.ok_or(MALFORMED)?;
+    let fields = places.into_iter().map(|(name, value)| (&pseudo[name], &pseudo[value]));
+    crossing::arriving_response(head, (status, Version::Http3), fields, (method, limits, ends))
+        .map_err(BadHead::Malformed)
+}
+
+fn three_digits(value: &[u8]) -> Option<u16> {
+    let digits: &[u8; 3] = value.try_into().ok()?;
+    digits
+        .iter()
+        .all(u8::is_ascii_digit)
+        .then(|| digits.iter().fold(0, |all, digit| all * 10 + u16::from(digit - b'0')))
+}
+
+/// The trailers in a section, as far as they are passed on. A section that is none is refused as heads are.
+///
+/// # Errors
+/// It cannot be decoded, is too large, or holds a pseudo-header field (RFC 9114 section 4.3).
+pub fn read_trailers(section: &[u8], bytes_max: usize, memory: &mut Memory) -> Result<Option<Box<Fields>>, BadHead> {
+    let bad = |bad| match bad {
+        BadSection::Undecodable => BadHead::Undecodable,
+        BadSection::TooLarge => BadHead::Malformed(Fault::HeadTooLarge),
+    };
+    let mut fields = Fields::default();
+    let mut lines = Lines::new(section, &mut memory.scratch, bytes_max).map_err(bad)?;
+    while let Some((name, value)) = lines.next().map_err(bad)? {
+        if name.first() == Some(&b':') {
+            return Err(MALFORMED);
+        }
+        if fields.len() < model::limits::FIELDS_HARD_MAX {
+            crossing::arriving_trailer(&mut fields, name, value);
+        }
+    }
+    Ok((!fields.is_empty()).then(|| Box::new(fields)))
+}
+
+/// Writes the section of a response; `status` stands for that of the head.
+pub fn write_response(head: &ResponseHead, status: u16, framing: Framing, out: &mut Vec<u8>) {
+    qpack::begin_section(out);
+    qpack::push_status(out, status);
+    crossing::response_fields(head, framing, |name, value| qpack::push_field(out, name, value));
+}
+
+/// Writes a section of trailers.
+pub fn write_trailers(fields: &Fields, out: &mut Vec<u8>) {
+    qpack::begin_section(out);
+    crossing::trailer_fields(fields, |name, value| qpack::push_field(out, name, value));
+}
+
+#[cfg(test)]
+mod tests;
