@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::Accepting;
-use crate::http3::{Mesh, mesh};
+use crate::http3::{Mesh, Others, mesh};
 use crate::listen::{self, Transport};
 use crate::socket;
 use crate::socket_file::SocketFile;
@@ -96,6 +96,8 @@ struct Published {
     plan: Option<Arc<Plan>>,
     logs: Option<Arc<AccessLogs>>,
     bound: HashMap<(Name, Transport), Bound>,
+    /// Sockets of QUIC that no listener has any more, as long as there are connections on them.
+    leaving: Vec<Bound>,
 }
 
 /// Where a socket is.
@@ -109,6 +111,20 @@ pub(crate) struct Bound {
     pub transport: Transport,
     /// Of a Unix socket; not in the workers, so that it goes when the listener does.
     file: Option<Arc<SocketFile>>,
+    /// Of QUIC; it is there as long as any of its sockets.
+    others: Option<Weak<Others>>,
+}
+
+impl Bound {
+    /// Whether sockets are there that carry connections of QUIC.
+    fn is_in_use(&self) -> bool {
+        self.others.as_ref().is_some_and(|others| others.strong_count() > 0)
+    }
+
+    /// Whether these are the same sockets of QUIC.
+    fn is_of(&self, other: &Self) -> bool {
+        self.others.iter().zip(&other.others).any(|(one, other)| one.ptr_eq(other))
+    }
 }
 
 impl Workers {
@@ -266,7 +282,10 @@ impl Shared {
             let commit = Commit { plan, tls, sockets, logs, done };
             worker.send(Command::Commit(Box::new(commit))).map_err(|_| "a worker has ended".to_owned())?;
         }
-        *published = Published { tls, plan: Some(plan), logs, bound };
+        let before = std::mem::take(&mut *published);
+        let old = before.leaving.into_iter().chain(before.bound.into_values());
+        let leaving = old.filter(|old| old.is_in_use() && !bound.values().any(|new| old.is_of(new))).collect();
+        *published = Published { tls, plan: Some(plan), logs, bound, leaving };
         for _ in &self.commands {
             if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
                 // It has the plan and takes it over when it wakes: there is no way back.
@@ -329,13 +348,15 @@ impl Shared {
         // Our own listener of another name may still hold the address: it goes with this very plan.
         let is_ours =
             |other: &Bound| other.transport.is_udp() == transport.is_udp() && listen::overlap(&other.address, &at);
-        let ours = published.bound.values().any(is_ours);
+        let ours = published.bound.values().any(is_ours)
+            || published.leaving.iter().any(|other| other.is_in_use() && is_ours(other));
         let workers = self.commands.len();
         let made = listen::bind(listener, (transport, &at), workers, !ours).map_err(failed)?;
         let mut meshes = if transport == Transport::Quic { mesh(workers) } else { Vec::new() };
+        let others = meshes.first().map(|mesh| Arc::downgrade(&mesh.others));
         let opened = |socket| Opened { name: listener.name.clone(), transport, socket, mesh: meshes.pop() };
         sockets.push(made.sockets.into_iter().map(opened).collect());
-        bound.insert(key, Bound { bind, address: made.address, transport, file: made.file });
+        bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, others });
         Ok(())
     }
 }
@@ -414,7 +435,7 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         let bind = listeners[index].listener.bind.clone();
         let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
         let address = address.map_or_else(|| bind.clone(), Address::Ip);
-        let bound = Bound { bind, address, transport: opened.transport, file: None };
+        let bound = Bound { bind, address, transport: opened.transport, file: None, others: None };
         match Accepting::start(worker, bound, index, opened) {
             Ok(accepting) => worker.listening.borrow_mut().push(accepting),
             Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),

@@ -12,7 +12,7 @@ use super::harness::http3::{Client, request, trusting};
 use super::harness::origin::{ok, ok_for};
 use super::harness::poll::PATIENCE;
 use super::harness::tls::{Authority, Client as TlsClient, connect};
-use super::harness::{Origin, Product, Setup, eventually, product, until};
+use super::harness::{Origin, Product, Setup, eventually, net, product, until};
 use super::http3::{Site, site, speaking};
 
 const NO_ERROR: Option<u64> = Some(0x100);
@@ -368,8 +368,9 @@ fn http3_comes_and_goes_with_the_configuration_and_tcp_stays() {
     assert_eq!(client.ended(), NO_ERROR);
     assert_eq!(first.get("/").status(), 200);
     assert_eq!(first.get("/").field("alt-svc"), None);
+    let said = site.product.reload(&text("[h1, h2, h3]"));
+    assert!(said.contains("configuration is live"), "{said}");
     // What is left of the connection before may be in the way for a moment.
-    eventually("the port is free", || site.product.reload(&text("[h1, h2, h3]")).contains("is live"));
     let mut again =
         until("HTTP/3 is back", || Client::try_connect(site.product.web(), "shop.example", &site.tls()).ok());
     assert_eq!(again.get("/").status, 200);
@@ -401,7 +402,7 @@ fn an_idle_connection_is_ended() {
 #[test]
 fn a_port_of_udp_that_another_program_has_is_told() {
     let origin = Origin::saying("fine");
-    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = UdpSocket::bind(net::free()).unwrap();
     let site = site(Setup::to(&origin), 1);
     let before = site.product.web();
     let text = Setup::to(&origin)

@@ -71,17 +71,20 @@ pub(crate) struct Passed {
     pub bytes: BytesMut,
 }
 
+/// The ways to all workers of a listener.
+pub(crate) type Others = [Sender<Passed>];
+
 /// How a worker gives the others of a listener what is theirs, and gets what is its own.
 pub(crate) struct Mesh {
     pub worker: usize,
-    pub others: Arc<[Sender<Passed>]>,
+    pub others: Arc<Others>,
     pub own: Receiver<Passed>,
 }
 
 /// One for each worker. What finds a full channel is dropped, as any network may do.
 pub(crate) fn mesh(workers: usize) -> Vec<Mesh> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
-    let others: Arc<[_]> = senders.into();
+    let others: Arc<Others> = senders.into();
     let ends = receivers.into_iter().enumerate();
     ends.map(|(worker, own)| Mesh { worker, others: others.clone(), own }).collect()
 }

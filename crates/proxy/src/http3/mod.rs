@@ -26,7 +26,7 @@ mod port;
 mod quic;
 mod stream;
 
-pub(crate) use ids::{Mesh, mesh};
+pub(crate) use ids::{Mesh, Others, mesh};
 pub(crate) use port::{Port, local_of};
 pub(crate) use quic::{Lost, Quic, ReadFault};
 pub(crate) use stream::{Counts, NoHead, Stream};
