@@ -7,15 +7,16 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use model::Address;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
+
+use crate::place::{Door, Visitor};
 
 /// What a connection may cost.
 #[derive(Clone, Copy, Debug)]
@@ -36,15 +37,16 @@ impl Default for Bounds {
 
 /// A listener whose connections keep the bounds.
 pub(crate) struct BoundedListener {
-    listener: TcpListener,
+    listener: Door,
+    address: Address,
     bounds: Bounds,
     /// What keeps each connection open, oldest first.
     held: VecDeque<oneshot::Sender<()>>,
 }
 
 impl BoundedListener {
-    pub(crate) fn new(listener: TcpListener, bounds: Bounds) -> Self {
-        Self { listener, bounds, held: VecDeque::new() }
+    pub(crate) fn new(listener: Door, address: Address, bounds: Bounds) -> Self {
+        Self { listener, address, bounds, held: VecDeque::new() }
     }
 
     /// A place for one more connection: of one that ended, or of the oldest.
@@ -61,26 +63,26 @@ impl BoundedListener {
 
 impl axum::serve::Listener for BoundedListener {
     type Io = BoundedStream;
-    type Addr = SocketAddr;
+    type Addr = Address;
 
-    async fn accept(&mut self) -> (BoundedStream, SocketAddr) {
+    async fn accept(&mut self) -> (BoundedStream, Address) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => return (BoundedStream::new(stream, self.bounds, self.place()), peer),
+                Ok(stream) => return (BoundedStream::new(stream, self.bounds, self.place()), self.address.clone()),
                 // Out of file descriptors, mostly: others have to give theirs back first.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    fn local_addr(&self) -> io::Result<Address> {
+        Ok(self.address.clone())
     }
 }
 
 /// A connection that ends when its time is over.
 pub(crate) struct BoundedStream {
-    stream: TcpStream,
+    stream: Visitor,
     idle: Duration,
     ends: Instant,
     deadline: Pin<Box<Sleep>>,
@@ -90,7 +92,7 @@ pub(crate) struct BoundedStream {
 }
 
 impl BoundedStream {
-    fn new(stream: TcpStream, bounds: Bounds, place: oneshot::Receiver<()>) -> Self {
+    fn new(stream: Visitor, bounds: Bounds, place: oneshot::Receiver<()>) -> Self {
         let now = Instant::now();
         let deadline = Box::pin(tokio::time::sleep_until(now + bounds.idle.min(bounds.life)));
         Self { stream, idle: bounds.idle, ends: now + bounds.life, deadline, place, is_cut: false }

@@ -5,10 +5,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether a request with this `host` field is meant for a listener at `bind`. A loopback listener answers to
+/// Whether a request with this `host` field is meant for a listener at `bind`; without one, it came by a Unix socket, which
+/// no browser does. A loopback listener answers to
 /// loopback addresses, `localhost` and names below it (RFC 6761 section 6.3) only. Any other was opened to the network
 /// on purpose and is known by names that nobody told us.
-pub(crate) fn is_ours(bind: SocketAddr, host: &str) -> bool {
+pub(crate) fn is_ours(bind: Option<SocketAddr>, host: &str) -> bool {
+    let Some(bind) = bind else { return true };
     let Some(name) = without_port(host) else { return false };
     if !bind.ip().to_canonical().is_loopback() {
         return !name.is_empty();
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     fn loopback(host: &str) -> bool {
-        is_ours("127.0.0.1:9900".parse().unwrap(), host)
+        is_ours("127.0.0.1:9900".parse().ok(), host)
     }
 
     #[test]
@@ -88,8 +90,9 @@ mod tests {
 
     #[test]
     fn a_listener_opened_to_the_network_answers_to_any_name_but_none() {
-        let open = |host| is_ours("10.0.0.1:9900".parse().unwrap(), host);
+        let open = |host| is_ours("10.0.0.1:9900".parse().ok(), host);
         assert!(open("proxy.example.com:9900") && open("10.0.0.1"));
         assert!(!open("") && !open(":80"));
+        assert!(is_ours(None, "anything"));
     }
 }

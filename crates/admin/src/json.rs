@@ -17,6 +17,7 @@ pub(crate) fn status(status: &Status, version: &str) -> Value {
         "uptime_s": status.uptime.as_secs_f64(),
         "workers": status.workers,
         "generation": status.generation,
+        "revision": status.revision,
         "generations_refused": status.refused,
         "generations": status.generations.iter().map(generation).collect::<Vec<_>>(),
         "requests": status.total.requests(),
@@ -31,9 +32,24 @@ pub(crate) fn status(status: &Status, version: &str) -> Value {
     })
 }
 
-fn generation(entry: &Entry) -> Value {
+/// One of the history.
+pub(crate) fn generation(entry: &Entry) -> Value {
     let at = entry.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    json!({ "generation": entry.generation, "at_unix_s": at.as_secs_f64(), "origin": entry.origin.as_str() })
+    json!({
+        "generation": entry.generation,
+        "at_unix_s": at.as_secs_f64(),
+        "origin": entry.origin.as_str(),
+        "author": entry.author.as_deref(),
+    })
+}
+
+/// The same with what it changed.
+pub(crate) fn generation_in_full(entry: &Entry) -> Value {
+    let mut value = generation(entry);
+    value["can_be_gone_back_to"] = entry.text.is_some().into();
+    value["differences"] = json!(entry.differences.list);
+    value["differences_left_out"] = entry.differences.left_out.into();
+    value
 }
 
 /// A window of 0 stands for all the time since the start.
@@ -92,7 +108,8 @@ fn cluster(cluster: &ClusterStatus) -> Value {
     })
 }
 
-fn endpoint(endpoint: &EndpointStatus) -> Value {
+/// An endpoint.
+pub(crate) fn endpoint(endpoint: &EndpointStatus) -> Value {
     let totals = &endpoint.totals;
     json!({
         "name": endpoint.name.as_str(),
@@ -105,6 +122,7 @@ fn endpoint(endpoint: &EndpointStatus) -> Value {
         "reason": endpoint.reason,
         "ejected_for_s": endpoint.ejected_for.map(|left| left.as_secs_f64()),
         "in_flight": endpoint.in_flight,
+        "wish": endpoint.wish,
         "requests": totals.requests(),
         "classes": classes(totals),
         "streams": totals.streams,

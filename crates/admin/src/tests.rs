@@ -1,10 +1,10 @@
 //! The listener over real sockets.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use control::{Source, View};
+use control::{Desk, Source, View};
 use serde_json::Value;
 use telemetry::Telemetry;
 
@@ -29,17 +29,19 @@ fn running(text: &str) -> (View, control::Reconciler) {
 }
 
 fn start(view: &View, bounds: Bounds) -> Admin {
-    Admin::start_with(Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap(), view.clone(), bounds).unwrap()
+    let bound = Bound::bind(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
+    // Nobody carries anything out.
+    Admin::start_with(bound, (view.clone(), Desk::new().0), bounds).unwrap()
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
+fn connect(address: &Address) -> TcpStream {
+    let stream = TcpStream::connect(address.ip().unwrap()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
 /// Sends bytes and reads until the other side closes.
-fn converse(address: SocketAddr, bytes: &str) -> String {
+fn converse(address: &Address, bytes: &str) -> String {
     let mut stream = connect(address);
     stream.write_all(bytes.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -47,7 +49,7 @@ fn converse(address: SocketAddr, bytes: &str) -> String {
     answer
 }
 
-fn get(address: SocketAddr, path: &str) -> String {
+fn get(address: &Address, path: &str) -> String {
     converse(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"))
 }
 
@@ -60,6 +62,7 @@ version: 1
 listeners: { web: { bind: "127.0.0.1:0" } }
 routes: [{ cluster: site }]
 clusters: { site: { endpoints: ["127.0.0.1:9001", { address: "127.0.0.1:9002", weight: 2 }] } }
+admin: { bind: "127.0.0.1:0" }
 "#;
 
 #[test]
@@ -152,7 +155,7 @@ fn the_page_stands_alone_and_may_load_nothing_foreign() {
 fn a_foreign_host_is_refused_on_every_path() {
     let (view, _reconciler) = running(SITE);
     let admin = start(&view, Bounds::default());
-    let port = admin.address().port();
+    let port = admin.address().port().unwrap();
     for path in ["/", "/metrics", "/api/status", "/api/config", "/healthz", "/nothing"] {
         for host in [format!("rebound.example:{port}"), "10.0.0.1".into(), String::new()] {
             let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
@@ -172,14 +175,20 @@ fn a_foreign_host_is_refused_on_every_path() {
 }
 
 #[test]
-fn nothing_but_reading_is_answered() {
+fn other_methods_are_told_which_there_are() {
     let admin = start(&view(), Bounds::default());
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
         let request = format!(
             "{method} /api/status HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         );
-        assert!(converse(admin.address(), &request).starts_with("HTTP/1.1 405 "), "{method}");
+        let answer = converse(admin.address(), &request);
+        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET, HEAD\r\n"), "{method}: {answer}");
+        assert!(body(&answer).contains("it knows GET, HEAD"), "{answer}");
     }
+    let patch = "PATCH /api/config HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let answer = converse(admin.address(), patch);
+    let allow = answer.lines().find_map(|line| line.strip_prefix("allow: ")).unwrap_or_else(|| panic!("{answer}"));
+    assert!(["GET", "PUT", "DELETE"].iter().all(|method| allow.contains(method)), "{allow}");
     let head = converse(admin.address(), "HEAD /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 ") && body(&head).is_empty(), "{head}");
     assert!(get(admin.address(), "/api").starts_with("HTTP/1.1 404 "));
@@ -233,10 +242,10 @@ fn an_answer_that_nobody_takes_is_given_up() {
 #[test]
 fn a_taken_address_is_an_error_and_a_dropped_listener_frees_it() {
     let admin = start(&view(), Bounds::default());
-    let address = admin.address();
-    assert_eq!(Bound::bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    let address = admin.address().clone();
+    assert_eq!(Bound::bind(&address, 0).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     drop(admin);
-    assert!(Bound::bind(address).is_ok());
+    assert!(Bound::bind(&address, 0).is_ok());
 }
 
 #[test]
@@ -254,4 +263,74 @@ fn a_request_is_explained_and_a_question_that_cannot_be_read_is_refused() {
     assert_eq!(body(&answer), "the scheme `ftp` is none of http, https, ws, wss and tcp\n");
     let nothing = start(&self::view(), Bounds::default());
     assert!(get(nothing.address(), "/api/explain?request=http://a/").starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn the_document_tells_every_call_and_nothing_else() {
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    let told: Value = serde_json::from_str(body(&get(admin.address(), "/api/openapi.json"))).unwrap();
+    assert_eq!(told["openapi"], "3.1.0");
+    let mut count = 0;
+    let mut ids = std::collections::HashSet::new();
+    for (path, calls) in told["paths"].as_object().unwrap() {
+        let real = path
+            .replace("{kind}", "clusters")
+            .replace("{generation}", "1")
+            .replace("{connection}", "1")
+            .replace(['{', '}'], "");
+        for (method, call) in calls.as_object().unwrap() {
+            count += 1;
+            assert!(ids.insert(call["operationId"].as_str().unwrap().to_owned()), "{path}");
+            let held = path.matches('{').count();
+            let named =
+                call["parameters"].as_array().map_or(0, |all| all.iter().filter(|one| one["in"] == "path").count());
+            assert_eq!(named, held, "{path}");
+            let request = format!(
+                "{} {real} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                method.to_uppercase()
+            );
+            let answer = converse(admin.address(), &request);
+            // Without the field that foreign pages cannot send, nothing is carried out.
+            let wanted: &[&str] = if method == "get" { &["200", "404", "400"] } else { &["403"] };
+            let status = answer.split(' ').nth(1).unwrap();
+            assert!(wanted.contains(&status), "{method} {real}: {answer}");
+            assert!(!answer.contains("there is no `/"), "{answer}");
+        }
+    }
+    assert_eq!(count, calls::CALLS.len());
+}
+
+#[test]
+fn one_object_and_one_endpoint_can_be_looked_at() {
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    let json = |path: &str| -> Value { serde_json::from_str(body(&get(admin.address(), path))).unwrap() };
+    assert_eq!(json("/api/config/clusters/site")["balance"], "round_robin");
+    assert_eq!(json("/api/config/clusters/site?as=written").as_object().unwrap().len(), 1);
+    assert_eq!(json("/api/config/routes/route-1?as=written"), serde_json::json!({ "cluster": "site" }));
+    assert_eq!(json("/api/config/listeners").as_object().unwrap().len(), 1);
+    assert_eq!(json("/api/clusters/site/endpoints/127.0.0.1%3A9002")["weight"], 2);
+    assert_eq!(json("/api/clusters/site/endpoints")["endpoints"].as_array().unwrap().len(), 2);
+    assert_eq!(json("/api/generations/1")["origin"], "start");
+    for (path, message, suggestion) in [
+        ("/api/config/clusters/sites", "there is no cluster `sites`", "did you mean `site`?"),
+        ("/api/config/cluster/site", "there is no kind of objects called `cluster`", "did you mean `clusters`?"),
+        (
+            "/api/clusters/site/endpoints/127.0.0.1:9003",
+            "the cluster `site` has no endpoint `127.0.0.1:9003`",
+            "did you mean",
+        ),
+        ("/api/statuss", "there is no `/api/statuss`", "did you mean `/api/status`?"),
+        ("/api/generations/9", "generation 9 is not remembered", ""),
+        ("/api/generations/x", "`x` is not the number of a generation", ""),
+    ] {
+        let answer = get(admin.address(), path);
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        let told = json(path);
+        assert_eq!(told["message"], message);
+        assert!(told["suggestion"].as_str().unwrap_or_default().starts_with(suggestion), "{told}");
+    }
+    assert!(get(admin.address(), "/api/config").contains("\r\netag: \""));
+    assert!(get(admin.address(), "/api/config?as=yaml").starts_with("HTTP/1.1 400 "));
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::tree::{Kind, Node};
 
 /// What is shown instead of a secret.
-const HIDDEN: &str = "(hidden)";
+pub(crate) const HIDDEN: &str = "(hidden)";
 /// Header fields, cookies and settings that carry credentials.
 const SECRET_NAMES: [&str; 8] =
     ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "password", "secret", "token"];
@@ -42,6 +42,11 @@ pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[Filte
         }
     }
     as_written(&mut value, tree);
+    hidden(value, filters)
+}
+
+/// A whole configuration without what is secret by its name.
+pub(crate) fn hidden(mut value: Value, filters: &[FilterSpec]) -> Value {
     let mut secret: HashSet<String> = SECRET_NAMES.iter().map(|name| (*name).to_owned()).collect();
     for filter in filters {
         write_only(&(filter.schema)(), &mut secret);

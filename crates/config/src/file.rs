@@ -139,11 +139,48 @@ fn one_of(keys: &[&str]) -> Value {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    /// Address and port. The API asks for no credentials, so only a loopback address is accepted.
+    /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` the API asks for no
+    /// credentials, so only a loopback address or a Unix socket is accepted.
     pub bind: String,
-    /// Accept an address that others can reach. Whoever reaches it can read the configuration.
+    /// Permissions of the Unix socket, in octal. By default `"0600"`: the user that the program runs as, and nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Accept an address that others can reach although there are no `tokens`. Whoever reaches it can read the
+    /// configuration, and nobody can change it there.
     #[serde(default)]
     pub allow_remote: bool,
+    /// Who may use the API. With one at least, every request but those for `/healthz` and `/readyz` needs the field
+    /// `authorization: Bearer TOKEN`. They travel as they are: over a network, put TLS before them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub tokens: Vec<AdminToken>,
+    /// A folder that is there, in which changes by the API and wishes for endpoints are kept, so that they are there again
+    /// after a start. Without it they last as long as the program runs. Relative to the file that names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// A token that opens the API.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdminToken {
+    /// Whose it is. The history of changes tells it.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// What it may be used for.
+    pub role: AdminRole,
+    /// The token: at least 16 characters, better `${NAME}` or `{ file: PATH }` with what `openssl rand -hex 32` gives.
+    pub token: Secret,
+}
+
+/// What a token may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminRole {
+    /// To look at everything.
+    Read,
+    /// To change everything too.
+    Admin,
 }
 
 /// Where records of exchanges are written: `path`, or `stdout: true`.

@@ -9,6 +9,8 @@
 //!
 //! Start reading at [`Loader`], then [`file`](mod@file).
 
+mod change;
+mod changes;
 mod diagnostic;
 mod effective;
 mod expectation;
@@ -26,7 +28,9 @@ mod validate;
 mod wording;
 mod yaml;
 
-pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
+pub use change::EndpointEdit;
+pub use changes::Changes;
+pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, did_you_mean};
 pub use load::{Loaded, Loader, check_text};
 pub use reference::reference;
 pub use schema::schema;

@@ -9,9 +9,10 @@ use model::filter::FilterSpec;
 use model::{Issue, Snapshot};
 use serde_json::Value;
 
+use crate::changes::{self, Changes};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
-use crate::read::{Access, Reading, read, read_text};
+use crate::read::{Access, Reading, read, read_part, read_text};
 use crate::resolve::Resolver;
 use crate::schema::schema;
 use crate::source::{Document, Documents, Span};
@@ -36,10 +37,18 @@ pub struct Loaded {
     pub snapshot: Snapshot,
     /// The texts.
     pub documents: Documents,
-    tree: Arc<Node>,
+    pub(crate) tree: Arc<Node>,
+    pub(crate) files_alone: FilesAlone,
     files: Vec<PathBuf>,
     effective: Value,
     warnings: Vec<Diagnostic>,
+}
+
+/// What the files say, without changes beside them.
+#[derive(Clone, Debug)]
+pub(crate) struct FilesAlone {
+    pub(crate) documents: Documents,
+    pub(crate) tree: Arc<Node>,
 }
 
 impl Loader<'_> {
@@ -48,10 +57,18 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong.
     pub fn load_file(&self, path: &Path) -> Result<Loaded, Diagnostics> {
+        self.load_file_with(path, &Changes::default())
+    }
+
+    /// The same with changes beside the file.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn load_file_with(&self, path: &Path, changes: &Changes) -> Result<Loaded, Diagnostics> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         match read_text(path) {
-            Ok(text) => self.load(Document { name, folder, text, on_disk: true }, Access::Disk),
+            Ok(text) => self.load(Document { name, folder, text, on_disk: true }, changes, Access::Disk),
             Err(message) => {
                 let mut documents = Documents::default();
                 let file = documents.add(Document { name, folder, text: "".into(), on_disk: true });
@@ -65,7 +82,38 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong.
     pub fn load_text(&self, name: &str, text: &str, base: &Path) -> Result<Loaded, Diagnostics> {
-        self.load(document(name, text, base), Access::Disk)
+        self.load_text_with((name, text, base), &Changes::default())
+    }
+
+    /// The same with changes beside the text.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn load_text_with(
+        &self,
+        (name, text, base): (&str, &str, &Path),
+        changes: &Changes,
+    ) -> Result<Loaded, Diagnostics> {
+        self.load(document(name, text, base), changes, Access::Disk)
+    }
+
+    /// The folder in which a file says that changes are kept, if it says so. What is wrong with the file is told when it
+    /// is loaded.
+    pub fn state_folder(&self, path: &Path) -> Option<PathBuf> {
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let main = Document { name: path.display().to_string(), folder, text: read_text(path).ok()?, on_disk: true };
+        let Reading { documents, tree, .. } = read(Documents::default(), main, self.environment, Access::Disk);
+        let tree = tree?;
+        let state = tree.get("admin")?.get("state")?;
+        Some(documents.get(state.span.file)?.folder.join(state.text()?))
+    }
+
+    /// The same files, as they were read, with other changes. Certificates, keys and authorities are read again.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn load_changed(&self, loaded: &Loaded, changes: &Changes) -> Result<Loaded, Diagnostics> {
+        self.assemble(loaded.files_alone.clone(), changes, Sink::default(), Access::Disk)
     }
 
     /// Makes the snapshot anew from the very same texts: certificates, keys and authorities are read again, and host
@@ -74,27 +122,55 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong with those files and names now.
     pub fn reload_files(&self, loaded: &Loaded) -> Result<Loaded, Diagnostics> {
-        let tree = Arc::clone(&loaded.tree);
-        self.resolve(loaded.documents.clone(), tree, &Faulty::default(), Sink::default(), Access::Disk)
+        let texts = (loaded.documents.clone(), Arc::clone(&loaded.tree));
+        self.resolve(texts, loaded.files_alone.clone(), &Faulty::default(), (Sink::default(), Access::Disk))
     }
 
-    pub(crate) fn load(&self, main: Document, access: Access) -> Result<Loaded, Diagnostics> {
-        let Reading { documents, tree, whole, mut sink } = read(main, self.environment, access);
+    pub(crate) fn load(&self, main: Document, changes: &Changes, access: Access) -> Result<Loaded, Diagnostics> {
+        let Reading { documents, tree, whole, mut sink } = read(Documents::default(), main, self.environment, access);
         let Some(tree) = tree else { return Err(sink.finish(&documents)) };
-        let faulty = validate(&schema(self.filters), &tree, &mut sink);
         if !whole {
+            validate(&schema(self.filters), &tree, &mut sink);
             return Err(sink.finish(&documents));
         }
-        self.resolve(documents, Arc::new(tree), &faulty, sink, access)
+        self.assemble(FilesAlone { documents, tree: Arc::new(tree) }, changes, sink, access)
     }
 
-    fn resolve(
+    /// Joins files and changes, and understands them.
+    fn assemble(
         &self,
-        documents: Documents,
-        tree: Arc<Node>,
-        faulty: &Faulty,
+        files: FilesAlone,
+        changes: &Changes,
         mut sink: Sink,
         access: Access,
+    ) -> Result<Loaded, Diagnostics> {
+        let mut documents = files.documents.clone();
+        let folder = documents.main().map(|main| main.folder.clone()).unwrap_or_default();
+        let mut objects = Vec::new();
+        let mut is_whole = true;
+        for (place, text) in changes.texts() {
+            let part = text.map(|text| {
+                let part = document(&format!("api:{place}"), text, &folder);
+                read_part(&mut documents, part, self.environment, &mut sink)
+            });
+            is_whole &= !matches!(part, Some(None));
+            objects.push((place.to_owned(), part.flatten()));
+        }
+        let tree =
+            if objects.is_empty() { Arc::clone(&files.tree) } else { Arc::new(changes::merge(&files.tree, objects)) };
+        let faulty = validate(&schema(self.filters), &tree, &mut sink);
+        if !is_whole {
+            return Err(sink.finish(&documents));
+        }
+        self.resolve((documents, tree), files, &faulty, (sink, access))
+    }
+
+    pub(crate) fn resolve(
+        &self,
+        (documents, tree): (Documents, Arc<Node>),
+        files_alone: FilesAlone,
+        faulty: &Faulty,
+        (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {
         let resolver = Resolver::new(self, access, (&documents, &tree), faulty, &mut sink);
         let resolved = resolver.run();
@@ -104,7 +180,8 @@ impl Loader<'_> {
         let effective = effective::shown(resolved.effective, &tree, self.filters);
         let mut warnings = resolved.warnings.finish(&documents).list;
         warnings.iter_mut().for_each(|warning| warning.is_warning = true);
-        Ok(Loaded { snapshot: resolved.snapshot, documents, tree, files: resolved.files, effective, warnings })
+        let (snapshot, files) = (resolved.snapshot, resolved.files);
+        Ok(Loaded { snapshot, documents, tree, files_alone, files, effective, warnings })
     }
 }
 
@@ -129,6 +206,17 @@ impl Loaded {
     pub fn effective(&self) -> Value {
         self.effective.clone()
     }
+
+    /// The configuration as it was written, included files and changes joined, without what is secret by its name.
+    pub fn written(&self, filters: &[FilterSpec]) -> Value {
+        effective::hidden(changes::written(&self.tree), filters)
+    }
+
+    /// The whole of it as one text, from which it can be made again. It holds what is secret, where that was written
+    /// into the file.
+    pub fn text(&self) -> String {
+        changes::text(&self.tree)
+    }
 }
 
 /// Checks a text alone: there is no environment, no filter, no file and no name service. For fuzzing.
@@ -138,10 +226,10 @@ impl Loaded {
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
     let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
     let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
-    loader.load(document("text", text, Path::new("")), Access::None).map(|loaded| loaded.snapshot)
+    loader.load(document("text", text, Path::new("")), &Changes::default(), Access::None).map(|loaded| loaded.snapshot)
 }
 
-fn document(name: &str, text: &str, base: &Path) -> Document {
+pub(crate) fn document(name: &str, text: &str, base: &Path) -> Document {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Document { name: name.to_owned(), folder: base.to_owned(), text: text.into(), on_disk: false }
 }

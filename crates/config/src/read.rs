@@ -31,6 +31,25 @@ pub(crate) enum Access {
     None,
 }
 
+/// Reads a text that is one object, or a part of one. `None`: it is not YAML, which is told.
+pub(crate) fn read_part(
+    documents: &mut Documents,
+    part: Document,
+    environment: &dyn Fn(&str) -> Option<String>,
+    sink: &mut Sink,
+) -> Option<Node> {
+    let text = Arc::clone(&part.text);
+    let file = documents.add(part);
+    let mut budget = Budget::default();
+    if text.len() > FILE_BYTES_MAX {
+        sink.push(Span::whole(file), format!("it is larger than {FILE_BYTES_MAX} bytes"), None);
+        return None;
+    }
+    let mut node = yaml::parse(file, &text, &mut budget, sink)?;
+    interpolate::fill(&mut node, environment, &mut budget, sink);
+    Some(node)
+}
+
 /// What reading came to.
 pub(crate) struct Reading {
     pub(crate) documents: Documents,
@@ -41,10 +60,14 @@ pub(crate) struct Reading {
     pub(crate) sink: Sink,
 }
 
-/// Reads a configuration whose main text is given.
-pub(crate) fn read(main: Document, environment: &dyn Fn(&str) -> Option<String>, access: Access) -> Reading {
+/// Reads a configuration whose main text is given. `documents` are texts that were read before, for something else.
+pub(crate) fn read(
+    mut documents: Documents,
+    main: Document,
+    environment: &dyn Fn(&str) -> Option<String>,
+    access: Access,
+) -> Reading {
     let bytes = main.text.len();
-    let mut documents = Documents::default();
     let file = documents.add(main);
     let mut reader = Reader {
         documents,

@@ -5,6 +5,7 @@
 //! they are missing.
 
 mod address;
+mod admin;
 mod balance;
 mod check;
 mod cluster;
@@ -214,21 +215,6 @@ impl<'a> Resolver<'a> {
             effective.insert("shutdown".to_owned(), serde_json::to_value(&default).unwrap_or_default());
             default.drain_timeout.0
         })
-    }
-
-    fn admin(&mut self, admin: &file::Admin) -> Option<snapshot::Admin> {
-        let bind = self.bind("admin/bind", &admin.bind)?;
-        self.take_bind("admin/bind", (&bind.into(), false), "the administrator's page".to_owned());
-        if !bind.ip().to_canonical().is_loopback() && !admin.allow_remote {
-            let message = format!(
-                "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
-                 it can read the configuration",
-                admin.bind
-            );
-            let mend = format!("bind `127.0.0.1:{}`, or accept this with `allow_remote: true`", bind.port());
-            self.report("admin/bind", message, Some(mend));
-        }
-        Some(snapshot::Admin { bind })
     }
 
     fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {

@@ -64,6 +64,11 @@ impl Documents {
         self.list.get(file.0 as usize)
     }
 
+    /// The main text.
+    pub(crate) fn main(&self) -> Option<&Document> {
+        self.list.first()
+    }
+
     /// The texts, the main one first, included ones as they were met.
     pub fn iter(&self) -> impl Iterator<Item = &Document> {
         self.list.iter()

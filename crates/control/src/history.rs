@@ -1,10 +1,16 @@
 //! The generations that were published, as far back as is worth keeping.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::SystemTime;
+
+use crate::difference::Differences;
 
 /// Generations remembered; the oldest are forgotten.
 pub const GENERATIONS_MAX: usize = 64;
+
+/// Bytes of the texts of generations that are kept, so that one can be gone back to; those of the oldest are forgotten.
+pub const TEXT_BYTES_MAX: usize = 32 << 20;
 
 /// What made a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +21,12 @@ pub enum Origin {
     Reload,
     /// A certificate file changed.
     Certificates,
+    /// Somebody changed the configuration by the API.
+    Api,
+    /// Somebody went back to an earlier generation.
+    Rollback,
+    /// Somebody wished something of an endpoint; the configuration stayed.
+    Endpoint,
 }
 
 impl Origin {
@@ -24,12 +36,15 @@ impl Origin {
             Self::Start => "start",
             Self::Reload => "reload",
             Self::Certificates => "certificates",
+            Self::Api => "api",
+            Self::Rollback => "rollback",
+            Self::Endpoint => "endpoint",
         }
     }
 }
 
 /// One generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// From 1, each publication one more.
     pub generation: u64,
@@ -37,6 +52,12 @@ pub struct Entry {
     pub at: SystemTime,
     /// What made it.
     pub origin: Origin,
+    /// Who, if it came by the API.
+    pub author: Option<Arc<str>>,
+    /// What is different from the generation before.
+    pub differences: Arc<Differences>,
+    /// All of its configuration, secrets included. `None`: forgotten, as there was no room for it.
+    pub text: Option<Arc<str>>,
 }
 
 /// The last generations, newest last.
@@ -52,6 +73,35 @@ impl History {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
+        self.forget_texts();
+    }
+
+    fn forget_texts(&mut self) {
+        let mut left = TEXT_BYTES_MAX;
+        let mut newer: Option<Arc<str>> = None;
+        for entry in self.entries.iter_mut().rev() {
+            let Some(text) = entry.text.clone() else { return };
+            // Generations of one text share it.
+            if newer.as_ref().is_some_and(|newer| Arc::ptr_eq(newer, &text)) {
+                continue;
+            }
+            match left.checked_sub(text.len()) {
+                Some(rest) => left = rest,
+                // The newest is always kept.
+                None if newer.is_none() => left = 0,
+                None => {
+                    left = 0;
+                    entry.text = None;
+                    continue;
+                }
+            }
+            newer = Some(text);
+        }
+    }
+
+    /// The generation of this number, if it is remembered.
+    pub fn get(&self, generation: u64) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.generation == generation)
     }
 
     /// The newest.
@@ -69,16 +119,39 @@ impl History {
 mod tests {
     use super::*;
 
+    fn entry(generation: u64, text: &Arc<str>) -> Entry {
+        let (at, origin) = (SystemTime::UNIX_EPOCH, Origin::Reload);
+        Entry { generation, at, origin, author: None, differences: Arc::default(), text: Some(Arc::clone(text)) }
+    }
+
     #[test]
     fn the_history_keeps_the_newest_and_forgets_the_oldest() {
         let mut history = History::default();
         assert!(history.last().is_none());
+        let text: Arc<str> = "text".into();
         for generation in 1..=(GENERATIONS_MAX as u64 + 5) {
-            history.push(Entry { generation, at: SystemTime::UNIX_EPOCH, origin: Origin::Reload });
+            history.push(entry(generation, &text));
         }
         let kept: Vec<u64> = history.iter().map(|entry| entry.generation).collect();
         assert_eq!(kept.len(), GENERATIONS_MAX);
         assert_eq!((kept[0], kept[GENERATIONS_MAX - 1]), (GENERATIONS_MAX as u64 + 5, 6));
         assert_eq!(history.last().unwrap().generation, kept[0]);
+        assert!(history.get(5).is_none() && history.get(6).is_some());
+    }
+
+    #[test]
+    fn texts_are_kept_as_far_as_there_is_room() {
+        let mut history = History::default();
+        let large = || -> Arc<str> { "x".repeat(TEXT_BYTES_MAX / 2).into() };
+        let shared = large();
+        for (generation, text) in [(1, large()), (2, shared.clone()), (3, shared), (4, large())] {
+            history.push(entry(generation, &text));
+        }
+        let kept: Vec<bool> = history.iter().map(|entry| entry.text.is_some()).collect();
+        assert_eq!(kept, [true, true, true, false]);
+        let huge: Arc<str> = "x".repeat(TEXT_BYTES_MAX + 1).into();
+        history.push(entry(5, &huge));
+        let kept: Vec<bool> = history.iter().map(|entry| entry.text.is_some()).collect();
+        assert_eq!(kept, [true, false, false, false, false]);
     }
 }

@@ -5,17 +5,24 @@
 //!
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
+pub mod connections;
+pub mod desk;
+pub mod difference;
+pub mod effects;
 pub mod explain;
 pub mod history;
+pub mod keep;
 pub mod load;
 pub mod probes;
 mod reconciler;
 pub mod status;
 mod view;
 pub mod watch;
+pub mod wishes;
 
-pub use config::Diagnostics;
+pub use config::{Diagnostics, EndpointEdit};
+pub use desk::{Change, Desk, Done, Order, Orders};
 pub use load::{Candidate, Inspect, Source, prepare};
-pub use reconciler::{Reconciler, Refusal};
+pub use reconciler::{Cause, Reconciler, Refusal};
 pub use status::{State, Status};
-pub use view::{LostRecords, View};
+pub use view::{LostRecords, Shown, View};

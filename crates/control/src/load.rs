@@ -12,6 +12,8 @@ use model::snapshot::{LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
+use crate::keep::Desired;
+
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -28,6 +30,16 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// Where changes beside it are kept, if it says so.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(path) => with_loader(&look_up, |loader| loader.state_folder(path)),
+            Self::Text { .. } => None,
+        }
+    }
+}
+
 /// What only the data plane can check; it gives the issues with paths from the root of the configuration.
 pub type Inspect = fn(&Plan) -> Result<(), Vec<Issue>>;
 
@@ -35,8 +47,10 @@ pub type Inspect = fn(&Plan) -> Result<(), Vec<Issue>>;
 pub struct Candidate {
     pub(crate) loaded: Loaded,
     pub(crate) plan: Arc<Plan>,
-    /// When reading its files began.
-    pub(crate) read_from: SystemTime,
+    /// When reading its files began. `None`: they were not read.
+    pub(crate) read_from: Option<SystemTime>,
+    /// What it holds beside the files.
+    pub(crate) desired: Desired,
 }
 
 impl Candidate {
@@ -66,12 +80,25 @@ pub fn prepare(
     generation: u64,
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
+    prepare_with(source, Desired::default(), (previous, generation), inspect)
+}
+
+/// The same with what is desired beside the files.
+///
+/// # Errors
+/// As [`prepare`].
+pub(crate) fn prepare_with(
+    source: &Source,
+    desired: Desired,
+    next: (Option<&Plan>, u64),
+    inspect: Inspect,
+) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
     let loaded = with_loader(&look_up, |loader| match source {
-        Source::File(path) => loader.load_file(path),
-        Source::Text { name, text, base } => loader.load_text(name, text, base),
+        Source::File(path) => loader.load_file_with(path, &desired.changes),
+        Source::Text { name, text, base } => loader.load_text_with((name, text, base), &desired.changes),
     })?;
-    compile(loaded, read_from, (previous, generation), inspect)
+    compile((loaded, desired), Some(read_from), next, inspect)
 }
 
 /// As [`prepare`], but with the text of `loaded`: only the files that it names are read again.
@@ -80,24 +107,57 @@ pub fn prepare(
 /// As [`prepare`].
 pub(crate) fn prepare_files(
     loaded: &Loaded,
-    previous: Option<&Plan>,
-    generation: u64,
+    desired: Desired,
+    next: (Option<&Plan>, u64),
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    // A certificate must not wait for a name service, nor change where endpoints are.
+    let loaded = with_known(loaded, |loader| loader.reload_files(loaded))?;
+    compile((loaded, desired), Some(read_from), next, inspect)
+}
+
+/// As [`prepare_files`], with other changes beside the files of the configuration.
+///
+/// # Errors
+/// As [`prepare`].
+pub(crate) fn prepare_changed(
+    loaded: &Loaded,
+    desired: Desired,
+    next: (Option<&Plan>, u64),
+    inspect: Inspect,
+) -> Result<Candidate, Diagnostics> {
+    let read_from = SystemTime::now();
+    let loaded = with_known(loaded, |loader| loader.load_changed(loaded, &desired.changes))?;
+    compile((loaded, desired), Some(read_from), next, inspect)
+}
+
+/// The very same configuration with other wishes for endpoints: nothing is read.
+///
+/// # Errors
+/// As [`prepare`].
+pub(crate) fn prepare_wishes(
+    loaded: &Loaded,
+    desired: Desired,
+    next: (Option<&Plan>, u64),
+    inspect: Inspect,
+) -> Result<Candidate, Diagnostics> {
+    compile((loaded.clone(), desired), None, next, inspect)
+}
+
+/// Works with a loader for which known endpoints are where they are: a certificate, or a change of something else, must not
+/// wait for a name service, nor move endpoints.
+pub(crate) fn with_known<T>(loaded: &Loaded, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
     let known = |host: &str, port: u16| address_of(&loaded.snapshot, &format!("{host}:{port}"));
     let resolve = |host: &str, port: u16| match known(host, port) {
         Some(address) => Ok(vec![address]),
         None => look_up(host, port),
     };
-    let loaded = with_loader(&resolve, |loader| loader.reload_files(loaded))?;
-    compile(loaded, read_from, (previous, generation), inspect)
+    with_loader(&resolve, use_it)
 }
 
 fn compile(
-    loaded: Loaded,
-    read_from: SystemTime,
+    (loaded, mut desired): (Loaded, Desired),
+    read_from: Option<SystemTime>,
     (previous, generation): (Option<&Plan>, u64),
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
@@ -107,11 +167,13 @@ fn compile(
     };
     let mut issues = log_lines(&loaded.snapshot);
     issues.extend(log_folders(&loaded.snapshot));
-    match plan::compile(Arc::new(loaded.snapshot.clone()), previous, generation) {
+    let mut snapshot = loaded.snapshot.clone();
+    desired.wishes.apply(&mut snapshot);
+    match plan::compile(Arc::new(snapshot), previous, generation) {
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
             if issues.is_empty() {
-                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from });
+                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from, desired });
             }
         }
         Err(found) => issues.extend(found),

@@ -11,6 +11,7 @@ use telemetry::summary::{Summary, Totals};
 
 use crate::history::Entry;
 use crate::probes::Reasons;
+use crate::wishes::{Wish, Wishes};
 
 /// The program at a moment.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Status {
     pub workers: usize,
     /// The generation in force; 0 before the first.
     pub generation: u64,
+    /// The generation that brought the configuration as it is.
+    pub revision: u64,
     /// Configurations that were refused since the start.
     pub refused: u64,
     /// The last generations, newest first.
@@ -166,12 +169,19 @@ pub struct EndpointStatus {
     pub reason: Option<String>,
     /// Requests and streams there now.
     pub in_flight: u32,
+    /// What an operator wishes of it, beside the configuration.
+    pub wish: Option<Wish>,
     /// Counts since the start.
     pub totals: Totals,
 }
 
 impl EndpointStatus {
-    fn of((cluster, roll): (&ClusterPlan, &Roll), index: usize, reason: Option<String>, totals: Totals) -> Self {
+    fn of(
+        (cluster, roll): (&ClusterPlan, &Roll),
+        index: usize,
+        (reason, wish): (Option<String>, Option<Wish>),
+        totals: Totals,
+    ) -> Self {
         let plan = &cluster.endpoints[index];
         let standing = roll.standing(index);
         let ejection = plan.state.ejection().filter(|_| standing == Standing::Ejected);
@@ -188,6 +198,7 @@ impl EndpointStatus {
             health: if checked { plan.state.health_state().as_str() } else { "unchecked" },
             reason: evidence.or(reason),
             in_flight: plan.state.in_flight(),
+            wish,
             totals,
         }
     }
@@ -212,7 +223,7 @@ pub(crate) fn listeners(plan: &Plan, addresses: &[(Name, Address)], summary: &Su
 }
 
 /// The clusters of a plan with what was counted for them.
-pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, summary: &Summary) -> Vec<ClusterStatus> {
+pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, wishes: &Wishes, summary: &Summary) -> Vec<ClusterStatus> {
     let clusters: HashMap<_, _> = summary.clusters.iter().map(|(name, totals)| (name, totals)).collect();
     let endpoints: HashMap<_, _> =
         summary.endpoints.iter().map(|((cluster, endpoint), totals)| ((cluster, endpoint), totals)).collect();
@@ -225,7 +236,9 @@ pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, summary: &Summary) -> Vec
             let list = plan.endpoints.iter().enumerate().map(|(index, endpoint)| {
                 let key = (name, &endpoint.endpoint.name);
                 let totals = endpoints.get(&key).map(|totals| (*totals).clone()).unwrap_or_default();
-                EndpointStatus::of((plan, &roll), index, reasons.get(name, &endpoint.endpoint.name), totals)
+                let endpoint = &endpoint.endpoint.name;
+                let told = (reasons.get(name, endpoint), wishes.get(name, endpoint).cloned());
+                EndpointStatus::of((plan, &roll), index, told, totals)
             });
             ClusterStatus::of((plan, &roll), totals, list.collect())
         })

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{Address, Name};
@@ -12,7 +12,9 @@ use serde_json::Value;
 use telemetry::summary::Totals;
 use telemetry::{Gauge, Metric, Telemetry};
 
+use crate::connections::Connections;
 use crate::history::{Entry, History};
+use crate::keep::Desired;
 use crate::probes::Reasons;
 use crate::status::{self, Latency, State, Status};
 
@@ -40,15 +42,29 @@ struct Shared {
     refused: AtomicU64,
     reasons: Arc<Reasons>,
     running: Mutex<Running>,
+    connections: OnceLock<Connections>,
     samples: Mutex<VecDeque<(Instant, Totals)>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Running {
     plan: Option<Arc<Plan>>,
-    effective: Arc<Value>,
+    shown: Shown,
     addresses: Vec<(Name, Address)>,
     history: History,
+}
+
+/// The configuration in force as it may be shown.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// With defaults filled in, without secrets; null before the first.
+    pub effective: Arc<Value>,
+    /// As it was written, without secrets.
+    pub written: Arc<Value>,
+    /// The generation that brought it as it is.
+    pub revision: u64,
+    /// What is desired beside the files.
+    pub desired: Arc<Desired>,
 }
 
 /// Tells how many records were lost because a ring was full, and because writing failed.
@@ -67,6 +83,7 @@ impl View {
             refused: AtomicU64::new(0),
             reasons: Arc::default(),
             running: Mutex::default(),
+            connections: OnceLock::new(),
             samples: Mutex::default(),
         }))
     }
@@ -89,7 +106,17 @@ impl View {
 
     /// The configuration in force, with defaults filled in; null before the first.
     pub fn effective(&self) -> Arc<Value> {
-        Arc::clone(&self.running().effective)
+        Arc::clone(&self.running().shown.effective)
+    }
+
+    /// The configuration in force, in all the ways in which it may be shown.
+    pub fn shown(&self) -> Shown {
+        self.running().shown.clone()
+    }
+
+    /// The last generations, newest first.
+    pub fn generations(&self) -> Vec<Entry> {
+        self.running().history.iter().cloned().collect()
     }
 
     /// The plan in force.
@@ -108,10 +135,11 @@ impl View {
             uptime: self.0.started.elapsed(),
             workers: self.0.workers,
             generation: running.history.last().map_or(0, |entry| entry.generation),
+            revision: running.shown.revision,
             refused: self.0.refused.load(Ordering::Relaxed),
             generations: running.history.iter().cloned().collect(),
             listeners: status::listeners(&plan, &running.addresses, &summary),
-            clusters: status::clusters(&plan, &self.0.reasons, &summary),
+            clusters: status::clusters(&plan, &self.0.reasons, &running.shown.desired.wishes, &summary),
             latency,
             total: summary.total,
         }
@@ -172,15 +200,26 @@ impl View {
         self.running().addresses = addresses;
     }
 
+    /// Says how connections are asked for; once.
+    pub fn set_connections(&self, connections: Connections) {
+        // A second time would be the same data plane.
+        let _ = self.0.connections.set(connections);
+    }
+
+    /// How connections are asked for, if there is a data plane.
+    pub fn connections(&self) -> Option<&Connections> {
+        self.0.connections.get()
+    }
+
     /// Tells that the program is ending.
     pub fn set_draining(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_running(&self, plan: Arc<Plan>, effective: Value, entry: Entry) {
+    pub(crate) fn set_running(&self, plan: Arc<Plan>, shown: Shown, entry: Entry) {
         let mut running = self.running();
         running.plan = Some(plan);
-        running.effective = Arc::new(effective);
+        running.shown = shown;
         running.history.push(entry);
     }
 

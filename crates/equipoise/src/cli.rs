@@ -7,6 +7,9 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::client::AdminAddress;
+pub(crate) use crate::ctl::options::Ctl;
+
 /// Workers that may be asked for.
 pub(crate) const WORKERS_MAX: u64 = 1024;
 /// Endpoints that `proxy --to` takes.
@@ -29,6 +32,8 @@ Examples:
       Look at a configuration, then run it.
   equipoise explain -c site.yaml 'GET https://shop.example.com/api'
       Say which route, filters, cluster and endpoint a request would get, and why.
+  equipoise ctl endpoint drain site 127.0.0.1:9001
+      Take an endpoint of the running program out of work, gently.
   equipoise schema > equipoise.schema.json
       Let your editor complete and check the file.
 
@@ -70,8 +75,12 @@ pub(crate) enum Command {
     Proxy(Proxy),
     /// Show it at work: endpoints, a listener and the dashboard in one process
     Demo(Demo),
+    /// Ask and change a running program by its API
+    Ctl(Ctl),
     /// Print the JSON Schema of the configuration
     Schema,
+    /// Print what makes a shell complete commands and options
+    Completion(Completion),
     /// Print the version
     Version,
     /// Write the generated pages of the reference (for those who develop Equipoise)
@@ -140,8 +149,8 @@ pub(crate) struct Explain {
     #[arg(short, long, value_name = "FILE", required_unless_present = "admin", conflicts_with = "admin")]
     pub(crate) config: Option<PathBuf>,
     /// The admin address of the running program that is to be asked
-    #[arg(long, value_name = "ADDR", value_parser = admin)]
-    pub(crate) admin: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR", value_parser = AdminAddress::parse)]
+    pub(crate) admin: Option<AdminAddress>,
     /// A header field of the request, `name: value`; give it several times for several
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     pub(crate) fields: Vec<(String, String)>,
@@ -245,6 +254,29 @@ pub(crate) struct Demo {
     pub(crate) workers: WorkersOption,
 }
 
+/// `equipoise completion`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  equipoise completion bash > /etc/bash_completion.d/equipoise
+  equipoise completion zsh > \"${fpath[1]}/_equipoise\"
+  equipoise completion fish > ~/.config/fish/completions/equipoise.fish")]
+pub(crate) struct Completion {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Shells that can complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// Bash
+    Bash,
+    /// Zsh
+    Zsh,
+    /// Fish
+    Fish,
+}
+
 /// `equipoise reference`
 #[derive(Args, Debug)]
 pub(crate) struct Reference {
@@ -270,13 +302,6 @@ fn endpoint(text: &str) -> Result<String, String> {
         Ok(1..) if !host.is_empty() => Ok(text.to_owned()),
         _ => Err("an endpoint is host:port, with a port from 1 to 65535".into()),
     }
-}
-
-/// `127.0.0.1:9900`, `localhost:9900` or `http://127.0.0.1:9900/`.
-fn admin(text: &str) -> Result<SocketAddr, String> {
-    let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-    let found = std::net::ToSocketAddrs::to_socket_addrs(bare).ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| "an admin address is host:port, such as 127.0.0.1:9900".into())
 }
 
 /// `name: value`.

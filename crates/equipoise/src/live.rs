@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Admin, Bound};
+use control::connections::{Connections, OpenConnection};
 use control::history::Origin;
-use control::{Candidate, Diagnostics, Reconciler, Refusal, Source, View};
+use control::{Candidate, Cause, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View};
 use proxy::Workers;
 use telemetry::Telemetry;
 use tokio::time::MissedTickBehavior;
@@ -51,6 +52,8 @@ pub(crate) struct Live {
     count: usize,
     reconciler: Reconciler,
     admin: Option<Admin>,
+    desk: Desk,
+    orders: Orders,
     drain_timeout: Duration,
 }
 
@@ -65,9 +68,15 @@ impl Live {
             Ok(()) => Ok(live),
             Err(Refusal::Bad(diagnostics)) => {
                 eprintln!("{diagnostics}");
+                if let Some(folder) = live.reconciler.changes_from() {
+                    let place = folder.display();
+                    eprintln!(
+                        "equipoise: changes by the API, kept in {place}, stand beside the file; without changes.json there the file is alone"
+                    );
+                }
                 Err(Ending::Bad)
             }
-            Err(Refusal::Unpublished(reason)) => Err(cannot_start(&reason)),
+            Err(other) => Err(cannot_start(&other)),
         }
     }
 
@@ -75,36 +84,54 @@ impl Live {
         let telemetry = Telemetry::new(count);
         let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry) })?;
         let view = View::new(telemetry, count, Box::new(workers.lost_records()));
+        view.set_connections(connections(&workers));
         let reconciler = Reconciler::new(source, proxy::check, workers.publisher(), view)?;
-        Ok(Self { workers, count, reconciler, admin: None, drain_timeout: model::limits::DRAIN })
+        let (desk, orders) = Desk::new();
+        let drain_timeout = model::limits::DRAIN;
+        Ok(Self { workers, count, reconciler, admin: None, desk, orders, drain_timeout })
     }
 
-    /// Reads the configuration and puts it into force, the admin listener included: whatever goes wrong leaves all as it
-    /// was.
+    /// Reads the configuration and puts it into force.
     fn take(&mut self, origin: Origin) -> Result<(), Refusal> {
         let candidate = match origin {
             Origin::Start => self.reconciler.prepare()?,
-            _ => self.prepare_aside()?,
+            _ => self.aside(Reconciler::prepare)?,
         };
-        let wanted = candidate.snapshot().admin.as_ref().map(|admin| admin.bind);
+        self.put_into_force(candidate, origin.into())
+    }
+
+    /// Puts a configuration into force, the admin listener included: whatever goes wrong leaves all as it was.
+    fn put_into_force(&mut self, candidate: Candidate, cause: Cause) -> Result<(), Refusal> {
+        let wanted = candidate.snapshot().admin.clone();
         let drain_timeout = candidate.snapshot().drain_timeout;
-        let stays = self.admin.as_ref().is_some_and(|admin| Some(admin.configured()) == wanted);
-        let bound = match wanted.filter(|_| !stays) {
-            Some(bind) => {
-                let failed = |error| Refusal::Unpublished(format!("admin: cannot listen on {bind}: {error}"));
-                Some(Bound::bind(bind).map_err(failed)?)
+        let stays = match (&self.admin, &wanted) {
+            (Some(admin), Some(wanted)) => *admin.configured() == wanted.bind,
+            _ => false,
+        };
+        let bound = match wanted.as_ref().filter(|_| !stays) {
+            Some(admin) => {
+                let failed = |error| Refusal::Unpublished(format!("admin: cannot listen on {}: {error}", admin.bind));
+                Some(Bound::bind(&admin.bind, admin.mode).map_err(failed)?)
             }
             None => None,
         };
-        self.reconciler.commit(candidate, origin).map_err(Refusal::Unpublished)?;
+        self.reconciler.commit(candidate, cause).map_err(Refusal::Unpublished)?;
         self.view().set_addresses(self.workers.addresses());
         self.drain_timeout = drain_timeout;
         if !stays {
             self.admin = None;
+        } else if let (Some(admin), Some(wanted)) = (&self.admin, &wanted)
+            && let Err(error) = admin.permit(wanted.mode)
+        {
+            telemetry::log::error("the permissions of the admin socket stay as they were", &[("error", &error)]);
+        }
+        if bound.is_some() && wanted.is_some_and(|admin| !admin.changes_allowed) {
+            let why = "everybody who reaches its address may read there, so nothing can be changed by the API";
+            telemetry::log::warn("the admin listener asks for no credentials", &[("so", &why)]);
         }
         if let Some(bound) = bound {
             // The configuration is in force; without its admin listener the program still carries traffic.
-            match Admin::start(bound, self.view().clone()) {
+            match Admin::start(bound, self.view().clone(), self.desk.clone()) {
                 Ok(admin) => self.admin = Some(admin),
                 Err(error) => telemetry::log::error("the admin listener cannot start", &[("error", &error)]),
             }
@@ -112,21 +139,43 @@ impl Live {
         Ok(())
     }
 
-    /// Reads the configuration on a thread that gives way to those of the workers: reading and compiling take
-    /// milliseconds of a core, and requests must not wait for them.
-    fn prepare_aside(&self) -> Result<Candidate, Diagnostics> {
-        let reconciler = &self.reconciler;
+    /// Does what somebody asks for by the API.
+    fn carry_out(&mut self, order: &Order) -> Result<Done, Refusal> {
+        let revision = self.reconciler.revision();
+        if order.expected.is_some_and(|expected| expected != revision) {
+            return Err(Refusal::Stale(revision));
+        }
+        let prepared = self.aside(|reconciler| reconciler.prepare_change(&order.change, &order.author));
+        let (candidate, origin) = prepared.inspect_err(|refusal| {
+            if !order.is_dry && matches!(refusal, Refusal::Bad(_)) {
+                self.reconciler.count_refused();
+            }
+        })?;
+        let (differences, effects) = self.reconciler.compare(&candidate);
+        let warnings = candidate.warnings().to_vec();
+        if !order.is_dry {
+            let cause = Cause { origin, author: Some(Arc::clone(&order.author)) };
+            self.put_into_force(candidate, cause)?;
+        }
+        let (generation, revision) = (self.view().generation(), self.reconciler.revision());
+        Ok(Done { generation, revision, differences: differences.into(), effects, warnings })
+    }
+
+    /// Makes something ready on a thread that gives way to those of the workers: reading and compiling take milliseconds
+    /// of a core, and requests must not wait for them.
+    fn aside<T: Send>(&self, work: impl Fn(&Reconciler) -> T + Sync) -> T {
+        let (reconciler, work) = (&self.reconciler, &work);
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("prepare".into());
-            let work = move || {
+            let spawned = thread.spawn_scoped(scope, move || {
                 limits::give_way();
-                reconciler.prepare()
-            };
-            match thread.spawn_scoped(scope, work).map(|thread| thread.join()) {
+                work(reconciler)
+            });
+            match spawned.map(|thread| thread.join()) {
                 Ok(Ok(prepared)) => prepared,
                 Ok(Err(panic)) => std::panic::resume_unwind(panic),
                 // No thread is to be had: then here.
-                Err(_) => reconciler.prepare(),
+                Err(_) => work(reconciler),
             }
         })
     }
@@ -136,9 +185,9 @@ impl Live {
         self.reconciler.view()
     }
 
-    /// Where the dashboard is.
+    /// Where the dashboard is, if a browser can ask there.
     pub(crate) fn admin_address(&self) -> Option<std::net::SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
+        self.admin.as_ref()?.address().ip()
     }
 
     /// Says on standard error what was started, with the addresses that were really bound.
@@ -165,8 +214,10 @@ impl Live {
                 unix => writeln!(text, "  listener {} on {unix} ({scheme})", listener.name),
             };
         }
-        if let Some(address) = self.admin_address() {
-            let _ = writeln!(text, "  admin on http://{address}");
+        match self.admin.as_ref().map(Admin::address) {
+            Some(model::Address::Ip(address)) => drop(writeln!(text, "  admin on http://{address}")),
+            Some(unix) => drop(writeln!(text, "  admin on {unix}")),
+            None => {}
         }
         text
     }
@@ -182,6 +233,10 @@ impl Live {
                     Wish::ReopenLogs => self.reopen_logs(),
                     Wish::End => return,
                 },
+                (order, answer) = self.orders.next() => {
+                    // Who asked may have gone meanwhile.
+                    let _ = answer.send(self.carry_out(&order));
+                }
                 _ = looks.tick() => self.look_at_files(),
             }
         }
@@ -210,6 +265,8 @@ impl Live {
     /// ends the process here and now.
     pub(crate) async fn end(self, signals: &mut Signals) -> Ending {
         self.view().set_draining();
+        // Who waits for a change is told that none comes.
+        drop(self.orders);
         let timeout = self.drain_timeout;
         telemetry::log::info(
             "draining",
@@ -235,12 +292,26 @@ impl Live {
     }
 }
 
+/// The connections of the data plane, as the control plane knows them.
+fn connections(workers: &Workers) -> Connections {
+    let (list, end) = (workers.connections(), workers.connections());
+    let told = |one: proxy::clients::OpenConnection| {
+        let proxy::clients::OpenConnection { id, listener, peer, open_for, worker, is_ending } = one;
+        OpenConnection { id, listener, peer, open_for, worker, is_ending }
+    };
+    let list = move |page: &control::connections::Page| {
+        let control::connections::Page { after, max, listener } = page.clone();
+        list.list(&proxy::clients::Page { after, max, listener }).into_iter().map(told).collect()
+    };
+    Connections { list: Box::new(list), end: Box::new(move |id| end.end(id)) }
+}
+
 fn tell_refusal(message: &'static str, refusal: &Refusal) {
     match refusal {
         Refusal::Bad(diagnostics) => {
             telemetry::log::error(message, &[("problems", &(diagnostics.list.len() + diagnostics.left_out))]);
             eprintln!("{diagnostics}");
         }
-        Refusal::Unpublished(reason) => telemetry::log::error(message, &[("reason", reason)]),
+        other => telemetry::log::error(message, &[("reason", &other)]),
     }
 }

@@ -5,6 +5,8 @@
 
 mod check;
 mod cli;
+mod client;
+mod ctl;
 mod demo;
 mod ending;
 mod explain;
@@ -18,9 +20,9 @@ mod signals;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Shell};
 use crate::ending::Ending;
 
 #[global_allocator]
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Command::Explain(options) => explain::run(&options),
         Command::Proxy(options) => quick::run(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Ctl(options) => ctl::run(&options),
+        Command::Completion(options) => completion(options.shell),
         Command::Schema => schema(),
         Command::Version => print(&format!("equipoise {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Reference(options) => reference::run(&options),
@@ -43,6 +47,17 @@ fn main() -> ExitCode {
 fn schema() -> Ending {
     let schema = config::schema(&plan::filter::specs());
     print(&format!("{schema:#}\n"))
+}
+
+fn completion(shell: Shell) -> Ending {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "equipoise", &mut out);
+    print(&String::from_utf8_lossy(&out))
 }
 
 /// Writes data to standard output. That its reader went away early, as `head` does, is not a failure.

@@ -21,6 +21,7 @@ fn pages() -> Vec<Page> {
     let mut pages = config::reference(&plan::filter::specs(), &balancers);
     pages.extend(telemetry::reference());
     pages.push(("cli.md".to_owned(), cli_page()));
+    pages.push(("api.md".to_owned(), admin::reference()));
     pages
 }
 
@@ -59,14 +60,20 @@ fn cli_page() -> String {
         "# The command line\n\nMade from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n",
     );
     push_help(&mut text, "equipoise", program.render_long_help().to_string());
+    push_commands(&mut text, "equipoise", &mut program);
+    text
+}
+
+/// The commands of a command, and theirs.
+fn push_commands(text: &mut String, above: &str, program: &mut clap::Command) {
     for command in program.get_subcommands_mut() {
         if command.is_hide_set() || command.get_name() == "help" {
             continue;
         }
-        let name = format!("equipoise {}", command.get_name());
-        push_help(&mut text, &name, command.render_long_help().to_string());
+        let name = format!("{above} {}", command.get_name());
+        push_help(text, &name, command.render_long_help().to_string());
+        push_commands(text, &name, command);
     }
-    text
 }
 
 fn push_help(text: &mut String, name: &str, help: String) {
@@ -85,7 +92,7 @@ mod tests {
     #[test]
     fn the_page_of_the_command_line_shows_every_command_but_hidden_ones() {
         let page = cli_page();
-        for command in ["run", "check", "proxy", "demo", "schema", "version"] {
+        for command in ["run", "check", "proxy", "demo", "schema", "version", "ctl", "ctl config put", "completion"] {
             assert!(page.contains(&format!("\n## `equipoise {command}`\n")), "{command}");
         }
         assert!(!page.contains("equipoise reference`\n\n```"), "{page}");

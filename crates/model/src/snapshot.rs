@@ -3,7 +3,6 @@
 //! Two snapshots are compared object by object; what is equal stays untouched when a change is applied.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ pub use crate::check::{HealthCheck, HealthCheckKind};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
-use crate::persistence::Persistence;
+use crate::persistence::{Persistence, Secret};
 use crate::placement::{Placement, Spread, SubsetRule};
 use crate::proxy_protocol::{AcceptProxy, SendProxy};
 use crate::queue::Precedence;
@@ -512,11 +511,39 @@ pub struct UpstreamTimeouts {
     pub idle: Duration,
 }
 
-/// The administrator's address.
+/// The administrator's listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// Loopback unless the operator says otherwise.
-    pub bind: SocketAddr,
+    /// Loopback or a Unix socket unless the operator says otherwise.
+    pub bind: Address,
+    /// Permissions of the Unix socket.
+    pub mode: u32,
+    /// Who may use it; without any, everybody who reaches it.
+    pub tokens: Vec<AdminToken>,
+    /// Where changes are kept over a start.
+    pub state: Option<PathBuf>,
+    /// Whether anything may be changed there. Not where everybody can reach it and nobody is asked who he is.
+    pub changes_allowed: bool,
+}
+
+/// A token that opens the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminToken {
+    /// Whose it is.
+    pub name: Name,
+    /// What it may be used for.
+    pub role: AdminRole,
+    /// The token itself.
+    pub secret: Secret,
+}
+
+/// What somebody may do by the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AdminRole {
+    /// Look at everything.
+    Read,
+    /// Change everything too.
+    Admin,
 }
 
 /// Where records of exchanges are written.

@@ -167,7 +167,7 @@ impl Drop for Open {
 }
 
 async fn carry(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Rc<Seat>, _open: Open) {
-    let registration = worker.registry.register(seat);
+    let registration = worker.registry.register_client(seat, peer);
     poll_fn(|cx| {
         registration.tether.set_waker(cx.waker());
         Poll::Ready(())

@@ -7,6 +7,7 @@
 mod accept;
 mod answer;
 mod buffer;
+pub mod clients;
 mod connection;
 mod datagram;
 mod downstream;

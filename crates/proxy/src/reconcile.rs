@@ -25,6 +25,7 @@ use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::Accepting;
+use crate::clients::{self, Question};
 use crate::http3::{Mesh, Others, mesh};
 use crate::listen::{self, Transport};
 use crate::socket;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Drain(Sender<()>),
     /// End every connection at once.
     Cut,
+    /// About connections of clients.
+    Ask(Question),
     Stop,
 }
 
@@ -182,6 +185,14 @@ impl Workers {
     pub fn lost_records(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || shared.published().logs.as_ref().map_or((0, 0), |logs| (logs.dropped(), logs.failed()))
+    }
+
+    /// Puts questions to workers by their index; `false`: there is no such worker.
+    pub(crate) fn asks(&self) -> Arc<dyn Fn(usize, Question) -> bool + Send + Sync> {
+        let shared = self.shared.clone();
+        Arc::new(move |worker, question| {
+            shared.commands.get(worker).is_some_and(|commands| commands.send(Command::Ask(question)).is_ok())
+        })
     }
 
     /// Open client connections.
@@ -390,6 +401,7 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
             worker.registry.wake_closing();
         }
         Command::Cut => worker.registry.cut_all(),
+        Command::Ask(question) => clients::answer(worker, question),
         Command::Stop => {}
     }
 }

@@ -4,8 +4,11 @@
 //! look at a flag.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
+use std::time::Instant;
 
 use crate::worker_plan::WorkerPlan;
 
@@ -31,6 +34,17 @@ pub(crate) struct Tether {
     waker: RefCell<Option<Waker>>,
     /// End at once, whatever is in flight.
     cut: Cell<bool>,
+    /// Of a connection of a client; not of what is carried on one.
+    client: Option<Client>,
+}
+
+/// A client's connection, as an administrator may ask for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    /// No other connection of this worker has, or had, this number.
+    pub number: u64,
+    pub peer: SocketAddr,
+    pub since: Instant,
 }
 
 impl Tether {
@@ -47,7 +61,7 @@ impl Tether {
     /// A tether of no connection, for tests.
     #[cfg(test)]
     pub(crate) fn loose() -> Rc<Self> {
-        Rc::new(Self { seat: Rc::new(Seat::new(0)), waker: RefCell::new(None), cut: Cell::new(false) })
+        Rc::new(Self { seat: Rc::new(Seat::new(0)), waker: RefCell::new(None), cut: Cell::new(false), client: None })
     }
 
     /// Says which task to wake; once per connection.
@@ -67,6 +81,8 @@ impl Tether {
 pub(crate) struct Registry {
     entries: RefCell<Vec<Option<Rc<Tether>>>>,
     free: RefCell<Vec<usize>>,
+    /// Connections of clients so far.
+    clients: Cell<u64>,
 }
 
 /// A place in the registry, given back on drop.
@@ -77,8 +93,20 @@ pub(crate) struct Registration {
 }
 
 impl Registry {
+    /// Something that a connection carries, or a flow.
     pub(crate) fn register(self: &Rc<Self>, seat: Rc<Seat>) -> Registration {
-        let tether = Rc::new(Tether { seat, waker: RefCell::new(None), cut: Cell::new(false) });
+        self.enter(seat, None)
+    }
+
+    /// A client's connection.
+    pub(crate) fn register_client(self: &Rc<Self>, seat: Rc<Seat>, peer: SocketAddr) -> Registration {
+        let number = self.clients.get() + 1;
+        self.clients.set(number);
+        self.enter(seat, Some(Client { number, peer, since: Instant::now() }))
+    }
+
+    fn enter(self: &Rc<Self>, seat: Rc<Seat>, client: Option<Client>) -> Registration {
+        let tether = Rc::new(Tether { seat, waker: RefCell::new(None), cut: Cell::new(false), client });
         let mut entries = self.entries.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
             entries.push(None);
@@ -95,6 +123,39 @@ impl Registry {
         }
     }
 
+    /// Clients' connections whose numbers come after `after` and that are `wanted`, at most `max`, by number.
+    pub(crate) fn clients(&self, after: u64, max: usize, wanted: impl Fn(&Seat) -> bool) -> Vec<(Client, Rc<Seat>)> {
+        let entries = self.entries.borrow();
+        // The least numbers so far, the greatest of them on top: a worker with many connections must not sort them all.
+        let mut least: BinaryHeap<(u64, usize)> = BinaryHeap::with_capacity(max + 1);
+        for (place, tether) in entries.iter().enumerate() {
+            let Some((tether, client)) = tether.as_ref().and_then(|tether| Some((tether, tether.client?))) else {
+                continue;
+            };
+            let has_place = least.len() < max || least.peek().is_some_and(|(top, _)| client.number < *top);
+            if client.number > after && has_place && wanted(&tether.seat) {
+                least.push((client.number, place));
+                if least.len() > max {
+                    least.pop();
+                }
+            }
+        }
+        let of = |(_, place): (u64, usize)| {
+            entries[place].as_ref().and_then(|tether| Some((tether.client?, tether.seat.clone())))
+        };
+        least.into_sorted_vec().into_iter().filter_map(of).collect()
+    }
+
+    /// Ends one client's connection at once. `false`: it is not there.
+    pub(crate) fn cut_client(&self, number: u64) -> bool {
+        let entries = self.entries.borrow();
+        let is_it = |tether: &&Rc<Tether>| tether.client.is_some_and(|client| client.number == number);
+        let Some(tether) = entries.iter().flatten().find(is_it) else { return false };
+        tether.cut.set(true);
+        tether.wake();
+        true
+    }
+
     /// Ends every connection at once.
     pub(crate) fn cut_all(&self) {
         for tether in self.entries.borrow().iter().flatten() {
@@ -108,5 +169,32 @@ impl Drop for Registration {
     fn drop(&mut self) {
         self.registry.entries.borrow_mut()[self.place] = None;
         self.registry.free.borrow_mut().push(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_by_number_however_places_are_taken_and_given_back() {
+        let registry = Rc::new(Registry::default());
+        let seats = [Rc::new(Seat::new(0)), Rc::new(Seat::new(1))];
+        let peer = ([127, 0, 0, 1], 1).into();
+        let mut held: Vec<_> = (0..20).map(|at| registry.register_client(seats[at % 2].clone(), peer)).collect();
+        // Places of the first are used again by later numbers.
+        held.drain(..5);
+        held.extend((0..5).map(|_| registry.register_client(seats[0].clone(), peer)));
+        let _carried = registry.register(seats[0].clone());
+        let numbers = |after, max, index| -> Vec<u64> {
+            let told = registry.clients(after, max, |seat| index == 9 || seat.index.get() == index);
+            told.iter().map(|(client, _)| client.number).collect()
+        };
+        assert_eq!(numbers(0, 4, 9), [6, 7, 8, 9]);
+        assert_eq!(numbers(9, 100, 9), (10..=25).collect::<Vec<_>>());
+        assert_eq!(numbers(6, 3, 1), [8, 10, 12]);
+        assert_eq!((numbers(25, 5, 9), numbers(0, 0, 9)), (vec![], vec![]));
+        assert!(registry.cut_client(25) && !registry.cut_client(3) && !registry.cut_client(26));
+        assert!(held.last().is_some_and(|last| last.tether.is_cut()));
     }
 }

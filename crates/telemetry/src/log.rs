@@ -40,6 +40,9 @@ impl Level {
     }
 }
 
+/// All of them, with what they are called.
+pub const LEVELS: [Level; 3] = [Level::Info, Level::Warn, Level::Error];
+
 /// Lines of one message that get through at once.
 const BURST: u32 = 100;
 /// Lines of one message that get through per second after that.
@@ -58,6 +61,11 @@ pub type Pairs<'a> = &'a [(&'a str, &'a dyn Display)];
 /// Leaves out lines below `level`.
 pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Relaxed);
+}
+
+/// The level below which lines are left out.
+pub fn level() -> Level {
+    LEVELS.into_iter().find(|level| *level as u8 == LEVEL.load(Relaxed)).unwrap_or(Level::Info)
 }
 
 /// Lines left out so far because there were too many of their message, or because standard error takes none.

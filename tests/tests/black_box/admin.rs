@@ -108,6 +108,13 @@ fn a_foreign_page_in_a_browser_cannot_use_it() {
     let own = ask(&format!("GET /api/config HTTP/1.1\r\nHost: {address}\r\n"));
     assert_eq!((own.status(), own.all("access-control-allow-origin")), (200, vec![]));
     assert_eq!(ask(&format!("POST /api/config HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\n")).status(), 405);
+    let change =
+        format!("PUT /api/config HTTP/1.1\r\nHost: {address}\r\nIf-Match: *\r\nContent-Type: application/json\r\n");
+    let foreign = ask(&format!("{change}Origin: http://evil.example\r\nContent-Length: 0\r\n"));
+    assert_eq!(foreign.status(), 403);
+    let form =
+        format!("POST /api/reload HTTP/1.1\r\nHost: {address}\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n");
+    assert_eq!(ask(&form).status(), 403);
 }
 
 #[test]

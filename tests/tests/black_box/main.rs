@@ -6,6 +6,7 @@
 mod harness;
 
 mod admin;
+mod admin_api;
 mod balancers;
 mod balancing;
 mod breakers;

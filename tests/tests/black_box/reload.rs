@@ -9,7 +9,7 @@ use super::harness::origin::{Visit, ok};
 use super::harness::{Origin, Peer, Product, Setup, eventually};
 
 /// Answers requests with 200; a request for `/tunnel` becomes an echo.
-fn versatile() -> Origin {
+pub(crate) fn versatile() -> Origin {
     fn tunnel(visit: &mut Visit<'_>) {
         visit.peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
         loop {
@@ -60,14 +60,14 @@ fn alternatives(origins: &[Origin]) -> [String; 2] {
 }
 
 /// Clients that ask on connections they keep, until they are told to stop.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Load {
-    fn on(product: &Product, clients: usize) -> Self {
+    pub(crate) fn on(product: &Product, clients: usize) -> Self {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let threads = (0..clients)
             .map(|client| {
@@ -88,11 +88,11 @@ impl Load {
         Self { stop, done, threads }
     }
 
-    fn done(&self) -> usize {
+    pub(crate) fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 
-    fn end(self) -> usize {
+    pub(crate) fn end(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             thread.join().expect("no request failed and no connection was closed");

@@ -229,7 +229,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn secret(&mut self, at: &str, written: &file::Secret) -> Option<Secret> {
+    pub(super) fn secret(&mut self, at: &str, written: &file::Secret) -> Option<Secret> {
         let (bytes, place): (Arc<[u8]>, String) = match written {
             file::Secret::Written(text) => (text.as_bytes().into(), at.to_owned()),
             file::Secret::File(file) => {

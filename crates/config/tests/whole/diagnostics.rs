@@ -115,9 +115,12 @@ fn the_admin_page_stays_inside_unless_that_is_said() {
         about("admin: { bind: '0.0.0.0:9900' }"),
         [
             "2: `0.0.0.0:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
-          reaches it can read the configuration (bind `127.0.0.1:9900`, or accept this with `allow_remote: true`)"
+          reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or accept this with `allow_remote: true`)"
         ]
     );
+    let token = "tokens: [{ name: a, role: admin, token: 0123456789abcdef }]";
+    assert_eq!(about(&format!("admin: {{ bind: '0.0.0.0:9900', {token} }}")), [""; 0]);
+    assert_eq!(about(&format!("admin: {{ bind: 'unix:/run/a.sock', mode: '0660', {token} }}")), [""; 0]);
     for fine in ["127.0.0.1:1", "[::1]:1", "127.8.8.8:1", "[::ffff:127.0.0.1]:1"] {
         assert_eq!(about(&format!("admin: {{ bind: '{fine}' }}")), [""; 0], "{fine}");
     }
@@ -522,5 +525,34 @@ fn mistakes_in_checks_are_told() {
             "13: unknown key `servce` in `health_check.grpc` of cluster `k` (did you mean `service`?)",
             "13: `grpc` and `http` exclude each other in `health_check` of cluster `k` (keep one of them)",
         ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_the_admin_listener_is_told_without_its_secrets() {
+    let told = about(
+        "admin:
+  bind: '127.0.0.1:1'
+  mode: '0999'
+  state: /nowhere/at/all
+  tokens:
+    - { name: a, role: admin, token: short }
+    - { name: a, role: read, token: 'with spaces in it, long' }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "4: `mode` is for Unix sockets (leave it out)",
+            "4: `0999` is no permission of a file (write it in quotes and in octal, such as `\"0660\"`)",
+            "5: the folder `/nowhere/at/all` does not exist (make it, or name another place)",
+            "7: the secret has 5 bytes, which can be guessed: 16 are the least (`openssl rand -hex 32` makes a good one)",
+            "8: there is a token `a` already (give one of them another name)",
+            "8: a token has letters, digits and `-._~+/=` only (`openssl rand -hex 32` makes a good one)",
+        ]
+    );
+    assert_eq!(
+        about("admin: { bind: '127.0.0.1:1', tokens: [{ name: b, role: root, token: 0123456789abcdef }] }"),
+        ["2: `role` must be `read` or `admin`, not the text `root`"]
     );
 }

@@ -1,6 +1,7 @@
 //! Whole files: what they come to, and what is told of their mistakes.
 
 mod balance;
+mod changes;
 mod diagnostics;
 mod examples;
 mod hostile;

@@ -27,7 +27,7 @@ fn refuse(message: &str) -> Ending {
 }
 
 fn answer(options: &cli::Explain) -> Result<Explanation, String> {
-    if let Some(admin) = options.admin {
+    if let Some(admin) = options.admin.clone() {
         return ask::ask(admin, options);
     }
     let file = options.config.clone().ok_or("a configuration is needed: -c FILE")?;

@@ -230,7 +230,7 @@ async fn serve(
     (facts, handshake): (ConnectionFacts, Handshake),
     _open: Open,
 ) {
-    let registration = worker.registry.register(seat);
+    let registration = worker.registry.register_client(seat, facts.peer);
     poll_fn(|cx| {
         registration.tether.set_waker(cx.waker());
         Poll::Ready(())

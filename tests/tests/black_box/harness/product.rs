@@ -153,6 +153,16 @@ impl Product {
         peer.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 
+    /// Any request to the administrator's address. `fields` are whole lines without line ends.
+    pub(crate) fn call(&self, request: &str, fields: &[&str], body: &str) -> Message {
+        let mut peer = Peer::connect(self.address("admin"));
+        let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        let length = body.len();
+        peer.ask(format!(
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Equipoise: 1\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
+        ))
+    }
+
     /// A page of the administrator's address as JSON.
     pub(crate) fn api(&self, path: &str) -> Value {
         let page = self.admin(path);

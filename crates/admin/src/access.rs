@@ -1,0 +1,188 @@
+//! Who asks, and whether he may.
+//!
+//! A foreign page in a browser must not use a listener on loopback: it may send requests there, although it cannot read the
+//! answers. So the name in `host` is checked (see [`crate::host`]), a foreign `origin` is refused, and a call that changes
+//! something must have a field that a page cannot send without asking first, which is never allowed.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use model::snapshot::{Admin, AdminRole};
+
+use crate::problem::Problem;
+
+/// Who is not asked for a token is called so in the history.
+const NOBODY: &str = "local";
+/// A field that says that no foreign page in a browser sends this.
+const OURS: &str = "x-equipoise";
+
+/// Lets a call in: gives the name of who asks.
+pub(crate) fn enter(admin: &Admin, needs: AdminRole, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
+    let author = match find(admin, headers)? {
+        Some((name, role)) if role >= needs => name,
+        Some((name, _)) => {
+            let message = format!("the token `{name}` may only read");
+            return Err(Problem::new(StatusCode::FORBIDDEN, message).suggest("use one whose `role` is `admin`"));
+        }
+        None => NOBODY.into(),
+    };
+    if needs == AdminRole::Admin {
+        if !admin.changes_allowed {
+            let message =
+                "this listener can be reached from outside and asks for no credentials, so nothing is changed here";
+            return Err(Problem::new(StatusCode::FORBIDDEN, message).suggest("add `tokens` to `admin` in the file"));
+        }
+        refuse_foreign_pages(headers)?;
+    }
+    Ok(author)
+}
+
+/// Whose token it is. `None`: nobody is asked for one.
+fn find(admin: &Admin, headers: &HeaderMap) -> Result<Option<(Arc<str>, AdminRole)>, Problem> {
+    if admin.tokens.is_empty() {
+        return Ok(None);
+    }
+    let denied = |message: &str| {
+        let mend = "send `authorization: Bearer TOKEN` with a token of `admin.tokens`";
+        Err(Problem::new(StatusCode::UNAUTHORIZED, message).suggest(mend))
+    };
+    let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else { return denied("a token is needed") };
+    let bytes = field.as_bytes();
+    let Some((scheme, sent)) = bytes.split_at_checked(7) else { return denied("a token is needed") };
+    if !scheme.eq_ignore_ascii_case(b"bearer ") {
+        return denied("a token is needed");
+    }
+    // Every token is looked at, so that the time tells nothing.
+    let fitting = admin
+        .tokens
+        .iter()
+        .fold(None, |found, token| if is_same(&token.secret.0, sent.trim_ascii()) { Some(token) } else { found });
+    match fitting {
+        Some(token) => Ok(Some((token.name.as_str().into(), token.role))),
+        None => denied("the token is not known"),
+    }
+}
+
+/// Compares in a time that depends on the length of `sent` alone.
+fn is_same(secret: &[u8], sent: &[u8]) -> bool {
+    let mut differs = u8::from(secret.len() != sent.len());
+    for (index, byte) in sent.iter().enumerate() {
+        let ours = secret.get(index).copied().unwrap_or(0);
+        differs = std::hint::black_box(differs | (byte ^ ours));
+    }
+    std::hint::black_box(differs) == 0
+}
+
+fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text("host").unwrap_or_default();
+    let is_foreign_origin = text("origin").is_some_and(|origin| {
+        let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        own != Some(host)
+    });
+    let is_foreign_site = text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    if is_foreign_origin || is_foreign_site {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin must not change anything here"));
+    }
+    let is_plain = text("content-type").is_none_or(|kind| media_type(kind).is_none());
+    let has_field =
+        [header::AUTHORIZATION.as_str(), header::IF_MATCH.as_str(), OURS].iter().any(|name| text(name).is_some());
+    if is_plain && !has_field {
+        let message = "a foreign page in a browser could have sent this";
+        return Err(Problem::new(StatusCode::FORBIDDEN, message).suggest("send the field `x-equipoise: 1` too"));
+    }
+    Ok(())
+}
+
+/// `json` or `yaml`, if that is what a content type says. None of these can be sent by a form.
+pub(crate) fn media_type(text: &str) -> Option<&'static str> {
+    match text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/json" => Some("json"),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Some("yaml"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+    use model::persistence::Secret;
+    use model::snapshot::AdminToken;
+
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        fields.iter().map(pair).collect()
+    }
+
+    fn admin(tokens: &[(&str, AdminRole, &str)]) -> Admin {
+        let token = |(name, role, secret): &(&str, AdminRole, &str)| AdminToken {
+            name: (*name).into(),
+            role: *role,
+            secret: Secret(secret.as_bytes().into()),
+        };
+        let bind = "127.0.0.1:9900".parse().unwrap();
+        let tokens = tokens.iter().map(token).collect();
+        Admin { bind, mode: 0o600, tokens, state: None, changes_allowed: true }
+    }
+
+    fn status(admin: &Admin, needs: AdminRole, fields: &[(&'static str, &'static str)]) -> Result<Arc<str>, u16> {
+        enter(admin, needs, &headers(fields)).map_err(|problem| problem.status().as_u16())
+    }
+
+    #[test]
+    fn a_token_opens_what_its_role_may_do() {
+        let admin =
+            admin(&[("eye", AdminRole::Read, "0123456789abcdef"), ("hand", AdminRole::Admin, "fedcba9876543210")]);
+        let (read, change) = (AdminRole::Read, AdminRole::Admin);
+        let with = |value| [("authorization", value)];
+        assert_eq!(status(&admin, read, &with("Bearer 0123456789abcdef")), Ok("eye".into()));
+        assert_eq!(status(&admin, change, &with("Bearer 0123456789abcdef")), Err(403));
+        assert_eq!(status(&admin, change, &with("bearer fedcba9876543210")), Ok("hand".into()));
+        for wrong in
+            ["Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Bearer ", "Bear", "Basic 0123456789abcdef", ""]
+        {
+            assert_eq!(status(&admin, read, &with(wrong)), Err(401), "{wrong}");
+        }
+        assert_eq!(status(&admin, read, &[]), Err(401));
+        let mut two = headers(&with("Bearer 0123456789abcdef"));
+        two.append("authorization", HeaderValue::from_static("Bearer fedcba9876543210"));
+        assert!(enter(&admin, read, &two).is_err(), "one token, or none");
+    }
+
+    #[test]
+    fn without_tokens_everybody_who_gets_there_may_but_no_foreign_page() {
+        let open = admin(&[]);
+        let (read, change) = (AdminRole::Read, AdminRole::Admin);
+        assert_eq!(status(&open, read, &[]), Ok(NOBODY.into()));
+        let host = ("host", "localhost:9900");
+        let json = ("content-type", "application/json; charset=utf-8");
+        for fine in [
+            &[host, json][..],
+            &[host, ("x-equipoise", "1")],
+            &[host, ("if-match", "*")],
+            &[host, json, ("origin", "http://localhost:9900")],
+            &[host, json, ("sec-fetch-site", "same-origin")],
+        ] {
+            assert_eq!(status(&open, change, fine), Ok(NOBODY.into()), "{fine:?}");
+        }
+        for foreign in [
+            &[host][..],
+            &[host, ("content-type", "text/plain")],
+            &[host, ("content-type", "application/x-www-form-urlencoded")],
+            &[host, json, ("origin", "http://evil.example")],
+            &[host, json, ("origin", "null")],
+            &[host, json, ("origin", "http://localhost:9901")],
+            &[host, ("x-equipoise", "1"), ("sec-fetch-site", "cross-site")],
+        ] {
+            assert_eq!(status(&open, change, foreign), Err(403), "{foreign:?}");
+        }
+        let reachable = Admin { changes_allowed: false, ..admin(&[]) };
+        assert_eq!(status(&reachable, read, &[]), Ok(NOBODY.into()));
+        assert_eq!(status(&reachable, change, &[host, json]), Err(403));
+    }
+}

@@ -1,0 +1,203 @@
+//! Calls that change something.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::to_bytes;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use control::wishes::STATES;
+use control::{Change, Done, EndpointEdit, Order};
+use serde_json::{Value, json};
+use telemetry::log::{self, LEVELS};
+use tokio::sync::Semaphore;
+
+use crate::access::media_type;
+use crate::calls::{Body, Shared, What, parameter};
+use crate::look::{self, number};
+use crate::problem::Problem;
+
+/// Largest configuration that is taken.
+const BODY_BYTES_MAX: usize = 8 << 20;
+/// Largest body of what is only a word or a number.
+const SMALL_BODY_BYTES_MAX: usize = 4 << 10;
+/// Largest weight; the configuration has the same bound.
+const WEIGHT_MAX: u64 = model::limits::WEIGHT_MAX as u64;
+
+/// Answers a call that changes something.
+pub(crate) async fn answer(
+    shared: &Shared,
+    what: What,
+    (parts, author): (&[String], Arc<str>),
+    request: Request,
+) -> Result<Response, Problem> {
+    // Bodies of several at once would be memory that nobody has asked for.
+    static BODIES: Semaphore = Semaphore::const_new(4);
+    let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many changes at once");
+    let expected = expected(what, request.headers())?;
+    let is_dry = match parameter(request.uri().query(), "dry_run").as_deref() {
+        None | Some("false") => false,
+        Some("true" | "") => true,
+        Some(other) => {
+            let message = format!("`dry_run` is `true` or `false`, not `{other}`");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, message));
+        }
+    };
+    let text = match what.body() {
+        Body::None => String::new(),
+        body => {
+            check_kind(body, request.headers())?;
+            let _room = BODIES.acquire().await.map_err(busy)?;
+            read(body, request).await?
+        }
+    };
+    if what == What::SetLog {
+        return set_log(&text);
+    }
+    let change = wanted(what, parts, text)?;
+    let done = shared.desk.place(Order { change, author, expected, is_dry }).await?;
+    Ok(told(&done, is_dry))
+}
+
+/// Ends a connection.
+pub(crate) async fn end_connection(shared: Shared, parts: &[String], author: Arc<str>) -> Result<Response, Problem> {
+    let text = parts[0].clone();
+    let missing = || Problem::new(StatusCode::NOT_FOUND, format!("there is no connection `{text}`"));
+    let id: u64 = text.parse().map_err(|_| missing())?;
+    let view = shared.view;
+    let ended = tokio::task::spawn_blocking(move || view.connections().is_some_and(|all| (all.end)(id))).await;
+    if !ended.unwrap_or(false) {
+        return Err(missing());
+    }
+    log::info("a connection was ended by the API", &[("id", &id), ("by", &author)]);
+    Ok(Json(json!({ "id": id })).into_response())
+}
+
+/// The revision that `if-match` names (RFC 9110 section 13.1.1).
+fn expected(what: What, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let mut fields = headers.get_all(header::IF_MATCH).iter().peekable();
+    if fields.peek().is_none() {
+        if !what.replaces() {
+            return Ok(None);
+        }
+        let message = "what this replaces has to be named, so that nobody's change is lost";
+        let mend =
+            "read it, and send the `etag` of that answer in `if-match`; `if-match: *` replaces whatever is there";
+        return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, message).suggest(mend));
+    }
+    let mut found = None;
+    for tag in fields.flat_map(|field| field.to_str().unwrap_or_default().split(',')).map(str::trim) {
+        if tag == "*" {
+            return Ok(None);
+        }
+        found = found.max(look::revision(tag));
+    }
+    // A tag that is not ours fits nothing.
+    Ok(Some(found.unwrap_or(u64::MAX)))
+}
+
+fn check_kind(body: Body, headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or("?"));
+    let takes_yaml = matches!(body, Body::Configuration | Body::Object);
+    match kind.map(media_type) {
+        Some(Some("json")) => Ok(()),
+        Some(Some(_)) if takes_yaml => Ok(()),
+        _ => {
+            let wanted = if takes_yaml { "`application/json` or `application/yaml`" } else { "`application/json`" };
+            let message = format!("the `content-type` has to be {wanted}");
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+        }
+    }
+}
+
+async fn read(body: Body, request: Request) -> Result<String, Problem> {
+    let max = match body {
+        Body::Configuration | Body::Object => BODY_BYTES_MAX,
+        _ => SMALL_BODY_BYTES_MAX,
+    };
+    let too_large = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body here has at most {max} bytes"));
+    let length =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > max as u64) {
+        return Err(too_large());
+    }
+    let bytes = to_bytes(request.into_body(), max).await.map_err(|_| too_large())?;
+    String::from_utf8(bytes.into()).map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
+}
+
+/// What a call asks for.
+fn wanted(what: What, parts: &[String], text: String) -> Result<Change, Problem> {
+    let part = |at: usize| parts.get(at).cloned().unwrap_or_default();
+    Ok(match what {
+        What::PutConfig => Change::Replace(text),
+        What::ResetConfig => Change::Reset,
+        What::Reload => Change::Reload,
+        What::PutObject => Change::ReplaceObject { kind: look::kind(&part(0))?, name: part(1), text: Some(text) },
+        What::DeleteObject => Change::ReplaceObject { kind: look::kind(&part(0))?, name: part(1), text: None },
+        What::Rollback => Change::Rollback(number(parts)?),
+        What::AddEndpoint => Change::Endpoints { cluster: part(0), edit: EndpointEdit::Add(text) },
+        What::RemoveEndpoint => Change::Endpoints { cluster: part(0), edit: EndpointEdit::Remove(part(1)) },
+        What::Weigh => {
+            let weight = field(&text, "weight")?;
+            let number =
+                weight.as_u64().filter(|weight| *weight <= WEIGHT_MAX).and_then(|weight| weight.try_into().ok());
+            let weight =
+                number.ok_or_else(|| bad(format!("`weight` is a number from 0 to {WEIGHT_MAX}, not {weight}")))?;
+            Change::Endpoints { cluster: part(0), edit: EndpointEdit::Weight(part(1), weight) }
+        }
+        _ => {
+            let state = field(&text, "state")?;
+            let known = STATES.into_iter().map(|(name, _)| name).find(|name| state == *name);
+            if known.is_none() && state != "ready" {
+                let names = STATES.map(|(name, _)| name).into_iter().chain(["ready"]);
+                let problem = bad(format!("`state` cannot be {state}"));
+                let wished = state.as_str().unwrap_or_default();
+                return Err(config::did_you_mean(wished, names).into_iter().fold(problem, Problem::suggest));
+            }
+            Change::Wish { cluster: part(0), endpoint: part(1), state: known }
+        }
+    })
+}
+
+fn bad(message: String) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+}
+
+/// The one field that a small body has.
+fn field(text: &str, name: &str) -> Result<Value, Problem> {
+    let shape = || bad(format!("the body is not `{{ \"{name}\": … }}`"));
+    let Ok(Value::Object(mut map)) = serde_json::from_str(text) else { return Err(shape()) };
+    match map.remove(name) {
+        Some(value) if map.is_empty() => Ok(value),
+        _ => Err(shape()),
+    }
+}
+
+fn set_log(text: &str) -> Result<Response, Problem> {
+    let wanted = field(text, "level")?;
+    let Some(level) = LEVELS.into_iter().find(|level| wanted == level.as_str()) else {
+        let problem = bad(format!("`level` cannot be {wanted}"));
+        let names = LEVELS.map(log::Level::as_str);
+        let mend = config::did_you_mean(wanted.as_str().unwrap_or_default(), names);
+        return Err(mend.into_iter().fold(problem, Problem::suggest));
+    };
+    log::set_level(level);
+    Ok(Json(json!({ "level": level.as_str() })).into_response())
+}
+
+fn told(done: &Done, is_dry: bool) -> Response {
+    let body = json!({
+        "generation": done.generation,
+        "dry_run": is_dry,
+        "differences": done.differences.list,
+        "differences_left_out": done.differences.left_out,
+        "effects": done.effects,
+        "warnings": done.warnings,
+    });
+    let mut answer = Json(body).into_response();
+    if let Ok(tag) = HeaderValue::from_str(&look::tag(done.revision)) {
+        answer.headers_mut().insert(header::ETAG, tag);
+    }
+    answer
+}

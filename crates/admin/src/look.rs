@@ -1,0 +1,225 @@
+//! Calls that only look.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use control::connections::Page;
+use control::history::Entry;
+use control::{Shown, View};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::calls::{Shared, What, parameter};
+use crate::problem::Problem;
+use crate::{PAGE, VERSION, explain, json};
+
+/// What can be put and looked at one by one.
+pub(crate) const KINDS: [&str; 3] = ["listeners", "routes", "clusters"];
+
+/// Answers everything but explanations.
+pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&str>) -> Result<Response, Problem> {
+    Ok(match what {
+        What::Page => ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE).into_response(),
+        What::Alive => "alive\n".into_response(),
+        What::Ready => ready(view),
+        What::Metrics => metrics(view),
+        What::Status => Json(json::status(&view.status(), VERSION)).into_response(),
+        What::Config => {
+            let shown = view.shown();
+            tagged(&shown, Json(chosen(&shown, query)?))
+        }
+        What::Objects | What::Object => objects(view, parts, query)?,
+        What::Changes => changes(view),
+        What::Generations => {
+            let all: Vec<Value> = view.generations().iter().map(json::generation_in_full).collect();
+            Json(json!({ "generations": all })).into_response()
+        }
+        What::Generation => Json(json::generation_in_full(&generation(view, parts)?)).into_response(),
+        What::Endpoints | What::Endpoint => endpoints(view, parts)?,
+        What::Log => Json(json!({ "level": telemetry::log::level().as_str() })).into_response(),
+        _ => return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such call")),
+    })
+}
+
+/// What tells one configuration of this process from another.
+pub(crate) fn tag(revision: u64) -> String {
+    format!("\"{}-{revision}\"", started())
+}
+
+/// The revision that a tag of [`tag`] stands for; `None`: it is not one of this process.
+pub(crate) fn revision(tag: &str) -> Option<u64> {
+    let inside = tag.strip_prefix('"')?.strip_suffix('"')?;
+    inside.strip_prefix(started())?.strip_prefix('-')?.parse().ok()
+}
+
+/// Generations are counted from 1 by every process.
+fn started() -> &'static str {
+    static STARTED: OnceLock<String> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        format!("{:x}", since.as_millis())
+    })
+}
+
+fn tagged(shown: &Shown, body: impl IntoResponse) -> Response {
+    let mut answer = body.into_response();
+    if let Ok(tag) = HeaderValue::from_str(&tag(shown.revision)) {
+        answer.headers_mut().insert(header::ETAG, tag);
+    }
+    answer
+}
+
+fn chosen(shown: &Shown, query: Option<&str>) -> Result<Value, Problem> {
+    match parameter(query, "as").as_deref() {
+        None | Some("effective") => Ok(Value::clone(&shown.effective)),
+        Some("written") => Ok(Value::clone(&shown.written)),
+        Some(other) => {
+            Err(Problem::new(StatusCode::BAD_REQUEST, format!("`as` is `effective` or `written`, not `{other}`")))
+        }
+    }
+}
+
+/// The kind that a part of a path names.
+pub(crate) fn kind(text: &str) -> Result<&'static str, Problem> {
+    let found = KINDS.into_iter().find(|kind| *kind == text);
+    found.ok_or_else(|| {
+        let problem = Problem::new(StatusCode::NOT_FOUND, format!("there is no kind of objects called `{text}`"));
+        config::did_you_mean(text, KINDS).into_iter().fold(problem, Problem::suggest)
+    })
+}
+
+fn objects(view: &View, parts: &[String], query: Option<&str>) -> Result<Response, Problem> {
+    let shown = view.shown();
+    let kind = kind(&parts[0])?;
+    let mut all = chosen(&shown, query)?;
+    let found = all.get_mut(kind).map(Value::take).unwrap_or_default();
+    let Some(name) = parts.get(1) else { return Ok(tagged(&shown, Json(found))) };
+    let names: Vec<&str> = match &shown.effective[kind] {
+        Value::Object(map) => map.keys().map(String::as_str).collect(),
+        Value::Array(items) => items.iter().filter_map(|item| item["name"].as_str()).collect(),
+        _ => Vec::new(),
+    };
+    let object = match &found {
+        Value::Array(items) => names.iter().position(|known| known == name).and_then(|at| items.get(at)),
+        map => map.get(name.as_str()),
+    };
+    match object {
+        Some(object) => Ok(tagged(&shown, Json(object.clone()))),
+        None => {
+            let kind = kind.trim_end_matches('s');
+            let problem = Problem::new(StatusCode::NOT_FOUND, format!("there is no {kind} `{name}`"));
+            Err(config::did_you_mean(name, names).into_iter().fold(problem, Problem::suggest))
+        }
+    }
+}
+
+fn changes(view: &View) -> Response {
+    let shown = view.shown();
+    let objects: Vec<Value> = shown
+        .desired
+        .changes
+        .places()
+        .map(|(place, stands)| json!({ "place": place, "change": if stands { "set" } else { "removed" } }))
+        .collect();
+    let wishes: Vec<_> = shown.desired.wishes.iter().collect();
+    let kept = view.plan().and_then(|plan| plan.snapshot.admin.as_ref()?.state.clone());
+    tagged(&shown, Json(json!({ "objects": objects, "wishes": wishes, "kept_in": kept })))
+}
+
+/// The number in a path.
+pub(crate) fn number(parts: &[String]) -> Result<u64, Problem> {
+    let text = &parts[0];
+    text.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, format!("`{text}` is not the number of a generation")))
+}
+
+fn generation(view: &View, parts: &[String]) -> Result<Entry, Problem> {
+    let wanted = number(parts)?;
+    let found = view.generations().into_iter().find(|entry| entry.generation == wanted);
+    found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("generation {wanted} is not remembered")))
+}
+
+fn endpoints(view: &View, parts: &[String]) -> Result<Response, Problem> {
+    let status = view.status();
+    let missing = |message: String, name: &str, names: Vec<&str>| {
+        let problem = Problem::new(StatusCode::NOT_FOUND, message);
+        config::did_you_mean(name, names).into_iter().fold(problem, Problem::suggest)
+    };
+    let name = &parts[0];
+    let Some(cluster) = status.clusters.iter().find(|cluster| cluster.name.as_str() == name) else {
+        let names = status.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        return Err(missing(format!("there is no cluster `{name}`"), name, names));
+    };
+    let Some(wanted) = parts.get(1) else {
+        let all: Vec<Value> = cluster.endpoints.iter().map(json::endpoint).collect();
+        return Ok(Json(json!({ "cluster": name, "endpoints": all })).into_response());
+    };
+    match cluster.endpoints.iter().find(|endpoint| endpoint.name.as_str() == wanted) {
+        Some(endpoint) => Ok(Json(json::endpoint(endpoint)).into_response()),
+        None => {
+            let names = cluster.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+            Err(missing(format!("the cluster `{name}` has no endpoint `{wanted}`"), wanted, names))
+        }
+    }
+}
+
+/// A plan is live and the program is not ending.
+fn ready(view: &View) -> Response {
+    let state = view.state();
+    let status = if state == control::State::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, format!("{}\n", state.as_str())).into_response()
+}
+
+fn metrics(view: &View) -> Response {
+    let mut text = String::with_capacity(16 * 1024);
+    view.expose(VERSION, &mut text);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// `/api/connections`.
+pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<Response, Problem> {
+    const LIMIT: u64 = 100;
+    let number = |name: &str, default: u64| match parameter(query, name) {
+        None => Ok(default),
+        Some(text) => text
+            .parse::<u64>()
+            .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` is a number, not `{text}`"))),
+    };
+    let max = number("limit", LIMIT)?.clamp(1, 1_000) as usize;
+    let page = Page { after: number("after", 0)?, max, listener: parameter(query, "listener") };
+    let view = shared.view;
+    let listed = tokio::task::spawn_blocking(move || view.connections().map(|all| (all.list)(&page))).await;
+    let all = listed.ok().flatten().unwrap_or_default();
+    let next = all.last().filter(|_| all.len() == max).map(|last| last.id);
+    let told: Vec<Value> = all
+        .iter()
+        .map(|one| {
+            json!({
+                "id": one.id,
+                "listener": one.listener.as_str(),
+                "peer": one.peer.to_string(),
+                "open_for_s": one.open_for.as_secs_f64(),
+                "worker": one.worker,
+                "is_ending": one.is_ending,
+            })
+        })
+        .collect();
+    Ok(Json(json!({ "connections": told, "next": next })).into_response())
+}
+
+/// `/api/explain`.
+pub(crate) async fn explained(shared: Shared, query: Option<&str>) -> Result<Response, Problem> {
+    // It looks at all of a cluster: never on this thread, which answers for the health of the process, and never twice at
+    // a time.
+    static ONE: Semaphore = Semaphore::const_new(1);
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this cannot be explained now");
+    let _turn = ONE.acquire().await.map_err(|_| busy())?;
+    let query = query.unwrap_or_default().to_owned();
+    match tokio::task::spawn_blocking(move || explain::explain(&shared.view, &query)).await {
+        Ok(Ok(explanation)) => Ok(Json(explanation).into_response()),
+        Ok(Err(refused)) => Ok(refused.into_response()),
+        Err(_) => Err(busy()),
+    }
+}

@@ -1,0 +1,185 @@
+//! The API as an OpenAPI 3.1 document, made of the table of calls.
+
+use model::snapshot::AdminRole;
+use serde_json::{Map, Value, json};
+
+use crate::VERSION;
+use crate::calls::{Body, CALLS, Call};
+
+/// All of it.
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for call in CALLS {
+        let path = paths.entry(call.path).or_insert_with(|| json!({}));
+        path[call.method.as_str()] = operation(call);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Equipoise",
+            "version": VERSION,
+            "description": "Looks at a running Equipoise and changes it.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": { "Problem": problem(), "Done": done() },
+        },
+    })
+}
+
+fn operation(call: &Call) -> Value {
+    let mut operation = json!({
+        "summary": call.summary,
+        "operationId": format!("{:?}", call.what),
+        "responses": responses(call),
+    });
+    let parameters = parameters(call);
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    if let Some(body) = body(call.what.body()) {
+        operation["requestBody"] = body;
+    }
+    // Where no tokens are configured, nobody is asked for one.
+    operation["security"] = if call.needs.is_some() { json!([{ "token": [] }, {}]) } else { json!([]) };
+    if call.needs == Some(AdminRole::Admin) {
+        operation["description"] = "Needs a token whose role is `admin`, where there are tokens.".into();
+    }
+    operation
+}
+
+fn parameters(call: &Call) -> Vec<Value> {
+    let in_path = call.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut all: Vec<Value> = in_path
+        .map(|name| {
+            let schema = match name {
+                "kind" => json!({ "enum": crate::look::KINDS }),
+                "generation" | "connection" => json!({ "type": "integer", "minimum": 1 }),
+                _ => json!({ "type": "string" }),
+            };
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
+        })
+        .collect();
+    for (name, what) in call.query {
+        let schema = json!({ "type": "string" });
+        all.push(json!({ "name": name, "in": "query", "description": what, "schema": schema }));
+    }
+    if call.what.is_order() {
+        let what = "The `etag` of what was read; `*` for whatever is there";
+        let (required, schema) = (call.what.replaces(), json!({ "type": "string" }));
+        all.push(
+            json!({ "name": "if-match", "in": "header", "description": what, "required": required, "schema": schema }),
+        );
+    }
+    all
+}
+
+fn body(body: Body) -> Option<Value> {
+    let one = |name: &str, schema: Value| json!({ "type": "object", "required": [name], "properties": { name: schema }, "additionalProperties": false });
+    let schema = match body {
+        Body::None => return None,
+        Body::Configuration | Body::Object => {
+            let what = "As `equipoise schema` tells";
+            let schema = json!({ "description": what });
+            let content = json!({ "application/json": { "schema": schema }, "application/yaml": { "schema": schema } });
+            return Some(json!({ "required": true, "content": content }));
+        }
+        Body::Weight => one("weight", json!({ "type": "integer", "minimum": 0 })),
+        Body::State => one("state", json!({ "enum": ["up", "down", "drain", "maintenance", "ready"] })),
+        Body::Level => one("level", json!({ "enum": ["info", "warn", "error"] })),
+    };
+    Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }))
+}
+
+fn responses(call: &Call) -> Value {
+    let problem = |what: &str| {
+        let schema = json!({ "$ref": "#/components/schemas/Problem" });
+        json!({ "description": what, "content": { "application/json": { "schema": schema } } })
+    };
+    let mut all = Map::new();
+    let good = if call.what.is_order() {
+        let schema = json!({ "$ref": "#/components/schemas/Done" });
+        json!({ "description": "Done, or what would be", "content": { "application/json": { "schema": schema } } })
+    } else {
+        json!({ "description": call.summary })
+    };
+    all.insert("200".to_owned(), good);
+    let mut add = |status: &str, what: &str| all.insert(status.to_owned(), problem(what));
+    if call.needs.is_some() {
+        add("401", "A token is needed, or not known");
+    }
+    if call.path.contains('{') {
+        add("404", "There is no such thing; with a suggestion");
+    }
+    if call.needs == Some(AdminRole::Admin) {
+        add("403", "The token may only read, or a foreign page asks");
+        add("422", "What was sent is wrong: every problem with its place and a suggestion. Nothing was changed");
+        add("503", "The program is ending");
+    }
+    if call.what.is_order() {
+        add("409", "It is right, but the system does not allow it, such as a port that is taken. Nothing was changed");
+        add("412", "The configuration is another by now. Nothing was changed");
+    }
+    if call.what.body() != Body::None {
+        add("413", "The body is too large");
+        add("415", "The body is neither JSON nor YAML");
+    }
+    if call.what.replaces() {
+        add("428", "`if-match` is missing");
+    }
+    Value::Object(all)
+}
+
+fn problem() -> Value {
+    json!({
+        "type": "object",
+        "required": ["message"],
+        "properties": {
+            "message": { "type": "string" },
+            "suggestion": { "type": "string" },
+            "diagnostics": { "type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "file": { "type": "string" },
+                    "line": { "type": "integer" },
+                    "column": { "type": "integer" },
+                    "line_text": { "type": "string" },
+                    "message": { "type": "string" },
+                    "suggestion": { "type": ["string", "null"] },
+                },
+            } },
+            "diagnostics_left_out": { "type": "integer" },
+        },
+    })
+}
+
+fn done() -> Value {
+    let difference = json!({
+        "type": "object",
+        "required": ["path"],
+        "properties": { "path": { "type": "string" }, "before": {}, "after": {} },
+    });
+    let effect = json!({ "type": "array", "items": { "type": "object" } });
+    let lists = [
+        "listeners_bound",
+        "listeners_closed",
+        "endpoints_added",
+        "endpoints_removed",
+        "endpoints_drained",
+        "endpoints_readied",
+    ];
+    let effects: Map<String, Value> = lists.iter().map(|name| ((*name).to_owned(), effect.clone())).collect();
+    json!({
+        "type": "object",
+        "properties": {
+            "generation": { "type": "integer" },
+            "dry_run": { "type": "boolean" },
+            "differences": { "type": "array", "items": difference },
+            "differences_left_out": { "type": "integer" },
+            "effects": { "type": "object", "properties": effects },
+            "warnings": { "type": "array", "items": { "type": "object" } },
+        },
+    })
+}

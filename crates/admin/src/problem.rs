@@ -1,0 +1,63 @@
+//! What is answered when something does not work: a status, a sentence, how to mend it, and where a configuration is wrong.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use control::{Diagnostics, Refusal};
+use serde_json::{Value, json};
+
+/// Why a call was not done.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    message: String,
+    suggestion: Option<String>,
+    diagnostics: Option<Diagnostics>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), suggestion: None, diagnostics: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Bad(diagnostics) => Self {
+                diagnostics: Some(diagnostics),
+                ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the configuration is bad; nothing was changed")
+            },
+            Refusal::Unpublished(_) => Self::new(StatusCode::CONFLICT, message),
+            Refusal::Stale(_) => Self::new(StatusCode::PRECONDITION_FAILED, message)
+                .suggest("read it again, and send the `etag` of that answer in `if-match`"),
+            Refusal::Missing { suggestion, .. } => Self { suggestion, ..Self::new(StatusCode::NOT_FOUND, message) },
+            Refusal::Ending => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = json!({ "message": self.message });
+        if let Some(suggestion) = self.suggestion {
+            body["suggestion"] = suggestion.into();
+        }
+        if let Some(diagnostics) = self.diagnostics {
+            body["diagnostics"] = serde_json::to_value(&diagnostics.list).unwrap_or(Value::Null);
+            body["diagnostics_left_out"] = diagnostics.left_out.into();
+        }
+        (self.status, Json(body)).into_response()
+    }
+}

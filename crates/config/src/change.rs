@@ -1,0 +1,304 @@
+//! From what somebody asks for to [`Changes`]: a whole configuration, one object, or one endpoint.
+
+use serde_json::Value;
+
+use crate::changes::{self, Changes, difference, is_same, put, restore, written};
+use crate::diagnostic::{Diagnostics, Sink};
+use crate::load::{Loaded, Loader, document};
+use crate::read::{Access, Reading, read, read_part};
+use crate::schema::schema;
+use crate::source::Documents;
+use crate::tree::{Key, Kind, Node, Scalar};
+use crate::validate::validate;
+
+/// What diagnostics call a text that was sent.
+const SENT: &str = "request";
+const ROUTES: &str = "routes";
+
+/// A change of the endpoints of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndpointEdit {
+    /// One more: its address or its settings, as YAML or JSON.
+    Add(String),
+    /// Without the one of this name.
+    Remove(String),
+    /// Another weight for the one of this name.
+    Weight(String, u32),
+}
+
+impl Loader<'_> {
+    /// What makes of the files of `loaded` the configuration in `text`. Objects in it that are just as `loaded` shows them,
+    /// with defaults filled in and secrets hidden, are as they are there.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, by the lines of the text.
+    pub fn replace(&self, loaded: &Loaded, text: &str) -> Result<Changes, Diagnostics> {
+        self.replace_with(loaded, text, keep_admin)
+    }
+
+    /// The same for a text that was in force before; its listener of the administrator stays in the past.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it now.
+    pub fn go_back(&self, loaded: &Loaded, text: &str) -> Result<Changes, Diagnostics> {
+        self.replace_with(loaded, text, |tree, loaded, _| put_admin(tree, loaded))
+    }
+
+    fn replace_with(
+        &self,
+        loaded: &Loaded,
+        text: &str,
+        admin: impl FnOnce(&mut Node, &Loaded, &mut Sink),
+    ) -> Result<Changes, Diagnostics> {
+        let files = &loaded.files_alone;
+        let folder = files.documents.main().map(|main| main.folder.clone()).unwrap_or_default();
+        let sent = document(SENT, text, &folder);
+        let Reading { documents, tree, whole, mut sink } =
+            read(files.documents.clone(), sent, self.environment, Access::None);
+        let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
+        if whole {
+            keep_unchanged(&mut tree, loaded);
+            admin(&mut tree, loaded, &mut sink);
+            restore(&mut tree, Some(&loaded.tree), &mut sink);
+        }
+        let faulty = validate(&schema(self.filters), &tree, &mut sink);
+        if !whole || !sink.is_empty() {
+            return Err(self.all_wrong(loaded, (documents, tree), faulty, sink));
+        }
+        let changes = difference(&files.tree, &tree);
+        self.resolve((documents, tree.into()), files.clone(), &faulty, (sink, Access::Disk))?;
+        Ok(changes)
+    }
+
+    /// Also what can only be found out of it when it is understood.
+    fn all_wrong(
+        &self,
+        loaded: &Loaded,
+        (documents, tree): (Documents, Node),
+        faulty: crate::validate::Faulty,
+        sink: Sink,
+    ) -> Diagnostics {
+        let texts = (documents, tree.into());
+        match self.resolve(texts, loaded.files_alone.clone(), &faulty, (sink, Access::Disk)) {
+            Err(diagnostics) => diagnostics,
+            // There was something wrong before.
+            Ok(_) => Diagnostics::default(),
+        }
+    }
+
+    /// `changes` with the object in `text` at `listeners/NAME`, `clusters/NAME` or `routes/NAME`; `None` takes it out.
+    ///
+    /// # Errors
+    /// The text cannot be read. Whether the object is right is found when the whole is loaded.
+    pub fn replace_object(
+        &self,
+        loaded: &Loaded,
+        changes: &Changes,
+        (kind, name): (&str, &str),
+        text: Option<&str>,
+    ) -> Result<Changes, Diagnostics> {
+        let mut documents = Documents::default();
+        let mut sink = Sink::default();
+        let mut object = match text {
+            Some(text) => {
+                match read_part(&mut documents, document(SENT, text, "".as_ref()), self.environment, &mut sink) {
+                    Some(object) => Some(object),
+                    None => return Err(sink.finish(&documents)),
+                }
+            }
+            None => None,
+        };
+        let routes = loaded.tree.get(ROUTES).map_or(&[][..], Node::items);
+        let known = routes.iter().enumerate().position(|(index, route)| route_name(index, route) == name);
+        let old = if kind == ROUTES {
+            known.map(|at| &routes[at])
+        } else {
+            loaded.tree.get(kind).and_then(|all| all.get(name))
+        };
+        // As it was sent, comments included, unless something has to be put back into it.
+        let mut sent = text;
+        if let Some(object) = &mut object {
+            let before = object.clone();
+            restore(object, old, &mut sink);
+            sent = sent.filter(|_| is_same(&before, object));
+            if kind == ROUTES {
+                name_route(object, name, &mut sink);
+            }
+        }
+        if !sink.is_empty() {
+            return Err(sink.finish(&documents));
+        }
+        if kind != ROUTES {
+            let place = format!("{kind}/{name}");
+            let changes = changes.with(&loaded.files_alone.tree, &place, object.as_ref());
+            return Ok(changes.said_as(&place, sent));
+        }
+        let mut list = routes.to_vec();
+        match (known, object) {
+            (Some(at), Some(object)) => list[at] = object,
+            (Some(at), None) => drop(list.remove(at)),
+            (None, Some(object)) => list.push(object),
+            (None, None) => {}
+        }
+        let list = Node { span: loaded.tree.span, kind: Kind::List(list) };
+        Ok(changes.with(&loaded.files_alone.tree, ROUTES, Some(&list)))
+    }
+
+    /// `changes` with other endpoints in a cluster. `None`: there is no such cluster, or no such endpoint in it.
+    ///
+    /// # Errors
+    /// The endpoint cannot be read.
+    pub fn edit_endpoints(
+        &self,
+        loaded: &Loaded,
+        changes: &Changes,
+        cluster: &str,
+        edit: &EndpointEdit,
+    ) -> Result<Option<Changes>, Diagnostics> {
+        let Some(mut object) = loaded.tree.get("clusters").and_then(|all| all.get(cluster)).cloned() else {
+            return Ok(None);
+        };
+        let span = object.span;
+        let Kind::Map(entries) = &mut object.kind else { return Ok(None) };
+        let Some((_, Node { kind: Kind::List(list), .. })) =
+            entries.iter_mut().find(|(key, _)| key.text == "endpoints")
+        else {
+            return Ok(None);
+        };
+        let named = |list: &[Node], name: &str| {
+            let address = |node: &Node| node.get("address").unwrap_or(node).text() == Some(name);
+            list.iter().position(address)
+        };
+        match edit {
+            EndpointEdit::Add(text) => {
+                let (mut documents, mut sink) = (Documents::default(), Sink::default());
+                let sent = document(SENT, text, "".as_ref());
+                match read_part(&mut documents, sent, self.environment, &mut sink) {
+                    Some(node) if sink.is_empty() => list.push(node),
+                    _ => return Err(sink.finish(&documents)),
+                }
+            }
+            EndpointEdit::Remove(name) => match named(list, name) {
+                Some(at) => drop(list.remove(at)),
+                None => return Ok(None),
+            },
+            EndpointEdit::Weight(name, weight) => match named(list, name) {
+                Some(at) => weigh(&mut list[at], *weight),
+                None => return Ok(None),
+            },
+        }
+        object.span = span;
+        Ok(Some(changes.with(&loaded.files_alone.tree, &format!("clusters/{cluster}"), Some(&object))))
+    }
+}
+
+impl Loaded {
+    /// The names of all routes, as they are counted where they have none.
+    pub fn route_names(&self) -> Vec<String> {
+        let routes = self.tree.get(ROUTES).map_or(&[][..], Node::items);
+        routes.iter().enumerate().map(|(index, route)| route_name(index, route)).collect()
+    }
+}
+
+fn route_name(index: usize, route: &Node) -> String {
+    route.get("name").and_then(Node::text).map_or_else(|| format!("route-{}", index + 1), str::to_owned)
+}
+
+/// A route is put by its name: it has that one.
+fn name_route(route: &mut Node, name: &str, sink: &mut Sink) {
+    let span = route.span;
+    if let Some(given) = route.get("name").and_then(Node::text)
+        && given != name
+    {
+        let message = format!("the route is called `{given}` here and `{name}` in the address");
+        sink.push(route.get("name").map_or(span, |node| node.span), message, Some("leave `name` out".to_owned()));
+    } else if let Kind::Map(entries) = &mut route.kind {
+        put(entries, "name", Some(scalar(name, false, span)));
+    }
+}
+
+fn scalar(text: &str, plain: bool, span: crate::source::Span) -> Node {
+    Node { span, kind: Kind::Scalar(Scalar { text: text.to_owned(), plain, written: None }) }
+}
+
+/// Sets the weight of an endpoint, which may be an address alone.
+fn weigh(endpoint: &mut Node, weight: u32) {
+    let span = endpoint.span;
+    if !matches!(endpoint.kind, Kind::Map(_)) {
+        let address = (Key { text: "address".to_owned(), span }, endpoint.clone());
+        *endpoint = Node { span, kind: Kind::Map(vec![address]) };
+    }
+    if let Kind::Map(entries) = &mut endpoint.kind {
+        put(entries, "weight", Some(scalar(&weight.to_string(), true, span)));
+    }
+}
+
+/// Objects that were sent back as they were shown, with defaults filled in, are kept as they were written.
+fn keep_unchanged(tree: &mut Node, loaded: &Loaded) {
+    let shown = loaded.effective();
+    let Kind::Map(entries) = &mut tree.kind else { return };
+    let mut gone = Vec::new();
+    for (key, node) in entries.iter_mut() {
+        let (old, shown) = (loaded.tree.get(&key.text), &shown[key.text.as_str()]);
+        if shown.is_null() {
+            continue;
+        }
+        if written(node) == *shown {
+            match old {
+                Some(old) => *node = changes::moved(old, node.span),
+                // It is nothing but defaults.
+                None => gone.push(key.text.clone()),
+            }
+            continue;
+        }
+        match &mut node.kind {
+            Kind::Map(objects) if changes::NAMED.contains(&key.text.as_str()) => {
+                objects.iter_mut().for_each(|(name, node)| {
+                    keep(node, old.and_then(|old| old.get(&name.text)), &shown[name.text.as_str()]);
+                });
+            }
+            Kind::List(items) => {
+                let olds = old.map_or(&[][..], Node::items);
+                let shown = shown.as_array().map_or(&[][..], Vec::as_slice);
+                for item in items {
+                    let value = written(item);
+                    if let Some(at) = shown.iter().position(|shown| *shown == value) {
+                        keep(item, olds.get(at), &value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    entries.retain(|(key, _)| !gone.contains(&key.text));
+}
+
+fn keep(node: &mut Node, old: Option<&Node>, shown: &Value) {
+    if let Some(old) = old.filter(|_| written(node) == *shown) {
+        *node = changes::moved(old, node.span);
+    }
+}
+
+/// The listener of the administrator is as the files have it: nobody locks himself out, and nobody gives himself a token.
+fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
+    let ours = loaded.files_alone.tree.get("admin");
+    let Kind::Map(entries) = &mut tree.kind else { return };
+    if let Some((_, sent)) = entries.iter_mut().find(|(key, _)| key.text == "admin") {
+        let mut whole = sent.clone();
+        restore(&mut whole, ours, &mut Sink::default());
+        if !ours.is_some_and(|ours| is_same(&whole, ours)) {
+            let mend = "leave `admin` out here, and change it in the file".to_owned();
+            sink.push(sent.span, "the API cannot change its own listener", Some(mend));
+            return;
+        }
+    }
+    put_admin(tree, loaded);
+}
+
+fn put_admin(tree: &mut Node, loaded: &Loaded) {
+    let ours = loaded.files_alone.tree.get("admin");
+    let span = tree.span;
+    if let Kind::Map(entries) = &mut tree.kind {
+        put(entries, "admin", ours.map(|ours| changes::moved(ours, span)));
+    }
+}

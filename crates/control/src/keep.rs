@@ -1,0 +1,147 @@
+//! What was changed by the API, kept in a file, so that it is there again after a start.
+//!
+//! ```text
+//! write a file beside it → sync it → publish → rename it over the old one → sync the folder
+//! ```
+//! Whatever moment the process or the machine ends at, the old file or the new one is there, whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use config::Changes;
+use serde::{Deserialize, Serialize};
+
+use crate::wishes::Wishes;
+
+/// Name of the file in the folder for it.
+const FILE: &str = "changes.json";
+/// The version of what is written.
+const FORMAT: u32 = 1;
+
+/// What is wanted beside the files of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Desired {
+    /// Objects that stand in the place of those in the files.
+    pub changes: Changes,
+    /// What is wished of endpoints.
+    pub wishes: Wishes,
+}
+
+impl Desired {
+    /// Whether the files alone decide.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.wishes.is_empty()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    format: u32,
+    #[serde(flatten)]
+    desired: Desired,
+}
+
+/// Reads what is kept in a folder. Nothing is kept where there is no file.
+///
+/// # Errors
+/// The file is there and cannot be read or understood.
+pub fn read(folder: &Path) -> io::Result<Desired> {
+    let path = folder.join(FILE);
+    let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Desired::default()),
+        Err(error) => return Err(named(error.to_string())),
+    };
+    let kept: Kept = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
+    if kept.format != FORMAT {
+        return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
+    }
+    Ok(kept.desired)
+}
+
+/// A new content that is on the disk, but not yet in its place. Dropping it takes it away.
+#[derive(Debug)]
+pub struct Staged {
+    folder: PathBuf,
+    beside: Option<PathBuf>,
+}
+
+/// Writes a new content beside the old one.
+///
+/// # Errors
+/// The disk is full, the folder cannot be written.
+pub fn stage(folder: &Path, desired: &Desired) -> io::Result<Staged> {
+    let kept = Kept { format: FORMAT, desired: desired.clone() };
+    let text = serde_json::to_string_pretty(&kept).map_err(io::Error::other)?;
+    let beside = folder.join(format!("{FILE}.new"));
+    let staged = Staged { folder: folder.to_owned(), beside: Some(beside.clone()) };
+    // It may hold secrets that were sent.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    Ok(staged)
+}
+
+impl Staged {
+    /// Puts it in the place of the old one.
+    ///
+    /// # Errors
+    /// What the system says; the old one may still be there.
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Some(beside) = &self.beside {
+            fs::rename(beside, self.folder.join(FILE))?;
+        }
+        self.beside = None;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            // It may not even have been made.
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_back_and_what_is_not_finished_leaves_the_old_one() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let folder = folder.path();
+        assert!(read(folder).unwrap().is_empty());
+        let mut desired = Desired::default();
+        desired.wishes.set(("a", "b:1"), Some("drain"), "me", SystemTime::UNIX_EPOCH);
+        stage(folder, &desired).unwrap().finish().unwrap();
+        assert_eq!(read(folder).unwrap(), desired);
+        let mut other = desired.clone();
+        other.wishes.set(("a", "c:1"), Some("up"), "me", SystemTime::UNIX_EPOCH);
+        drop(stage(folder, &other).unwrap());
+        assert_eq!(read(folder).unwrap(), desired, "it was not published");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is left behind");
+        // What a process that was killed left behind is written over.
+        fs::write(folder.join("changes.json.new"), "half").unwrap();
+        stage(folder, &other).unwrap().finish().unwrap();
+        assert_eq!(read(folder).unwrap(), other);
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_an_error_that_names_it() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for (text, message) in [("{", "EOF"), ("{\"format\": 2, \"changes\": {}, \"wishes\": []}", "its format is 2")] {
+            fs::write(folder.path().join(FILE), text).unwrap();
+            let error = read(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("changes.json") && error.contains(message), "{error}");
+        }
+    }
+}

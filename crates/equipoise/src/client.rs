@@ -1,0 +1,203 @@
+//! Asks the administrator's listener of a running program.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// For each step of the conversation.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The token is in this variable of the environment, unless a file is named.
+pub(crate) const TOKEN: &str = "EQUIPOISE_TOKEN";
+
+/// Where a running program can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AdminAddress {
+    /// By an address of the network.
+    Ip(SocketAddr),
+    /// By a Unix socket.
+    Unix(PathBuf),
+}
+
+impl AdminAddress {
+    /// Reads `127.0.0.1:9900`, `localhost:9900`, `http://127.0.0.1:9900/` or `unix:/path`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(path.into()));
+        }
+        let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let found = std::net::ToSocketAddrs::to_socket_addrs(bare).ok().and_then(|mut found| found.next());
+        let wrong = || "an admin address is host:port, such as 127.0.0.1:9900, or unix:/path".to_owned();
+        found.map(Self::Ip).ok_or_else(wrong)
+    }
+
+    /// As the configuration writes it.
+    fn as_bind(&self) -> String {
+        match self {
+            Self::Ip(address) => address.to_string(),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+/// A request, all but where it goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) method: &'static str,
+    /// Path and query.
+    pub(crate) path: String,
+    pub(crate) fields: Vec<(&'static str, String)>,
+    pub(crate) body: String,
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// Who asks, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) admin: AdminAddress,
+    pub(crate) token: Option<String>,
+}
+
+impl Client {
+    /// With the token of the environment, if there is one.
+    pub(crate) fn new(admin: AdminAddress) -> Self {
+        let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+        Self { admin, token }
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// A sentence, with what could be done about it.
+    pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, String> {
+        let admin = self.admin.as_bind();
+        let bytes = self.exchange(asked).map_err(|error| {
+            format!("cannot ask {admin}: {error}\nIs the program running, with `admin: {{ bind: \"{admin}\" }}`?")
+        })?;
+        let foreign = || self.foreign();
+        let text = String::from_utf8(bytes).map_err(|_| foreign())?;
+        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(foreign)?;
+        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).ok_or_else(foreign)?;
+        Ok(Answered { status, body: body.to_owned() })
+    }
+
+    /// Said of an answer that cannot be one.
+    pub(crate) fn foreign(&self) -> String {
+        format!("{} does not answer as the admin address of Equipoise does", self.admin.as_bind())
+    }
+
+    fn exchange(&self, asked: &Asked) -> io::Result<Vec<u8>> {
+        let request = self.written(asked);
+        match &self.admin {
+            AdminAddress::Ip(address) => {
+                let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                converse(stream, &request)
+            }
+            AdminAddress::Unix(path) => {
+                let stream = match path.to_str().and_then(|path| path.strip_prefix('@')) {
+                    Some(name) => {
+                        use std::os::linux::net::SocketAddrExt;
+                        UnixStream::connect_addr(&std::os::unix::net::SocketAddr::from_abstract_name(name)?)?
+                    }
+                    None => UnixStream::connect(path)?,
+                };
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                converse(stream, &request)
+            }
+        }
+    }
+
+    fn written(&self, asked: &Asked) -> Vec<u8> {
+        let host = match &self.admin {
+            AdminAddress::Ip(address) => address.to_string(),
+            AdminAddress::Unix(_) => "localhost".to_owned(),
+        };
+        let mut head = format!(
+            "{} {} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nx-equipoise: 1\r\ncontent-length: {}\r\n",
+            asked.method,
+            asked.path,
+            asked.body.len()
+        );
+        if let Some(token) = &self.token {
+            head.push_str(&format!("authorization: Bearer {token}\r\n"));
+        }
+        for (name, value) in &asked.fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        [head.as_bytes(), asked.body.as_bytes()].concat()
+    }
+}
+
+fn converse(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+    // What is refused early is answered before all of it was taken.
+    let sent = stream.write_all(request);
+    let (mut answer, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+    while answer.len() < ANSWER_BYTES_MAX && !is_whole(&answer) {
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&piece[..count]),
+            Err(error) if answer.is_empty() => return Err(sent.err().unwrap_or(error)),
+            Err(_) => break,
+        }
+    }
+    Ok(answer)
+}
+
+/// Whether an answer that says how long it is has come to its end. Others end when the connection does.
+fn is_whole(answer: &[u8]) -> bool {
+    // The head of our own listener is short.
+    let Some(end) = answer[..answer.len().min(16 << 10)].windows(4).position(|four| four == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| answer.len() - end - 4 >= length)
+}
+
+/// Percent-encodes all but what is plain in a path or query (RFC 3986 section 2.3).
+pub(crate) fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_addresses_are_of_the_network_or_unix_sockets() {
+        let ip = AdminAddress::Ip("127.0.0.1:9900".parse().unwrap());
+        for text in ["127.0.0.1:9900", "http://127.0.0.1:9900/"] {
+            assert_eq!(AdminAddress::parse(text), Ok(ip.clone()));
+        }
+        assert_eq!(AdminAddress::parse("unix:/run/a.sock"), Ok(AdminAddress::Unix("/run/a.sock".into())));
+        assert!(AdminAddress::parse("nowhere").is_err());
+    }
+
+    #[test]
+    fn a_request_is_written_with_its_token_and_never_more_than_one_line_each() {
+        let client = Client { admin: AdminAddress::parse("unix:/x").unwrap(), token: Some("t0ken".into()) };
+        let asked = Asked {
+            method: "PUT",
+            path: format!("/api/{}", encoded("a b/\r\n:é")),
+            body: "{}".into(),
+            ..Asked::default()
+        };
+        let text = String::from_utf8(client.written(&asked)).unwrap();
+        assert!(text.starts_with("PUT /api/a%20b%2F%0D%0A%3A%C3%A9 HTTP/1.1\r\nhost: localhost\r\n"), "{text}");
+        assert!(text.ends_with("authorization: Bearer t0ken\r\n\r\n{}") && text.contains("content-length: 2\r\n"));
+    }
+}

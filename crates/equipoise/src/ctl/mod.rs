@@ -1,0 +1,231 @@
+//! `equipoise ctl`: asks and changes a running program by its API. It does nothing that the API does not.
+
+pub(crate) mod options;
+mod text;
+
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::client::{Answered, Asked, Client, encoded};
+use crate::ending::Ending;
+use options::{Action, Command, Config, Ctl, Dry, Endpoint};
+
+/// Runs the command.
+pub(crate) fn run(options: &Ctl) -> Ending {
+    match carry_out(options) {
+        Ok(text) => crate::print(&text),
+        Err(message) => {
+            eprintln!("{}", message.trim_end());
+            Ending::Bad
+        }
+    }
+}
+
+fn carry_out(options: &Ctl) -> Result<String, String> {
+    let mut client = Client::new(options.admin.clone());
+    if let Some(file) = &options.token_file {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        client.token = Some(text.trim().to_owned());
+    }
+    let asked = asked(&options.command)?;
+    let answer = client.ask(&asked)?;
+    if options.json && !answer.body.is_empty() {
+        let shown = format!("{}\n", answer.body.trim_end());
+        return if answer.status == 200 { Ok(shown) } else { Err(shown) };
+    }
+    if answer.status != 200 {
+        return Err(refusal(&answer));
+    }
+    let told = serde_json::from_str(&answer.body).map_err(|_| client.foreign())?;
+    Ok(text::render(&options.command, &told))
+}
+
+/// What was refused, and why, for people.
+pub(crate) fn refusal(answer: &Answered) -> String {
+    let Ok(told) = serde_json::from_str::<Value>(&answer.body) else {
+        return if answer.body.trim().is_empty() {
+            format!("the program answered {} and nothing else", answer.status)
+        } else {
+            answer.body.trim_end().to_owned()
+        };
+    };
+    let mut text = told["message"].as_str().unwrap_or("it was refused").to_owned();
+    if let Some(suggestion) = told["suggestion"].as_str() {
+        text.push_str(&format!("\n     help: {suggestion}"));
+    }
+    for one in told["diagnostics"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\n\n{}", text::diagnostic(one)));
+    }
+    if answer.status == 401 {
+        text.push_str(&format!(
+            "\n     help: put it into {}, or name its file: --token-file FILE",
+            crate::client::TOKEN
+        ));
+    }
+    text
+}
+
+/// The request that a command is.
+fn asked(command: &Command) -> Result<Asked, String> {
+    Ok(match command {
+        Command::Status => get("/api/status"),
+        Command::Changes => get("/api/changes"),
+        Command::Generations { generation: None } => get("/api/generations"),
+        Command::Generations { generation: Some(number) } => get(format!("/api/generations/{number}")),
+        Command::Endpoints { cluster } => get(format!("/api/clusters/{}/endpoints", encoded(cluster))),
+        Command::Log { level: None } => get("/api/log"),
+        Command::Log { level: Some(level) } => send("PUT", "/api/log".to_owned(), &json!({ "level": level.as_str() })),
+        Command::Connections { listener, limit, after } => {
+            let listener = listener.as_ref().map_or_else(String::new, |name| format!("&listener={}", encoded(name)));
+            get(format!("/api/connections?limit={limit}&after={}{listener}", after.unwrap_or(0)))
+        }
+        Command::End { connection } => bare("DELETE", &format!("/api/connections/{connection}"), None),
+        Command::Reload => bare("POST", "/api/reload", None),
+        Command::Rollback { generation, dry } => {
+            bare("POST", &format!("/api/generations/{generation}/rollback"), Some(*dry))
+        }
+        Command::Config(config) => config_asked(config)?,
+        Command::Endpoint(endpoint) => endpoint_asked(endpoint),
+    })
+}
+
+fn config_asked(config: &Config) -> Result<Asked, String> {
+    let object = |kind: &options::Kind, name: &str| format!("/api/config/{}/{}", kind.as_str(), encoded(name));
+    Ok(match config {
+        Config::Get { kind, name, defaults } => {
+            let path = match (kind, name) {
+                (None, _) => "/api/config".to_owned(),
+                (Some(kind), None) => format!("/api/config/{}", kind.as_str()),
+                (Some(kind), Some(name)) => object(kind, name),
+            };
+            get(format!("{path}{}", if *defaults { "" } else { "?as=written" }))
+        }
+        Config::Put { file, dry } => put_file("/api/config", file, *dry)?,
+        Config::Set { kind, name, file, dry } => put_file(&object(kind, name), file, *dry)?,
+        Config::Remove { kind, name, dry } => bare("DELETE", &object(kind, name), Some(*dry)),
+        Config::Reset { dry } => bare("DELETE", "/api/config", Some(*dry)),
+    })
+}
+
+fn endpoint_asked(asked: &Endpoint) -> Asked {
+    let all = format!("/api/clusters/{}/endpoints", encoded(&asked.cluster));
+    let one = format!("{all}/{}", encoded(&asked.endpoint));
+    let dry = query(asked.dry);
+    match (asked.action, asked.action.state()) {
+        (_, Some(state)) => send("PUT", format!("{one}/state{dry}"), &json!({ "state": state })),
+        (Action::Remove, _) => bare("DELETE", &one, Some(asked.dry)),
+        (Action::Add, _) => {
+            // The configuration would take `${…}` for a variable.
+            let mut settings = json!({ "address": asked.endpoint.replace("${", "$${") });
+            if let Some(weight) = asked.weight {
+                settings["weight"] = weight.into();
+            }
+            send("POST", format!("{all}{dry}"), &settings)
+        }
+        _ => send("PUT", format!("{one}/weight{dry}"), &json!({ "weight": asked.weight })),
+    }
+}
+
+fn get(path: impl Into<String>) -> Asked {
+    Asked { method: "GET", path: path.into(), ..Asked::default() }
+}
+
+fn bare(method: &'static str, path: &str, dry: Option<Dry>) -> Asked {
+    Asked { method, path: format!("{path}{}", dry.map_or("", query)), ..Asked::default() }
+}
+
+fn send(method: &'static str, path: String, body: &Value) -> Asked {
+    let fields = vec![("content-type", "application/json".to_owned())];
+    Asked { method, path, fields, body: body.to_string() }
+}
+
+fn put_file(path: &str, file: &Path, dry: Dry) -> Result<Asked, String> {
+    let body = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map(|_| text)
+            .map_err(|error| format!("cannot read standard input: {error}"))?
+    } else {
+        std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?
+    };
+    let fields = vec![("content-type", "application/yaml".to_owned()), ("if-match", "*".to_owned())];
+    Ok(Asked { method: "PUT", path: format!("{path}{}", query(dry)), fields, body })
+}
+
+fn query(dry: Dry) -> &'static str {
+    if dry.dry_run { "?dry_run=true" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli;
+
+    fn request(line: &str) -> String {
+        let line = format!("equipoise ctl {line}");
+        let parsed = cli::Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
+        let cli::Command::Ctl(options) = parsed.command else { panic!("{line}") };
+        let asked = asked(&options.command).unwrap();
+        format!("{} {} {}", asked.method, asked.path, asked.body).trim_end().to_owned()
+    }
+
+    #[test]
+    fn commands_are_requests() {
+        for (line, wanted) in [
+            ("status", "GET /api/status"),
+            ("config get", "GET /api/config?as=written"),
+            ("config get clusters --defaults", "GET /api/config/clusters"),
+            ("config get route main", "GET /api/config/routes/main?as=written"),
+            ("config remove cluster a/b --dry-run", "DELETE /api/config/clusters/a%2Fb?dry_run=true"),
+            ("config reset", "DELETE /api/config"),
+            ("generations 7", "GET /api/generations/7"),
+            ("rollback 3", "POST /api/generations/3/rollback"),
+            ("reload", "POST /api/reload"),
+            ("connections --listener web", "GET /api/connections?limit=100&after=0&listener=web"),
+            ("end 4097", "DELETE /api/connections/4097"),
+            ("log warn", "PUT /api/log {\"level\":\"warn\"}"),
+            ("endpoints a", "GET /api/clusters/a/endpoints"),
+            ("endpoint drain a unix:/x", "PUT /api/clusters/a/endpoints/unix%3A%2Fx/state {\"state\":\"drain\"}"),
+            ("endpoint maintain a b:1", "PUT /api/clusters/a/endpoints/b%3A1/state {\"state\":\"maintenance\"}"),
+            (
+                "endpoint weight a b:1 5 --dry-run",
+                "PUT /api/clusters/a/endpoints/b%3A1/weight?dry_run=true {\"weight\":5}",
+            ),
+            ("endpoint add a b:1", "POST /api/clusters/a/endpoints {\"address\":\"b:1\"}"),
+            ("endpoint add a b:1 9", "POST /api/clusters/a/endpoints {\"address\":\"b:1\",\"weight\":9}"),
+            ("endpoint remove a b:1", "DELETE /api/clusters/a/endpoints/b%3A1"),
+        ] {
+            assert_eq!(request(line), wanted, "{line}");
+        }
+        for bad in
+            ["", "endpoint weight a b:1", "endpoint drian a b:1", "config get a", "rollback x", "--admin x status"]
+        {
+            let line = format!("equipoise ctl {bad}");
+            assert!(cli::Cli::try_parse_from(line.split_whitespace()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_mend() {
+        let answer = |status, body: &str| refusal(&Answered { status, body: body.to_owned() });
+        assert_eq!(
+            answer(404, r#"{"message":"there is no x","suggestion":"did you mean `y`?"}"#),
+            "there is no x\n     help: did you mean `y`?"
+        );
+        let told = answer(
+            422,
+            r#"{"message":"bad","diagnostics":[{"file":"request","line":3,"column":2,"line_text":" a: b","caret":2,"width":1,"message":"no","suggestion":null}]}"#,
+        );
+        assert_eq!(told, "bad\n\nrequest:3:2: no\n   3 |  a: b\n     |  ^");
+        assert!(answer(401, r#"{"message":"a token is needed"}"#).contains("EQUIPOISE_TOKEN"));
+        assert_eq!(
+            (answer(400, "plain\n").as_str(), answer(500, "").as_str()),
+            ("plain", "the program answered 500 and nothing else")
+        );
+    }
+}

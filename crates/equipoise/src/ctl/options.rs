@@ -1,0 +1,259 @@
+//! The command line of `equipoise ctl`, as data.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::client::AdminAddress;
+
+/// `equipoise ctl`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  equipoise ctl status
+  equipoise ctl endpoint drain site 127.0.0.1:9001
+      Nothing new goes there; what is under way ends in its own time.
+  equipoise ctl endpoint ready site 127.0.0.1:9001
+  equipoise ctl config get > site.yaml && $EDITOR site.yaml
+  equipoise ctl config put site.yaml --dry-run
+  equipoise ctl config put site.yaml
+  equipoise ctl generations
+  equipoise ctl rollback 3
+  EQUIPOISE_TOKEN=$(cat token) equipoise ctl --admin unix:/run/equipoise/admin.sock status --json
+
+Exits with 0 when it was done, with 1 when it was refused, and with 2 when the command line is wrong.")]
+pub(crate) struct Ctl {
+    /// The admin address of the running program: host:port, or unix:/path
+    #[arg(long, global = true, value_name = "ADDR", env = "EQUIPOISE_ADMIN", hide_env_values = true, default_value = "127.0.0.1:9900", value_parser = AdminAddress::parse)]
+    pub(crate) admin: AdminAddress,
+    /// A file that holds the token; without it, the variable EQUIPOISE_TOKEN does
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Answer in JSON, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Tell what runs: listeners, clusters and their endpoints
+    Status,
+    /// Look at the configuration and change it
+    #[command(subcommand)]
+    Config(Config),
+    /// Tell what stands beside the files: changed objects and wishes for endpoints
+    Changes,
+    /// Read the files again, as SIGHUP does
+    Reload,
+    /// Tell who changed what, and when
+    Generations {
+        /// One of them, in full
+        #[arg(value_name = "N")]
+        generation: Option<u64>,
+    },
+    /// Go back to the configuration of a generation
+    Rollback {
+        /// Its number
+        #[arg(value_name = "N")]
+        generation: u64,
+        #[command(flatten)]
+        dry: Dry,
+    },
+    /// Tell how the endpoints of a cluster are
+    Endpoints {
+        /// The cluster
+        #[arg(value_name = "CLUSTER")]
+        cluster: String,
+    },
+    /// Change one endpoint
+    Endpoint(Endpoint),
+    /// Tell which connections of clients are open
+    Connections {
+        /// Those of one listener
+        #[arg(long, value_name = "NAME")]
+        listener: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u32,
+        /// Those behind this one
+        #[arg(long, value_name = "ID")]
+        after: Option<u64>,
+    },
+    /// End a connection at once, whatever is in flight
+    End {
+        /// Its number, as `connections` tells it
+        #[arg(value_name = "ID")]
+        connection: u64,
+    },
+    /// Tell the level of the program's own log, or set it
+    Log {
+        /// The new level
+        #[arg(value_enum)]
+        level: Option<Level>,
+    },
+}
+
+/// Only tell.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Dry {
+    /// Tell what it would do, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// The configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Print the configuration, or one kind of objects, or one object, as it was written
+    Get {
+        /// The kind of the object
+        #[arg(value_enum)]
+        kind: Option<Kind>,
+        /// Its name
+        #[arg(requires = "kind")]
+        name: Option<String>,
+        /// With defaults filled in
+        #[arg(long)]
+        defaults: bool,
+    },
+    /// Replace the whole configuration
+    Put {
+        /// The configuration in YAML or JSON; `-` is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        dry: Dry,
+    },
+    /// Add or replace one listener, route or cluster
+    Set {
+        /// Its kind
+        #[arg(value_enum)]
+        kind: Kind,
+        /// Its name
+        name: String,
+        /// The object in YAML or JSON; `-` is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        dry: Dry,
+    },
+    /// Take one listener, route or cluster out
+    Remove {
+        /// Its kind
+        #[arg(value_enum)]
+        kind: Kind,
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        dry: Dry,
+    },
+    /// Take back all changes by the API: the files decide again
+    Reset {
+        #[command(flatten)]
+        dry: Dry,
+    },
+}
+
+/// One endpoint.
+#[derive(Args, Debug)]
+pub(crate) struct Endpoint {
+    /// What to do with it
+    #[arg(value_enum)]
+    pub(crate) action: Action,
+    /// Its cluster
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) cluster: String,
+    /// Its address as the configuration has it
+    #[arg(value_name = "ENDPOINT")]
+    pub(crate) endpoint: String,
+    /// The new weight, for `weight` and `add`
+    #[arg(value_name = "WEIGHT", required_if_eq("action", "weight"))]
+    pub(crate) weight: Option<u32>,
+    #[command(flatten)]
+    pub(crate) dry: Dry,
+}
+
+/// What to do with an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Action {
+    /// Add it to the configuration
+    Add,
+    /// Take it out of the configuration
+    Remove,
+    /// Set its weight in the configuration
+    Weight,
+    /// Give it nothing new; what is under way ends in its own time
+    Drain,
+    /// As `drain`, and do not check it
+    Maintain,
+    /// Give it work whatever its checks say
+    Up,
+    /// Give it none, as if its checks failed
+    Down,
+    /// Take back what was wished of it
+    Ready,
+}
+
+impl Action {
+    /// The wish that the API knows, if it is one.
+    pub(crate) fn state(self) -> Option<&'static str> {
+        match self {
+            Self::Drain => Some("drain"),
+            Self::Maintain => Some("maintenance"),
+            Self::Up => Some("up"),
+            Self::Down => Some("down"),
+            Self::Ready => Some("ready"),
+            Self::Add | Self::Remove | Self::Weight => None,
+        }
+    }
+}
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Listeners
+    #[value(alias = "listener")]
+    Listeners,
+    /// Routes
+    #[value(alias = "route")]
+    Routes,
+    /// Clusters
+    #[value(alias = "cluster")]
+    Clusters,
+}
+
+impl Kind {
+    /// As the API calls it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Listeners => "listeners",
+            Self::Routes => "routes",
+            Self::Clusters => "clusters",
+        }
+    }
+}
+
+/// A level of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// What happens as it should, too
+    Info,
+    /// What is wrong, and the program has an answer to
+    Warn,
+    /// What somebody should look at
+    Error,
+}
+
+impl Level {
+    /// As the API calls it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}

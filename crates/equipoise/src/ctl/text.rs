@@ -1,0 +1,286 @@
+//! Answers of the API, for people.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::options::{Command, Config};
+
+/// The answer to a command.
+pub(super) fn render(command: &Command, told: &Value) -> String {
+    match command {
+        Command::Status => status(told),
+        Command::Changes => changes(told),
+        Command::Generations { generation: None } => generations(told),
+        Command::Generations { .. } => generation(told),
+        Command::Endpoints { .. } => endpoints(&told["endpoints"]),
+        Command::Log { .. } => format!("{}\n", text(&told["level"])),
+        Command::Connections { .. } => connections(told),
+        Command::End { connection } => format!("connection {connection} is ended\n"),
+        // JSON is YAML: it can be edited and put back.
+        Command::Config(Config::Get { .. }) => format!("{told:#}\n"),
+        _ => done(told),
+    }
+}
+
+/// One problem, as `check` shows it.
+pub(super) fn diagnostic(one: &Value) -> String {
+    let number = |key: &str| one[key].as_u64().unwrap_or(0) as usize;
+    let (line, gutter) = (number("line"), number("line").to_string().len().max(3));
+    let mut out = format!("{}:{line}:{}: {}", text(&one["file"]), number("column"), text(&one["message"]));
+    if line > 0 {
+        let (indent, marks) = (number("caret").saturating_sub(1), number("width").max(1));
+        out.push_str(&format!("\n {line:>gutter$} | {}", text(&one["line_text"]).trim_end()));
+        out.push_str(&format!("\n {:>gutter$} | {:indent$}{:^<marks$}", "", "", ""));
+    }
+    if let Some(suggestion) = one["suggestion"].as_str() {
+        out.push_str(&format!("\n     help: {suggestion}"));
+    }
+    out
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut out = line(&mut head.iter().copied());
+    for row in rows {
+        out.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    out
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn status(told: &Value) -> String {
+    let mut out = format!(
+        "equipoise {}, pid {}, {}, generation {}, {} requests, {} failed, {} connections open\n\n",
+        text(&told["version"]),
+        told["pid"],
+        text(&told["state"]),
+        told["generation"],
+        told["requests"],
+        told["failed"],
+        told["connections_open"],
+    );
+    let listeners: Vec<Vec<String>> = list(&told["listeners"])
+        .map(|one| {
+            ["name", "address", "protocol", "connections_open", "requests", "faults"]
+                .map(|key| text(&one[key]))
+                .to_vec()
+        })
+        .collect();
+    out.push_str(&table(&["LISTENER", "ADDRESS", "PROTOCOL", "OPEN", "REQUESTS", "FAULTS"], &listeners));
+    for cluster in list(&told["clusters"]) {
+        let (name, balance, waiting) = (text(&cluster["name"]), text(&cluster["balance"]), &cluster["waiting"]);
+        out.push_str(&format!("\ncluster {name}, {balance}, {waiting} waiting\n"));
+        out.push_str(&endpoints(&cluster["endpoints"]));
+    }
+    out
+}
+
+fn endpoints(all: &Value) -> String {
+    let row = |one: &Value| {
+        let wish = match one["wish"]["state"].as_str() {
+            Some(state) => format!("{state} by {}, {}", text(&one["wish"]["author"]), time(&one["wish"]["at_unix_s"])),
+            None => "-".to_owned(),
+        };
+        let mut cells: Vec<String> = ["name", "standing", "health", "weight", "in_flight", "requests", "faults"]
+            .map(|key| text(&one[key]))
+            .to_vec();
+        cells.push(wish);
+        cells.push(text(&one["reason"]));
+        cells
+    };
+    let head = ["ENDPOINT", "STANDING", "HEALTH", "WEIGHT", "IN FLIGHT", "REQUESTS", "FAULTS", "WISH", "REASON"];
+    table(&head, &list(all).map(row).collect::<Vec<_>>())
+}
+
+fn connections(told: &Value) -> String {
+    let row = |one: &Value| {
+        let open = Duration::try_from_secs_f64(one["open_for_s"].as_f64().unwrap_or(0.0)).unwrap_or_default();
+        let since = ago(open);
+        vec![text(&one["id"]), text(&one["listener"]), text(&one["peer"]), since, text(&one["worker"])]
+    };
+    let mut out = table(
+        &["ID", "LISTENER", "PEER", "OPENED", "WORKER"],
+        &list(&told["connections"]).map(row).collect::<Vec<_>>(),
+    );
+    if let Some(next) = told["next"].as_u64() {
+        out.push_str(&format!("there may be more: --after {next}\n"));
+    }
+    out
+}
+
+fn changes(told: &Value) -> String {
+    let mut out = String::new();
+    let objects: Vec<Vec<String>> =
+        list(&told["objects"]).map(|one| vec![text(&one["place"]), text(&one["change"])]).collect();
+    if objects.is_empty() {
+        out.push_str("the files decide about every object\n");
+    } else {
+        out.push_str(&table(&["OBJECT", "BY THE API"], &objects));
+    }
+    let wishes: Vec<Vec<String>> = list(&told["wishes"])
+        .map(|one| {
+            let mut cells = ["cluster", "endpoint", "state", "author"].map(|key| text(&one[key])).to_vec();
+            cells.push(time(&one["at_unix_s"]));
+            cells
+        })
+        .collect();
+    if !wishes.is_empty() {
+        out.push_str(&format!("\n{}", table(&["CLUSTER", "ENDPOINT", "WISH", "BY", "SINCE"], &wishes)));
+    }
+    match told["kept_in"].as_str() {
+        Some(folder) => out.push_str(&format!("\nkept in {folder}\n")),
+        None => out.push_str("\nkept as long as the program runs; `admin: { state: DIR }` keeps it longer\n"),
+    }
+    out
+}
+
+fn generations(told: &Value) -> String {
+    let rows: Vec<Vec<String>> = list(&told["generations"])
+        .map(|one| {
+            let differences: Vec<String> = list(&one["differences"]).map(|one| text(&one["path"])).collect();
+            let more = differences.len().saturating_sub(3);
+            let mut shown = differences.into_iter().take(3).collect::<Vec<_>>().join(", ");
+            if more > 0 {
+                shown.push_str(&format!(" and {more} more"));
+            }
+            vec![text(&one["generation"]), time(&one["at_unix_s"]), text(&one["origin"]), text(&one["author"]), shown]
+        })
+        .collect();
+    table(&["GENERATION", "AT", "BY WAY OF", "BY", "DIFFERENCES"], &rows)
+}
+
+fn generation(told: &Value) -> String {
+    let author = told["author"].as_str().map_or_else(String::new, |author| format!(" by {author}"));
+    let head = format!(
+        "generation {}, {}, {}{author}\n",
+        told["generation"],
+        time(&told["at_unix_s"]),
+        text(&told["origin"]),
+    );
+    head + &differences(told)
+}
+
+fn differences(told: &Value) -> String {
+    let mut out = String::new();
+    for one in list(&told["differences"]) {
+        let path = text(&one["path"]);
+        let line = match (one.get("before"), one.get("after")) {
+            (None, Some(after)) => format!("  + {path}: {after}"),
+            (Some(before), None) => format!("  - {path}: {before}"),
+            _ => format!("  ~ {path}: {} -> {}", one["before"], one["after"]),
+        };
+        out.push_str(&format!("{line}\n"));
+    }
+    match told["differences_left_out"].as_u64() {
+        Some(count @ 1..) => out.push_str(&format!("  and {count} more\n")),
+        _ if out.is_empty() => out.push_str("  nothing is different\n"),
+        _ => {}
+    }
+    out
+}
+
+fn done(told: &Value) -> String {
+    let mut out = match told["dry_run"] {
+        Value::Bool(true) => format!("nothing was changed; it would do this to generation {}:\n", told["generation"]),
+        _ => format!("generation {} is in force\n", told["generation"]),
+    };
+    out.push_str(&differences(told));
+    let effects = &told["effects"];
+    for (key, what) in [("listeners_bound", "is bound"), ("listeners_closed", "is closed")] {
+        for one in list(&effects[key]) {
+            let open = one["connections"].as_u64().filter(|open| *open > 0);
+            let open = open.map_or_else(String::new, |open| format!(", {open} connections end when they are idle"));
+            out.push_str(&format!("listener {} on {} {what}{open}\n", text(&one["name"]), text(&one["bind"])));
+        }
+    }
+    let kinds = [
+        ("endpoints_added", "is added"),
+        ("endpoints_removed", "is removed"),
+        ("endpoints_drained", "gets nothing new"),
+        ("endpoints_readied", "gets work again"),
+    ];
+    for (key, what) in kinds {
+        for one in list(&effects[key]) {
+            let busy = one["in_flight"].as_u64().filter(|busy| *busy > 0);
+            let busy = busy.map_or_else(String::new, |busy| format!(", {busy} under way there"));
+            out.push_str(&format!("endpoint {} of {} {what}{busy}\n", text(&one["name"]), text(&one["cluster"])));
+        }
+    }
+    for warning in list(&told["warnings"]) {
+        out.push_str(&format!("\nwarning: {}\n", diagnostic(warning)));
+    }
+    out
+}
+
+/// How long ago, in the largest unit.
+fn time(value: &Value) -> String {
+    let at = Duration::try_from_secs_f64(value.as_f64().unwrap_or(0.0)).unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    ago(now.saturating_sub(at))
+}
+
+fn ago(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_have_columns_as_wide_as_they_need_to_be() {
+        let rows = [vec!["a".to_owned(), "long cell".to_owned()], vec!["bbb".to_owned(), "é".to_owned()]];
+        assert_eq!(table(&["X", "YY"], &rows), "X    YY\na    long cell\nbbb  é\n");
+    }
+
+    #[test]
+    fn what_was_done_is_told_with_what_it_does_to_what_is_alive() {
+        let told = json!({
+            "generation": 4, "dry_run": true,
+            "differences": [{ "path": "a/b", "before": 1, "after": 2 }, { "path": "c", "after": {} }, { "path": "d", "before": "x" }],
+            "differences_left_out": 0,
+            "effects": {
+                "listeners_closed": [{ "name": "web", "bind": "127.0.0.1:80", "connections": 3 }],
+                "endpoints_removed": [{ "cluster": "site", "name": "x:1", "in_flight": 2 }],
+            },
+            "warnings": [],
+        });
+        assert_eq!(
+            done(&told),
+            "nothing was changed; it would do this to generation 4:\n  ~ a/b: 1 -> 2\n  + c: {}\n  - d: \"x\"\n\
+             listener web on 127.0.0.1:80 is closed, 3 connections end when they are idle\n\
+             endpoint x:1 of site is removed, 2 under way there\n"
+        );
+        assert_eq!(ago(Duration::from_secs(7_300)), "2 h ago");
+    }
+}
