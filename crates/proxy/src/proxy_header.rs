@@ -13,7 +13,7 @@ use model::proxy_protocol::AcceptProxy;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use wire::client_hello::is_server_name;
-use wire::proxy_protocol::{Header, Proxied, read};
+use wire::proxy_protocol::{Header, Proxied, has_signature, read};
 
 use crate::accept::LAST_CALL;
 use crate::connection::ConnectionFacts;
@@ -47,8 +47,8 @@ pub(crate) async fn receive(
             watch.set(Instant::now(), accepted.timeout.min(LAST_CALL));
         }
         watch.poll(cx).map(|()| match watch.fault(Fault::ProxyHeaderTimeout) {
-            // It may be one who waits for us to speak first.
-            Fault::ProxyHeaderTimeout if !accepted.is_required && waiting.came.is_empty() => Ok(Some(Vec::new())),
+            // It may be one who waits for us to speak, with or without a word before.
+            Fault::ProxyHeaderTimeout if waiting.may_be_none() => Ok(Some(std::mem::take(&mut waiting.came))),
             fault => Err(fault),
         })
     })
@@ -62,6 +62,11 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Whether what came may be the client's own, which only happens to begin as a header would.
+    fn may_be_none(&self) -> bool {
+        !self.is_required && !has_signature(&self.came)
+    }
+
     fn poll(
         &mut self,
         tcp: &TcpStream,
@@ -73,8 +78,11 @@ impl Waiting {
             let mut look = ReadBuf::new(&mut room);
             let looked = ready!(tcp.poll_peek(cx, &mut look));
             if looked.is_err() || look.filled().is_empty() {
-                let is_silent = self.came.is_empty();
-                return Poll::Ready(if is_silent { Ok(None) } else { Err(Fault::BadProxyHeader) });
+                return Poll::Ready(match self.came.is_empty() {
+                    true => Ok(None),
+                    false if looked.is_ok() && self.may_be_none() => Ok(Some(std::mem::take(&mut self.came))),
+                    false => Err(Fault::BadProxyHeader),
+                });
             }
             let before = self.came.len();
             self.came.extend_from_slice(look.filled());

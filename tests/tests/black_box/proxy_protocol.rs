@@ -161,9 +161,37 @@ fn a_header_that_is_not_required_may_be_missing() {
     let mut silent = product.connect();
     silent.assert_silent(Duration::from_millis(600));
     assert_eq!(silent.get("/").text(), "hi");
+    // So it may be after a word that a header could begin with.
+    let mut slow = Peer::sending(product.web(), "P");
+    slow.assert_silent(Duration::from_millis(600));
+    slow.send("OST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi");
+    assert_eq!(slow.response().text(), "hi");
     let clients: Vec<_> = origin.requests().iter().map(|request| client_of(request).to_owned()).collect();
-    assert_eq!(clients, ["192.0.2.7", "127.0.0.1", "127.0.0.1", "127.0.0.1"]);
+    assert_eq!(clients, ["192.0.2.7", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"]);
     assert_eq!(origin.requests()[2].body, b"hi");
+}
+
+#[test]
+fn what_ends_before_it_is_a_header_is_passed_on_where_none_is_required() {
+    let origin = Origin::echo();
+    let product = Product::start(&format!(
+        "version: 1\n\
+         listeners:\n  line:\n    bind: \"127.0.0.1:0\"\n    protocol: tcp\n    cluster: lines\n\
+         \x20   proxy_protocol: {{ from: [127.0.0.1], required: false }}\n\
+         clusters:\n  lines: {{ endpoints: [\"{}\"] }}\nadmin: {{ bind: \"127.0.0.1:0\" }}\n\
+         access_logs: [{{ path: \"DIR/access.json\", format: json }}]\n",
+        origin.address()
+    ));
+    for word in ["P", "PROXY", "\r\n\r\n"] {
+        let mut peer = Peer::sending(product.address("line"), word);
+        peer.half_close();
+        assert_eq!(peer.rest(), word.as_bytes());
+    }
+    // With the whole signature it is a header that was cut short.
+    let mut peer = Peer::sending(product.address("line"), "PROXY ");
+    peer.half_close();
+    assert_eq!(peer.rest(), b"");
+    product.flagged("CP");
 }
 
 /// A product whose listener `web` terminates TLS.

@@ -71,16 +71,22 @@ fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     alternatives.value.general_names.iter().filter_map(dns).collect()
 }
 
-/// The subject of a certificate, for the identity field and the log.
-pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
-    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(certificate).ok()?;
-    Some(parsed.subject().to_string())
+/// Whose a certificate is, as far as it can be told.
+#[derive(Default)]
+pub(super) struct Subject {
+    /// All of it, for the identity field and the log.
+    pub whole: Option<String>,
+    /// The common name in it.
+    pub common_name: Option<String>,
 }
 
-/// The common name in it.
-pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(certificate).ok()?;
-    parsed.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned)
+/// Takes a certificate apart, once.
+pub(super) fn subject(certificate: Option<&CertificateDer<'_>>) -> Subject {
+    let parsed = certificate.map(|certificate| x509_parser::certificate::X509Certificate::from_der(certificate));
+    let Some(Ok((_, parsed))) = parsed else { return Subject::default() };
+    let subject = parsed.subject();
+    let common_name = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
+    Subject { whole: Some(subject.to_string()), common_name: common_name.map(str::to_owned) }
 }
 
 /// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among

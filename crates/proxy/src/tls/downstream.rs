@@ -190,7 +190,7 @@ fn verifier(client: &ClientAuth, provider: &Provider) -> Result<Arc<dyn ClientCe
 
 /// What the handshake told us.
 pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
-    let certificate = connection.peer_certificates().and_then(|chain| chain.first());
+    let subject = certificates::subject(connection.peer_certificates().and_then(|chain| chain.first()));
     TlsFacts {
         server_name: connection.server_name().map(str::to_owned),
         version: match connection.protocol_version() {
@@ -199,8 +199,8 @@ pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
             _ => "unknown",
         },
         cipher: connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown"),
-        client_subject: certificate.and_then(certificates::subject),
-        client_common_name: certificate.and_then(certificates::common_name),
+        client_subject: subject.whole,
+        client_common_name: subject.common_name,
         alpn: match connection.alpn_protocol() {
             Some(b"http/1.1") => Some("http/1.1"),
             Some(b"h2") => Some("h2"),
@@ -211,16 +211,15 @@ pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
 
 /// What the handshake of a QUIC connection told us.
 pub(crate) fn facts_of_quic(quic: &Quic) -> TlsFacts {
-    let chain = quic.certificates();
-    let certificate = chain.first();
+    let subject = certificates::subject(quic.certificates().first());
     TlsFacts {
         server_name: quic.handshake_data().and_then(|data| data.server_name.clone()),
         // RFC 9001 section 4.2: there is no other.
         version: "TLSv1.3",
         // The library does not tell.
         cipher: "unknown",
-        client_subject: certificate.and_then(certificates::subject),
-        client_common_name: certificate.and_then(certificates::common_name),
+        client_subject: subject.whole,
+        client_common_name: subject.common_name,
         alpn: Some("h3"),
     }
 }

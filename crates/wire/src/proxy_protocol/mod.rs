@@ -62,5 +62,10 @@ pub fn read(bytes: &[u8]) -> Proxied<'_> {
     Proxied::Absent
 }
 
+/// Whether a connection that begins so can hold nothing but a header, be it whole or not.
+pub fn has_signature(bytes: &[u8]) -> bool {
+    bytes.starts_with(v1::SIGNATURE) || bytes.starts_with(v2::SIGNATURE)
+}
+
 #[cfg(test)]
 mod tests;

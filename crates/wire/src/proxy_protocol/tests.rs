@@ -339,3 +339,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_signature_that_is_not_whole_may_be_anything() {
+    for word in ["", "P", "PROXY", "\r\n\r\n", "\r\n\r\n\0\r\nQUIT"] {
+        assert!(!has_signature(word.as_bytes()) && read(word.as_bytes()) == Proxied::NeedMore, "{word:?}");
+    }
+    assert!(has_signature(b"PROXY ") && has_signature(b"\r\n\r\n\0\r\nQUIT\n"));
+}
