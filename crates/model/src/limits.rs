@@ -137,6 +137,8 @@ pub const RESPONSE_HEAD: Duration = Duration::from_secs(60);
 pub const STREAM_IDLE: Duration = Duration::from_secs(300);
 /// Default time without a datagram after which a flow is over.
 pub const FLOW_IDLE: Duration = Duration::from_secs(60);
+/// Datagrams taken from one socket, or given to one, by one system call.
+pub const DATAGRAMS_PER_BATCH_MAX: usize = 16;
 /// Datagrams taken from one socket before other work of the worker gets a turn.
 pub const DATAGRAMS_PER_TURN_MAX: usize = 64;
 /// Largest datagram (RFC 768 over IPv4).

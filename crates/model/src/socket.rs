@@ -12,6 +12,8 @@ pub struct ListenerSocket {
     pub backlog: u32,
     /// Bind though the address is not there yet.
     pub freebind: bool,
+    /// Take data that come with the first packet of a connection (RFC 7413): so many such connections at once, for one worker.
+    pub fast_open: Option<u32>,
     /// Of accepted connections.
     pub stream: StreamSocket,
     /// Of the file of a Unix socket.
@@ -21,7 +23,7 @@ pub struct ListenerSocket {
 impl Default for ListenerSocket {
     fn default() -> Self {
         let (stream, file) = (StreamSocket::default(), SocketFile::default());
-        Self { backlog: limits::BACKLOG, freebind: false, stream, file }
+        Self { backlog: limits::BACKLOG, freebind: false, fast_open: None, stream, file }
     }
 }
 
@@ -30,6 +32,8 @@ impl Default for ListenerSocket {
 pub struct ClusterSocket {
     /// What the other side sees.
     pub source: Source,
+    /// Send the first data with the first packet, to endpoints that take it (RFC 7413).
+    pub fast_open: bool,
     /// The connections themselves.
     pub stream: StreamSocket,
 }

@@ -45,9 +45,15 @@ pub(crate) struct Accepting {
     pub bound: Bound,
     pub seat: Rc<Seat>,
     /// Until it is told to end.
-    socket: RefCell<Option<Rc<Acceptor>>>,
+    socket: RefCell<Option<Taking>>,
     waker: Rc<RefCell<Option<Waker>>>,
     done: Rc<RefCell<Option<Sender<()>>>>,
+}
+
+/// Where connections or datagrams are taken.
+enum Taking {
+    Streams(Rc<Acceptor>),
+    Datagrams(Rc<Port>),
 }
 
 impl Accepting {
@@ -56,34 +62,46 @@ impl Accepting {
         let Opened { name, transport, socket, mesh } = opened;
         let seat = Rc::new(Seat::new(index));
         let (waker, done) = Told::default();
-        let mut kept = None;
-        match (transport, mesh) {
+        let taking = match (transport, mesh) {
             (Transport::Quic, Some(mesh)) => {
                 let done = done.clone();
                 let ended = move || drop(done.take());
                 downstream::http3::open(worker, (socket.into(), mesh), seat.clone(), waker.clone(), ended)?;
+                None
             }
             (Transport::Datagram | Transport::Quic, _) => {
                 let port = Port::new(worker, socket.into(), seat.clone())?;
+                let kept = port.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
                     port.serve(waker).await;
                     drop(done.take());
                 });
+                Some(Taking::Datagrams(kept))
             }
             (Transport::Stream, _) => {
                 let acceptor = Rc::new(Acceptor::new(socket, &bound.bind)?);
-                kept = Some(acceptor.clone());
+                let kept = acceptor.clone();
                 tokio::task::spawn_local(accept(worker.clone(), acceptor, seat.clone(), (waker.clone(), done.clone())));
+                Some(Taking::Streams(kept))
             }
-        }
-        Ok(Self { name, bound, seat, socket: RefCell::new(kept), waker, done })
+        };
+        Ok(Self { name, bound, seat, socket: RefCell::new(taking), waker, done })
     }
 
     /// Sets the socket up as configured now.
     pub(crate) fn tune(&self, settings: &ListenerSocket) {
-        if let Some(socket) = &*self.socket.borrow() {
-            socket.tune(settings);
+        match &*self.socket.borrow() {
+            Some(Taking::Streams(acceptor)) => acceptor.tune(settings),
+            Some(Taking::Datagrams(port)) => port.tune(settings),
+            None => {}
+        }
+    }
+
+    /// Another plan is in force: of connections, each sees it with its next request.
+    pub(crate) fn review(&self) {
+        if let Some(Taking::Datagrams(port)) = &*self.socket.borrow() {
+            port.review();
         }
     }
 

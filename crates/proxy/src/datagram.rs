@@ -9,32 +9,38 @@
 //! A flow ends when nothing moves for a while, when all answers that are expected have come, or when its endpoint refuses; the
 //! client's next datagram then begins another. The kernel hands all datagrams of a client's port to the same worker, so
 //! flows are the worker's own. Nothing waits: what finds no place, or a full socket, is dropped and counted, as any network
-//! may do with it.
+//! may do with it. What has come together is taken, and sent on, by one system call ([`crate::kernel`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use model::Fault;
-use model::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_TURN_MAX};
+use model::limits::{DATAGRAMS_PER_BATCH_MAX, DATAGRAMS_PER_TURN_MAX};
 use model::persistence::SessionPick;
 use model::snapshot::{Protocol, UdpListener};
+use model::socket::ListenerSocket;
 use plan::{
     Ask, ClusterPlan, EndpointPlan, EndpointState, HealthState, Lease, ListenerTarget, Pass, Pick, Seen, Subset,
 };
 use socket2::SockRef;
-use telemetry::{Kind, ListenerSeries, Phases, Record, WorkerSeries};
+use telemetry::{Counter, Kind, ListenerSeries, Phases, Record, WorkerSeries};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::accept::{LAST_CALL, Open};
 use crate::connection::ConnectionFacts;
 use crate::guard::{Gate, full};
+use crate::kernel::{Batch, Envelope, tell_destinations};
+use crate::listen;
 use crate::persistence::{moment, seed};
 use crate::registry::{Registration, Seat};
 use crate::socket;
@@ -44,16 +50,24 @@ use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow};
 
 /// Pause after the kernel would not give us what it has, so that a worker does not spin.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Between two records of flows that never began, for one and the same fault: a flood is to fill counters, not disks.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+/// Batches taken from one socket before other work of the worker gets a turn.
+const BATCHES_PER_TURN_MAX: usize = DATAGRAMS_PER_TURN_MAX / DATAGRAMS_PER_BATCH_MAX;
 
 /// The socket of a UDP listener in one worker, and the flows that came by it. It lives as long as any of them.
 pub(crate) struct Port {
     worker: Rc<Worker>,
     socket: UdpSocket,
     seat: Rc<Seat>,
-    /// By client.
-    flows: RefCell<HashMap<SocketAddr, Rc<Flow>>>,
-    /// Where a datagram lies while it is passed on, which takes no time.
-    room: RefCell<Box<[u8]>>,
+    /// Where it is bound.
+    local: SocketAddr,
+    /// By client, and by which of several addresses of ours it asked.
+    flows: RefCell<HashMap<Envelope, Rc<Flow>>>,
+    /// Where datagrams lie while they are passed on, which takes no time.
+    batch: RefCell<Batch>,
+    /// When a flow that never began was last told of, by fault.
+    refusals: RefCell<Vec<(Fault, Instant)>>,
 }
 
 /// A client with its endpoint, as the listener sees it.
@@ -78,6 +92,23 @@ struct Flow {
     waker: RefCell<Option<Waker>>,
 }
 
+/// Takes datagrams that a socket has, and says how many. Only where where they come from is to be known they have envelopes.
+///
+/// # Errors
+/// As the kernel says, but for [`io::ErrorKind::WouldBlock`], which is none here.
+fn take(socket: &UdpSocket, batch: &mut Batch, is_addressed: bool) -> io::Result<usize> {
+    let mut taken = 0;
+    let done = socket.try_io(Interest::READABLE, || {
+        taken = batch.receive(socket.as_fd(), DATAGRAMS_PER_BATCH_MAX, is_addressed)?;
+        // There was room for more: that is known to be all, without another look.
+        if taken < DATAGRAMS_PER_BATCH_MAX { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(taken),
+    }
+}
+
 /// Whether the endpoint, or the way to it, has said that there is nobody.
 fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
@@ -85,30 +116,36 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 impl Flow {
-    /// Passes a datagram on. False: the endpoint refuses, so that the flow is over.
-    fn pass_on(&self, bytes: &[u8], now: Instant, listener: &ListenerSeries, worker: usize) -> bool {
-        // Not by the runtime, which would wait for word that a new socket can be written to.
-        match SockRef::from(&self.socket).send(bytes) {
-            Ok(_) => {
-                self.asked.set(self.asked.get() + 1);
-                self.received_bytes.set(self.received_bytes.get() + bytes.len() as u64);
-                self.last.set(now);
-                true
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                listener.of(worker).datagrams_dropped.add(1);
-                true
-            }
-            Err(error) if is_refusal(&error) => {
-                self.broken.set(true);
-                false
-            }
-            // Want of memory, a firewall of ours, a datagram too large for the way: nothing that the endpoint did.
-            Err(_) => {
-                listener.of(worker).datagrams_dropped.add(1);
-                true
+    /// Passes these datagrams on, and says how many it is done with: all, or those before one that the endpoint refuses, so
+    /// that the flow is over.
+    fn pass_on(&self, batch: &Batch, places: Range<usize>, now: Instant, dropped: &Counter) -> usize {
+        let mut next = places.start;
+        while next < places.end {
+            // Not by the runtime, which would wait for word that a new socket can be written to.
+            match batch.send(self.socket.as_fd(), next..places.end, None) {
+                Ok(count) => {
+                    let sent = next..places.end.min(next + count);
+                    next = sent.end;
+                    self.asked.set(self.asked.get() + sent.len() as u64);
+                    self.received_bytes.set(self.received_bytes.get() + batch.len_of(sent));
+                    self.last.set(now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    dropped.add((places.end - next) as u64);
+                    return places.len();
+                }
+                Err(error) if is_refusal(&error) => {
+                    self.broken.set(true);
+                    break;
+                }
+                // Want of memory, a firewall of ours, a datagram too large for the way: nothing that the endpoint did.
+                Err(_) => {
+                    dropped.add(1);
+                    next += 1;
+                }
             }
         }
+        next - places.start
     }
 
     fn end(&self) {
@@ -121,13 +158,37 @@ impl Flow {
 
 impl Port {
     pub(crate) fn new(worker: &Rc<Worker>, socket: std::net::UdpSocket, seat: Rc<Seat>) -> io::Result<Rc<Self>> {
+        let local = socket.local_addr()?;
+        if local.ip().is_unspecified() {
+            // Answers are to leave from the address that was asked, not from the one that the route would have.
+            tell_destinations(socket.as_fd(), local.is_ipv4())?;
+        }
         Ok(Rc::new(Self {
             worker: worker.clone(),
             socket: UdpSocket::from_std(socket)?,
             seat,
+            local,
             flows: RefCell::default(),
-            room: RefCell::new(vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice()),
+            batch: RefCell::new(Batch::new()),
+            refusals: RefCell::default(),
         }))
+    }
+
+    /// Sets the socket up as configured now. What cannot be set stays as it was.
+    pub(crate) fn tune(&self, settings: &ListenerSocket) {
+        if let Err(error) =
+            listen::retune(&SockRef::from(&self.socket), &listen::of_datagrams(settings), self.local.is_ipv4())
+        {
+            telemetry::log::warn("a UDP socket cannot be set up anew", &[("error", &error.to_string())]);
+        }
+    }
+
+    /// The plan is another: flows end that it leaves without their endpoint, though their clients are silent.
+    pub(crate) fn review(&self) {
+        let flows: Vec<Rc<Flow>> = self.flows.borrow().values().cloned().collect();
+        for flow in flows.iter().filter(|flow| !self.is_in_force(flow)) {
+            flow.end();
+        }
     }
 
     /// Takes datagrams until the listener ends. `waker` is where to say which task is to be told of that.
@@ -150,41 +211,60 @@ impl Port {
     }
 
     fn take_in(self: &Rc<Self>) {
-        let room = &mut *self.room.borrow_mut();
-        for _ in 0..DATAGRAMS_PER_TURN_MAX {
-            match self.socket.try_recv_from(room) {
-                Ok((count, client)) => self.pass_on(client, &room[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Of something that was sent before; it says nothing about what comes next.
-                Err(_) => {}
+        let batch = &mut *self.batch.borrow_mut();
+        for _ in 0..BATCHES_PER_TURN_MAX {
+            // An error is one of something that was sent before; it says nothing about what comes next.
+            if let Ok(count) = take(&self.socket, batch, true) {
+                self.pass_on_all(batch, count);
+                if count < DATAGRAMS_PER_BATCH_MAX {
+                    return;
+                }
             }
         }
     }
 
-    fn pass_on(self: &Rc<Self>, client: SocketAddr, bytes: &[u8]) {
+    /// What came one after the other from one client goes on together.
+    fn pass_on_all(self: &Rc<Self>, batch: &Batch, count: usize) {
+        let now = Instant::now();
+        let mut begin = 0;
+        while let Some(envelope) = (begin..count).find_map(|place| {
+            begin = place;
+            batch.envelope(place)
+        }) {
+            let other = |place: &usize| batch.envelope(*place) != Some(envelope);
+            let end = (begin + 1..count).find(other).unwrap_or(count);
+            self.pass_on(envelope, (batch, begin..end), now);
+            begin = end;
+        }
+    }
+
+    fn pass_on(self: &Rc<Self>, envelope: Envelope, (batch, mut places): (&Batch, Range<usize>), now: Instant) {
         let plan = self.worker.plan_of(&self.seat);
         let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return };
-        let (now, index) = (Instant::now(), self.worker.index);
-        let known = self.flows.borrow().get(&client).cloned();
+        let dropped = &listener.series.of(self.worker.index).datagrams_dropped;
+        let known = self.flows.borrow().get(&envelope).cloned();
         if let Some(flow) = known {
-            if self.is_in_force(&flow) && flow.pass_on(bytes, now, &listener.series, index) {
-                return;
+            if self.is_in_force(&flow) {
+                places.start += flow.pass_on(batch, places.clone(), now, dropped);
+                if places.is_empty() {
+                    return;
+                }
             }
-            self.flows.borrow_mut().remove(&client);
+            self.flows.borrow_mut().remove(&envelope);
             flow.end();
         }
-        let passed = self.begin(client, listener, now).is_some_and(|flow| {
-            let passed = flow.pass_on(bytes, now, &listener.series, index);
-            self.flows.borrow_mut().insert(client, flow);
-            passed
-        });
-        if !passed {
-            listener.series.of(index).datagrams_dropped.add(1);
+        if let Some(flow) = self.begin(envelope, listener, now) {
+            places.start += flow.pass_on(batch, places.clone(), now, dropped);
+            self.flows.borrow_mut().insert(envelope, flow);
         }
+        dropped.add(places.len() as u64);
     }
 
     /// Whether a flow may go on: its endpoint is configured still, and its checks have not failed.
     fn is_in_force(&self, flow: &Flow) -> bool {
+        if flow.is_over.get() {
+            return false;
+        }
         let plan = self.worker.plan_of(&self.seat);
         let generation = plan.plan.generation;
         if flow.generation.get() != generation {
@@ -198,7 +278,7 @@ impl Port {
     }
 
     /// Begins a flow, unless there is no place for it.
-    fn begin(self: &Rc<Self>, client: SocketAddr, listener: &ListenerNow, now: Instant) -> Option<Rc<Flow>> {
+    fn begin(self: &Rc<Self>, envelope: Envelope, listener: &ListenerNow, now: Instant) -> Option<Rc<Flow>> {
         let Protocol::Udp(settings) = &listener.plan.listener.protocol else { return None };
         let ListenerTarget::Tcp(cluster) = &listener.plan.target else { return None };
         let shard = listener.series.of(self.worker.index);
@@ -210,15 +290,15 @@ impl Port {
         shard.connections_opened.add(1);
         let configured = &listener.plan.listener;
         let facts = ConnectionFacts {
-            peer: client,
-            local: self.socket.local_addr().unwrap_or(configured.bind.or_local()),
+            peer: envelope.from,
+            local: SocketAddr::new(envelope.to.unwrap_or(self.local.ip()), self.local.port()),
             tls: None,
             sender: None,
             listener: configured.name.clone(),
         };
         let mut life = Life {
             port: self.clone(),
-            client,
+            envelope,
             facts,
             settings: settings.clone(),
             listener: listener.series.clone(),
@@ -238,17 +318,32 @@ impl Port {
                 Some(flow)
             }
             Err(fault) => {
-                life.record(None, Some(fault));
+                let is_logged = self.tells_refusal(fault, now);
+                life.record(None, Some(fault), is_logged);
                 None
             }
         }
+    }
+
+    /// Whether it is time to tell again of a flow that did not begin because of this.
+    fn tells_refusal(&self, fault: Fault, now: Instant) -> bool {
+        let mut refusals = self.refusals.borrow_mut();
+        let Some((_, told)) = refusals.iter_mut().find(|(known, _)| *known == fault) else {
+            refusals.push((fault, now));
+            return true;
+        };
+        let is_due = now.saturating_duration_since(*told) >= REFUSAL_PAUSE;
+        if is_due {
+            *told = now;
+        }
+        is_due
     }
 }
 
 /// A flow as its own task sees it: what it holds, and what will be told of it.
 struct Life {
     port: Rc<Port>,
-    client: SocketAddr,
+    envelope: Envelope,
     facts: ConnectionFacts,
     settings: UdpListener,
     listener: Arc<ListenerSeries>,
@@ -269,7 +364,7 @@ impl Life {
         let plan = worker.plan_of(&self.port.seat);
         let now = plan.cluster(cluster).ok_or(Fault::NoEndpoint)?.clone();
         self.cluster = Some(now.clone());
-        let client = self.client.ip();
+        let client = self.envelope.from.ip();
         let gate = Gate { worker: &worker, cluster, now: &now };
         gate.let_in(&mut self.pass, at)?;
         let session = cluster.persistence.as_deref().map(|known| known.find(None, client, moment(at), &mut seed));
@@ -349,23 +444,31 @@ impl Life {
         })
         .await;
         let mut flows = self.port.flows.borrow_mut();
-        if flows.get(&self.client).is_some_and(|present| Rc::ptr_eq(present, &flow)) {
-            flows.remove(&self.client);
+        if flows.get(&self.envelope).is_some_and(|present| Rc::ptr_eq(present, &flow)) {
+            flows.remove(&self.envelope);
         }
         drop(flows);
         if fault.is_some_and(|fault| fault.consequence().against_health) {
             self.witness(Seen::Failed, Instant::now());
+        } else if fault.is_none() && self.is_one_way(&flow) {
+            self.tell_circuit(true, Instant::now());
         }
-        self.record(Some(&flow), fault);
+        self.record(Some(&flow), fault, true);
+    }
+
+    /// Whether nothing ever came back, nor had to: then it is good enough that the endpoint refused nothing. Without a word
+    /// of it a circuit that is tried would never close.
+    fn is_one_way(&self, flow: &Flow) -> bool {
+        self.answers == 0 && self.settings.responses_max.is_none() && flow.asked.get() > 0
     }
 
     fn poll_answers(&mut self, flow: &Flow, cx: &mut TaskContext<'_>) -> Poll<Option<Fault>> {
-        for _ in 0..DATAGRAMS_PER_TURN_MAX {
+        for _ in 0..BATCHES_PER_TURN_MAX {
             if flow.broken.get() {
                 return Poll::Ready(Some(Fault::ConnectFailed));
             }
-            let is_answered = |max| self.answers >= u64::from(max) * flow.asked.get();
-            if flow.is_over.get() || self.settings.responses_max.is_some_and(is_answered) {
+            let expected = self.settings.responses_max.map(|max| u64::from(max) * flow.asked.get());
+            if flow.is_over.get() || expected.is_some_and(|expected| self.answers >= expected) {
                 return Poll::Ready(None);
             }
             match flow.socket.poll_recv_ready(cx) {
@@ -374,10 +477,12 @@ impl Life {
                 Poll::Ready(Ok(())) => {}
             }
             let port = self.port.clone();
-            let room = &mut *port.room.borrow_mut();
-            match flow.socket.try_recv(room) {
-                Ok(count) => self.answer(flow, &room[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            let batch = &mut *port.batch.borrow_mut();
+            match take(&flow.socket, batch, false) {
+                Ok(count) => {
+                    let wanted = expected.map_or(u64::MAX, |expected| expected - self.answers);
+                    self.answer(flow, batch, count.min(usize::try_from(wanted).unwrap_or(count)));
+                }
                 // The endpoint's machine says that nobody listens there.
                 Err(_) => return Poll::Ready(Some(Fault::ConnectFailed)),
             }
@@ -386,24 +491,49 @@ impl Life {
         Poll::Pending
     }
 
-    fn answer(&mut self, flow: &Flow, bytes: &[u8]) {
+    /// Passes the first of a batch back to the client.
+    fn answer(&mut self, flow: &Flow, batch: &Batch, count: usize) {
+        if count == 0 {
+            return;
+        }
         let now = Instant::now();
         if self.answers == 0 {
             self.first_answer = now.saturating_duration_since(flow.begun);
             self.witness(Seen::Answered { status: 0, latency: self.first_answer }, now);
         }
-        self.answers += 1;
+        self.answers += count as u64;
         flow.last.set(now);
-        match SockRef::from(&self.port.socket).send_to(bytes, &self.client.into()) {
-            Ok(_) => self.sent_bytes += bytes.len() as u64,
-            Err(_) => self.listener.of(self.port.worker.index).datagrams_dropped.add(1),
+        let dropped = &self.listener.of(self.port.worker.index).datagrams_dropped;
+        let mut next = 0;
+        while next < count {
+            match batch.send(self.port.socket.as_fd(), next..count, Some(&self.envelope)) {
+                Ok(sent) => {
+                    let sent = next..count.min(next + sent);
+                    next = sent.end;
+                    self.sent_bytes += batch.len_of(sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    dropped.add((count - next) as u64);
+                    return;
+                }
+                Err(_) => {
+                    dropped.add(1);
+                    next += 1;
+                }
+            }
         }
     }
 
     fn witness(&mut self, seen: Seen, at: Instant) {
         let (Some(cluster), Some((_, side))) = (&self.cluster, &self.reached) else { return };
         cluster.plan.witness(&side.state, seen, at);
-        cluster.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
+        self.tell_circuit(seen.is_good(), at);
+    }
+
+    fn tell_circuit(&mut self, is_good: bool, at: Instant) {
+        if let Some(cluster) = &self.cluster {
+            cluster.plan.tell_circuit(&mut self.pass, is_good, at);
+        }
     }
 
     /// The endpoint of a flow that has got one.
@@ -412,9 +542,9 @@ impl Life {
         self.cluster.as_ref()?.plan.endpoints.get(lease.endpoint_index())
     }
 
-    fn record(&self, flow: Option<&Flow>, fault: Option<Fault>) {
+    fn record(&self, flow: Option<&Flow>, fault: Option<Fault>, is_logged: bool) {
         let worker = &self.port.worker;
-        let facts = self.facts.facts(self.client.ip(), "");
+        let facts = self.facts.facts(self.envelope.from.ip(), "");
         let endpoint = self.endpoint().map(|endpoint| &endpoint.endpoint);
         let total = flow.map_or(Duration::ZERO, |flow| flow.begun.elapsed());
         let record = Record {
@@ -436,6 +566,10 @@ impl Life {
             cluster: self.cluster.as_ref().map(|cluster| cluster.series.of(worker.index)),
             endpoint: self.reached.as_ref().map(|(_, side)| side.series.of(worker.index)),
         };
-        worker.tell(&record, &series);
+        if is_logged {
+            worker.tell(&record, &series);
+        } else {
+            telemetry::count(&record, &series);
+        }
     }
 }

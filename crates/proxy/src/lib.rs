@@ -18,6 +18,7 @@ mod guard;
 mod http2;
 mod http3;
 mod io;
+mod kernel;
 mod listen;
 mod message;
 mod persistence;

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use model::Address;
@@ -12,6 +12,7 @@ use model::snapshot::Listener;
 use model::socket::{ListenerSocket, StreamSocket};
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
+use crate::kernel;
 use crate::socket_file::SocketFile;
 
 /// What was bound for a listener.
@@ -58,7 +59,7 @@ const PAIRS_MAX: usize = 16;
 const QUIC_BUFFER_BYTES: usize = 4 << 20;
 
 /// Binds sockets for all workers, without listening yet. With port 0 all share the port that the first was given.
-/// `alone`: no other socket may listen there.
+/// `alone`: no other socket may listen there. `ours`: the files of Unix sockets that this process has already.
 ///
 /// # Errors
 /// The address is in use by another program, or cannot be bound.
@@ -67,11 +68,12 @@ pub(crate) fn bind(
     (transport, address): (Transport, &Address),
     workers: usize,
     alone: bool,
+    ours: &[Arc<SocketFile>],
 ) -> io::Result<Listening> {
     let settings = &listener.socket;
     let mut address = match address {
         Address::Ip(address) => *address,
-        Address::Unix(path) => return bind_unix(path, settings, workers),
+        Address::Unix(path) => return bind_unix(path, settings, workers, ours),
     };
     let kind = if transport.is_udp() { Type::DGRAM } else { Type::STREAM };
     if alone && address.port() != 0 {
@@ -111,15 +113,20 @@ fn free_for_both(address: SocketAddr, settings: &ListenerSocket) -> io::Result<S
     Err(last)
 }
 
-fn bind_unix(path: &Arc<str>, settings: &ListenerSocket, workers: usize) -> io::Result<Listening> {
-    SocketFile::make_way(path)?;
+fn bind_unix(
+    path: &Arc<str>,
+    settings: &ListenerSocket,
+    workers: usize,
+    ours: &[Arc<SocketFile>],
+) -> io::Result<Listening> {
+    SocketFile::make_way(path, ours)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.bind(&unix_address(path)?)?;
     // Nobody can connect before the permissions are right: the socket does not listen yet.
     let file = SocketFile::of(path)?;
     if let Some(file) = &file {
-        file.permit(&settings.file)?;
+        file.permit(&settings.file)?.keep();
     }
     let mut sockets = Vec::with_capacity(workers);
     for _ in 1..workers {
@@ -166,6 +173,36 @@ pub(crate) fn tune(socket: &SockRef<'_>, settings: &StreamSocket, is_v4: bool) -
     Ok(())
 }
 
+/// As [`tune`] for a socket that was set up before: what is no longer given is the kernel's choice again.
+///
+/// # Errors
+/// The kernel does not take a value.
+pub(crate) fn retune(socket: &SockRef<'_>, settings: &StreamSocket, is_v4: bool) -> io::Result<()> {
+    let is_stream = socket.r#type()? == Type::STREAM;
+    if settings.keepalive.is_none() && is_stream {
+        socket.set_keepalive(false)?;
+    }
+    if settings.user_timeout.is_none() && is_stream {
+        socket.set_tcp_user_timeout(None)?;
+    }
+    let dscp = settings.dscp.or(Some(0));
+    tune(socket, &StreamSocket { dscp, ..settings.clone() }, is_v4)
+}
+
+/// Sets how many connections may be taken in at once that bring data with their first packet (RFC 7413).
+///
+/// # Errors
+/// The kernel cannot do it.
+pub(crate) fn open_fast(socket: &SockRef<'_>, settings: &ListenerSocket) -> io::Result<()> {
+    let count = settings.fast_open.map_or(0, |count| i32::try_from(count).unwrap_or(i32::MAX));
+    kernel::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN), count)
+}
+
+/// What of the settings is meant for datagrams.
+pub(crate) fn of_datagrams(settings: &ListenerSocket) -> StreamSocket {
+    StreamSocket { dscp: settings.stream.dscp, ..StreamSocket::default() }
+}
+
 /// Whether a socket bound to one address stands in the way of another to the other.
 pub(crate) fn overlap(one: &Address, other: &Address) -> bool {
     let (Address::Ip(one), Address::Ip(other)) = (one, other) else { return one == other };
@@ -186,8 +223,11 @@ fn bind_shared(address: SocketAddr, kind: Type, settings: &ListenerSocket) -> io
     if kind == Type::STREAM {
         // Accepted sockets inherit it: one system call less for each connection.
         socket.set_tcp_nodelay(true)?;
+        if settings.fast_open.is_some() {
+            open_fast(&SockRef::from(&socket), settings)?;
+        }
     }
-    let datagrams = StreamSocket { dscp: settings.stream.dscp, ..StreamSocket::default() };
+    let datagrams = of_datagrams(settings);
     let stream = if kind == Type::STREAM { &settings.stream } else { &datagrams };
     tune(&SockRef::from(&socket), stream, address.is_ipv4())?;
     socket.set_nonblocking(true)?;
@@ -231,10 +271,10 @@ mod tests {
             protocol: Protocol::Udp(udp.clone()),
         };
         let at = listener.bind.clone();
-        let datagrams = bind(&listener, (Transport::Datagram, &at), workers, true);
+        let datagrams = bind(&listener, (Transport::Datagram, &at), workers, true, &[]);
         let tcp = model::snapshot::TcpListener { target: TcpTarget::Cluster(udp.cluster), idle_timeout: second };
         let listener = Listener { protocol: Protocol::Tcp(tcp), ..listener };
-        let streams = bind(&listener, (Transport::Stream, &at), workers, true);
+        let streams = bind(&listener, (Transport::Stream, &at), workers, true, &[]);
         drop(datagrams?);
         streams
     }
@@ -249,6 +289,18 @@ mod tests {
         let ports: Vec<_> = made.sockets.iter().map(port_of).collect();
         assert!(ports[0] != 0 && ports.iter().all(|port| *port == ports[0]));
         assert_eq!(made.address.port(), Some(ports[0]));
+    }
+
+    #[test]
+    fn data_of_the_first_packet_are_taken_where_that_is_wanted_and_no_longer_when_it_is_not() {
+        let made = bind_to("127.0.0.1:0", 1).unwrap();
+        let socket = SockRef::from(&made.sockets[0]);
+        let waiting = || kernel::get(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN)).unwrap();
+        assert_eq!(waiting(), 0);
+        for fast_open in [Some(7), None] {
+            open_fast(&socket, &ListenerSocket { fast_open, ..ListenerSocket::default() }).unwrap();
+            assert_eq!(waiting(), fast_open.unwrap_or(0) as i32);
+        }
     }
 
     #[test]

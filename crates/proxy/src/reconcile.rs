@@ -29,7 +29,7 @@ use crate::clients::{self, Question};
 use crate::http3::{Mesh, Others, mesh};
 use crate::listen::{self, Transport};
 use crate::socket;
-use crate::socket_file::SocketFile;
+use crate::socket_file::{SocketFile, Undo};
 use crate::tls::TlsMaterial;
 use crate::worker::{self, Worker};
 use crate::worker_plan::WorkerPlan;
@@ -282,7 +282,9 @@ impl Shared {
             listen::listen(&opened.socket, &listener.socket)
                 .map_err(|error| format!("listener {}: cannot listen: {error}", opened.name))?;
         }
+        let permitted = permit(&plan, &bound)?;
         // Nothing is left that could refuse it.
+        permitted.into_iter().for_each(Undo::keep);
         if let Some(before) = &published.plan {
             plan.take_effect(before);
         }
@@ -350,9 +352,6 @@ impl Shared {
         };
         let at = beside.clone().unwrap_or_else(|| bind.clone());
         if let Some((_, kept)) = published.bound.iter().find(is_kept) {
-            if let Some(file) = &kept.file {
-                file.permit(&listener.socket.file).map_err(failed)?;
-            }
             bound.insert(key, Bound { bind, ..kept.clone() });
             return Ok(());
         }
@@ -362,7 +361,9 @@ impl Shared {
         let ours = published.bound.values().any(is_ours)
             || published.leaving.iter().any(|other| other.is_in_use() && is_ours(other));
         let workers = self.commands.len();
-        let made = listen::bind(listener, (transport, &at), workers, !ours).map_err(failed)?;
+        let files: Vec<Arc<SocketFile>> =
+            published.bound.values().chain(bound.values()).filter_map(|place| place.file.clone()).collect();
+        let made = listen::bind(listener, (transport, &at), workers, !ours, &files).map_err(failed)?;
         let mut meshes = if transport == Transport::Quic { mesh(workers) } else { Vec::new() };
         let others = meshes.first().map(|mesh| Arc::downgrade(&mesh.others));
         let opened = |socket| Opened { name: listener.name.clone(), transport, socket, mesh: meshes.pop() };
@@ -370,6 +371,19 @@ impl Shared {
         bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, others });
         Ok(())
     }
+}
+
+/// Gives the files of Unix sockets the permissions that are wanted now. What comes back takes them back.
+fn permit<'a>(plan: &Plan, bound: &'a HashMap<(Name, Transport), Bound>) -> Result<Vec<Undo<'a>>, String> {
+    let mut permitted = Vec::new();
+    for listener in &plan.snapshot.listeners {
+        let place = bound.get(&(listener.name.clone(), Transport::Stream));
+        if let Some(file) = place.and_then(|place| place.file.as_deref()) {
+            let failed = |error| format!("listener {}: cannot set up {}: {error}", listener.name, listener.bind);
+            permitted.push(file.permit(&listener.socket.file).map_err(failed)?);
+        }
+    }
+    Ok(permitted)
 }
 
 /// Where sockets are, and those that are new: for each place one per worker.
@@ -452,6 +466,9 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
             Ok(accepting) => worker.listening.borrow_mut().push(accepting),
             Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
         }
+    }
+    for accepting in worker.listening.borrow().iter() {
+        accepting.review();
     }
     worker.registry.wake_closing();
     // The publisher may have stopped waiting; the plan is in force all the same.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -18,6 +18,7 @@ use plan::ClusterPlan;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener};
 
+use crate::kernel;
 use crate::listen;
 
 /// Pause before a Unix socket is asked again whose listener has a full queue: the kernel has no way to wait for it.
@@ -78,7 +79,9 @@ impl Acceptor {
             Self::Tcp(listener) => {
                 let is_v4 = listener.local_addr().is_ok_and(|address| address.is_ipv4());
                 let socket = SockRef::from(listener);
-                listen::tune(&socket, &settings.stream, is_v4).and_then(|()| socket.listen(backlog))
+                listen::retune(&socket, &settings.stream, is_v4)
+                    .and_then(|()| listen::open_fast(&socket, settings))
+                    .and_then(|()| socket.listen(backlog))
             }
             Self::Unix(listener) => SockRef::from(listener).listen(backlog),
         };
@@ -95,7 +98,8 @@ fn adopted(stream: UnixStream) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((tcp, Address::Unix("".into()).or_local()))
 }
 
-/// Connects; where the client's address is to be seen, from that.
+/// Connects; where the client's address is to be seen, from that. `speaks_first`: the first data are ours, so that they may go
+/// with the first packet. Nothing would be sent at all where both sides wait.
 ///
 /// # Errors
 /// As the kernel says.
@@ -103,15 +107,21 @@ pub(crate) async fn connect(
     address: &Address,
     settings: &ClusterSocket,
     client: Option<IpAddr>,
+    speaks_first: bool,
 ) -> io::Result<TcpStream> {
     let address = match address {
         Address::Ip(address) => *address,
         Address::Unix(path) => return connect_unix(path).await,
     };
-    let tcp = if settings.source == Source::Kernel && settings.stream.is_default() {
+    let tcp = if settings.source == Source::Kernel && settings.stream.is_default() && !settings.fast_open {
         TcpStream::connect(address).await?
     } else {
-        prepare(address, settings, client)?.connect(address).await?
+        let socket = prepare(address, settings, client)?;
+        if settings.fast_open && speaks_first {
+            // What cannot be sped up is as it was.
+            let _ = kernel::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT), 1);
+        }
+        socket.connect(address).await?
     };
     // Requests are written whole: waiting for more to fill a segment would only delay them.
     let _ = tcp.set_nodelay(true);

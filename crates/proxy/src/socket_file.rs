@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use model::socket;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -14,14 +15,24 @@ pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and number.
     id: (u64, u64),
+    /// As the process made it.
+    made: Permission,
+}
+
+/// Who may connect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Permission {
+    mode: u32,
+    owner: u32,
+    group: u32,
 }
 
 impl SocketFile {
-    /// Removes a socket that nobody listens at.
+    /// Removes a socket that nobody listens at. `ours` are those that this process has, by whatever paths.
     ///
     /// # Errors
     /// Somebody listens there, or it is no socket.
-    pub(crate) fn make_way(path: &str) -> io::Result<()> {
+    pub(crate) fn make_way(path: &str, ours: &[Arc<Self>]) -> io::Result<()> {
         if path.starts_with('@') {
             return Ok(());
         }
@@ -30,6 +41,10 @@ impl SocketFile {
             Err(error) => return Err(error),
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+            }
+            // It may be one that does not listen yet, which looks as if its process were dead.
+            Ok(found) if ours.iter().any(|file| file.id == (found.dev(), found.ino())) => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another listener has this file"));
             }
             Ok(_) => {}
         }
@@ -52,27 +67,63 @@ impl SocketFile {
             return Ok(None);
         }
         let found = fs::symlink_metadata(path)?;
-        Ok(Some(Self { path: path.into(), id: (found.dev(), found.ino()) }))
+        Ok(Some(Self { path: path.into(), id: (found.dev(), found.ino()), made: Permission::of(&found) }))
     }
 
-    /// Sets permissions, owner and group.
+    /// Sets permissions, owner and group; what is not given is as the process made it. If it fails, all is as before.
     ///
     /// # Errors
     /// There is no such user or group, or this process may not do it.
-    pub(crate) fn permit(&self, wanted: &socket::SocketFile) -> io::Result<()> {
-        let number = |name: &Option<String>, table: &str| match name {
-            Some(name) => number_of(name, table).map(Some),
-            None => Ok(None),
+    pub(crate) fn permit(&self, wanted: &socket::SocketFile) -> io::Result<Undo<'_>> {
+        let before = Permission::of(&fs::symlink_metadata(&self.path)?);
+        let wanted = Permission {
+            mode: wanted.mode.unwrap_or(self.made.mode),
+            owner: wanted.owner.as_deref().map_or(Ok(self.made.owner), |name| number_of(name, "/etc/passwd"))?,
+            group: wanted.group.as_deref().map_or(Ok(self.made.group), |name| number_of(name, "/etc/group"))?,
         };
-        let owner = number(&wanted.owner, "/etc/passwd")?;
-        let group = number(&wanted.group, "/etc/group")?;
+        let undo = Undo { file: self, before: Some(before) };
+        self.set(before, wanted)?;
+        Ok(undo)
+    }
+
+    fn set(&self, before: Permission, wanted: Permission) -> io::Result<()> {
+        let changed = |before: u32, wanted: u32| (before != wanted).then_some(wanted);
+        let (owner, group) = (changed(before.owner, wanted.owner), changed(before.group, wanted.group));
         if owner.is_some() || group.is_some() {
             chown(&self.path, owner, group)?;
         }
-        match wanted.mode {
+        match changed(before.mode, wanted.mode) {
             Some(mode) => fs::set_permissions(&self.path, fs::Permissions::from_mode(mode)),
             None => Ok(()),
         }
+    }
+}
+
+/// Takes a change of permissions back when it is dropped, unless told to [`Undo::keep`] it.
+pub(crate) struct Undo<'a> {
+    file: &'a SocketFile,
+    before: Option<Permission>,
+}
+
+impl Undo<'_> {
+    pub(crate) fn keep(mut self) {
+        self.before = None;
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        let Some(before) = self.before else { return };
+        // What cannot be had back stays as it is.
+        if let Ok(found) = fs::symlink_metadata(&self.file.path) {
+            let _ = self.file.set(Permission::of(&found), before);
+        }
+    }
+}
+
+impl Permission {
+    fn of(found: &fs::Metadata) -> Self {
+        Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid() }
     }
 }
 

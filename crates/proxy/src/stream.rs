@@ -227,7 +227,8 @@ impl<'p> Stream<'p> {
         if wants_id && self.id.as_bytes().is_empty() {
             self.id = RequestId::new(&self.worker.random);
         }
-        Opening::new(&cluster.cluster, &self.connection.facts, || self.id.as_bytes())
+        let opening = Opening::new(&cluster.cluster, &self.connection.facts, || self.id.as_bytes());
+        Opening { may_wait: true, ..opening }
     }
 
     fn witness(&mut self, (cluster, endpoint): (&ClusterPlan, &EndpointPlan), seen: Seen, at: Instant) {

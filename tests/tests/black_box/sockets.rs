@@ -53,6 +53,12 @@ fn connections_are_asked_whether_they_are_there_where_that_is_configured() {
     eventually("the endpoint is asked", || is_kept_alive(here, there));
     // Without it, neither is; a listener that is there already takes the change up for new connections.
     product.reload(&Setup::to(&origin).text());
+    for _ in 0..8 {
+        // All workers have taken it up.
+        let mut peer = product.connect();
+        assert_eq!(peer.get("/").text(), "hi");
+        assert!(!is_kept_alive(product.web(), peer.tcp().local_addr().expect("ours")));
+    }
     let plain = Setup::to(&origin).start();
     let mut peer = plain.connect();
     assert_eq!(peer.get("/").text(), "hi");
@@ -62,6 +68,35 @@ fn connections_are_asked_whether_they_are_there_where_that_is_configured() {
     assert_eq!(peer.get("/").text(), "hi");
     let client = peer.tcp().local_addr().expect("ours");
     eventually("the listener has taken it up", || is_kept_alive(plain.web(), client));
+}
+
+#[test]
+fn data_may_come_with_the_first_packet_on_both_sides() {
+    let origin = Origin::saying("hi");
+    let setup = Setup::to(&origin);
+    let product = setup.clone().listener("socket: { fast_open: 100 }").cluster("socket: { fast_open: true }").start();
+    for _ in 0..20 {
+        let mut peer = product.connect();
+        peer.send("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        assert_eq!(peer.response().text(), "hi");
+    }
+    // Without a use for it, on a connection where the endpoint speaks first.
+    let greeting = Origin::start(|mut visit| {
+        visit.peer.send("220 ready\r\n");
+        visit.peer.wait_closed();
+    });
+    let line = format!(
+        "version: 1\nlisteners:\n  line: {{ bind: \"127.0.0.1:0\", protocol: tcp, cluster: mail }}\n\
+         clusters:\n  mail: {{ endpoints: [\"{}\"], socket: {{ fast_open: true }} }}\n",
+        greeting.address()
+    );
+    let mail = Product::start(&line);
+    for _ in 0..3 {
+        assert_eq!(Peer::connect(mail.address("line")).take(11), b"220 ready\r\n");
+    }
+    // What is taken out again is as it was.
+    product.reload(&setup.text());
+    assert_eq!(product.get("/").text(), "hi");
 }
 
 #[test]

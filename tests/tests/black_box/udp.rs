@@ -1,9 +1,11 @@
 //! Datagrams: those of a client go to one endpoint, and its answers go back.
 
 use std::collections::HashSet;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use super::harness::poll::PATIENCE;
 use super::harness::{Product, eventually};
@@ -281,6 +283,106 @@ fn a_flow_leaves_an_endpoint_whose_checks_fail() {
     eventually("the endpoint is down", || product.metric("equipoise_endpoint_up", &["cluster=\"names\""]) < 2.0);
     assert_eq!(client.ask_until("x"), expected);
     drop(kept);
+}
+
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let echo = Echo::start("a");
+    let product = Product::start(&text("", &list(&[&echo]), "").replacen("127.0.0.1:0", "0.0.0.0:0", 1));
+    let port = product.address("dns").port();
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    client.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    for (last, text) in [(2, "1"), (3, "2"), (2, "3")] {
+        // With a peer, so that nothing is taken from another address.
+        client.connect((Ipv4Addr::new(127, 0, 0, last), port)).expect("an address");
+        client.send(text.as_bytes()).expect("it is taken");
+        let mut room = [0; 16];
+        let count = client.recv(&mut room).expect("an answer was due");
+        assert_eq!(room[..count], *format!("a{text}").as_bytes());
+    }
+    assert_eq!(echo.sources().len(), 2, "each address that is asked has flows of its own");
+    product.expect_metric("equipoise_connections_open", &["listener=\"dns\""], 2.0);
+}
+
+#[test]
+fn datagrams_that_come_together_all_pass_in_their_order() {
+    let echo = Echo::start("a");
+    let product = start("", &[&echo], "");
+    let (one, other) = (Client::of(&product), Client::of(&product));
+    for round in 0..10 {
+        for number in 0..40 {
+            one.send(format!("{round}-{number}").as_bytes());
+            other.send(&[b'x'; 700]);
+        }
+        for number in 0..40 {
+            assert_eq!(one.receive(), format!("a{round}-{number}").as_bytes());
+            assert_eq!(other.receive().len(), 701);
+        }
+    }
+    assert_eq!(echo.sources().len(), 2);
+    product.expect_metric("equipoise_datagrams_dropped_total", &["listener=\"dns\""], 0.0);
+}
+
+#[test]
+fn a_flood_that_finds_no_endpoint_fills_counters_and_no_disk() {
+    let echo = Echo::start("a");
+    let endpoint = format!("{{ address: \"{}\", state: maintenance }}", echo.address);
+    let product = Product::start(&text("", &endpoint, ""));
+    let (client, begun) = (Client::of(&product), Instant::now());
+    for sent in 1..=100 {
+        client.send(b"x");
+        product.expect_metric("equipoise_datagrams_dropped_total", &["listener=\"dns\""], f64::from(sent));
+    }
+    product.expect_metric("equipoise_faults_total", &["fault=\"no_endpoint\"", "listener=\"dns\""], 100.0);
+    product.flagged("PE");
+    let seconds = begun.elapsed().as_secs() as usize;
+    assert!(product.records().len() <= seconds + 2, "{} records in {seconds} s", product.records().len());
+}
+
+#[test]
+fn a_circuit_closes_again_by_flows_that_are_never_answered() {
+    let shared = || {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+        socket.set_reuse_address(true).expect("an option");
+        socket
+    };
+    let taken = shared();
+    taken.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+    // Of somebody who takes datagrams from one peer alone: all others are refused.
+    taken.connect(&SocketAddr::from(([127, 0, 0, 1], 9)).into()).expect("a peer");
+    let address = taken.local_addr().expect("bound").as_socket().expect("an address");
+    let rules = "circuit_breaker: { error_ratio: { requests_min: 1, open_for: 500ms } }";
+    let product = Product::start(&text("idle_timeout: 300ms", &format!("\"{address}\""), rules));
+    let refused = Client::of(&product);
+    eventually("it opens", || {
+        // That the first is refused is seen with the second.
+        refused.send(b"x");
+        product.metric("equipoise_cluster_circuit_opened_total", &[]) >= 1.0
+    });
+    // From now on somebody listens, who never says a word.
+    let silent = shared();
+    silent.bind(&address.into()).expect("a shared port");
+    eventually("it closes", || {
+        Client::of(&product).send(b"x");
+        product.metric("equipoise_cluster_circuit", &[]) == 0.0
+    });
+}
+
+#[test]
+fn a_change_ends_the_flows_of_an_endpoint_that_goes_though_their_clients_are_silent() {
+    let (one, other) = (Echo::start("a"), Echo::start("b"));
+    let product = start("idle_timeout: 1h", &[&one], "");
+    let client = Client::of(&product);
+    assert_eq!(client.ask("1"), "a1");
+    product.reload(&text("idle_timeout: 1h", &list(&[&other]), ""));
+    product.expect_metric("equipoise_connections_open", &["listener=\"dns\""], 0.0);
+    assert_eq!(product.record("the flow", |record| record["kind"] == "flow")["sent_bytes"], 2);
+    assert_eq!(client.ask("2"), "b2");
+    // One whose endpoint remains stays.
+    product.reload(&text("idle_timeout: 1h", &list(&[&one, &other]), ""));
+    product.expect_metric("equipoise_connections_open", &["listener=\"dns\""], 1.0);
+    assert_eq!(client.ask("3"), "b3");
+    assert_eq!(other.sources().len(), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Unix sockets on both sides.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -117,6 +118,45 @@ fn permissions_are_as_configured_and_follow_a_change() {
     let said = product.reload(&text("socket: { owner: \"no such user\" }", &to(&origin), ""));
     assert!(said.contains("`no such user` is not in /etc/passwd"), "{said}");
     assert_eq!(connect(&product).get("/").text(), "hi");
+}
+
+#[test]
+fn a_change_that_is_refused_leaves_permissions_as_they_were_and_one_that_takes_them_out_undoes_them() {
+    let origin = Origin::saying("hi");
+    let product = Product::start(&text("", &to(&origin), ""));
+    let path = product.folder().join("web.sock");
+    let mode = || fs::metadata(&path).expect("a file").permissions().mode() & 0o777;
+    let made = mode();
+    product.reload(&text("socket: { mode: \"0600\" }", &to(&origin), ""));
+    assert_eq!(mode(), 0o600);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let more = format!("listeners:\n  zz: {{ bind: \"{}\" }}\n", taken.local_addr().expect("bound"));
+    let refused = text("socket: { mode: \"0666\" }", &to(&origin), "").replace("listeners:\n", &more);
+    let said = product.reload(&refused);
+    assert!(said.contains("listener zz: cannot listen"), "{said}");
+    assert_eq!(mode(), 0o600, "all of it is refused");
+    product.reload(&text("", &to(&origin), ""));
+    assert_eq!(mode(), made, "as the process makes files");
+    assert_eq!(connect(&product).get("/").text(), "hi");
+}
+
+#[test]
+fn one_file_by_two_paths_is_refused() {
+    let origin = Origin::saying("hi");
+    let product = Product::start(&text("", &to(&origin), ""));
+    std::os::unix::fs::symlink(product.folder(), product.folder().join("also")).expect("our folder");
+    let more = "listeners:\n  zz: { bind: \"unix:DIR/also/web.sock\" }\n";
+    let said = product.reload(&text("", &to(&origin), "").replace("listeners:\n", more));
+    assert!(
+        said.contains("listener zz: cannot listen on unix:") && said.contains("another listener has this file"),
+        "{said}"
+    );
+    assert_eq!(connect(&product).get("/").text(), "hi");
+    // Both new: neither listens yet when the other comes.
+    let both = "listeners:\n  yy: { bind: \"unix:DIR/new.sock\" }\n  zz: { bind: \"unix:DIR/also/new.sock\" }\n";
+    let said = product.reload(&text("", &to(&origin), "").replace("listeners:\n", both));
+    assert!(said.contains("another listener has this file"), "{said}");
+    assert!(!product.folder().join("new.sock").exists(), "nothing is left behind");
 }
 
 #[test]

@@ -26,6 +26,11 @@ pub struct ListenerSocket {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 63))]
     pub dscp: Option<u8>,
+    /// TCP Fast Open (RFC 7413): clients that were here before may send data with their first packet. So many of these connections
+    /// at once, for each worker. By default none. Needs `net.ipv4.tcp_fastopen=3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_535))]
+    pub fast_open: Option<u32>,
     /// Listen at an address that this machine does not have yet, such as one that moves between two machines.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub freebind: bool,
@@ -47,6 +52,10 @@ pub struct ClusterSocket {
     /// Address from which connections are made, or one of each family; `client` makes them from the address of the client,
     /// which needs `CAP_NET_ADMIN` and routes that bring the answers back. By default the kernel chooses.
     pub source_address: OneOrMany,
+    /// TCP Fast Open (RFC 7413): the first data go with the first packet, to endpoints that take it. The network may bring such a
+    /// packet twice, so an endpoint may see a request twice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fast_open: bool,
     /// Ask endpoints that are silent whether they are still there. By default they are not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,

@@ -17,8 +17,8 @@ const KEEPALIVE_MAX: Duration = Duration::from_secs(32_767);
 pub(super) const CLIENT: &str = "client";
 /// Keys that mean something for a file only, for connections only, and for the network only.
 const FILE_ONLY: [&str; 3] = ["mode", "owner", "group"];
-const STREAMS_ONLY: [&str; 3] = ["backlog", "keepalive", "user_timeout"];
-const NETWORK_ONLY: [&str; 4] = ["keepalive", "user_timeout", "dscp", "freebind"];
+const STREAMS_ONLY: [&str; 4] = ["backlog", "fast_open", "keepalive", "user_timeout"];
+const NETWORK_ONLY: [&str; 5] = ["fast_open", "keepalive", "user_timeout", "dscp", "freebind"];
 
 impl Resolver<'_> {
     /// Reads what stands behind `unix:`.
@@ -30,6 +30,10 @@ impl Resolver<'_> {
             }
             None if text.ends_with('/') => {
                 (format!("`{text}` is a folder"), "write it like `unix:/run/equipoise.sock`")
+            }
+            // One file by two paths would be two sockets of which one is in the other's way.
+            None if text.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) => {
+                (format!("`{text}` is not the shortest way to write it"), "leave out `//`, `/./` and `/../`")
             }
             _ if text.contains('\0') => ("a path cannot hold a zero byte".to_owned(), "leave it out"),
             _ if text.len() > UNIX_PATH_BYTES_MAX => {
@@ -73,7 +77,7 @@ impl Resolver<'_> {
         let file = SocketFile { mode, owner: written.owner.clone(), group: written.group.clone() };
         let stream = self.stream_socket(at, written.keepalive.as_ref(), (written.user_timeout, written.dscp));
         let backlog = written.backlog.unwrap_or(limits::BACKLOG);
-        ListenerSocket { backlog, freebind: written.freebind, stream, file }
+        ListenerSocket { backlog, freebind: written.freebind, fast_open: written.fast_open, stream, file }
     }
 
     pub(super) fn cluster_socket(&mut self, at: &str, written: &file::ClusterSocket) -> ClusterSocket {
@@ -84,7 +88,7 @@ impl Resolver<'_> {
             if texts.len() > 1 {
                 self.report(&path, "`client` stands alone", Some("leave the addresses out".to_owned()));
             }
-            return ClusterSocket { source: Source::Client, stream };
+            return ClusterSocket { source: Source::Client, fast_open: written.fast_open, stream };
         }
         let mut addresses: Vec<IpAddr> = Vec::new();
         for (index, text) in texts.iter().enumerate() {
@@ -101,7 +105,7 @@ impl Resolver<'_> {
             }
         }
         let source = if addresses.is_empty() { Source::Kernel } else { Source::Address(addresses) };
-        ClusterSocket { source, stream }
+        ClusterSocket { source, fast_open: written.fast_open, stream }
     }
 
     fn stream_socket(

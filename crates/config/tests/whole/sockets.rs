@@ -123,6 +123,8 @@ fn unix_sockets_are_paths_or_names() {
         ("unix:@", "a Unix socket needs a name (write it like `unix:@name`)"),
         ("unix:web.sock", "`web.sock` is not an absolute path (write it like `unix:/run/equipoise.sock`)"),
         ("unix:/run/", "`/run/` is a folder (write it like `unix:/run/equipoise.sock`)"),
+        ("unix:/run//a", "`/run//a` is not the shortest way to write it (leave out `//`, `/./` and `/../`)"),
+        ("unix:/run/../a", "`/run/../a` is not the shortest way to write it (leave out `//`, `/./` and `/../`)"),
         (&long, "the path of a Unix socket has at most 107 bytes, not 108 (choose a shorter one)"),
     ] {
         assert_eq!(with(bind, "127.0.0.1:9001", ""), [format!("4: {wanted}")]);
@@ -164,7 +166,9 @@ fn sockets_are_set_up_as_written() {
     assert_eq!(from("['::1', 10.0.0.1]"), Source::Address(vec!["::1".parse().expect("one"), [10, 0, 0, 1].into()]));
     assert_eq!(from("client"), Source::Client);
     let given = listener("socket: { backlog: 10, freebind: true }").socket;
-    assert!(given.backlog == 10 && given.freebind);
+    assert!(given.backlog == 10 && given.freebind && given.fast_open.is_none());
+    assert_eq!(listener("socket: { fast_open: 256 }").socket.fast_open, Some(256));
+    assert!(cluster("socket: { fast_open: true }").socket.fast_open && !cluster("").socket.fast_open);
     let file = text("socket: { mode: '0660', owner: www-data, group: '33' }", "").replace("127.0.0.1:80'", "unix:/w'");
     let file = load(&file).unwrap_or_else(|wrong| panic!("{wrong}")).snapshot.listeners[0].socket.file.clone();
     assert_eq!((file.mode, file.owner.as_deref(), file.group.as_deref()), (Some(0o660), Some("www-data"), Some("33")));
@@ -188,6 +192,11 @@ fn sockets_that_cannot_be_set_up_so_are_explained() {
             "5: `dscp` has no meaning for a Unix socket (leave it out)",
             "5: `freebind` has no meaning for a Unix socket (leave it out)",
         ]
+    );
+    assert_eq!(unix("socket: { fast_open: 5 }"), ["5: `fast_open` has no meaning for a Unix socket (leave it out)"]);
+    assert_eq!(
+        messages(&text("socket: { fast_open: 0 }", "")),
+        ["5: `fast_open` must be a whole number from 1 to 65535, not 0"]
     );
     assert_eq!(
         messages(&text("", "socket: { source_address: [10.0.0.1, 10.0.0.2, 'a:1'] }")),
@@ -255,10 +264,11 @@ fn datagrams_have_a_protocol_of_their_own() {
         ["4: listener `dns` speaks udp, which Unix sockets do not carry here (bind an address with a port)"]
     );
     assert_eq!(
-        told("cluster: names\n    socket: { keepalive: {}, backlog: 5, dscp: 3 }"),
+        told("cluster: names\n    socket: { keepalive: {}, backlog: 5, fast_open: 5, dscp: 3 }"),
         [
             "7: `keepalive` has no meaning for datagrams (leave it out)",
             "7: `backlog` has no meaning for datagrams (leave it out)",
+            "7: `fast_open` has no meaning for datagrams (leave it out)",
         ]
     );
     // The ports of datagrams are not those of connections.

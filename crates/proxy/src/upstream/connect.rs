@@ -112,7 +112,8 @@ pub(crate) fn line_beside<'p>(
 /// [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
 pub(super) async fn establish(target: Target<'_>, opening: Opening) -> Result<UpstreamConnection, Fault> {
     let Target { endpoint, socket, tls } = target;
-    let tcp = socket::connect(&endpoint.address, socket, opening.client).await;
+    let speaks_first = !opening.may_wait || opening.header.is_some() || tls.is_some();
+    let tcp = socket::connect(&endpoint.address, socket, opening.client, speaks_first).await;
     let tcp = tcp.map_err(|_| Fault::ConnectFailed)?;
     if let Some(bytes) = opening.header {
         say(&tcp, &bytes).await.map_err(|_| Fault::ConnectFailed)?;

@@ -17,6 +17,8 @@ pub(crate) struct Opening {
     pub header: Option<Vec<u8>>,
     /// The client's address, where it is to be seen.
     pub client: Option<IpAddr>,
+    /// The endpoint may be the one to speak first.
+    pub may_wait: bool,
 }
 
 impl Opening {
@@ -24,7 +26,7 @@ impl Opening {
     /// sent.
     pub(crate) fn new<'a>(cluster: &Cluster, facts: &ConnectionFacts, id: impl FnOnce() -> &'a [u8]) -> Self {
         let client = (cluster.socket.source == Source::Client).then(|| facts.peer.ip().to_canonical());
-        Self { header: header(cluster.proxy_protocol.as_ref(), facts, id), client }
+        Self { header: header(cluster.proxy_protocol.as_ref(), facts, id), client, may_wait: false }
     }
 }
 

@@ -1,0 +1,379 @@
+//! What neither the standard library nor the runtime offers: many datagrams with one system call, the address of ours that each
+//! was sent to, and options of sockets.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use model::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_BATCH_MAX};
+use socket2::{SockAddr, SockRef};
+
+/// Room for the control message that holds an address.
+const CONTROL_BYTES: usize = 64;
+
+/// A buffer for control messages.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Envelope {
+    pub from: SocketAddr,
+    /// The address that it was sent to, of a socket that was told to [`tell_destinations`].
+    pub to: Option<IpAddr>,
+}
+
+/// Datagrams that came together. What is never used of its room is no memory but addresses.
+pub(crate) struct Batch {
+    /// A slot for each.
+    room: Box<[u8]>,
+    lens: [usize; DATAGRAMS_PER_BATCH_MAX],
+    names: Box<[libc::sockaddr_storage]>,
+    controls: Box<[Control]>,
+    envelopes: [Option<Envelope>; DATAGRAMS_PER_BATCH_MAX],
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        // SAFETY: a storage is plain old data, of which all zeros are a value.
+        let name = unsafe { mem::zeroed::<libc::sockaddr_storage>() };
+        Self {
+            room: vec![0; DATAGRAMS_PER_BATCH_MAX * DATAGRAM_BYTES_MAX].into_boxed_slice(),
+            lens: [0; DATAGRAMS_PER_BATCH_MAX],
+            names: vec![name; DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
+            controls: vec![Control([0; CONTROL_BYTES]); DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
+            envelopes: [None; DATAGRAMS_PER_BATCH_MAX],
+        }
+    }
+
+    /// Takes what is there, `count_max` at most, without waiting, and says how many these are. `is_addressed`: where they come from
+    /// is to be known, too.
+    ///
+    /// # Errors
+    /// As the kernel says; [`io::ErrorKind::WouldBlock`] when there is nothing.
+    pub(crate) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        count_max: usize,
+        is_addressed: bool,
+    ) -> io::Result<usize> {
+        let count_max = count_max.min(DATAGRAMS_PER_BATCH_MAX);
+        // SAFETY: both are plain old data, of which all zeros are a value.
+        let (mut heads, mut vectors) = unsafe {
+            mem::zeroed::<([libc::mmsghdr; DATAGRAMS_PER_BATCH_MAX], [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>()
+        };
+        let slots = self.room.chunks_exact_mut(DATAGRAM_BYTES_MAX);
+        let places = slots.zip(self.names.iter_mut()).zip(self.controls.iter_mut()).take(count_max);
+        for (((slot, name), control), (head, vector)) in places.zip(heads.iter_mut().zip(&mut vectors)) {
+            *vector = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            let head = &mut head.msg_hdr;
+            (head.msg_iov, head.msg_iovlen) = (vector, 1);
+            if is_addressed {
+                (head.msg_name, head.msg_namelen) = (ptr::from_mut(name).cast(), size_of_val(name) as libc::socklen_t);
+                (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
+            }
+        }
+        // SAFETY: the first `count_max` of `heads` point to vectors, slots, names and controls that nobody else touches before
+        // the call is over, each with its own length.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                heads.as_mut_ptr(),
+                count_max as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        for (place, head) in heads.iter().enumerate().take(count) {
+            self.lens[place] = (head.msg_len as usize).min(DATAGRAM_BYTES_MAX);
+            self.envelopes[place] = if is_addressed {
+                let from = address_of(&self.names[place], head.msg_hdr.msg_namelen);
+                from.map(|from| Envelope { from, to: destination(&head.msg_hdr) })
+            } else {
+                None
+            };
+        }
+        Ok(count)
+    }
+
+    /// What came in this place.
+    pub(crate) fn bytes(&self, place: usize) -> &[u8] {
+        &self.room[place * DATAGRAM_BYTES_MAX..][..self.lens[place]]
+    }
+
+    /// Bytes in these places together.
+    pub(crate) fn len_of(&self, places: Range<usize>) -> u64 {
+        self.lens[places].iter().map(|len| *len as u64).sum()
+    }
+
+    /// Where it came from, if that was asked for.
+    pub(crate) fn envelope(&self, place: usize) -> Option<Envelope> {
+        self.envelopes[place]
+    }
+
+    /// Sends datagrams of the batch on, without waiting: to the peer of the socket, or to where an envelope has come from, and
+    /// from the address that it was sent to. Says how many went, at least one.
+    ///
+    /// # Errors
+    /// As the kernel says of the first.
+    pub(crate) fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        places: Range<usize>,
+        back: Option<&Envelope>,
+    ) -> io::Result<usize> {
+        let count = places.len().min(DATAGRAMS_PER_BATCH_MAX);
+        let name = back.map(|envelope| SockAddr::from(envelope.from));
+        let source = back.and_then(|envelope| envelope.to);
+        // By far the most frequent, and it needs nothing of what follows.
+        if count == 1 && source.is_none() {
+            let (socket, bytes) = (SockRef::from(&socket), self.bytes(places.start));
+            return name.map_or_else(|| socket.send(bytes), |name| socket.send_to(bytes, &name)).map(|_| 1);
+        }
+        let mut control = Control([0; CONTROL_BYTES]);
+        // SAFETY: both are plain old data, of which all zeros are a value.
+        let (mut heads, mut vectors) = unsafe {
+            mem::zeroed::<([libc::mmsghdr; DATAGRAMS_PER_BATCH_MAX], [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>()
+        };
+        let control_len = source.map_or(0, |source| write_source(&mut control, source));
+        for ((place, head), vector) in places.take(count).zip(&mut heads).zip(&mut vectors) {
+            let bytes = self.bytes(place);
+            // The kernel only reads what it is to send.
+            *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            let head = &mut head.msg_hdr;
+            (head.msg_iov, head.msg_iovlen) = (vector, 1);
+            if let Some(name) = &name {
+                (head.msg_name, head.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len());
+            }
+            if control_len > 0 {
+                (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), control_len);
+            }
+        }
+        // SAFETY: the first `count` of `heads` point to vectors, bytes, a name and a control message that live until the call is
+        // over, each with its own length.
+        let sent = unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), heads.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT as _)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Has the kernel tell with each datagram to which address it was sent ([`Envelope::to`]).
+///
+/// # Errors
+/// As the kernel says.
+pub(crate) fn tell_destinations(socket: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
+    let (level, name) = match is_v4 {
+        true => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    set(socket, (level, name), 1)
+}
+
+/// Sets an option that is a number.
+///
+/// # Errors
+/// As the kernel says.
+pub(crate) fn set(socket: BorrowedFd<'_>, (level, name): (i32, i32), value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the pointer is to a number that lives until the call is over, and the length is its own.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an option that is a number.
+///
+/// # Errors
+/// As the kernel says.
+#[cfg(test)]
+pub(crate) fn get(socket: BorrowedFd<'_>, (level, name): (i32, i32)) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: both pointers are to values that live until the call is over, and the length is that of the first.
+    let done = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), ptr::from_mut(&mut len))
+    };
+    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `None`: it is of no family that we know.
+fn address_of(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
+    let is_whole = |size: usize| len as usize >= size;
+    match libc::c_int::from(name.ss_family) {
+        libc::AF_INET if is_whole(size_of::<libc::sockaddr_in>()) => {
+            // SAFETY: the family and the length say that it is one, and a storage is aligned for all families.
+            let v4 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
+            Some(SocketAddr::from((Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)), u16::from_be(v4.sin_port))))
+        }
+        libc::AF_INET6 if is_whole(size_of::<libc::sockaddr_in6>()) => {
+            // SAFETY: as above.
+            let v6 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
+            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// The address that a datagram was sent to, as its control messages tell. `None`: they do not, or it is that of a group, from
+/// which nobody can answer.
+fn destination(head: &libc::msghdr) -> Option<IpAddr> {
+    // SAFETY: the kernel has filled in the control messages of `head` and their length.
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(head) };
+    while !control.is_null() {
+        // SAFETY: it is not null, so it points to a whole header within the control messages.
+        let (level, kind) = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
+        // SAFETY: as above; what lies behind a header of this kind is such an information. It may lie anywhere.
+        let found = unsafe {
+            match (level, kind) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = libc::CMSG_DATA(control).cast::<libc::in_pktinfo>().read_unaligned();
+                    Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))))
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = libc::CMSG_DATA(control).cast::<libc::in6_pktinfo>().read_unaligned();
+                    Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)))
+                }
+                _ => None,
+            }
+        };
+        if let Some(address) = found {
+            return Some(address).filter(|address| !address.is_multicast() && !address.is_unspecified());
+        }
+        // SAFETY: `control` is one of the headers of `head`.
+        control = unsafe { libc::CMSG_NXTHDR(head, control) };
+    }
+    None
+}
+
+/// Writes the control message by which a datagram leaves from an address of ours, and says how long it is.
+fn write_source(control: &mut Control, source: IpAddr) -> usize {
+    // SAFETY: all three are plain old data, of which all zeros are a value.
+    let (mut head, mut v4, mut v6) = unsafe { mem::zeroed::<(libc::msghdr, libc::in_pktinfo, libc::in6_pktinfo)>() };
+    (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
+    let (level, kind, size) = match source {
+        IpAddr::V4(ip) => {
+            v4.ipi_spec_dst.s_addr = u32::from(ip).to_be();
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, size_of_val(&v4))
+        }
+        IpAddr::V6(ip) => {
+            v6.ipi6_addr.s6_addr = ip.octets();
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, size_of_val(&v6))
+        }
+    };
+    // SAFETY: the first header lies at the beginning of `control`, which is aligned for it and has room for a header and either
+    // information (40 bytes at most); what is written is of the kind and length that the header tells.
+    unsafe {
+        let first = libc::CMSG_FIRSTHDR(&raw const head);
+        (*first).cmsg_level = level;
+        (*first).cmsg_type = kind;
+        (*first).cmsg_len = libc::CMSG_LEN(size as libc::c_uint) as _;
+        match source {
+            IpAddr::V4(_) => libc::CMSG_DATA(first).cast::<libc::in_pktinfo>().write_unaligned(v4),
+            IpAddr::V6(_) => libc::CMSG_DATA(first).cast::<libc::in6_pktinfo>().write_unaligned(v6),
+        }
+        libc::CMSG_SPACE(size as libc::c_uint) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Takes datagrams until there are so many.
+    fn receive(batch: &mut Batch, socket: &UdpSocket, wanted: usize) -> Vec<(Vec<u8>, Option<Envelope>)> {
+        let (mut taken, end) = (Vec::new(), Instant::now() + Duration::from_secs(30));
+        while taken.len() < wanted {
+            assert!(Instant::now() < end, "{} of {wanted}", taken.len());
+            match batch.receive(socket.as_fd(), DATAGRAMS_PER_BATCH_MAX, true) {
+                Ok(count) => taken.extend((0..count).map(|place| (batch.bytes(place).to_vec(), batch.envelope(place)))),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn datagrams_keep_their_order_their_bounds_and_where_they_came_from() {
+        let (here, there) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let sent: Vec<Vec<u8>> = [0, 1, 1_500, 65_507, 3].into_iter().map(|len| vec![len as u8; len]).collect();
+        let mut batch = Batch::new();
+        for bytes in &sent {
+            there.send_to(bytes, here.local_addr().unwrap()).unwrap();
+        }
+        let envelope = Some(Envelope { from: there.local_addr().unwrap(), to: None });
+        let taken = receive(&mut batch, &here, sent.len());
+        assert!(taken.iter().map(|(bytes, _)| bytes).eq(&sent));
+        assert!(taken.iter().all(|(_, from)| *from == envelope));
+        let nothing = batch.receive(here.as_fd(), 1, true).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn what_is_sent_back_leaves_from_the_address_that_was_asked() {
+        for (any, ours) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1")] {
+            let Ok(here) = UdpSocket::bind(any) else { continue };
+            let ours: IpAddr = ours.parse().unwrap();
+            tell_destinations(here.as_fd(), ours.is_ipv4()).unwrap();
+            let port = here.local_addr().unwrap().port();
+            // A machine may be without IPv6.
+            let Ok(there) = UdpSocket::bind((if ours.is_ipv4() { "127.0.0.1" } else { "::1" }, 0)) else { continue };
+            there.connect((ours, port)).unwrap();
+            let mut batch = Batch::new();
+            for byte in [b'1', b'2', b'3'] {
+                there.send(&[byte]).unwrap();
+            }
+            let mut seen = 0;
+            while seen < 3 {
+                let taken = batch.receive(here.as_fd(), DATAGRAMS_PER_BATCH_MAX, true);
+                let Ok(count) = taken else { continue };
+                let envelope = batch.envelope(0).unwrap();
+                assert_eq!(envelope, Envelope { from: there.local_addr().unwrap(), to: Some(ours) });
+                assert_eq!(batch.send(here.as_fd(), 0..count, Some(&envelope)).unwrap(), count);
+                seen += count;
+            }
+            there.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let mut room = [0; 8];
+            for byte in [b'1', b'2', b'3'] {
+                // It is connected, so it takes nothing from another address.
+                assert_eq!((there.recv(&mut room).unwrap(), room[0]), (1, byte));
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_with_a_peer_sends_many_at_once() {
+        let (here, there) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        there.connect(here.local_addr().unwrap()).unwrap();
+        here.connect(there.local_addr().unwrap()).unwrap();
+        let mut batch = Batch::new();
+        for byte in 0..5 {
+            there.send(&[byte; 9]).unwrap();
+        }
+        let mut back = 0;
+        while back < 5 {
+            let Ok(count) = batch.receive(here.as_fd(), 3, false) else { continue };
+            assert!(count <= 3 && batch.envelope(0).is_none());
+            back += batch.send(here.as_fd(), 0..count, None).unwrap();
+        }
+        let taken = receive(&mut batch, &there, 5);
+        assert!(taken.iter().map(|(bytes, _)| bytes.as_slice()).eq((0..5).map(|byte| [byte; 9])));
+    }
+}
