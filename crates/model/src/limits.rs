@@ -115,14 +115,26 @@ pub const UPSTREAM_STREAMS_HARD_MAX: u32 = 10_000;
 pub const UPSTREAM_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
-/// What small frames of an endpoint may cost an HTTP/2 connection beside their data while nobody reads them, as a multiple of
-/// its window. Beyond, the connection is ended: so many small messages must wait only where readers are slow on most streams.
-pub const UPSTREAM_FRAME_OVERHEAD_FACTOR: usize = 16;
+/// What small frames of an endpoint may cost an HTTP/2 connection beside their data, before they are taken for whom they are
+/// for; what waits for slow clients is not among it. Beyond, the connection is ended. So much comes at once in frames of a few
+/// bytes when a worker was busy with something else.
+pub const UPSTREAM_FRAME_OVERHEAD_BYTES_MAX: usize = 32 << 20;
+/// Largest head that is read from an HTTP/2 connection to an endpoint to find that it is too large. A larger one breaks its
+/// stream, and one of four times the size the connection, so this is well above [`HEAD_BYTES_MAX`].
+pub const UPSTREAM_HEAD_READ_BYTES_MAX: u32 = 256 * 1024;
 /// Streams of an HTTP/2 connection to an endpoint that were given up and that are remembered, so that what still comes for
 /// them is known for what it is.
 pub const UPSTREAM_STREAMS_LEFT_MAX: usize = 4096;
 /// For how long.
 pub const UPSTREAM_STREAMS_LEFT_KEPT: Duration = Duration::from_secs(10);
+/// Streams given up in the whole life of an HTTP/2 connection to an endpoint, after which another takes its place: what comes for
+/// them is charged to the connection for good.
+pub const UPSTREAM_STREAMS_LEFT_EVER_MAX: u32 = 10_000;
+/// Time for an endpoint to end a stream whose response is whole, before it is cancelled.
+pub const UPSTREAM_STREAM_END: Duration = Duration::from_secs(10);
+/// Pause before a connection that could not be made is tried again for those who wait for a stream, while others to the same
+/// endpoint are at work.
+pub const UPSTREAM_DIAL_PAUSE: Duration = Duration::from_millis(200);
 /// Default time without a byte from an endpoint after which it is asked whether it is there.
 pub const UPSTREAM_PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Default time for an endpoint to answer that.

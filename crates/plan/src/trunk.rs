@@ -40,10 +40,44 @@ pub fn choose(mut rooms: impl Iterator<Item = Room>, mut waiting: impl Iterator<
     }
 }
 
-/// How many streams a connection may carry from now on, when the endpoint has refused one while `open` others were under way
-/// (RFC 9113 section 8.7). 0: it is of no more use.
-pub fn after_refusal(room: Room) -> u32 {
-    room.max.min(room.open)
+/// How many streams at once an endpoint bears on one connection, as far as its refusals tell (RFC 9113 section 8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bearing {
+    max: u32,
+    most: u32,
+    /// Since `max` was changed last.
+    answers: u32,
+}
+
+impl Bearing {
+    /// As many as we want, until the endpoint says something else.
+    pub fn new(most: u32) -> Self {
+        Self { max: most, most, answers: 0 }
+    }
+
+    /// Streams at once from now on. 0: the connection is of no more use.
+    pub fn max(self) -> u32 {
+        self.max
+    }
+
+    /// The endpoint has refused a stream that began beside `others`. How many are under way when it is noticed says nothing: of a
+    /// burst that was too large, some may be answered by then.
+    pub fn refuse(&mut self, others: u32) {
+        self.max = self.max.min(others);
+        self.answers = 0;
+    }
+
+    /// It has answered one. Endpoints refuse for a while, so one more is dared for every round of answers.
+    pub fn answer(&mut self) {
+        if self.max == self.most {
+            return;
+        }
+        self.answers += 1;
+        if self.answers >= self.max {
+            self.max += 1;
+            self.answers = 0;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -74,10 +108,47 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_lowers_the_room_to_what_is_under_way() {
-        assert_eq!(after_refusal(Room { open: 7, max: 100 }), 7);
-        assert_eq!(after_refusal(Room { open: 0, max: 100 }), 0);
-        assert_eq!(after_refusal(Room { open: 9, max: 4 }), 4);
+    fn a_refusal_lowers_the_room_to_what_the_endpoint_had_already() {
+        let after = |max, others| {
+            let mut bearing = Bearing::new(max);
+            bearing.refuse(others);
+            bearing.max()
+        };
+        assert_eq!([after(100, 7), after(100, 0), after(4, 9)], [7, 0, 4]);
+    }
+
+    #[test]
+    fn what_a_refusal_took_comes_back_with_answers_and_no_more() {
+        let mut bearing = Bearing::new(5);
+        bearing.refuse(2);
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            bearing.answer();
+            seen.push(bearing.max());
+        }
+        assert_eq!(seen[..10], [2, 3, 3, 3, 4, 4, 4, 4, 5, 5]);
+        assert_eq!(seen.last(), Some(&5));
+    }
+
+    /// Bursts that are too large, whose answers and refusals are noticed in an order that chance gives.
+    #[test]
+    fn refusals_of_one_burst_find_what_the_endpoint_bears_in_whatever_order_they_come() {
+        for seed in 0..500 {
+            let mut dice = Random::new(seed);
+            let (bears, burst) = (1 + dice.below(40) as u32, 41 + dice.below(60) as u32);
+            let mut bearing = Bearing::new(100);
+            let mut positions: Vec<u32> = (0..burst).collect();
+            while !positions.is_empty() {
+                let others = positions.swap_remove(dice.below(positions.len() as u64) as usize);
+                if others < bears { bearing.answer() } else { bearing.refuse(others) }
+            }
+            let max = bearing.max();
+            assert!((bears..=bears + 1).contains(&max), "seed {seed}: it bears {bears}, {max} are dared");
+            for _ in 0..100 * 100 {
+                bearing.answer();
+            }
+            assert_eq!(bearing.max(), 100, "seed {seed}");
+        }
     }
 
     /// Requests come and go by chance at an endpoint whose connections are ready after a while.

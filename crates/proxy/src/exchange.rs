@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use model::fields::Known;
 use model::persistence::SessionPick;
 use model::queue::Precedence;
+use model::resilience::Hedge;
 use model::snapshot::HttpListener;
 use model::{Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead};
 use plan::filter::Flow;
@@ -33,7 +34,7 @@ use crate::pick::{Turn, pick};
 use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::Line;
-use crate::upstream::connect::{Target, connect};
+use crate::upstream::connect::{Target, connect, line_beside};
 use crate::upstream::conversation::Conversation;
 use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::upstream::opening::Opening;
@@ -377,9 +378,9 @@ impl<'p> Exchange<'p> {
         now: &'p ClusterNow,
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
-        if let Some(trunks) = &side.pool.http2 {
+        if side.pool.http2.is_some() {
             // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
-            return Box::pin(self.attempt_http2((cluster, now), (endpoint, side), trunks)).await;
+            return Box::pin(self.attempt_http2((cluster, now), (endpoint, side))).await;
         }
         if let Some(kept) = side.pool.take(self.told.now, &self.connection.facts) {
             side.series.of(self.worker.index).reused.add(1);
@@ -393,11 +394,23 @@ impl<'p> Exchange<'p> {
         let line = match hedge_connect::rules(self, now) {
             None => self.connect(now, (endpoint, side)).await.map(Line::Http1),
             // Boxed: it is rare, and its state would make every exchange larger.
-            Some(rules) => Box::pin(line_to_either(self, now, rules, (endpoint, side))).await,
+            Some(rules) => Box::pin(self.connect_to_either(now, rules, (endpoint, side))).await,
         };
         // A hedge may have moved it to another endpoint.
         let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
         self.converse(cluster, line?, (endpoint, side)).await
+    }
+
+    async fn connect_to_either(
+        &mut self,
+        now: &'p ClusterNow,
+        rules: (&'p Hedge, Duration),
+        to: (&'p EndpointPlan, &'p EndpointNow),
+    ) -> Result<Line, Fault> {
+        match line_beside(self, now, to, None) {
+            Ok(line) => Ok(line),
+            Err(first) => line_to_either(self, now, rules, to, first).await,
+        }
     }
 
     async fn connect(
@@ -443,7 +456,7 @@ impl<'p> Exchange<'p> {
     ) -> Result<Next, Fault> {
         let mut conversation = Conversation::begin(self, (cluster, endpoint, side), line)?;
         let outcome = conversation.run(self).await;
-        conversation.end(self);
+        conversation.end(self, outcome.as_ref().err().copied());
         outcome
     }
 

@@ -69,6 +69,14 @@ impl MessageStream {
         either!(self, stream => stream.poll_read(cx, room))
     }
 
+    /// Takes what is here while nobody can read it, where small pieces cost far more by themselves than together. Wakes `cx`
+    /// when there is more.
+    pub(crate) fn gather(&mut self, cx: &mut TaskContext<'_>) {
+        if let Self::Http2(stream) = self {
+            stream.gather(cx);
+        }
+    }
+
     /// Whether everything of the peer's half has been read, and nothing is to come, trailers included.
     pub(crate) fn is_over(&self) -> bool {
         either!(self, stream => stream.is_over())

@@ -39,11 +39,10 @@ pub(crate) enum BodyReader {
 impl BodyReader {
     fn new(framing: Framing, from: &Io) -> Self {
         match framing {
-            Framing::None => Self::Done,
-            // Of none too the end is waited for: left before it, a stream looks cancelled to its sender.
+            // The end of a stream may come later, which is nothing that the receiver has to wait for.
+            Framing::None | Framing::Length(0) => Self::Done,
             Framing::Length(length) if from.is_message() => Self::Stream(Some(length)),
             _ if from.is_message() => Self::Stream(None),
-            Framing::Length(0) => Self::Done,
             Framing::Length(length) => Self::Length(length),
             Framing::Chunked => Self::Chunked(Box::new(ChunkDecoder::new(&HeadLimits::default()))),
             Framing::UntilClose => Self::UntilClose,
@@ -246,7 +245,12 @@ impl Pump {
             if self.ended {
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_write_outgoing(cx, to, pool))?;
+            if self.poll_write_outgoing(cx, to, pool)?.is_pending() {
+                if let Some(stream) = from.message() {
+                    stream.gather(cx);
+                }
+                return Poll::Pending;
+            }
             match self.poll_fill(cx, from, pool)? {
                 Poll::Ready(()) => {}
                 Poll::Pending => {

@@ -46,6 +46,15 @@ impl Exchange<'_> {
         self.tell_circuit(false);
     }
 
+    /// The attempt failed by what another exchange has told of already: one event is one failure of the endpoint, however many it
+    /// keeps waiting.
+    #[cold]
+    pub(crate) fn witness_known(&mut self) {
+        if !std::mem::replace(&mut self.told.is_witnessed, true) {
+            self.tell_circuit(false);
+        }
+    }
+
     #[inline]
     fn witness(&mut self, seen: Seen) {
         if std::mem::replace(&mut self.told.is_witnessed, true) {

@@ -25,6 +25,9 @@ use crate::text::push_decimal;
 static COOKIE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("cookie").expect("`cookie` is a token"));
 static UPGRADE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("upgrade").expect("`upgrade` is a token"));
 
+/// What a field counts beside the bytes of its name and value (RFC 9113 section 6.5.2).
+pub const FIELD_OVERHEAD_BYTES: usize = 32;
+
 /// What the pseudo-header fields of a request say (RFC 9113 section 8.3.1). The scheme is not among them: it is not
 /// believed, for how the client reached us is known from the connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,7 +207,12 @@ pub fn arriving_response<'f>(
 ) -> Result<ResponseParsed, Fault> {
     head.clear();
     head.set_line(status, Span::default(), version);
+    let mut bytes = 0;
     for (name, value) in fields {
+        bytes += name.len() + value.len() + FIELD_OVERHEAD_BYTES;
+        if bytes > limits.head_bytes_max {
+            return Err(Fault::ResponseHeadTooLarge);
+        }
         push_field(&mut head.fields, name, value).map_err(|Malformed| Fault::BadResponse)?;
         if head.fields.len() > limits.fields_max.min(FIELDS_HARD_MAX) {
             return Err(Fault::ResponseHeadTooLarge);

@@ -48,4 +48,5 @@ mod udp;
 mod unix_sockets;
 mod upstream;
 mod upstream_http2;
+mod upstream_http2_lines;
 mod upstream_tls;

@@ -104,9 +104,9 @@ fn a_crowd_that_comes_while_the_first_connection_is_made_shares_it() {
 }
 
 /// Answers once so many scripts have run at the same time.
-fn gathering(streams_max: u32, count: usize) -> Http2Origin {
+fn gathering(count: usize) -> Http2Origin {
     let here = Arc::new(AtomicUsize::new(0));
-    Http2Origin::start(Rules { streams_max, ..Rules::default() }, move |asked| {
+    Http2Origin::start(Rules::default(), move |asked| {
         let here = Arc::clone(&here);
         here.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
@@ -119,17 +119,8 @@ fn gathering(streams_max: u32, count: usize) -> Http2Origin {
 }
 
 #[test]
-fn no_connection_gets_more_streams_than_the_endpoint_allows_and_nobody_waits_for_another() {
-    let origin = gathering(3, 7);
-    let product = to(&origin).start();
-    assert_eq!(at_once(&product, 7), [200; 7]);
-    assert!(origin.connections() >= 3, "7 at once, 3 on each");
-    assert_eq!(origin.streams(), 7, "none was refused");
-}
-
-#[test]
 fn no_connection_gets_more_streams_than_we_want() {
-    let origin = gathering(100, 5);
+    let origin = gathering(5);
     let product = to(&origin).cluster("pool: { streams_per_connection_max: 2 }").start();
     assert_eq!(at_once(&product, 5), [200; 5]);
     assert_eq!((origin.connections(), origin.streams()), (3, 5));
@@ -480,11 +471,11 @@ fn a_connection_that_has_died_unnoticed_is_given_up() {
 fn an_endpoint_that_is_slow_but_there_is_not_given_up() {
     let origin = Http2Origin::start(Rules::default(), |asked| {
         Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(900)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
             asked.answer("slow").await;
         })
     });
-    let product = to(&origin).cluster("pool: { ping_interval: 100ms, ping_timeout: 10s }").start();
+    let product = to(&origin).cluster("pool: { ping_interval: 100ms, ping_timeout: 3s }").start();
     assert_eq!(product.get("/").text(), "slow");
     assert_eq!(origin.connections(), 1);
 }

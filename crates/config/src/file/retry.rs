@@ -29,7 +29,8 @@ pub struct Retry {
     /// Pauses between attempts. An endpoint is tried twice only if all were tried and there is a pause.
     pub backoff: Backoff,
     /// Bodies up to this size are received whole before the first attempt and kept, so that they can be sent again.
-    /// Requests with larger ones, or of unknown length, are tried again only while nothing of them is sent. At most 48 KiB.
+    /// Requests with larger ones, or of unknown length, are tried again only while nothing of them is sent; a body of unknown
+    /// length up to this size also once it was sent whole to an endpoint that speaks HTTP/2. At most 48 KiB.
     pub body_max: Size,
     /// How much retries may add to the load. A retry after a failure to connect is not counted.
     pub budget: RetryBudget,

@@ -12,21 +12,25 @@
 //! Dropped before both halves have ended, the stream is reset by the library: NO_ERROR where only the peer's half was
 //! open (RFC 9113 section 8.1), else CANCEL.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use model::fields::Fields;
-use model::limits::{HTTP2_IDLE_FRAMES_PER_PIECE, REPLAY_BYTES_MAX};
+use model::limits::{HEAD_BYTES_MAX, HTTP2_IDLE_FRAMES_PER_PIECE, REPLAY_BYTES_MAX};
 
 use super::{Signs, heads};
 
 /// Pieces of a request that are kept at most to be sent again: a stream of small messages is none that will end soon.
 const SENT_PIECES_MAX: usize = 64;
+
+/// Pieces from this size on are kept as they are; waiting costs them little beside their bytes.
+const LARGE_PIECE_BYTES: usize = 1024;
 
 /// See the module.
 pub(crate) struct Stream {
@@ -34,6 +38,8 @@ pub(crate) struct Stream {
     listening: Listening,
     /// Taken from the stream, not yet read: it still counts against the peer's window.
     data: Bytes,
+    /// The same, what follows.
+    gathered: Gathered,
     trailers: Option<Box<Fields>>,
     /// The peer's half has ended in good order.
     is_over: bool,
@@ -56,6 +62,8 @@ enum Listening {
     /// Towards an endpoint, which has not answered.
     Head(h2::client::ResponseFuture),
     Body(RecvStream),
+    /// Its trailers are too large.
+    Broken,
 }
 
 impl Stream {
@@ -83,7 +91,8 @@ impl Stream {
     }
 
     fn new(speaking: Speaking, listening: Listening) -> Self {
-        Self { speaking, listening, data: Bytes::new(), trailers: None, is_over: false, sent: None, signs: None }
+        let (data, gathered) = (Bytes::new(), Gathered::default());
+        Self { speaking, listening, data, gathered, trailers: None, is_over: false, sent: None, signs: None }
     }
 
     /// Ready with the next head of the endpoint, and whether the message ends with it; interim ones come before the final
@@ -126,18 +135,41 @@ impl Stream {
 
     /// Ready when there is something to read, the end included.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        let Listening::Body(body) = &mut self.listening else { return Poll::Ready(Err(not_begun())) };
-        while self.data.is_empty() && !self.is_over {
-            match ready!(body.poll_data(cx)) {
-                Some(data) => self.data = data.map_err(broken)?,
-                None => {
-                    let trailers = ready!(body.poll_trailers(cx)).map_err(broken)?;
-                    self.trailers = trailers.as_ref().and_then(heads::read_trailers);
-                    self.is_over = true;
-                }
+        while self.data.is_empty() {
+            match self.gathered.take() {
+                Some(data) => self.data = data,
+                None if self.is_over => break,
+                None => self.data = ready!(self.poll_piece(cx))?,
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Takes what is here while nobody can read it: small pieces cost far more by themselves than together. The peer's window
+    /// bounds it, and stays as it is until it is read. Wakes `cx` when there is more.
+    pub(crate) fn gather(&mut self, cx: &mut TaskContext<'_>) {
+        while !self.is_over {
+            // An error comes again, when all before it is read.
+            let Poll::Ready(Ok(piece)) = self.poll_piece(cx) else { return };
+            self.gathered.add(piece);
+        }
+    }
+
+    /// The next piece of the body, an empty one with its end.
+    fn poll_piece(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Bytes>> {
+        let Listening::Body(body) = &mut self.listening else { return Poll::Ready(Err(not_begun())) };
+        if let Some(data) = ready!(body.poll_data(cx)) {
+            return Poll::Ready(data.map_err(broken));
+        }
+        if let Some(trailers) = ready!(body.poll_trailers(cx)).map_err(broken)? {
+            if heads::list_bytes(&trailers) > HEAD_BYTES_MAX {
+                self.listening = Listening::Broken;
+                return Poll::Ready(Err(not_begun()));
+            }
+            self.trailers = heads::read_trailers(&trailers);
+        }
+        self.is_over = true;
+        Poll::Ready(Ok(Bytes::new()))
     }
 
     /// Reads as much as is here; 0 is the end of the peer's half, after which its trailers are known.
@@ -170,9 +202,9 @@ impl Stream {
     pub(crate) fn is_over(&self) -> bool {
         let has_ended = match &self.listening {
             Listening::Body(body) => self.is_over || body.is_end_stream(),
-            Listening::Head(_) => false,
+            Listening::Head(_) | Listening::Broken => false,
         };
-        has_ended && self.data.is_empty() && self.trailers.is_none()
+        has_ended && self.data.is_empty() && self.gathered.is_empty() && self.trailers.is_none()
     }
 
     /// The trailers of the peer, once [`Self::poll_read`] has said the end.
@@ -257,10 +289,59 @@ impl Stream {
     }
 }
 
+/// Pieces in order, small ones put together.
+#[derive(Default)]
+struct Gathered {
+    pieces: VecDeque<Bytes>,
+    /// After those.
+    small: BytesMut,
+}
+
+impl Gathered {
+    fn add(&mut self, piece: Bytes) {
+        if piece.len() < LARGE_PIECE_BYTES {
+            self.small.extend_from_slice(&piece);
+            return;
+        }
+        if !self.small.is_empty() {
+            self.pieces.push_back(std::mem::take(&mut self.small).freeze());
+        }
+        self.pieces.push_back(piece);
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let small = &mut self.small;
+        self.pieces.pop_front().or_else(|| (!small.is_empty()).then(|| std::mem::take(small).freeze()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.small.is_empty()
+    }
+}
+
 fn not_begun() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
 fn broken(error: h2::Error) -> io::Error {
     if error.is_io() { error.into_io().unwrap_or_else(not_begun) } else { io::ErrorKind::ConnectionReset.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_that_are_gathered_stay_in_order_and_small_ones_become_one() {
+        let mut gathered = Gathered::default();
+        let large = vec![b'l'; LARGE_PIECE_BYTES];
+        for piece in
+            [b"a".to_vec(), b"b".to_vec(), large.clone(), b"c".to_vec(), Vec::new(), large.clone(), b"d".to_vec()]
+        {
+            gathered.add(piece.into());
+        }
+        let taken: Vec<Bytes> = std::iter::from_fn(|| gathered.take()).collect();
+        assert_eq!(taken, [b"ab".to_vec(), large.clone(), b"c".to_vec(), large, b"d".to_vec()]);
+        assert!(gathered.is_empty());
+    }
 }

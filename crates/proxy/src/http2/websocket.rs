@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use model::fields::Span;
-use model::{FieldName, Known, RequestHead, ResponseHead, Version};
+use model::{FieldName, Known, Method, RequestHead, ResponseHead, Version};
+use wire::http1::Framing;
 
 static KEY: LazyLock<FieldName> = LazyLock::new(|| name("sec-websocket-key"));
 static ACCEPT: LazyLock<FieldName> = LazyLock::new(|| name("sec-websocket-accept"));
@@ -14,9 +15,18 @@ fn name(text: &str) -> FieldName {
     FieldName::new(text).unwrap_or_else(|_| unreachable!("a constant token"))
 }
 
-/// Whether a request asks for a WebSocket.
-pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
-    head.fields.get_known(Known::Upgrade).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+/// Whether a request with an `Upgrade` asks for a WebSocket (RFC 6455 section 4.1).
+pub(crate) fn is_asked_for(head: &RequestHead, framing: Framing) -> bool {
+    head.method == Method::Get
+        && framing == Framing::None
+        && head.fields.get_known(Known::Upgrade).is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Whether it has a key: 16 bytes in base64 (RFC 6455 section 4.2.1).
+pub(crate) fn has_key(head: &RequestHead) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let key = head.fields.get(&KEY).and_then(|key| key.strip_suffix(b"=="));
+    key.is_some_and(|key| key.len() == 22 && key.iter().all(is_digit))
 }
 
 /// Makes of an endpoint's yes what the client waits for. The proof that its key was read is given here, for HTTP/2 has none
@@ -68,6 +78,26 @@ fn base64(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_16_bytes_in_base64() {
+        let has = |key: &str| {
+            let mut head = RequestHead::default();
+            head.fields.set(&KEY, key.as_bytes());
+            has_key(&head)
+        };
+        assert!(has("dGhlIHNhbXBsZSBub25jZQ==") && !has_key(&RequestHead::default()));
+        for key in [
+            "",
+            "==",
+            "dGhlIHNhbXBsZSBub25jZQ",
+            "dGhlIHNhbXBsZSBub25jZ\u{e9}==",
+            "dGhlIHNhbXBsZSBub25jZTEx",
+            "dGhlIHNhbXBsZSBub25j=Q==",
+        ] {
+            assert!(!has(key), "{key}");
+        }
+    }
 
     #[test]
     fn the_proof_is_that_of_the_standard() {

@@ -19,6 +19,8 @@ pub(crate) struct UpstreamTlsNow {
     settings: UpstreamTls,
     /// HTTP/1.1, HTTP/2.
     versions: (bool, bool),
+    /// The same for what HTTP/2 does not serve, where both are spoken: it offers HTTP/1.1 alone.
+    http1: Option<Arc<Self>>,
 }
 
 impl UpstreamTlsNow {
@@ -59,8 +61,22 @@ impl UpstreamTlsNow {
                     .map_err(|_| Issue::at("server_name", format!("`{name}` is not a host name")))?,
             ),
         };
-        let connector = TlsConnector::from(Arc::new(config));
-        Ok(Arc::new(Self { connector, server_name, settings: settings.clone(), versions }))
+        let of = |config: ClientConfig, versions, http1| {
+            let connector = TlsConnector::from(Arc::new(config));
+            let (server_name, settings) = (server_name.clone(), settings.clone());
+            Arc::new(Self { connector, server_name, settings, versions, http1 })
+        };
+        let http1 = (versions == (true, true)).then(|| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            of(config, (true, false), None)
+        });
+        Ok(of(config, versions, http1))
+    }
+
+    /// What offers nothing but HTTP/1.1.
+    pub(crate) fn http1(&self) -> &Self {
+        self.http1.as_deref().unwrap_or(self)
     }
 
     /// The name to ask for and to verify: the configured one, or the host part of the endpoint's name.

@@ -67,27 +67,18 @@ pub(crate) async fn attended<T>(
 pub(crate) type Connecting<'p> = Pin<Box<dyn Future<Output = Result<Line, Fault>> + 'p>>;
 
 /// Gets a line beside what else is done for a client, within the time to connect: at once, or in a while. `at` is now if it may
-/// be a connection of HTTP/1.1 that was kept.
+/// be one that was idle.
 pub(crate) fn line_beside<'p>(
     exchange: &Exchange<'p>,
     now: &'p ClusterNow,
     (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     at: Option<Instant>,
 ) -> Result<Line, Connecting<'p>> {
+    if let Some(wanted) = Wanted::new(exchange, now, (endpoint, side), at.is_none()) {
+        return wanted.at_once(at.unwrap_or_else(Instant::now)).map_err(|missing| wanted.later(missing));
+    }
     let (worker, timeout) = (exchange.worker.index, now.plan.cluster.timeouts.connect);
     let shard = side.series.of(worker);
-    if let Some(trunks) = &side.pool.http2 {
-        let socket = &now.plan.cluster.socket;
-        let wanted = Wanted { worker, endpoint, side, trunks, socket, tls: now.tls.as_ref(), timeout };
-        let missing = match wanted.at_once(at.unwrap_or_else(Instant::now)) {
-            Ok(line) => return Ok(line),
-            Err(missing) => missing,
-        };
-        return Err(Box::pin(async move {
-            let waited = tokio::time::timeout(timeout, wanted.wait(missing)).await;
-            waited.unwrap_or(Err(Fault::ConnectTimeout))
-        }));
-    }
     if let Some(kept) = at.and_then(|at| side.pool.take(at, &exchange.connection.facts)) {
         shard.reused.add(1);
         return Ok(Line::Http1(kept));

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
-use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX};
+use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, Known, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::http1::{
@@ -23,6 +23,7 @@ use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
 use crate::downstream::{begin_response, send_interim};
 use crate::exchange::{Exchange, next_after};
+use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
@@ -59,8 +60,8 @@ impl<'p> Conversation<'p> {
         line: Line,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
-        if cluster.cluster.grpc_web && matches!(line, Line::Http2(_)) {
-            exchange.bridge_from_web();
+        if matches!(line, Line::Http2(_)) {
+            fit_for_stream(exchange, cluster);
         }
         exchange.pass_deadline_on();
         let mut head = exchange.worker.scratch.borrow_mut();
@@ -145,7 +146,7 @@ impl<'p> Conversation<'p> {
         }
         exchange.witness_head();
         if exchange.told.cluster.is_some_and(|now| policy(exchange, now).on.hold_after_answer()) {
-            self.keep_sent(exchange);
+            self.keep_sent(exchange, None);
         }
         if exchange.told.cluster.is_some_and(|now| exchange.retries_status(now)) {
             self.discard_response(exchange, &parsed);
@@ -154,12 +155,17 @@ impl<'p> Conversation<'p> {
         self.relay_response(exchange, parsed).await
     }
 
-    /// Keeps what was sent on a stream, should it be needed again.
-    fn keep_sent(&mut self, exchange: &mut Exchange<'p>) {
+    /// Keeps what was sent on a stream, should it be needed again: what nobody has looked at because the stream was refused, and
+    /// else as much as the rules for retries allow.
+    fn keep_sent(&mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
+        let allowed = exchange.told.cluster.map_or(0, |now| policy(exchange, now).body_bytes_max);
+        let max = if fault == Some(Fault::StreamRefused) { REPLAY_BYTES_MAX } else { allowed };
         let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
         if let Some(sent) = stream.and_then(MessageStream::take_sent) {
             exchange.replay.body = Some(sent);
         }
+        // Also what was kept after a refusal, when another endpoint has looked at it since.
+        exchange.replay.body.take_if(|body| body.len() > max);
     }
 
     /// Throws a response away; the connection is kept if nothing more comes on it.
@@ -323,6 +329,9 @@ impl<'p> Conversation<'p> {
                 },
             };
             if !(100..200).contains(&exchange.response().status) || parsed.switching {
+                if let Some(berth) = self.upstream.as_ref().and_then(UpstreamConnection::berth) {
+                    berth.note_answer();
+                }
                 return Poll::Ready(Ok(parsed));
             }
             self.pass_interim(exchange)?;
@@ -396,13 +405,13 @@ impl<'p> Conversation<'p> {
 
     /// Why a stream has no response head.
     fn ended_fault(&self, ended: Ended) -> Fault {
+        match (ended, self.upstream.as_ref().and_then(UpstreamConnection::berth)) {
+            (Ended::Refused, Some(berth)) => berth.note_refusal(),
+            (Ended::Reset, Some(berth)) => berth.note_end(),
+            _ => {}
+        }
         match ended {
-            Ended::Refused => {
-                if let Some(berth) = self.upstream.as_ref().and_then(UpstreamConnection::berth) {
-                    berth.note_refusal();
-                }
-                Fault::StreamRefused
-            }
+            Ended::Refused => Fault::StreamRefused,
             Ended::Malformed(fault) => fault,
             Ended::Reset if self.upload_broken => Fault::SendFailed,
             Ended::Reset => Fault::ClosedBeforeResponse,
@@ -549,6 +558,9 @@ impl<'p> Conversation<'p> {
         let connection = &mut *exchange.connection;
         let timing = (&mut connection.watch, idle);
         let upstream = self.upstream.as_mut().ok_or(Fault::BadResponse)?;
+        if let Some(stream) = upstream.io.message() {
+            stream.forget_sent();
+        }
         let end = tunnel.run(&mut connection.io, &mut upstream.io, &exchange.worker.buffers, timing).await;
         exchange.told.received_bytes += tunnel.up.moved_bytes();
         exchange.told.sent_bytes += tunnel.down.moved_bytes();
@@ -558,21 +570,26 @@ impl<'p> Conversation<'p> {
             upstream.io.reset_on_close();
         }
         match end {
-            TunnelEnd::Closed => Ok(Next::Close),
+            TunnelEnd::Closed => {
+                if let Some(berth) = upstream.berth() {
+                    berth.note_end();
+                }
+                Ok(Next::Close)
+            }
             TunnelEnd::Timeout(fault) => Err(fault),
             TunnelEnd::Broken(Side::Downstream) => Err(Fault::ClosedInResponse),
             TunnelEnd::Broken(Side::Upstream) => Err(Fault::ResponseBodyClosed),
         }
     }
 
-    /// Gives memory back, keeps what the client sent ahead, and adds up what was moved.
-    pub(crate) fn end(mut self, exchange: &mut Exchange<'p>) {
+    /// Gives memory back, keeps what the client sent ahead and what may be sent again after the `fault`, and adds up what was moved.
+    pub(crate) fn end(mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
         let buffers = &exchange.worker.buffers;
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
         }
         if exchange.told.status == 0 {
-            self.keep_sent(exchange);
+            self.keep_sent(exchange, fault);
         }
         exchange.told.is_interim_cut = self.interim.1 > 0;
         exchange.is_read = self.upload.is_read();
@@ -585,6 +602,15 @@ impl<'p> Conversation<'p> {
         if let Some(buffer) = self.inbound.take() {
             buffers.give(buffer);
         }
+    }
+}
+
+/// Changes of a request what a stream cannot say.
+fn fit_for_stream(exchange: &mut Exchange<'_>, cluster: &ClusterPlan) {
+    // An upgrade to anything but a WebSocket is a wish that is left out (RFC 9110 section 7.8).
+    exchange.request.upgrade &= websocket::is_asked_for(&exchange.incoming.head, exchange.request.framing);
+    if cluster.cluster.grpc_web {
+        exchange.bridge_from_web();
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<
     Some((rules, after))
 }
 
-/// Gets a line to the endpoint that was picked, and asks another one too when that takes longer than `after`. The exchange is
-/// then at the one whose line is given, [`crate::exchange::Told::endpoint`].
+/// Waits for the `first` line, to the endpoint that was picked, and asks another one too when that takes longer than `after`. The
+/// exchange is then at the one whose line is given, [`crate::exchange::Told::endpoint`].
 ///
 /// # Errors
 /// As [`super::connect::connect`]; that of the first endpoint when both fail.
@@ -39,12 +39,9 @@ pub(crate) async fn line_to_either<'p>(
     now: &'p ClusterNow,
     (rules, after): (&'p Hedge, Duration),
     (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+    first: Connecting<'p>,
 ) -> Result<Line, Fault> {
     let begun = exchange.told.now;
-    let first = match line_beside(exchange, now, (endpoint, side), None) {
-        Ok(line) => return Ok(line),
-        Err(connecting) => Some(connecting),
-    };
     if hedge::rules(exchange, now).is_none() || !exchange.is_replayable() {
         // Others that may be hedged have earned their share of the budget already.
         now.hedging.borrow_mut().earn(rules);
@@ -53,7 +50,7 @@ pub(crate) async fn line_to_either<'p>(
     let connect = now.plan.cluster.timeouts.connect;
     exchange.connection.watch.set(begun, after.saturating_add(connect.saturating_mul(2)));
     let alarm = Some(Box::pin(tokio::time::sleep_until((begun + after).into())));
-    let mut race = Race { rules, now, endpoint, side, alarm, first, failed: None, rival: None };
+    let mut race = Race { rules, now, endpoint, side, alarm, first: Some(first), failed: None, rival: None };
     let outcome = poll_fn(|cx| race.poll(cx, exchange)).await;
     let at = exchange.told.look();
     exchange.told.phases.connect += at - begun;
@@ -183,7 +180,7 @@ impl<'p> Race<'p> {
         shard.hedges.add(1);
         shard.picked(lease.reason());
         exchange.told.hedges += 1;
-        // Not a kept connection, of which nobody knows whether it still works.
+        // Not one that was idle, of which nobody knows whether it still works.
         let line = line_beside(exchange, now, (endpoint, side), None);
         self.rival = Some(Rival { endpoint, side, lease, pass, line });
     }

@@ -15,6 +15,7 @@ use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
 
+use super::http2::stream::let_end;
 use super::http2::trunk::{Berth, Trunks};
 use super::opening::is_private;
 use crate::connection::ConnectionFacts;
@@ -124,7 +125,7 @@ impl Pool {
     /// Keeps a connection after an exchange that ended in good order. The connection of a stream is kept anyway.
     pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant, client: &Rc<ConnectionFacts>) {
         if connection.berth.is_some() {
-            return;
+            return let_end(connection);
         }
         connection.requests += 1;
         connection.idle_since = now;

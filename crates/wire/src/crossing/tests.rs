@@ -251,6 +251,20 @@ fn a_bad_field_of_a_response_is_the_fault_of_the_endpoint() {
 }
 
 #[test]
+fn a_response_head_is_as_large_as_its_fields_count_in_http_2() {
+    let limits = HeadLimits { head_bytes_max: 100, fields_max: 9 };
+    let mut head = ResponseHead::default();
+    let mut of_size = |value: usize| {
+        let value = vec![b'x'; value];
+        let fields = [(&b"name"[..], &value[..]), (b"a", b"1")];
+        arriving_response(&mut head, (200, Version::Http2), fields.into_iter(), (Method::Get, &limits, false))
+            .map(|_| ())
+    };
+    // RFC 9113 section 6.5.2: 32 for each field beside its name and value.
+    assert_eq!((of_size(30), of_size(31)), (Ok(()), Err(Fault::ResponseHeadTooLarge)));
+}
+
+#[test]
 fn only_what_may_be_a_trailer_is_passed_on_as_one() {
     let mut fields = Fields::default();
     for (name, value) in [("grpc-status", "0"), ("host", "x"), ("set-cookie", "a=1"), ("X", "1"), ("y", " 1")] {

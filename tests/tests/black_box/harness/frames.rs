@@ -86,6 +86,18 @@ pub(crate) fn read(peer: &mut Peer) -> Option<Frame> {
     Some(Frame { kind: head[3], flags: head[4], stream, payload })
 }
 
+/// How many whole frames of this kind there are in what a connection has received, preface and all.
+pub(crate) fn count(received: &[u8], kind: u8) -> usize {
+    let (mut rest, mut count) = (received.get(PREFACE.len()..).unwrap_or_default(), 0);
+    while let Some(head) = rest.get(..9) {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some(after) = rest.get(9 + length..) else { break };
+        count += usize::from(head[3] == kind);
+        rest = after;
+    }
+    count
+}
+
 /// Reads until a frame of this kind on this stream.
 pub(crate) fn read_until(peer: &mut Peer, kind: u8, stream: u32) -> Frame {
     loop {

@@ -306,6 +306,12 @@ impl Speech {
         true
     }
 
+    /// Whether the other side has reset the stream, as far as is known now.
+    pub(crate) async fn is_reset(&mut self) -> bool {
+        let Some(send) = &mut self.send else { return true };
+        std::future::poll_fn(|cx| std::task::Poll::Ready(send.poll_reset(cx).is_ready())).await
+    }
+
     /// Ends the answer.
     pub(crate) fn end(mut self) {
         if let Some(send) = &mut self.send {

@@ -188,6 +188,14 @@ impl Peer {
         self.stream.tcp()
     }
 
+    /// The protocol that was agreed on as TLS began, where this side has accepted.
+    pub(crate) fn agreed(&self) -> Option<Vec<u8>> {
+        match &self.stream {
+            Stream::Accepted(tls) => tls.conn.alpn_protocol().map(<[u8]>::to_vec),
+            _ => None,
+        }
+    }
+
     /// The TLS client session of a connection that has one.
     pub(crate) fn tls(&self) -> &ClientConnection {
         match &self.stream {

@@ -189,8 +189,8 @@ impl<'p> Race<'p> {
 
     fn lose_first(&mut self, first: &mut Conversation<'p>, exchange: &mut Exchange<'p>, fault: Fault) {
         exchange.witness_fault(fault);
-        // Should all fail, another connection may take the place of one that was stale.
-        if fault != Fault::StaleConnection {
+        // Should all fail, another connection may take the place of one that was stale, or a stream that of one refused.
+        if !matches!(fault, Fault::StaleConnection | Fault::StreamRefused) {
             exchange.leave_endpoint();
         }
         first.upstream = None;
@@ -323,7 +323,9 @@ impl<'p> Rival<'p> {
                 }
                 Stage::Talking(conversation) => match conversation.poll_answer(cx, exchange) {
                     // The kept connection was closed. Whether the request was seen there is not known.
-                    Poll::Ready(Err(Fault::StaleConnection)) if exchange.may_send_again() => {
+                    Poll::Ready(Err(Fault::StaleConnection))
+                        if exchange.may_send_again() && self.anew < REFUSED_STREAMS_MAX =>
+                    {
                         self.connect_anew(exchange, now);
                     }
                     // There it was not seen, for certain.

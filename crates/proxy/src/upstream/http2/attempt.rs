@@ -1,9 +1,10 @@
 //! How an exchange gets to an endpoint that may speak HTTP/2: a stream on a connection that others use too.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::limits::REFUSED_STREAMS_MAX;
@@ -11,12 +12,13 @@ use model::socket::ClusterSocket;
 use plan::{ClusterPlan, EndpointPlan};
 
 use super::dial::{Dialing, dial};
-use super::trunk::{Found, Trunks, Waiting};
+use super::trunk::{Berth, Found, Trunks, Waiting};
 use crate::downstream::http1::Next;
 use crate::exchange::Exchange;
+use crate::http2::websocket;
 use crate::tls::UpstreamTlsNow;
 use crate::upstream::Line;
-use crate::upstream::connect::{Target, attended, establish};
+use crate::upstream::connect::{Connecting, Target, attended, establish};
 use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::upstream::opening::Opening;
 use crate::worker_plan::{ClusterNow, EndpointNow};
@@ -24,40 +26,93 @@ use crate::worker_plan::{ClusterNow, EndpointNow};
 /// Connections that one attempt waits for, one after the other.
 const ROUNDS_MAX: u32 = 8;
 
+/// What a line is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    Message,
+    WebSocket,
+    /// Another protocol, which HTTP/2 has no way to ask for.
+    Upgrade,
+}
+
+impl Aim {
+    fn of(exchange: &Exchange<'_>) -> Self {
+        match exchange.wants_upgrade() {
+            false => Self::Message,
+            true if websocket::is_asked_for(&exchange.incoming.head, exchange.request.framing) => Self::WebSocket,
+            true => Self::Upgrade,
+        }
+    }
+}
+
 /// What is needed to get to an endpoint.
 pub(crate) struct Wanted<'p> {
-    pub worker: usize,
-    pub endpoint: &'p EndpointPlan,
-    pub side: &'p EndpointNow,
-    pub trunks: &'p Rc<Trunks>,
-    pub socket: &'p ClusterSocket,
-    pub tls: Option<&'p Arc<UpstreamTlsNow>>,
-    pub timeout: Duration,
+    worker: usize,
+    endpoint: &'p EndpointPlan,
+    side: &'p EndpointNow,
+    trunks: &'p Rc<Trunks>,
+    socket: &'p ClusterSocket,
+    tls: Option<&'p Arc<UpstreamTlsNow>>,
+    timeout: Duration,
+    aim: Aim,
+    /// No line that was idle, of which nobody knows whether it still works.
+    is_fresh: bool,
+    /// Of the failure somebody else has told who waited for the same connection.
+    is_known: Cell<bool>,
 }
 
 /// What is to be waited for where there is no line at once.
 pub(crate) enum Missing {
     Connection(Waiting),
-    /// One of HTTP/1.1, which is the caller's alone.
+    /// One of HTTP/1.1, which is the caller's alone: what the endpoint has chosen before.
     Http1,
+    /// The same, because HTTP/2 does not serve the purpose there.
+    Http1Only,
 }
 
-impl Wanted<'_> {
+impl<'p> Wanted<'p> {
+    /// `None`: the endpoint speaks HTTP/1.1 only.
+    pub(crate) fn new(
+        exchange: &Exchange<'p>,
+        now: &'p ClusterNow,
+        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+        is_fresh: bool,
+    ) -> Option<Self> {
+        let cluster = &now.plan.cluster;
+        Some(Self {
+            worker: exchange.worker.index,
+            endpoint,
+            side,
+            trunks: side.pool.http2.as_ref()?,
+            socket: &cluster.socket,
+            tls: now.tls.as_ref(),
+            timeout: cluster.timeouts.connect,
+            aim: Aim::of(exchange),
+            is_fresh,
+            is_known: Cell::new(false),
+        })
+    }
+
     /// A line that is there.
-    pub(crate) fn at_once(&self, now: std::time::Instant) -> Result<Line, Missing> {
-        let shard = self.side.series.of(self.worker);
+    pub(crate) fn at_once(&self, now: Instant) -> Result<Line, Missing> {
         // Where endpoints choose the version, some have chosen HTTP/1.1.
-        if let Some(kept) = self.side.pool.take_shared(now) {
-            shard.reused.add(1);
+        if !self.is_fresh
+            && let Some(kept) = self.side.pool.take_shared(now)
+        {
+            self.side.series.of(self.worker).reused.add(1);
             return Ok(Line::Http1(kept));
         }
-        match self.trunks.find() {
-            Found::Berth(berth) => {
-                if berth.is_reused {
-                    shard.reused.add(1);
-                }
-                Ok(Line::Http2(berth))
-            }
+        let serves = match self.aim {
+            _ if self.trunks.http2.is_only => true,
+            Aim::Message => true,
+            Aim::WebSocket => self.trunks.offers_upgrades() != Some(false),
+            Aim::Upgrade => false,
+        };
+        if !serves {
+            return Err(Missing::Http1Only);
+        }
+        match self.trunks.find(!self.is_fresh) {
+            Found::Berth(berth) => self.take(berth),
             Found::Waiting(waiting) => Err(Missing::Connection(waiting)),
             Found::Dial(waiting, begun) => {
                 let how = Dialing {
@@ -75,36 +130,66 @@ impl Wanted<'_> {
         }
     }
 
+    /// Takes a berth, unless an upgrade is wanted that is only to be had by HTTP/1.1 there. Where nothing else is spoken, the
+    /// conversation says so.
+    fn take(&self, berth: Box<Berth>) -> Result<Line, Missing> {
+        let serves = self.aim == Aim::Message || self.trunks.http2.is_only || berth.offers_upgrades();
+        if !serves {
+            return Err(Missing::Http1Only);
+        }
+        if berth.is_reused {
+            self.side.series.of(self.worker).reused.add(1);
+        }
+        Ok(Line::Http2(berth))
+    }
+
     /// Waits until there is a line. The caller bounds the time.
     ///
     /// # Errors
     /// The connection that was waited for could not be made, or others took its room, again and again.
-    pub(crate) async fn wait(&self, mut missing: Missing) -> Result<Line, Fault> {
+    async fn wait(&self, mut missing: Missing) -> Result<Line, Fault> {
+        let mut has_failed = false;
         for _ in 0..ROUNDS_MAX {
-            match missing {
-                Missing::Connection(waiting) => {
-                    poll_fn(|cx| waiting.poll(cx)).await?;
-                    if let Some(connection) = waiting.take_http1() {
-                        return Ok(Line::Http1(connection));
+            let got = match &missing {
+                Missing::Connection(waiting) => match poll_fn(|cx| waiting.poll(cx)).await {
+                    Ok(got) => got,
+                    // One failure is no reason that all who came for the connection fail.
+                    Err(missed) if missed.is_known && !has_failed => {
+                        has_failed = true;
+                        None
                     }
-                }
-                Missing::Http1 => {
-                    if let Some(line) = self.connect_http1().await? {
-                        return Ok(line);
+                    Err(missed) => {
+                        self.is_known.set(missed.is_known);
+                        return Err(missed.fault);
                     }
-                }
-            }
-            match self.at_once(std::time::Instant::now()) {
+                },
+                Missing::Http1 => self.connect_http1(false).await?,
+                Missing::Http1Only => self.connect_http1(true).await?,
+            };
+            let next = match got {
+                Some(Line::Http2(berth)) => self.take(berth),
+                Some(line) => return Ok(line),
+                None => self.at_once(Instant::now()),
+            };
+            match next {
                 Ok(line) => return Ok(line),
                 Err(other) => missing = other,
             }
         }
-        Err(Fault::StreamRefused)
+        Err(Fault::ConnectTimeout)
     }
 
-    /// `None`: this time the endpoint has chosen HTTP/2.
-    async fn connect_http1(&self) -> Result<Option<Line>, Fault> {
-        let tls = self.tls.map(|tls| &**tls);
+    /// The same for a hedge, within the time to connect.
+    pub(crate) fn later(self, missing: Missing) -> Connecting<'p> {
+        Box::pin(async move {
+            let waited = tokio::time::timeout(self.timeout, self.wait(missing)).await;
+            waited.unwrap_or(Err(Fault::ConnectTimeout))
+        })
+    }
+
+    /// `None`: this time the endpoint has chosen HTTP/2. If `only` HTTP/1.1 will do, it is not offered anything else.
+    async fn connect_http1(&self, only: bool) -> Result<Option<Line>, Fault> {
+        let tls = self.tls.map(|tls| if only { tls.http1() } else { &**tls });
         let target = Target { endpoint: &self.endpoint.endpoint, socket: self.socket, tls };
         let connected = establish(target, Opening::default()).await;
         let shard = self.side.series.of(self.worker);
@@ -112,7 +197,13 @@ impl Wanted<'_> {
             Ok(_) => shard.connects_opened.add(1),
             Err(_) => shard.connects_failed.add(1),
         }
-        let connection = connected?;
+        let connection = match connected {
+            // It speaks HTTP/2, and nothing else.
+            Err(Fault::UpstreamHandshakeFailed) if only && self.trunks.offers_upgrades().is_some() => {
+                return Err(Fault::UpgradeNotOffered);
+            }
+            connected => connected?,
+        };
         if connection.io.has_chosen_http2() {
             self.trunks.forget_http1();
             return Ok(None);
@@ -128,33 +219,42 @@ impl<'p> Exchange<'p> {
         &mut self,
         (cluster, now): (&'p ClusterPlan, &'p ClusterNow),
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
-        trunks: &'p Rc<Trunks>,
     ) -> Result<Next, Fault> {
-        let (worker, timeout) = (self.worker.index, cluster.cluster.timeouts.connect);
-        let socket = &cluster.cluster.socket;
-        let wanted = Wanted { worker, endpoint, side, trunks, socket, tls: now.tls.as_ref(), timeout };
-        let mut anew = 0;
+        let (mut anew, mut is_fresh) = (0, false);
         loop {
-            let line = match wanted.at_once(self.told.now) {
-                Ok(line) => line,
-                Err(missing) => match hedge_connect::rules(self, now) {
-                    None => self.wait_for_line(&wanted, missing).await?,
-                    // Boxed: it is rare, and its state would make every exchange larger.
-                    Some(rules) => Box::pin(line_to_either(self, now, rules, (endpoint, side))).await?,
-                },
-            };
-            if let Some((other, side)) = self.told.endpoint.filter(|(other, _)| !std::ptr::eq(*other, endpoint)) {
-                // A hedge has moved it to another endpoint.
-                return self.converse(cluster, line, (other, side)).await;
-            }
+            // A hedge may have moved it to another endpoint.
+            let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
+            let line = self.line(now, (endpoint, side), is_fresh).await?;
+            let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
+            // Without its place, all its attempts have failed.
+            let may_go_on = |exchange: &Self| anew < REFUSED_STREAMS_MAX && exchange.lease.is_some();
             match self.converse(cluster, line, (endpoint, side)).await {
-                Err(Fault::StreamRefused) if self.is_replayable() && anew < REFUSED_STREAMS_MAX => {}
-                Err(Fault::StaleConnection) if self.may_send_again() && anew < REFUSED_STREAMS_MAX => {}
+                Err(Fault::StreamRefused) if self.is_replayable() && may_go_on(self) => {}
+                Err(Fault::StaleConnection) if self.may_send_again() && may_go_on(self) => is_fresh = true,
                 other => return other,
             }
             anew += 1;
             self.told.received_bytes = 0;
             self.told.look();
+        }
+    }
+
+    /// A line to an endpoint that may speak HTTP/2, or to another that is connected sooner.
+    async fn line(
+        &mut self,
+        now: &'p ClusterNow,
+        to: (&'p EndpointPlan, &'p EndpointNow),
+        is_fresh: bool,
+    ) -> Result<Line, Fault> {
+        let wanted = Wanted::new(self, now, to, is_fresh).ok_or(Fault::NoEndpoint)?;
+        let missing = match wanted.at_once(self.told.now) {
+            Ok(line) => return Ok(line),
+            Err(missing) => missing,
+        };
+        match hedge_connect::rules(self, now) {
+            None => self.wait_for_line(&wanted, missing).await,
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Some(rules) => Box::pin(line_to_either(self, now, rules, to, wanted.later(missing))).await,
         }
     }
 
@@ -167,6 +267,9 @@ impl<'p> Exchange<'p> {
         self.told.phases.connect += now - begun;
         if matches!(line, Err(Fault::TotalTimeout)) {
             self.witness_lateness();
+        }
+        if line.is_err() && wanted.is_known.get() {
+            self.witness_known();
         }
         line
     }

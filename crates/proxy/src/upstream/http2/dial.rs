@@ -14,8 +14,9 @@ use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use model::Fault;
 use model::limits::{
-    HEAD_BYTES_MAX, UPSTREAM_FRAME_OVERHEAD_FACTOR, UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES,
-    UPSTREAM_STREAMS_LEFT_KEPT, UPSTREAM_STREAMS_LEFT_MAX,
+    UPSTREAM_DIAL_PAUSE, UPSTREAM_FRAME_OVERHEAD_BYTES_MAX, UPSTREAM_HEAD_READ_BYTES_MAX,
+    UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAMS_LEFT_KEPT,
+    UPSTREAM_STREAMS_LEFT_MAX,
 };
 use model::snapshot::Endpoint;
 use model::socket::ClusterSocket;
@@ -55,13 +56,24 @@ pub(crate) fn dial(trunks: &Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
 }
 
 async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
-    let work = Box::pin(open(&trunks, &how));
-    let opened = tokio::time::timeout(how.timeout, work).await.unwrap_or(Err(Fault::ConnectTimeout));
-    let shard = how.series.of(how.worker);
-    match &opened {
-        Ok(_) => shard.connects_opened.add(1),
-        Err(_) => shard.connects_failed.add(1),
-    }
+    let opened = loop {
+        let work = Box::pin(open(&trunks, &how));
+        let opened = tokio::time::timeout(how.timeout, work).await.unwrap_or(Err(Fault::ConnectTimeout));
+        let shard = how.series.of(how.worker);
+        match &opened {
+            Ok(_) => shard.connects_opened.add(1),
+            Err(_) => shard.connects_failed.add(1),
+        }
+        if opened.is_ok() || !trunks.is_busy() {
+            break opened;
+        }
+        // Whoever waits gets a stream as others end, within the time to connect: the endpoint is at work, and may take no more
+        // connections than it has.
+        tokio::time::sleep(UPSTREAM_DIAL_PAUSE).await;
+        if !dial.is_wanted() {
+            return trunks.abandon(&dial);
+        }
+    };
     drop(how);
     match opened {
         Err(fault) => trunks.fail(&dial, fault),
@@ -104,8 +116,8 @@ async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box
         .enable_push(false)
         .initial_window_size(UPSTREAM_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(window)
-        .data_frame_budget(window as usize * UPSTREAM_FRAME_OVERHEAD_FACTOR)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .data_frame_budget(UPSTREAM_FRAME_OVERHEAD_BYTES_MAX)
+        .max_header_list_size(UPSTREAM_HEAD_READ_BYTES_MAX)
         .max_send_buffer_size(UPSTREAM_STREAM_SEND_BYTES_MAX)
         // Guards against clients, and the peer is an endpoint: what still comes for streams that clients have left must
         // not end the connection of all others.
@@ -141,9 +153,15 @@ impl Driver {
         let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
         let mut is_asked = false;
         let mut asked_in_vain = 0;
+        let mut is_ending = false;
         poll_fn(|cx| {
             if Pin::new(&mut *connection).poll(cx).is_ready() {
                 return Poll::Ready(());
+            }
+            if !is_ending && trunk.is_over(cx) {
+                // Only last words are left, and an endpoint that does not read would never let them go.
+                is_ending = true;
+                timer.as_mut().reset(tokio::time::Instant::now() + timeout);
             }
             if let Some(pings) = pings.as_mut().filter(|_| is_asked)
                 && pings.poll_pong(cx).is_ready()
@@ -151,6 +169,9 @@ impl Driver {
                 is_asked = false;
             }
             while timer.as_mut().poll(cx).is_ready() {
+                if is_ending {
+                    return Poll::Ready(());
+                }
                 let heard_bytes = heard.take();
                 let has_spoken = heard_bytes > 0;
                 if is_asked && !has_spoken {

@@ -1,9 +1,11 @@
 //! What of a conversation is different on a stream: how the request head is sent, how response heads come, and what it
 //! means that none does.
 
-use std::task::{Context as TaskContext, Poll, ready};
+use std::future::poll_fn;
+use std::task::{Context as TaskContext, Poll, Waker, ready};
 
 use model::Fault;
+use model::limits::UPSTREAM_STREAM_END;
 use model::snapshot::Endpoint;
 use wire::http1::{Framing, HeadLimits, ResponseParsed};
 
@@ -18,7 +20,7 @@ use crate::upstream::pool::UpstreamConnection;
 ///
 /// # Errors
 /// [`Fault::StreamRefused`]: nothing was sent. [`Fault::BadRequest`]: the head cannot be said in HTTP/2.
-/// [`Fault::UpgradeNotOffered`]: it asks for a protocol that the endpoint does not offer.
+/// [`Fault::UpgradeNotOffered`]: it asks for a WebSocket, and the endpoint does not offer that.
 pub(crate) fn begin(
     exchange: &Exchange<'_>,
     (endpoint, is_https): (&Endpoint, bool),
@@ -27,12 +29,12 @@ pub(crate) fn begin(
     let framing = exchange.request.framing;
     let host = (endpoint.name.as_str(), is_https);
     let head = &exchange.incoming.head;
-    let request = if !exchange.wants_upgrade() {
-        heads::of_request(head, framing, host)?
-    } else if websocket::is_asked_for(head) && berth.offers_upgrades() {
-        heads::of_websocket(head, host)?
-    } else {
-        return Err(Fault::UpgradeNotOffered);
+    let request = match exchange.wants_upgrade() {
+        false => heads::of_request(head, framing, host)?,
+        // It is we who would say that the key was read.
+        true if !websocket::has_key(head) => return Err(Fault::BadRequest),
+        true if !berth.offers_upgrades() => return Err(Fault::UpgradeNotOffered),
+        true => heads::of_websocket(head, host)?,
     };
     let is_whole = matches!(framing, Framing::None | Framing::Length(0)) && !exchange.wants_upgrade();
     let (response, send) = berth.send(request, is_whole)?;
@@ -62,6 +64,30 @@ pub(crate) fn poll_head(
         parsed.switching = true;
     }
     Poll::Ready(Ok(parsed))
+}
+
+/// Takes a stream back whose response is whole. Its end may still be on its way, which is waited for beside the client: left
+/// before it, the stream looks cancelled to its endpoint, and endpoints end connections on which many are.
+pub(crate) fn let_end(mut connection: UpstreamConnection) {
+    if poll_end(&mut TaskContext::from_waker(Waker::noop()), &mut connection).is_pending() {
+        tokio::task::spawn_local(async move {
+            let end = poll_fn(|cx| poll_end(cx, &mut connection));
+            let _cancelled_when_late = tokio::time::timeout(UPSTREAM_STREAM_END, end).await;
+        });
+    }
+}
+
+fn poll_end(cx: &mut TaskContext<'_>, connection: &mut UpstreamConnection) -> Poll<()> {
+    let Some(stream) = connection.io.message() else { return Poll::Ready(()) };
+    if !stream.is_over() {
+        let _error_or_more_is_no_good_end = ready!(stream.poll_read_ready(cx));
+        stream.take_trailers();
+    }
+    let is_good = stream.is_over();
+    if let Some(berth) = connection.berth().filter(|_| is_good) {
+        berth.note_end();
+    }
+    Poll::Ready(())
 }
 
 /// How a stream ended that has no response head.

@@ -6,10 +6,14 @@
 //!            └────────── a Trunk with room (plan::trunk) ─────────┘
 //! ```
 //!
+//! Whoever waits has a turn: a stream that ends on a full trunk makes room for the one who waits longest, and a new trunk has room
+//! for those who waited for it, before anybody comes who has not waited.
+//!
 //! A trunk takes no new streams once its sender is gone: the endpoint has said goodbye, it is worn, idle for too long, or of a
 //! plan that is no longer in force. Streams under way finish, and then the connection closes by itself.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Instant;
@@ -18,9 +22,11 @@ use bytes::Bytes;
 use h2::SendStream;
 use h2::client::{ResponseFuture, SendRequest};
 use model::Fault;
+use model::limits::UPSTREAM_STREAMS_LEFT_EVER_MAX;
 use model::snapshot;
-use plan::trunk::{Choice, Room, after_refusal, choose};
+use plan::trunk::{Bearing, Choice, Room, choose};
 
+use crate::upstream::Line;
 use crate::upstream::pool::UpstreamConnection;
 
 /// One HTTP/2 connection to an endpoint, as requests see it. Its task is in `dial`.
@@ -28,11 +34,15 @@ pub(super) struct Trunk {
     /// `None`: it takes no new streams.
     sender: RefCell<Option<SendRequest<Bytes>>>,
     open: Cell<u32>,
-    /// Streams at once that it may carry: ours, less what the endpoint has refused.
-    streams_max: Cell<u32>,
+    /// Streams at once that it may carry.
+    bearing: Cell<Bearing>,
     /// Requests ever.
     carried: Cell<u64>,
+    /// Streams ever that were given up before the endpoint had ended them.
+    left: Cell<u32>,
     idle_since: Cell<Option<Instant>>,
+    /// Its task. The library does not wake it for what it has to write while it waits for the endpoint to read.
+    task: RefCell<Option<Waker>>,
 }
 
 impl Trunk {
@@ -44,10 +54,37 @@ impl Trunk {
     /// Takes no new streams from now on.
     pub(super) fn close(&self) {
         drop(self.sender.borrow_mut().take());
+        self.tell();
     }
 
+    /// Whether it is closed, and nothing is under way any more. If not, the task is woken when that is so.
+    pub(super) fn is_over(&self, cx: &TaskContext<'_>) -> bool {
+        let is_over = self.is_closed() && !self.is_busy();
+        let mut task = self.task.borrow_mut();
+        if !is_over && !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            *task = Some(cx.waker().clone());
+        }
+        is_over
+    }
+
+    /// Wakes the task if all is over.
+    fn tell(&self) {
+        if self.is_closed()
+            && !self.is_busy()
+            && let Some(task) = self.task.take()
+        {
+            task.wake();
+        }
+    }
+
+    /// Whether it takes no new streams.
     fn is_closed(&self) -> bool {
         self.sender.borrow().is_none()
+    }
+
+    /// Whether the endpoint may be about to close it: it has carried something, and carries nothing now.
+    fn is_idle(&self) -> bool {
+        self.carried.get() > 0 && !self.is_busy()
     }
 
     /// What fits. The endpoint may have changed its mind, or have said goodbye.
@@ -61,7 +98,7 @@ impl Trunk {
             return Room { open, max: 0 };
         }
         let allowed = u32::try_from(alive.current_max_send_streams()).unwrap_or(u32::MAX);
-        Room { open, max: self.streams_max.get().min(allowed) }
+        Room { open, max: self.bearing.get().max().min(allowed) }
     }
 }
 
@@ -71,6 +108,10 @@ pub(crate) struct Berth {
     of: Rc<Trunks>,
     /// Until the stream begins. A clone has no memory of streams before, for whose turn it would wait.
     sender: RefCell<Option<SendRequest<Bytes>>>,
+    /// Streams that were under way when it was given.
+    others: u32,
+    /// The endpoint has ended the stream, so that nothing of it comes any more.
+    is_over: Cell<bool>,
     /// The connection has carried a request before.
     pub is_reused: bool,
     /// It has, and carries none now, so that the endpoint may be about to close it.
@@ -79,16 +120,17 @@ pub(crate) struct Berth {
 
 impl Berth {
     fn new(of: &Rc<Trunks>, trunk: &Rc<Trunk>) -> Self {
-        let is_reused = trunk.carried.get() > 0;
-        let was_idle = is_reused && !trunk.is_busy();
+        let (is_reused, was_idle) = (trunk.carried.get() > 0, trunk.is_idle());
         let sender = RefCell::new(trunk.sender.borrow().clone());
-        trunk.open.set(trunk.open.get() + 1);
+        let others = trunk.open.get();
+        trunk.open.set(others + 1);
         trunk.carried.set(trunk.carried.get() + 1);
         trunk.idle_since.set(None);
         if of.settings.requests_per_connection_max.is_some_and(|max| trunk.carried.get() >= max) {
             trunk.close();
         }
-        Self { trunk: trunk.clone(), of: of.clone(), sender, is_reused, was_idle }
+        let (trunk, of, is_over) = (trunk.clone(), of.clone(), Cell::new(false));
+        Self { trunk, of, sender, others, is_over, is_reused, was_idle }
     }
 
     /// Whether the endpoint takes requests for other protocols (RFC 8441 section 3).
@@ -112,75 +154,136 @@ impl Berth {
 
     /// The endpoint has refused the stream (RFC 9113 section 8.7).
     pub(crate) fn note_refusal(&self) {
-        let open = self.trunk.open.get().saturating_sub(1);
-        let max = after_refusal(Room { open, max: self.trunk.streams_max.get() });
-        self.trunk.streams_max.set(max);
-        if max == 0 {
+        self.note_end();
+        let mut bearing = self.trunk.bearing.get();
+        bearing.refuse(self.others);
+        self.trunk.bearing.set(bearing);
+        if bearing.max() == 0 {
             self.trunk.close();
         }
+    }
+
+    /// The endpoint has answered.
+    pub(crate) fn note_answer(&self) {
+        let before = self.trunk.bearing.get();
+        let mut bearing = before;
+        bearing.answer();
+        self.trunk.bearing.set(bearing);
+        if bearing.max() > before.max() {
+            self.of.hand_out(&self.trunk, None);
+        }
+    }
+
+    /// The endpoint has ended the stream.
+    pub(crate) fn note_end(&self) {
+        self.is_over.set(true);
     }
 }
 
 impl Drop for Berth {
     fn drop(&mut self) {
-        self.trunk.open.set(self.trunk.open.get() - 1);
-        if !self.trunk.is_busy() && !self.of.keeps_idle() {
-            self.trunk.close();
+        let (trunk, of) = (&self.trunk, &self.of);
+        trunk.open.set(trunk.open.get() - 1);
+        if self.sender.get_mut().is_some() {
+            // It was given for nothing.
+            trunk.carried.set(trunk.carried.get() - 1);
+        } else if !self.is_over.get() {
+            trunk.left.set(trunk.left.get() + 1);
+            if trunk.left.get() >= UPSTREAM_STREAMS_LEFT_EVER_MAX {
+                trunk.close();
+            }
         }
+        of.hand_out(trunk, None);
+        if !trunk.is_busy() && !of.keeps_idle() {
+            trunk.close();
+        }
+        trunk.tell();
     }
 }
 
 /// A connection that is being made, as those see it who wait for it.
 pub(crate) struct Dial {
     outcome: Cell<Option<Result<(), Fault>>>,
+    /// Somebody has been told that it could not be made.
+    is_told: Cell<bool>,
     /// The connection, when the endpoint has chosen HTTP/1.1: for the first who takes it.
     http1: RefCell<Option<UpstreamConnection>>,
-    wakers: RefCell<Vec<Waker>>,
     waiting: Cell<u32>,
 }
 
 impl Dial {
     fn new() -> Rc<Self> {
-        let (http1, wakers) = (RefCell::new(None), RefCell::default());
-        Rc::new(Self { outcome: Cell::new(None), http1, wakers, waiting: Cell::new(0) })
+        let (outcome, is_told, waiting) = (Cell::new(None), Cell::new(false), Cell::new(0));
+        Rc::new(Self { outcome, is_told, http1: RefCell::new(None), waiting })
     }
 
-    fn end(&self, outcome: Result<(), Fault>) {
-        self.outcome.set(Some(outcome));
-        self.wakers.take().into_iter().for_each(Waker::wake);
+    /// Whether anybody waits for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting.get() > 0
     }
 }
 
-/// One who waits for a dial.
-pub(crate) struct Waiting(Rc<Dial>);
+/// One who waits, as the trunks see it.
+struct Waiter {
+    dial: Rc<Dial>,
+    berth: RefCell<Option<Box<Berth>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Waiter {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// One who waits for a stream.
+pub(crate) struct Waiting {
+    waiter: Rc<Waiter>,
+    of: Rc<Trunks>,
+}
+
+/// A connection that was waited for could not be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missed {
+    pub fault: Fault,
+    /// Somebody else who waited for the same has been told before.
+    pub is_known: bool,
+}
 
 impl Waiting {
-    fn new(dial: &Rc<Dial>) -> Self {
+    fn new(of: &Rc<Trunks>, dial: &Rc<Dial>) -> Self {
         dial.waiting.set(dial.waiting.get() + 1);
-        Self(dial.clone())
+        let (berth, waker) = (RefCell::new(None), RefCell::new(None));
+        let waiter = Rc::new(Waiter { dial: dial.clone(), berth, waker });
+        of.waiters.borrow_mut().push_back(waiter.clone());
+        Self { waiter, of: of.clone() }
     }
 
-    /// Ready when the connection is there, or cannot be made. There may be no room on it all the same.
-    pub(crate) fn poll(&self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
-        if let Some(outcome) = self.0.outcome.get() {
-            return Poll::Ready(outcome);
+    /// Ready with a line; with none when the connection that was waited for is there, and others have it; or when it cannot be
+    /// made.
+    pub(crate) fn poll(&self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Line>, Missed>> {
+        if let Some(berth) = self.waiter.berth.take() {
+            return Poll::Ready(Ok(Some(Line::Http2(berth))));
         }
-        let mut wakers = self.0.wakers.borrow_mut();
-        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            wakers.push(cx.waker().clone());
+        let dial = &self.waiter.dial;
+        match dial.outcome.get() {
+            Some(Ok(())) => Poll::Ready(Ok(dial.http1.take().map(Line::Http1))),
+            Some(Err(fault)) => Poll::Ready(Err(Missed { fault, is_known: dial.is_told.replace(true) })),
+            None => {
+                *self.waiter.waker.borrow_mut() = Some(cx.waker().clone());
+                Poll::Pending
+            }
         }
-        Poll::Pending
-    }
-
-    /// The connection that was made, if the endpoint has chosen HTTP/1.1 and nobody else has it.
-    pub(crate) fn take_http1(&self) -> Option<UpstreamConnection> {
-        self.0.http1.borrow_mut().take()
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.waiting.set(self.0.waiting.get() - 1);
+        let dial = &self.waiter.dial;
+        dial.waiting.set(dial.waiting.get() - 1);
+        self.of.waiters.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.waiter));
     }
 }
 
@@ -203,6 +306,8 @@ pub(crate) struct Trunks {
     /// Oldest first.
     trunks: RefCell<Vec<Rc<Trunk>>>,
     dials: RefCell<Vec<Rc<Dial>>>,
+    /// Whoever came first first.
+    waiters: RefCell<VecDeque<Rc<Waiter>>>,
     /// How many streams the newest connection allowed when it began.
     expected: Cell<u32>,
     speaks_http1: Cell<bool>,
@@ -218,27 +323,60 @@ impl Trunks {
             http2,
             trunks: RefCell::default(),
             dials: RefCell::default(),
+            waiters: RefCell::default(),
             expected,
             speaks_http1: Cell::new(false),
             is_retired: Cell::new(false),
         }))
     }
 
-    /// Finds out how a request gets its stream.
-    pub(crate) fn find(self: &Rc<Self>) -> Found {
+    /// Finds out how a request gets its stream; on a connection that was idle only if it `may_be_idle`.
+    pub(crate) fn find(self: &Rc<Self>, may_be_idle: bool) -> Found {
         let mut trunks = self.trunks.borrow_mut();
         trunks.retain(|trunk| !trunk.is_closed());
         let mut dials = self.dials.borrow_mut();
         let waiting = dials.iter().map(|dial| dial.waiting.get());
-        match choose(trunks.iter().map(|trunk| trunk.room()), waiting, self.expected.get()) {
+        let rooms = trunks.iter().map(|trunk| match may_be_idle || !trunk.is_idle() {
+            true => trunk.room(),
+            false => Room { open: 0, max: 0 },
+        });
+        match choose(rooms, waiting, self.expected.get()) {
             Choice::Take(place) => Found::Berth(Box::new(Berth::new(self, &trunks[place]))),
             _ if self.speaks_http1.get() => Found::Http1,
-            Choice::Wait(place) => Found::Waiting(Waiting::new(&dials[place])),
+            Choice::Wait(place) => Found::Waiting(Waiting::new(self, &dials[place])),
             Choice::Dial => {
                 let dial = Dial::new();
                 dials.push(dial.clone());
-                Found::Dial(Waiting::new(&dial), dial)
+                Found::Dial(Waiting::new(self, &dial), dial)
             }
+        }
+    }
+
+    /// Whether the endpoint takes requests for other protocols, if it speaks HTTP/2 now.
+    pub(crate) fn offers_upgrades(&self) -> Option<bool> {
+        let trunks = self.trunks.borrow();
+        let offers =
+            |trunk: &Rc<Trunk>| trunk.sender.borrow().as_ref().map(SendRequest::is_extended_connect_protocol_enabled);
+        trunks.iter().find_map(offers)
+    }
+
+    /// Whether anything is under way at the endpoint, so that room will come of itself.
+    pub(super) fn is_busy(&self) -> bool {
+        self.trunks.borrow().iter().any(|trunk| trunk.is_busy() && !trunk.is_closed())
+    }
+
+    /// Gives what room there is on a trunk to those who wait: first to those who wait for this `dial`.
+    fn hand_out(self: &Rc<Self>, trunk: &Rc<Trunk>, dial: Option<&Rc<Dial>>) {
+        loop {
+            let mut waiters = self.waiters.borrow_mut();
+            if waiters.is_empty() || !trunk.room().is_there() {
+                return;
+            }
+            let own = dial.and_then(|dial| waiters.iter().position(|waiter| Rc::ptr_eq(&waiter.dial, dial)));
+            let Some(waiter) = waiters.remove(own.unwrap_or(0)) else { return };
+            drop(waiters);
+            waiter.berth.replace(Some(Box::new(Berth::new(self, trunk))));
+            waiter.wake();
         }
     }
 
@@ -248,18 +386,24 @@ impl Trunks {
     }
 
     /// A connection is made: those who waited get streams on it.
-    pub(super) fn add(&self, dial: &Rc<Dial>, sender: SendRequest<Bytes>) -> Rc<Trunk> {
+    pub(super) fn add(self: &Rc<Self>, dial: &Rc<Dial>, sender: SendRequest<Bytes>) -> Rc<Trunk> {
         let trunk = Rc::new(Trunk {
             sender: RefCell::new(Some(sender)),
             open: Cell::new(0),
-            streams_max: Cell::new(self.http2.streams_max),
+            bearing: Cell::new(Bearing::new(self.http2.streams_max)),
             carried: Cell::new(0),
+            left: Cell::new(0),
             idle_since: Cell::new(None),
+            task: RefCell::new(None),
         });
         self.expected.set(trunk.room().max.max(1));
         self.speaks_http1.set(false);
         self.trunks.borrow_mut().push(trunk.clone());
+        self.hand_out(&trunk, Some(dial));
         self.end_dial(dial, Ok(()));
+        if !trunk.is_busy() && !self.keeps_idle() {
+            trunk.close();
+        }
         trunk
     }
 
@@ -280,9 +424,17 @@ impl Trunks {
         self.end_dial(dial, Err(fault));
     }
 
+    /// Nobody has waited for it any more: those who come dial anew.
+    pub(super) fn abandon(&self, dial: &Rc<Dial>) {
+        self.end_dial(dial, Ok(()));
+    }
+
     fn end_dial(&self, dial: &Rc<Dial>, outcome: Result<(), Fault>) {
         self.dials.borrow_mut().retain(|other| !Rc::ptr_eq(other, dial));
-        dial.end(outcome);
+        dial.outcome.set(Some(outcome));
+        let waits = |waiter: &&Rc<Waiter>| Rc::ptr_eq(&waiter.dial, dial);
+        let waiting: Vec<_> = self.waiters.borrow().iter().filter(waits).cloned().collect();
+        waiting.iter().for_each(|waiter| waiter.wake());
     }
 
     /// A connection has ended.
