@@ -199,8 +199,11 @@ pub const HTTP3_UNI_STREAMS_MAX: u32 = 8;
 pub const HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of all bodies of one HTTP/3 connection that a client may send before we have read them.
 pub const HTTP3_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// Bytes of all responses of one HTTP/3 connection that its client has not said to have.
-pub const HTTP3_SEND_WINDOW_BYTES: u64 = 4 << 20;
+/// Bytes of all responses of one HTTP/3 connection that its client has not said to have, at least. It is twice what may be under
+/// way by the rules of congestion, within these bounds.
+pub const HTTP3_SEND_WINDOW_BYTES_MIN: u64 = 128 * 1024;
+/// See [`HTTP3_SEND_WINDOW_BYTES_MIN`].
+pub const HTTP3_SEND_WINDOW_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a TLS handshake that come out of order and are kept.
 pub const HTTP3_CRYPTO_BYTES_MAX: usize = 64 * 1024;
 /// Datagrams that one worker holds for another, whose connections they are for.

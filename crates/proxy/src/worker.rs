@@ -14,6 +14,7 @@ use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
 use wire::http1::HeadScan;
+use wire::http3::message::Memory;
 
 use crate::buffer::BufferPool;
 use crate::random::Random;
@@ -65,6 +66,8 @@ pub(crate) struct Worker {
     pub logs: RefCell<Option<LogWriter>>,
     /// For code that needs a moment's memory and awaits nothing.
     pub scratch: RefCell<Vec<u8>>,
+    /// The same for heads of HTTP/3.
+    pub sections: RefCell<Memory>,
     pub listening: RefCell<Vec<crate::accept::Accepting>>,
     requests: Boxes<Incoming>,
     responses: Boxes<ResponseHead>,
@@ -87,6 +90,7 @@ impl Worker {
             telemetry,
             logs: RefCell::new(None),
             scratch: RefCell::default(),
+            sections: RefCell::default(),
             listening: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),

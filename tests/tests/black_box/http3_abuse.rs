@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::harness::http3::{Client, Knocking, request};
 use super::harness::origin::ok;
 use super::harness::poll::PATIENCE;
+use super::harness::tls::Authority;
 use super::harness::{Origin, Setup, eventually};
 use super::http3::{Site, site};
 
@@ -76,8 +77,8 @@ fn what_breaks_the_rules_of_the_connection_ends_it_with_the_reason() {
         let ended = client.ended();
         assert!(ended == Some(code) || ended == Some(0x103), "{name}: {ended:?}");
     }
-    site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_error\""], count as f64);
     assert!(site.product.flagged("CY")["status"].is_null());
+    site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_error\""], count as f64);
     assert_eq!(neighbour.get("/").status, 200);
 }
 
@@ -103,8 +104,8 @@ fn a_client_that_begins_streams_only_to_reset_them_is_stopped() {
         }
     }
     assert_eq!(client.ended(), Some(EXCESSIVE_LOAD));
-    site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_flood\""], 1.0);
     assert!(site.product.flagged("CJ")["status"].is_null());
+    site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_flood\""], 1.0);
     assert_eq!(neighbour.get("/").status, 200);
 }
 
@@ -126,6 +127,7 @@ fn floods_of_frames_of_no_use_end_their_connection() {
     // Frames of a kind that nobody knows, each of two bytes.
     say(&client, &[0x21, 0].repeat(20_000), false);
     assert_eq!(client.ended(), Some(EXCESSIVE_LOAD));
+    site.product.flagged("CJ");
     site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_flood\""], 1.0);
     assert_eq!(neighbour.get("/").status, 200);
 }
@@ -144,6 +146,22 @@ fn a_flood_of_handshakes_is_bounded_and_disturbs_nobody() {
     assert!(site.product.metric("equipoise_connections_open", &["listener=\"web\""]) <= 21.0);
     assert_eq!(neighbour.get("/").status, 200);
     assert_eq!(site.connect().get("/").status, 200, "who is where it says gets in");
+}
+
+#[test]
+fn a_handshake_that_goes_nowhere_is_given_up() {
+    let origin = Origin::answering(|_| ok("fine"));
+    let setup = Setup::to(&origin);
+    let authority = Authority::new("the tests' own");
+    let site = Site::of(authority, "[h1, h3]", "handshake_timeout: 2s", setup, 1);
+    let flood = Knocking::begin(site.product.web(), &site.tls(), 5);
+    eventually("all have come", || {
+        flood.go_on();
+        site.product.metric("equipoise_connections_opened_total", &["listener=\"web\""]) >= 5.0
+    });
+    site.product.flagged("CHT");
+    site.product.expect_metric_at_least("equipoise_faults_total", &["fault=\"handshake_timeout\""], 5.0);
+    site.product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
 }
 
 #[test]

@@ -391,7 +391,7 @@ fn a_connection_that_has_carried_enough_requests_is_ended_in_good_order() {
 #[test]
 fn an_idle_connection_is_ended() {
     let origin = Origin::saying("fine");
-    let site = site(Setup::to(&origin).listener("timeouts: { idle: 300ms }"), 1);
+    let site = site(Setup::to(&origin).listener("timeouts: { idle: 3s }"), 1);
     let mut client = site.connect();
     assert_eq!(client.get("/").status, 200);
     // By a goodbye, or by silence where that is lost.
@@ -414,4 +414,22 @@ fn a_port_of_udp_that_another_program_has_is_told() {
     assert!(said.contains("by UDP, for HTTP/3"), "{said}");
     let mut client = Client::connect(before, "shop.example", &site.tls());
     assert_eq!(client.get("/").status, 200, "what was in force stays");
+}
+
+#[test]
+fn idle_connections_hold_little_memory() {
+    const MANY: usize = 100;
+    let origin = Origin::saying("fine");
+    let site = site(Setup::to(&origin), 1);
+    let connect = || {
+        let mut client = site.connect();
+        assert_eq!(client.get("/").status, 200);
+        client
+    };
+    let _warm: Vec<_> = (0..20).map(|_| connect()).collect();
+    let before = site.product.resident_bytes();
+    let _idle: Vec<_> = (0..MANY).map(|_| connect()).collect();
+    let each = site.product.resident_bytes().saturating_sub(before) / MANY as u64;
+    println!("{each} bytes for an idle connection");
+    assert!(each < 128 * 1024, "{each} bytes for an idle connection");
 }

@@ -164,6 +164,63 @@ fn an_upload_that_nobody_reads_is_held_back_and_costs_no_memory() {
 }
 
 #[test]
+fn clients_that_take_nothing_of_their_answers_cost_little_memory() {
+    const CLIENTS: usize = 24;
+    let origin = Origin::answering(|request| match request.target() {
+        "/large" => ok(&"x".repeat(8 << 20)),
+        _ => ok("fine"),
+    });
+    let site = site(Setup::to(&origin), 1);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| site.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let before = site.product.resident_bytes();
+    let mut streams = Vec::new();
+    for client in &mut clients {
+        let mut stream = client.open(request("GET", "/large"));
+        client.end(&mut stream, none());
+        // The head comes; what follows is acknowledged no more, for the client stands still from here on.
+        assert_eq!(client.head(&mut stream).expect("a head").0, 200);
+        streams.push(stream);
+    }
+    eventually("all are under way", || origin.requests().len() == 2 * CLIENTS);
+    eventually("nothing moves any more", || {
+        let then = site.product.resident_bytes();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        site.product.resident_bytes().abs_diff(then) < 64 * 1024
+    });
+    let grown = site.product.resident_bytes().saturating_sub(before);
+    assert!(grown < ((CLIENTS as u64) << 20) / 2 + (16 << 20), "{grown} bytes for {CLIENTS} clients");
+    // Who takes it gets it.
+    let (mut client, mut stream) = (clients.pop().expect("one"), streams.pop().expect("one"));
+    let mut length = 0;
+    while let Some(chunk) = client.chunk(&mut stream).expect("body bytes") {
+        length += chunk.len();
+    }
+    assert_eq!(length, 8 << 20);
+    assert_eq!(client.get("/").status, 200);
+}
+
+#[test]
+fn kept_bodies_are_sent_again_to_another_endpoint() {
+    let good = Origin::answering(|request| ok(&request.text()));
+    let bad = Origin::start(|mut visit| {
+        let _ = visit.request();
+        visit.peer.reset();
+    });
+    let setup = Setup::to_addresses(&[bad.address(), good.address()]).cluster("retry: { on: [reset], methods: any }");
+    let site = site(setup, 2);
+    let mut client = site.connect();
+    for _ in 0..4 {
+        let mut asked = request("POST", "/");
+        asked.headers_mut().insert("content-length", HeaderValue::from_static("4"));
+        assert_eq!(client.ask(asked, b"said").text(), "said");
+    }
+    assert!(bad.connections() > 0);
+}
+
+#[test]
 fn a_hundred_streams_are_carried_at_once_and_their_answers_are_not_mixed_up() {
     let origin = Origin::answering(|request| ok(request.target()));
     let site = site(Setup::to(&origin), 2);
@@ -392,12 +449,11 @@ fn a_websocket_becomes_an_upgrade_for_an_endpoint_of_http1() {
         let mut head = [0; 2];
         receive.read_exact(&mut head).await.expect("a frame");
         assert_eq!(head[0], 1, "HEADERS");
-        let mut fields = vec![0; usize::from(head[1] & 0x3f)];
-        if head[1] & 0x40 != 0 {
-            let mut more = [0];
-            receive.read_exact(&mut more).await.expect("its length");
-            fields = vec![0; (usize::from(head[1] & 0x3f) << 8) + usize::from(more[0])];
-        }
+        // RFC 9000 section 16.
+        let mut more = vec![0; (1 << (head[1] >> 6)) - 1];
+        receive.read_exact(&mut more).await.expect("its length");
+        let length = more.iter().fold(usize::from(head[1] & 0x3f), |length, byte| length << 8 | usize::from(*byte));
+        let mut fields = vec![0; length];
         receive.read_exact(&mut fields).await.expect("a section");
         // `:status: 200` is number 25 of the static table.
         assert_eq!(fields[..3], [0, 0, 0xd9], "{fields:?}");

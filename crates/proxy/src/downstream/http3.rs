@@ -27,7 +27,7 @@ use model::snapshot::HttpListener;
 use quinn_proto::{Dir, Incoming, StreamId, VarInt};
 use wire::http1::{HeadLimits, RequestParsed};
 use wire::http2::Allowance;
-use wire::http3::message::{self, BadHead, Memory};
+use wire::http3::message::{self, BadHead};
 use wire::http3::uni::{self, Next, Told, UniReader};
 use wire::http3::{VARINT_MAX, code};
 
@@ -592,7 +592,7 @@ async fn carry(
     let mut watch = Watch::new(now, http.head_timeout, registration.tether.clone());
     let mut incoming = worker.take_request();
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
-    let read = receive(&mut stream, &mut watch, (&limits, &mut incoming.head)).await;
+    let read = receive(&worker, (&mut stream, &mut watch), (&limits, &mut incoming.head)).await;
     let parsed = match read {
         Ok(parsed) => Ok(parsed),
         Err(NoRequest::Fault(fault)) => Err(fault),
@@ -650,8 +650,8 @@ enum NoRequest {
 
 /// Reads the head of a request.
 async fn receive(
-    stream: &mut Stream,
-    watch: &mut Watch,
+    worker: &Worker,
+    (stream, watch): (&mut Stream, &mut Watch),
     (limits, head): (&HeadLimits, &mut model::RequestHead),
 ) -> Result<RequestParsed, NoRequest> {
     let come = poll_fn(|cx| match stream.poll_head(cx) {
@@ -668,7 +668,7 @@ async fn receive(
         Ok(Err(NoHead::Gone)) => return Err(NoRequest::Other),
         Err(fault) => return Err(NoRequest::Fault(fault)),
     };
-    let read = message::read_request(stream.section(), (limits, ends), &mut Memory::default(), head);
+    let read = message::read_request(stream.section(), (limits, ends), &mut worker.sections.borrow_mut(), head);
     read.map_err(|bad| match bad {
         BadHead::Fault(fault) => NoRequest::Fault(fault),
         BadHead::Malformed(fault) => {

@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use model::limits::{
-    HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES, HTTP3_STREAM_WINDOW_BYTES,
+    HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_STREAM_WINDOW_BYTES,
     HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX,
 };
 use quinn_proto::{IdleTimeout, TransportConfig};
@@ -39,7 +39,7 @@ pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
         .max_concurrent_uni_streams(HTTP3_UNI_STREAMS_MAX.into())
         .stream_receive_window(HTTP3_STREAM_WINDOW_BYTES.into())
         .receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into())
-        .send_window(HTTP3_SEND_WINDOW_BYTES)
+        .send_window(HTTP3_SEND_WINDOW_BYTES_MIN)
         .crypto_buffer_size(HTTP3_CRYPTO_BYTES_MAX)
         .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
         // No datagrams that are not of a stream (RFC 9221).

@@ -13,6 +13,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use model::limits::{HTTP3_SEND_WINDOW_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN};
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionEvent, ConnectionHandle, Dir, Endpoint, Event, ReadError, StreamEvent,
@@ -214,6 +215,9 @@ impl Quic {
     pub(super) fn tell(&self, endpoint: &RefCell<Endpoint>) -> bool {
         self.is_dirty.set(false);
         let inner = &mut *self.inner.borrow_mut();
+        // What is kept of answers follows what the peer takes: one that acknowledges nothing holds little.
+        let window = inner.connection.congestion_state().window().saturating_mul(2);
+        inner.connection.set_send_window(window.clamp(HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_SEND_WINDOW_BYTES_MAX));
         let mut is_drained = false;
         while let Some(event) = inner.connection.poll_endpoint_events() {
             is_drained |= event.is_drained();

@@ -20,7 +20,7 @@ use model::limits::TRAILER_BYTES_MAX;
 use quinn_proto::StreamId;
 use wire::http1::Framing;
 use wire::http3::code;
-use wire::http3::frame::{BadFrame, Expected, FRAME_HEAD_BYTES_MAX, FrameReader, Step, kind, push_frame_head};
+use wire::http3::frame::{BadFrame, Expected, FrameReader, Step, kind, push_frame_head, write_frame};
 use wire::http3::message::{self, BadHead, Memory};
 
 use super::{Quic, ReadFault};
@@ -284,17 +284,9 @@ impl Stream {
         if self.speaking != Speaking::Head {
             return Err(gone());
         }
-        let mut section = Vec::with_capacity(256);
-        message::write_response(head, status, framing, &mut section);
-        self.say(kind::HEADERS, &section);
+        self.out.reserve(256);
+        write_frame(&mut self.out, kind::HEADERS, |out| message::write_response(head, status, framing, out));
         self.try_flush()
-    }
-
-    /// Puts a frame behind what is to be sent.
-    fn say(&mut self, kind: u64, payload: &[u8]) {
-        self.out.reserve(FRAME_HEAD_BYTES_MAX + payload.len());
-        push_frame_head(&mut self.out, kind, payload.len() as u64);
-        self.out.extend_from_slice(payload);
     }
 
     /// Hands what is to be sent to the connection, as far as it takes it now; the rest follows later.
@@ -357,9 +349,7 @@ impl Stream {
             Speaking::Head | Speaking::Broken => return Err(gone()),
         }
         if let Some(trailers) = trailers {
-            let mut section = Vec::new();
-            message::write_trailers(trailers, &mut section);
-            self.say(kind::HEADERS, &section);
+            write_frame(&mut self.out, kind::HEADERS, |out| message::write_trailers(trailers, out));
         }
         self.speaking = Speaking::Ending;
         self.try_flush()

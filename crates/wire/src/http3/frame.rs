@@ -34,6 +34,18 @@ pub fn push_frame_head(out: &mut Vec<u8>, kind: u64, length: u64) {
     push_varint(out, length);
 }
 
+/// Writes a frame whose payload `write` puts behind its head, without a copy. Its length is written as four bytes, for it is
+/// not known before.
+pub fn write_frame(out: &mut Vec<u8>, kind: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    push_varint(out, kind);
+    let start = out.len() + 4;
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = (out.len() - start) as u32;
+    debug_assert!(length < 1 << 30, "heads are bounded far below");
+    out[start - 4..start].copy_from_slice(&(1 << 31 | length & (u32::MAX >> 2)).to_be_bytes());
+}
+
 /// What of a message may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
@@ -283,6 +295,15 @@ mod tests {
         for size in 1..=bytes.len() {
             assert_eq!(read(&bytes, size), Ok((body.clone(), vec![b"head".to_vec(), b"trailers".to_vec()])), "{size}");
         }
+    }
+
+    #[test]
+    fn a_frame_whose_length_is_written_last_is_read_like_any_other() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, kind::HEADERS, |out| out.extend_from_slice(b"head"));
+        write_frame(&mut bytes, kind::DATA, |_| {});
+        write_frame(&mut bytes, kind::DATA, |out| out.extend_from_slice(&[7; 300]));
+        assert_eq!(read(&bytes, 3), Ok((vec![7; 300], vec![b"head".to_vec()])));
     }
 
     #[test]
