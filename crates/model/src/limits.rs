@@ -228,6 +228,8 @@ pub const HTTP3_IDLE_FRAMES_PER_RESET: u32 = 2;
 pub const HTTP3_PING: Duration = Duration::from_secs(10);
 /// Default of the handshakes at once of one listener in one worker beyond which clients are asked to prove where they are.
 pub const HTTP3_UNPROVEN_MAX: u32 = 100;
+/// How long the end of a request is waited for that should have no body, and whose stream is not at its end with its head.
+pub const HTTP3_END_PATIENCE: Duration = Duration::from_millis(20);
 /// Handshakes at once of one listener in one worker beyond which clients are refused that have not proven where they are.
 pub const HTTP3_HANDSHAKES_MAX: usize = 4096;
 /// Bytes that are kept of one client that has not begun its handshake.

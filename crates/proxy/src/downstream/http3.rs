@@ -18,14 +18,15 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use model::Fault;
 use model::limits::{
-    HTTP3_HANDSHAKES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_EXCHANGE, HTTP3_IDLE_FRAMES_PER_PIECE,
-    HTTP3_IDLE_FRAMES_PER_RESET, HTTP3_IDLE_FRAMES_PER_SECOND, HTTP3_PING, HTTP3_STREAMS_MAX, LINGER,
+    HTTP3_END_PATIENCE, HTTP3_HANDSHAKES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_EXCHANGE,
+    HTTP3_IDLE_FRAMES_PER_PIECE, HTTP3_IDLE_FRAMES_PER_RESET, HTTP3_IDLE_FRAMES_PER_SECOND, HTTP3_PING,
+    HTTP3_STREAMS_MAX, LINGER,
 };
 use model::snapshot::HttpListener;
+use model::{Fault, Method};
 use quinn_proto::{Dir, Incoming, StreamId, VarInt};
-use wire::http1::{HeadLimits, RequestParsed};
+use wire::http1::{Framing, HeadLimits, RequestParsed};
 use wire::http2::Allowance;
 use wire::http3::message::{self, BadHead};
 use wire::http3::uni::{self, Next, Told, UniReader};
@@ -593,6 +594,7 @@ async fn carry(
     let mut incoming = worker.take_request();
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     let read = receive(&worker, (&mut stream, &mut watch), (&limits, &mut incoming.head)).await;
+    watch.set(Instant::now(), http.stream_timeout);
     let parsed = match read {
         Ok(parsed) => Ok(parsed),
         Err(NoRequest::Fault(fault)) => Err(fault),
@@ -607,7 +609,6 @@ async fn carry(
     if parsed.as_ref().is_ok_and(|parsed| parsed.upgrade) {
         websocket::give_key(&mut incoming.head, || worker.random.next());
     }
-    stream.begin_body();
     let mut connection = Connection {
         io: Io::Stream(Box::new(MessageStream::Http3(stream))),
         facts: active.0.facts.borrow().clone(),
@@ -669,7 +670,8 @@ async fn receive(
         Err(fault) => return Err(NoRequest::Fault(fault)),
     };
     let read = message::read_request(stream.section(), (limits, ends), &mut worker.sections.borrow_mut(), head);
-    read.map_err(|bad| match bad {
+    stream.begin_body();
+    let mut parsed = read.map_err(|bad| match bad {
         BadHead::Fault(fault) => NoRequest::Fault(fault),
         BadHead::Malformed(fault) => {
             // RFC 9114 section 4.1.2. The record tells of it, and the client by this code.
@@ -680,5 +682,22 @@ async fn receive(
             stream.end_connection(code::DECOMPRESSION_FAILED);
             NoRequest::Other
         }
+    })?;
+    let has_no_body = matches!(head.method, Method::Get | Method::Head | Method::Options | Method::Trace);
+    if has_no_body && parsed.framing == Framing::Chunked && ends_soon(stream, watch).await {
+        parsed.framing = Framing::None;
+    }
+    Ok(parsed)
+}
+
+/// Whether a message that should have no body ends without one. Some clients say so a moment after its head, and an endpoint
+/// that knows it need not be told of chunks, nor is the request any less one that can be sent again.
+async fn ends_soon(stream: &mut Stream, watch: &mut Watch) -> bool {
+    watch.set(Instant::now(), HTTP3_END_PATIENCE);
+    poll_fn(|cx| match stream.poll_read_ready(cx) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => watch.poll(cx),
     })
+    .await;
+    stream.is_over()
 }
