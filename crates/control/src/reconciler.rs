@@ -232,6 +232,9 @@ impl Reconciler {
         let (text, revision) = self.text_and_revision(&loaded, generation);
         let entry = Entry { generation, at: SystemTime::now(), origin, author, differences, text: Some(text.clone()) };
         tell_generation(&entry);
+        if matches!(origin, Origin::Start | Origin::Reload) {
+            tell_changes(&desired.changes);
+        }
         let shown = Shown {
             effective: Arc::new(loaded.effective()),
             written: Arc::new(loaded.written(&plan::filter::specs())),
@@ -330,6 +333,15 @@ fn tell_generation(entry: &Entry) {
             telemetry::log::info("configuration is live", pairs);
         }
         None => telemetry::log::info("configuration is live", &[("generation", &generation), ("origin", &origin)]),
+    }
+}
+
+/// Who edits a file is told when the API hides a part of it.
+fn tell_changes(changes: &Changes) {
+    let places: Vec<&str> = changes.places().map(|(place, _)| place).collect();
+    if let Some(first) = places.first() {
+        let pairs: telemetry::log::Pairs<'_> = &[("objects", &places.len()), ("first", first)];
+        telemetry::log::info("changes by the API stand before the files", pairs);
     }
 }
 
