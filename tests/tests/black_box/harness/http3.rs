@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h3::client::{RequestStream, SendRequest};
@@ -12,6 +13,7 @@ use http::{HeaderMap, Request};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::ClientConfig;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use super::http2::Answer;
 use super::poll::PATIENCE;
@@ -181,6 +183,21 @@ impl Client {
         self.runtime.block_on(soon).is_ok_and(|sent| sent.is_ok())
     }
 
+    /// Begins to send body bytes. The stream comes back once the other side has taken them: [`Self::wait_sent`].
+    pub(crate) fn begin_send(&self, stream: Stream, bytes: &'static [u8]) -> JoinHandle<Stream> {
+        self.runtime.spawn(async move {
+            let mut stream = stream;
+            let _ = stream.0.send_data(Bytes::from_static(bytes)).await;
+            stream
+        })
+    }
+
+    /// Waits for at most this long until what [`Self::begin_send`] sends is taken.
+    pub(crate) fn wait_sent(&self, task: &mut JoinHandle<Stream>, time: Duration) -> Option<Stream> {
+        let sent = self.runtime.block_on(async { tokio::time::timeout(time, task).await });
+        sent.ok().map(|stream| stream.expect("a task that ends"))
+    }
+
     /// Ends the request, with trailers if there are any.
     pub(crate) fn end(&self, stream: &mut Stream, trailers: HeaderMap) {
         let _ = self.wait("the end", async {
@@ -227,8 +244,13 @@ impl Client {
         while let Some(chunk) = self.chunk(stream)? {
             answer.body.extend_from_slice(&chunk);
         }
-        answer.trailers = self.wait("trailers", stream.0.recv_trailers())?.unwrap_or_default();
+        answer.trailers = self.trailers(stream)?;
         Ok(answer)
+    }
+
+    /// Waits for the trailers behind a body that was read to its end.
+    pub(crate) fn trailers(&self, stream: &mut Stream) -> Result<HeaderMap, StreamError> {
+        Ok(self.wait("trailers", stream.0.recv_trailers())?.unwrap_or_default())
     }
 
     /// Waits for the whole response, which must come.

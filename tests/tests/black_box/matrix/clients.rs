@@ -7,9 +7,11 @@ use std::time::Duration;
 use h2::Reason;
 use http::HeaderMap;
 use rustls::ClientConfig;
+use tokio::task::JoinHandle;
 
 use super::super::harness::http2::{self, Client, request};
-use super::super::harness::{Message, Peer, tls};
+use super::super::harness::poll::PATIENCE;
+use super::super::harness::{Message, Peer, http3, tls};
 use super::Fields;
 use super::framed::{Body, chunk, last_chunk};
 use super::pattern;
@@ -60,8 +62,9 @@ pub(super) trait Talk {
     fn begin(&mut self, ask: &Ask);
     /// Sends a piece of the body. False: it is not wanted.
     fn send(&mut self, bytes: &[u8]) -> bool;
-    /// Sends as much of it as is taken until nothing has been for this long. The body's length must have been said.
-    fn send_some(&mut self, bytes: &'static [u8], shut: Duration) -> usize;
+    /// Sends a piece as far as it is taken until nothing has been for this long. False: some of it waits, and goes before
+    /// whatever is sent next. The body's length must have been said.
+    fn offer(&mut self, bytes: &'static [u8], shut: Duration) -> bool;
     /// Ends the body.
     fn end(&mut self, trailers: &Fields);
     /// Waits for an interim response; its status, or `None` when it was the final one that came.
@@ -83,6 +86,8 @@ pub(super) struct Http1 {
     peer: Option<Peer>,
     method: &'static str,
     sends: Framing,
+    /// What was offered and not taken yet.
+    waits: &'static [u8],
     interim: Vec<(u16, Fields)>,
     final_head: Option<Message>,
     body: Option<Body>,
@@ -99,7 +104,7 @@ impl Http1 {
 
     fn over(peer: Peer) -> Self {
         let peer = Some(peer);
-        Self { peer, method: "", sends: Framing::None, interim: Vec::new(), final_head: None, body: None }
+        Self { peer, method: "", sends: Framing::None, waits: b"", interim: Vec::new(), final_head: None, body: None }
     }
 
     fn peer(&mut self) -> &mut Peer {
@@ -136,15 +141,17 @@ impl Talk for Http1 {
     }
 
     fn send(&mut self, bytes: &[u8]) -> bool {
+        let waits = std::mem::take(&mut self.waits);
         match self.sends {
             Framing::Pieces => self.peer().try_send(chunk(bytes)).is_ok(),
-            _ => self.peer().try_send(bytes).is_ok(),
+            _ => self.peer().try_send(waits).and_then(|()| self.peer().try_send(bytes)).is_ok(),
         }
     }
 
-    fn send_some(&mut self, bytes: &'static [u8], shut: Duration) -> usize {
+    fn offer(&mut self, bytes: &'static [u8], shut: Duration) -> bool {
         assert_ne!(self.sends, Framing::Pieces, "a chunk is sent whole or not at all");
-        self.peer().send_some(bytes, shut)
+        self.waits = &bytes[self.peer().send_some(bytes, shut)..];
+        self.waits.is_empty()
     }
 
     fn end(&mut self, trailers: &Fields) {
@@ -197,15 +204,17 @@ impl Talk for Http1 {
 pub(super) struct Http2 {
     client: Client,
     stream: Option<http2::Stream>,
+    /// What was offered and not taken yet.
+    waits: &'static [u8],
 }
 
 impl Http2 {
     pub(super) fn connect(address: SocketAddr) -> Self {
-        Self { client: Client::connect(address), stream: None }
+        Self { client: Client::connect(address), stream: None, waits: b"" }
     }
 
     pub(super) fn connect_tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
-        Self { client: Client::connect_tls(address, NAME, config), stream: None }
+        Self { client: Client::connect_tls(address, NAME, config), stream: None, waits: b"" }
     }
 
     fn stream(&mut self) -> (&Client, &mut http2::Stream) {
@@ -237,13 +246,17 @@ impl Talk for Http2 {
     }
 
     fn send(&mut self, bytes: &[u8]) -> bool {
+        let waits = std::mem::take(&mut self.waits);
         let (client, stream) = self.stream();
-        client.try_send(stream, bytes, false).is_ok()
+        let rest = if waits.is_empty() { Ok(()) } else { client.try_send(stream, waits, false) };
+        rest.and_then(|()| client.try_send(stream, bytes, false)).is_ok()
     }
 
-    fn send_some(&mut self, bytes: &'static [u8], shut: Duration) -> usize {
+    fn offer(&mut self, bytes: &'static [u8], shut: Duration) -> bool {
         let (client, stream) = self.stream();
-        client.send_some(stream, bytes, shut)
+        let taken = client.send_some(stream, bytes, shut);
+        self.waits = &bytes[taken..];
+        self.waits.is_empty()
     }
 
     fn end(&mut self, trailers: &Fields) {
@@ -280,6 +293,124 @@ impl Talk for Http2 {
     fn cancel(&mut self) {
         let stream = self.stream.take().expect("an exchange was begun");
         self.client.reset(stream, Reason::CANCEL);
+    }
+
+    fn tick(&mut self) {
+        self.client.flush();
+    }
+}
+
+/// HTTP/3.
+pub(super) struct Http3 {
+    client: http3::Client,
+    flow: Flow,
+    interim: Vec<(u16, Fields)>,
+    final_head: Option<(u16, Fields)>,
+}
+
+/// Where the stream is.
+enum Flow {
+    None,
+    Here(Box<http3::Stream>),
+    /// With a task that sends what was offered.
+    Away(JoinHandle<http3::Stream>),
+}
+
+impl Http3 {
+    pub(super) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        let client = http3::Client::connect(address, NAME, config);
+        Self { client, flow: Flow::None, interim: Vec::new(), final_head: None }
+    }
+
+    fn stream(&mut self) -> (&http3::Client, &mut http3::Stream) {
+        if let Flow::Away(task) = &mut self.flow {
+            let stream = self.client.wait_sent(task, PATIENCE).expect("what was offered is taken");
+            self.flow = Flow::Here(Box::new(stream));
+        }
+        match &mut self.flow {
+            Flow::Here(stream) => (&self.client, stream),
+            _ => panic!("an exchange was begun"),
+        }
+    }
+
+    fn next_head(&mut self) -> Result<(u16, Fields), String> {
+        let (client, stream) = self.stream();
+        let (status, fields) = client.head(stream).map_err(|error| error.to_string())?;
+        Ok((status, listed(&fields)))
+    }
+}
+
+impl Talk for Http3 {
+    fn begin(&mut self, ask: &Ask) {
+        let mut head = http3::request(ask.method, &ask.path);
+        for (name, value) in &ask.fields {
+            head.headers_mut().append(*name, value.parse().expect("a value"));
+        }
+        if let Framing::Length(length) = ask.body {
+            head.headers_mut().append("content-length", length.into());
+        }
+        self.flow = Flow::Here(Box::new(self.client.open(head)));
+        if ask.body == Framing::None {
+            self.end(&Vec::new());
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        let (client, stream) = self.stream();
+        client.try_send(stream, bytes).is_ok()
+    }
+
+    fn offer(&mut self, bytes: &'static [u8], shut: Duration) -> bool {
+        self.stream();
+        let Flow::Here(stream) = std::mem::replace(&mut self.flow, Flow::None) else { panic!("it is here") };
+        let mut task = self.client.begin_send(*stream, bytes);
+        match self.client.wait_sent(&mut task, shut) {
+            Some(stream) => self.flow = Flow::Here(Box::new(stream)),
+            None => self.flow = Flow::Away(task),
+        }
+        matches!(self.flow, Flow::Here(_))
+    }
+
+    fn end(&mut self, trailers: &Fields) {
+        let (client, stream) = self.stream();
+        client.end(stream, mapped(trailers));
+    }
+
+    fn interim(&mut self) -> Option<u16> {
+        let (status, fields) = self.next_head().ok()?;
+        if status >= 200 {
+            self.final_head = Some((status, fields));
+            return None;
+        }
+        self.interim.push((status, fields));
+        Some(status)
+    }
+
+    fn head(&mut self) -> Result<Head, String> {
+        loop {
+            let (status, fields) = self.final_head.take().map_or_else(|| self.next_head(), Ok)?;
+            if status >= 200 {
+                return Ok(Head { status, fields, interim: std::mem::take(&mut self.interim) });
+            }
+            self.interim.push((status, fields));
+        }
+    }
+
+    fn piece(&mut self) -> Result<Option<Vec<u8>>, String> {
+        let (client, stream) = self.stream();
+        client.chunk(stream).map_err(|error| error.to_string())
+    }
+
+    fn trailers(&mut self) -> Fields {
+        let (client, stream) = self.stream();
+        listed(&client.trailers(stream).expect("trailers, or none"))
+    }
+
+    fn cancel(&mut self) {
+        self.stream();
+        if let Flow::Here(stream) = std::mem::replace(&mut self.flow, Flow::None) {
+            self.client.cancel(*stream);
+        }
     }
 
     fn tick(&mut self) {

@@ -19,8 +19,8 @@ use rustls::ClientConfig;
 use super::harness::poll::STEP;
 use super::harness::product::folder;
 use super::harness::tls::{self, Authority};
-use super::harness::{Product, eventually, sys};
-use clients::{Ask, Framing, Head, Http1, Http2, NAME, Talk, field, send_pattern};
+use super::harness::{Product, eventually, http3, sys};
+use clients::{Ask, Framing, Head, Http1, Http2, Http3, NAME, Talk, field, send_pattern};
 use origins::{Board, Endpoint};
 use pattern::{Check, PIECE};
 
@@ -46,10 +46,13 @@ enum Version {
     H2,
     /// HTTP/2 in clear.
     H2c,
+    /// HTTP/3, towards clients only.
+    H3,
 }
 
 impl Version {
-    const ALL: [Self; 4] = [Self::H1, Self::H1s, Self::H2, Self::H2c];
+    const DOWN: [Self; 5] = [Self::H1, Self::H1s, Self::H2, Self::H2c, Self::H3];
+    const UP: [Self; 4] = [Self::H1, Self::H1s, Self::H2, Self::H2c];
 
     fn name(self) -> &'static str {
         match self {
@@ -57,6 +60,7 @@ impl Version {
             Self::H1s => "h1s",
             Self::H2 => "h2",
             Self::H2c => "h2c",
+            Self::H3 => "h3",
         }
     }
 
@@ -67,6 +71,7 @@ impl Version {
             Self::H1s => ", tls: { authorities: authority.pem }",
             Self::H2 => ", http_versions: [h2], tls: { authorities: authority.pem }",
             Self::H2c => ", http_versions: [h2]",
+            Self::H3 => ", http_versions: [h3], tls: { authorities: authority.pem }",
         }
     }
 }
@@ -108,7 +113,7 @@ impl Stage {
         let (tls, folder) = (Tls { authority: Authority::new("the matrix") }, folder());
         tls.authority.write(folder.path(), "authority.pem");
         tls.authority.issue(&[NAME]).write(folder.path(), "site");
-        let endpoints: Vec<(Version, Endpoint)> = Version::ALL
+        let endpoints: Vec<(Version, Endpoint)> = Version::UP
             .iter()
             .map(|version| {
                 let endpoint = match version {
@@ -116,6 +121,7 @@ impl Stage {
                     Version::H1s => Endpoint::http1(Some(&tls)),
                     Version::H2 => Endpoint::http2(Some(&tls)),
                     Version::H2c => Endpoint::http2(None),
+                    Version::H3 => unreachable!("HTTP/3 is not spoken to endpoints"),
                 };
                 (*version, endpoint)
             })
@@ -127,7 +133,7 @@ impl Stage {
     /// Runs a case for every pair; all that fail are named.
     fn each_pair(&self, case: impl Fn(&Pair<'_>)) {
         let mut failed = Vec::new();
-        for down in Version::ALL {
+        for down in Version::DOWN {
             for (up, endpoint) in &self.endpoints {
                 let pair = Pair { stage: self, down, up: *up, endpoint };
                 endpoint.board.clear();
@@ -147,7 +153,8 @@ impl Stage {
 fn configuration(endpoints: &[(Version, Endpoint)]) -> String {
     let mut text = String::from(
         "version: 1\nlisteners:\n  clear: { bind: \"127.0.0.1:0\" }\n  \
-         sealed: { bind: \"127.0.0.1:0\", tls: { certificates: [{ chain: site.pem, key: site.key }] } }\nroutes:\n",
+         sealed: { bind: \"127.0.0.1:0\", http_versions: [h1, h2, h3], \
+         tls: { certificates: [{ chain: site.pem, key: site.key }] } }\nroutes:\n",
     );
     for (version, _) in endpoints {
         text.push_str(&format!("  - {{ match: {{ path: {{ prefix: /{0} }} }}, cluster: {0} }}\n", version.name()));
@@ -176,6 +183,7 @@ impl Pair<'_> {
             Version::H1s => Box::new(Http1::connect_tls(sealed, &tls.client(&["http/1.1"]))),
             Version::H2 => Box::new(Http2::connect_tls(sealed, &tls.client(&["h2"]))),
             Version::H2c => Box::new(Http2::connect(clear)),
+            Version::H3 => Box::new(Http3::connect(sealed, &http3::trusting(&tls.authority, None))),
         }
     }
 
@@ -448,13 +456,12 @@ fn an_endpoint_that_reads_slowly_holds_the_client_back_between_all_versions() {
         let mut sent = 0;
         while sent < IN_TRANSIT_MAX {
             let piece = pattern::piece(sent, PIECE as u64);
-            let taken = talk.send_some(piece, STALLED);
-            sent += taken as u64;
-            if taken < piece.len() {
+            sent += piece.len() as u64;
+            if !talk.offer(piece, STALLED) {
                 break;
             }
         }
-        assert!(sent < IN_TRANSIT_MAX, "{sent} bytes were taken for an endpoint that does not read");
+        assert!(sent < IN_TRANSIT_MAX, "up to {sent} bytes were taken for an endpoint that does not read");
         let grown = stage.product.resident_bytes().saturating_sub(before);
         assert!(grown < MEMORY_MAX, "a stalled request costs {grown} bytes");
         // It goes on when the endpoint does.

@@ -227,6 +227,8 @@ fn answer(peer: &mut Peer, head: &Message, board: &Board) -> std::io::Result<End
         }
         _ => panic!("nothing is known of `{}`", head.target()),
     }
+    // A client of HTTP/3 may end a request of no body behind its head: then it has come as one of no chunks.
+    while body.next(peer)?.is_some() {}
     Ok(End::Kept)
 }
 
