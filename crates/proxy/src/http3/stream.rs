@@ -227,7 +227,11 @@ impl Stream {
                 self.quic.close(code::DECOMPRESSION_FAILED);
                 Err(gone())
             }
-            Err(_) => Err(gone()),
+            Err(_) => {
+                // RFC 9114 section 4.1.2.
+                self.refuse(code::MESSAGE_ERROR);
+                Err(gone())
+            }
         }
     }
 

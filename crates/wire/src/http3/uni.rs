@@ -51,6 +51,8 @@ pub struct Told {
     pub goaway: Option<u64>,
     /// Frames and streams of no use.
     pub idle: u32,
+    /// The largest push that it would take.
+    push_id_max: Option<u64>,
     has_control: bool,
     has_encoder: bool,
     has_decoder: bool,
@@ -186,7 +188,9 @@ impl UniReader {
         let payload = std::mem::take(&mut self.collected);
         match kind {
             kind::SETTINGS => read_settings(&payload, told),
-            kind::GOAWAY | kind::CANCEL_PUSH | kind::MAX_PUSH_ID => {
+            // Section 7.2.3: nothing was ever promised, so there is nothing to be given up.
+            kind::CANCEL_PUSH => Err(code::ID_ERROR),
+            kind::GOAWAY | kind::MAX_PUSH_ID => {
                 let (id, _) = varint(&payload).filter(|(_, used)| *used == payload.len()).ok_or(code::FRAME_ERROR)?;
                 if kind == kind::GOAWAY {
                     // Section 5.2: it never grows, and it names a stream that a client begins.
@@ -195,7 +199,11 @@ impl UniReader {
                         return Err(code::ID_ERROR);
                     }
                     told.goaway = Some(id);
+                } else if told.push_id_max.is_some_and(|before| id < before) {
+                    // Section 7.2.7: what was allowed stays so.
+                    return Err(code::ID_ERROR);
                 } else {
+                    told.push_id_max = Some(id);
                     told.idle += 1;
                 }
                 Ok(())
@@ -310,7 +318,7 @@ mod tests {
 
     #[test]
     fn control_streams_that_break_the_rules_end_the_connection() {
-        let cases: [(&[u8], u64); 12] = [
+        let cases: [(&[u8], u64); 14] = [
             // No settings first; settings twice.
             (&[7, 1, 0], code::MISSING_SETTINGS),
             (&[4, 0, 4, 0], code::FRAME_UNEXPECTED),
@@ -327,6 +335,9 @@ mod tests {
             // GOAWAY that grows, and one with more than a number.
             (&[4, 0, 7, 1, 4, 7, 1, 8], code::ID_ERROR),
             (&[4, 0, 7, 2, 4, 4], code::FRAME_ERROR),
+            // A push that nobody promised is given up, and fewer are allowed than before.
+            (&[4, 0, 3, 1, 0], code::ID_ERROR),
+            (&[4, 0, 13, 1, 5, 13, 1, 4], code::ID_ERROR),
         ];
         for (frames, wanted) in cases {
             assert_eq!(read(&[&control(frames)], true).unwrap_err(), wanted, "{frames:?}");
