@@ -210,7 +210,7 @@ faults! {
     ClientWriteTimeout = Downstream Relay 0 false false "CDT" "client_write_timeout";
     /// A tunnel or TCP stream moved no byte for too long.
     StreamIdle = Local Relay 0 false false "PI" "stream_idle";
-    /// The client broke the rules of HTTP/2 for a whole connection.
+    /// The client broke the rules of HTTP/2, for a whole connection or with a request that was refused unread.
     Http2Error = Downstream Accept 0 false false "CX" "http2_error";
     /// The client sent more frames of no use than one HTTP/2 connection may.
     Http2Flood = Downstream Accept 0 false false "CG" "http2_flood";

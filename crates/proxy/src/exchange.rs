@@ -18,7 +18,7 @@ use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::HttpListener;
-use model::{Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead};
+use model::{Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Version};
 use plan::filter::Flow;
 use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
@@ -470,7 +470,9 @@ impl<'p> Exchange<'p> {
 
     /// Whether the response to this request has no body (RFC 9112 section 6.3).
     pub(crate) fn is_head(&self) -> bool {
-        self.is_parsed && self.incoming.head.method == Method::Head
+        // What came by a stream tells its method even if the rest is wrong.
+        let head = &self.incoming.head;
+        (self.is_parsed || head.version >= Version::Http2) && head.method == Method::Head
     }
 
     /// The response head.

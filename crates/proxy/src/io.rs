@@ -2,7 +2,7 @@
 //! difference.
 
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::task::{Context as TaskContext, Poll, Waker, ready};
@@ -103,6 +103,60 @@ impl Io {
             stream => Pin::new(stream).poll_write_vectored(cx, pieces),
             _message => Poll::Ready(Err(no_connection()))
         )
+    }
+
+    /// Whether what is written here is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Accepted(_) | Self::Connected(_))
+    }
+
+    /// Lets any number of encrypted bytes wait; the bound is kept by whoever calls [`Self::encrypt`].
+    pub(crate) fn lift_encrypted_max(&mut self) {
+        match self {
+            Self::Accepted(tls) => tls.get_mut().1.set_buffer_limit(None),
+            Self::Connected(tls) => tls.get_mut().1.set_buffer_limit(None),
+            Self::Plain(_) | Self::Stream(_) => {}
+        }
+    }
+
+    /// Encrypts all of `pieces`, as one, into records that wait for [`Self::poll_send_encrypted`]. Of TLS only.
+    pub(crate) fn encrypt(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<()> {
+        let taken = match self {
+            Self::Accepted(tls) => tls.get_mut().1.writer().write_vectored(pieces)?,
+            Self::Connected(tls) => tls.get_mut().1.writer().write_vectored(pieces)?,
+            Self::Plain(_) | Self::Stream(_) => return Err(no_connection()),
+        };
+        let is_all = taken == pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        if is_all { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Whether encrypted bytes wait.
+    pub(crate) fn has_encrypted(&self) -> bool {
+        match self {
+            Self::Accepted(tls) => tls.get_ref().1.wants_write(),
+            Self::Connected(tls) => tls.get_ref().1.wants_write(),
+            Self::Plain(_) | Self::Stream(_) => false,
+        }
+    }
+
+    /// Hands of what is encrypted to the kernel what it takes in one call.
+    pub(crate) fn poll_send_encrypted(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<usize>> {
+        let sent = match self {
+            Self::Accepted(tls) => {
+                let (tcp, tls) = tls.get_mut();
+                tls.write_tls(&mut Outlet { tcp, cx })
+            }
+            Self::Connected(tls) => {
+                let (tcp, tls) = tls.get_mut();
+                tls.write_tls(&mut Outlet { tcp, cx })
+            }
+            Self::Plain(_) | Self::Stream(_) => return Poll::Ready(Err(no_connection())),
+        };
+        match sent {
+            Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            sent => Poll::Ready(sent),
+        }
     }
 
     /// Ready when the peer has reset the connection: it will take no answer. An orderly end of its half is not that, nor
@@ -206,6 +260,35 @@ impl Io {
             Self::Stream(stream) => return stream.reset(),
         };
         let _ = socket2::SockRef::from(tcp).set_linger(Some(std::time::Duration::ZERO));
+    }
+}
+
+/// A socket as TLS writes to it: what would have to wait is an error.
+struct Outlet<'a, 'b> {
+    tcp: &'a mut TcpStream,
+    cx: &'a mut TaskContext<'b>,
+}
+
+impl Write for Outlet<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[io::IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        let tcp = Pin::new(&mut *self.tcp);
+        let written = match pieces {
+            // The kernel does it for less.
+            [piece] => tcp.poll_write(self.cx, piece),
+            pieces => tcp.poll_write_vectored(self.cx, pieces),
+        };
+        match written {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

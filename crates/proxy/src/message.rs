@@ -9,6 +9,7 @@ use model::fields::Fields;
 use model::{Fault, ResponseHead};
 use wire::http1::Framing;
 
+use crate::buffer::Buffer;
 use crate::http2::{self, heads};
 use crate::http3;
 
@@ -90,6 +91,19 @@ impl MessageStream {
     /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
     pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
         either!(self, stream => stream.poll_write(cx, bytes, ends))
+    }
+
+    /// Takes a buffer as it is, if it is worth it and there is room for all of it. False: it is left.
+    pub(crate) fn poll_hand_on(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut Option<Buffer>,
+        ends: bool,
+    ) -> Poll<io::Result<bool>> {
+        match self {
+            Self::Http2(stream) => stream.poll_hand_on(cx, buffer, ends),
+            Self::Http3(_) => Poll::Ready(Ok(false)),
+        }
     }
 
     /// Ready when what was written is where its connection sends it from.

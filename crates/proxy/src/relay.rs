@@ -293,9 +293,13 @@ impl Pump {
         to: &mut Io,
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
-        while let Some(buffer) = &mut self.outgoing {
+        while self.outgoing.is_some() {
             let ends = self.closes || self.writer == BodyWriter::Stream && self.trailers.is_none();
             let is_last = ends && self.ended && self.queued.is_none();
+            if self.writer == BodyWriter::Stream && ready!(self.poll_hand_on(cx, to, is_last))? {
+                continue;
+            }
+            let Some(buffer) = &mut self.outgoing else { break };
             while !buffer.is_empty() {
                 let written =
                     if is_last { to.poll_write_last(cx, buffer.data()) } else { to.poll_write(cx, buffer.data()) };
@@ -309,6 +313,18 @@ impl Pump {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Gives a stream the buffer as it is. False: it is to be copied.
+    fn poll_hand_on(&mut self, cx: &mut TaskContext<'_>, to: &mut Io, ends: bool) -> Poll<Result<bool, PumpFault>> {
+        let Some(stream) = to.message() else { return Poll::Ready(Ok(false)) };
+        let is_taken = ready!(stream.poll_hand_on(cx, &mut self.outgoing, ends)).map_err(|_| PumpFault::Write)?;
+        if is_taken {
+            self.outgoing = self.queued.take();
+            self.written = true;
+            self.flushed = false;
+        }
+        Poll::Ready(Ok(is_taken))
     }
 
     /// Reads once and encodes what came into `outgoing`.

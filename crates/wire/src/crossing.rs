@@ -63,6 +63,8 @@ impl<'a> Arriving<'a> {
         }
         let path = pseudo.path.unwrap_or_default();
         if path.len() > TARGET_BYTES_MAX {
+            let method = loaded(&mut head.fields, pseudo.method);
+            head.set_line(method, Span::default(), version);
             return Err(Fault::TargetTooLong);
         }
         let is_connect = pseudo.method == b"CONNECT";

@@ -45,72 +45,138 @@ mod kind {
 }
 
 const HEADER_BYTES: usize = 9;
+/// Of the payload of a frame that carries a number.
+const NUMBER_BYTES: usize = 4;
 const END_STREAM: u8 = 1;
+/// Section 7.
+const PROTOCOL_ERROR: u32 = 1;
 /// Windows that are opened by less than this, again and again, cost us a frame for every few bytes.
 const WINDOW_STEP_MIN: u32 = 256;
 
-/// Counts frames that make work and carry nothing, as their bytes come by: PING, SETTINGS, PRIORITY, RST_STREAM, unknown ones,
-/// empty DATA and CONTINUATION, tiny steps of a window. Payloads are not looked at but for the steps.
-#[derive(Clone, Debug)]
-pub struct FrameMeter {
-    /// Of the frame header, or of a step.
-    collected: [u8; HEADER_BYTES],
-    count: usize,
-    /// Payload that is passed over.
-    skip: u32,
-    is_step: bool,
+/// How a frame begins (section 4.1).
+struct Head {
+    length: u32,
+    kind: u8,
+    flags: u8,
+    stream: u32,
 }
 
-impl FrameMeter {
-    /// For what follows after `skip` bytes.
-    pub fn after(skip: u32) -> Self {
-        Self { collected: [0; HEADER_BYTES], count: 0, skip, is_step: false }
+/// A frame as it goes by.
+enum Passing {
+    /// Its payload is passed over.
+    Frame(Head),
+    /// One that carries a number and nothing else: the step of a window, or the reason of a reset.
+    Number(Head, u32),
+}
+
+/// Walks over frames as their bytes come by, however they are split. Payloads are not looked at but for numbers.
+#[derive(Clone, Debug)]
+struct Walk {
+    /// Of a frame's head, and of a number behind it.
+    collected: [u8; HEADER_BYTES + NUMBER_BYTES],
+    count: usize,
+    wanted: usize,
+    /// Payload that is passed over.
+    skip: u32,
+}
+
+impl Walk {
+    fn after(skip: u32) -> Self {
+        Self { collected: [0; HEADER_BYTES + NUMBER_BYTES], count: 0, wanted: HEADER_BYTES, skip }
     }
 
-    /// Takes the next bytes of a connection; gives how many idle frames began in them.
-    pub fn take(&mut self, mut bytes: &[u8]) -> u32 {
-        let mut idle = 0;
+    /// The next frame that is known well enough; `bytes` then begin behind that.
+    fn next(&mut self, bytes: &mut &[u8]) -> Option<Passing> {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let passed = bytes.len().min(self.skip as usize);
                 self.skip -= passed as u32;
-                bytes = &bytes[passed..];
+                *bytes = &bytes[passed..];
                 continue;
             }
-            let wanted = if self.is_step { 4 } else { HEADER_BYTES };
-            let taken = bytes.len().min(wanted - self.count);
+            let taken = bytes.len().min(self.wanted - self.count);
             self.collected[self.count..self.count + taken].copy_from_slice(&bytes[..taken]);
             self.count += taken;
-            bytes = &bytes[taken..];
-            if self.count == wanted {
-                self.count = 0;
-                idle += if self.is_step { self.end_step() } else { self.begin_frame() };
+            *bytes = &bytes[taken..];
+            if self.count == self.wanted
+                && let Some(passing) = self.end()
+            {
+                return Some(passing);
             }
+        }
+        None
+    }
+
+    /// What is collected is as long as wanted.
+    fn end(&mut self) -> Option<Passing> {
+        let [a, b, c, kind, flags, d, e, f, g, number @ ..] = self.collected;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
+        let head = Head { length, kind, flags, stream };
+        let is_number = matches!(kind, kind::WINDOW_UPDATE | kind::RST_STREAM) && length == NUMBER_BYTES as u32;
+        if is_number && self.wanted == HEADER_BYTES {
+            self.wanted += NUMBER_BYTES;
+            return None;
+        }
+        (self.count, self.wanted) = (0, HEADER_BYTES);
+        if is_number {
+            return Some(Passing::Number(head, u32::from_be_bytes(number)));
+        }
+        self.skip = length;
+        Some(Passing::Frame(head))
+    }
+}
+
+/// Counts frames that make work and carry nothing, as their bytes come by: PING, SETTINGS, PRIORITY, RST_STREAM, unknown ones,
+/// empty DATA and CONTINUATION, tiny steps of a window.
+#[derive(Clone, Debug)]
+pub struct FrameMeter(Walk);
+
+impl FrameMeter {
+    /// For what follows after `skip` bytes.
+    pub fn after(skip: u32) -> Self {
+        Self(Walk::after(skip))
+    }
+
+    /// Takes the next bytes of a connection; gives how many idle frames went by in them.
+    pub fn take(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut idle = 0;
+        while let Some(passing) = self.0.next(&mut bytes) {
+            idle += match passing {
+                Passing::Frame(Head { kind: kind::HEADERS, .. }) => 0,
+                Passing::Frame(Head { kind: kind::DATA, length, flags, .. }) => {
+                    u32::from(length == 0 && flags & END_STREAM == 0)
+                }
+                Passing::Frame(Head { kind: kind::CONTINUATION, length, .. }) => u32::from(length == 0),
+                Passing::Number(Head { kind: kind::WINDOW_UPDATE, .. }, step) => {
+                    u32::from(step & 0x7fff_ffff < WINDOW_STEP_MIN)
+                }
+                // Twice: it throws away work, too.
+                Passing::Number(..) | Passing::Frame(Head { kind: kind::RST_STREAM, .. }) => 2,
+                Passing::Frame(_) => 1,
+            };
         }
         idle
     }
+}
 
-    fn end_step(&mut self) -> u32 {
-        self.is_step = false;
-        let [a, b, c, d, ..] = self.collected;
-        u32::from(u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff < WINDOW_STEP_MIN)
+/// Sees the streams that are ended because the peer broke the rules, as the frames that say so go by.
+#[derive(Clone, Debug)]
+pub struct RefusalMeter(Walk);
+
+impl Default for RefusalMeter {
+    fn default() -> Self {
+        Self(Walk::after(0))
     }
+}
 
-    fn begin_frame(&mut self) -> u32 {
-        let [a, b, c, kind, flags, ..] = self.collected;
-        self.skip = u32::from_be_bytes([0, a, b, c]);
-        match kind {
-            kind::HEADERS => 0,
-            kind::DATA => u32::from(self.skip == 0 && flags & END_STREAM == 0),
-            kind::CONTINUATION => u32::from(self.skip == 0),
-            kind::WINDOW_UPDATE if self.skip == 4 => {
-                self.skip = 0;
-                self.is_step = true;
-                0
+impl RefusalMeter {
+    /// Takes the next bytes of a connection, and tells `seen` of each such stream.
+    pub fn take(&mut self, mut bytes: &[u8], mut seen: impl FnMut(u32)) {
+        while let Some(passing) = self.0.next(&mut bytes) {
+            if let Passing::Number(Head { kind: kind::RST_STREAM, stream, .. }, PROTOCOL_ERROR) = passing {
+                seen(stream);
             }
-            // Twice: it throws away work, too.
-            kind::RST_STREAM => 2,
-            _ => 1,
         }
     }
 }

@@ -37,7 +37,7 @@ fn outcome(product: &Product, block: &[u8]) -> Outcome {
 #[test]
 fn malformed_requests_are_refused_and_reach_no_endpoint() {
     let origin = Origin::saying("fine");
-    let product = Setup::to(&origin).start();
+    let product = Setup::to(&origin).workers(1).start();
     let of = |method: &'static [u8], authority: &'static [u8], path: &'static [u8]| {
         block(&[(b":method", method), (b":scheme", b"http"), (b":authority", authority), (b":path", path)])
     };
@@ -77,6 +77,9 @@ fn malformed_requests_are_refused_and_reach_no_endpoint() {
         let is_refused = matches!(told, Outcome::Ended(PROTOCOL_ERROR | COMPRESSION_ERROR));
         assert!(is_refused, "{told:?}: {}", String::from_utf8_lossy(block));
     }
+    // Nobody else could tell.
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_error\""], blocks.len() as f64);
+    product.flagged("CX");
     // These are refused with an answer.
     let answered: Vec<Vec<u8>> = vec![
         get(&[(b"host", b"other")]),

@@ -24,6 +24,7 @@ mod http2;
 mod http2_abuse;
 mod http2_both;
 mod http2_crossing;
+mod http2_flow;
 mod http2_through;
 mod http3;
 mod http3_abuse;

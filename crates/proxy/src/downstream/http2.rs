@@ -39,7 +39,7 @@ use crate::exchange::{self, Arrived};
 use crate::http2::{self, Signs, Transport, heads, websocket};
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::registry::Tether;
+use crate::registry::{Seat, Tether};
 use crate::watch::Watch;
 use crate::worker::Worker;
 use crate::worker_plan::WorkerPlan;
@@ -48,29 +48,38 @@ use crate::worker_plan::WorkerPlan;
 struct Shared {
     facts: Rc<ConnectionFacts>,
     signs: Rc<Signs>,
-    /// Exchanges under way.
-    active: Cell<u32>,
+    /// Exchanges under way, by their streams.
+    streams: RefCell<Vec<u32>>,
     /// When the last one ended.
     rested_at: Cell<Instant>,
     /// The connection, while it waits for an exchange to end.
     waker: RefCell<Option<Waker>>,
 }
 
+impl Shared {
+    fn is_at_rest(&self) -> bool {
+        self.streams.borrow().is_empty()
+    }
+}
+
 /// A connection while it lives.
 struct Session<'w> {
     worker: &'w Rc<Worker>,
     h2: h2::server::Connection<Transport, Bytes>,
+    transport: Transport,
     shared: Rc<Shared>,
     tether: Rc<Tether>,
     watch: Watch,
     /// Streams begun.
     accepted: u64,
     leave: Leave,
+    /// When GOAWAY was sent.
+    told_at: Option<Instant>,
     /// GOAWAY is sent, and nothing is under way any more.
     is_last_call: bool,
     ping: Option<PingPong>,
-    /// Reads that were done when the watch rang last.
-    seen_reads: u64,
+    /// Signs of life that were seen when the watch rang last.
+    seen_stirs: u64,
     /// A PING was sent then.
     is_pinged: bool,
 }
@@ -90,12 +99,18 @@ enum Leave {
 pub(crate) async fn serve(worker: &Rc<Worker>, connection: Connection) {
     let facts = connection.facts.clone();
     let seat = connection.tether.seat.clone();
-    let Err(fault) = run(worker, connection).await else { return };
-    let plan = worker.plan_of(&seat);
+    if let Err(fault) = run(worker, connection).await {
+        tell(worker, &seat, &facts, fault);
+    }
+}
+
+/// Tells of a fault that no exchange tells of.
+fn tell(worker: &Worker, seat: &Seat, facts: &ConnectionFacts, fault: Fault) {
+    let plan = worker.plan_of(seat);
     if let Some(listener) = plan.listeners.get(seat.index.get()) {
         listener.series.of(worker.index).fault(fault);
     }
-    log_failure(worker, &facts, fault);
+    log_failure(worker, facts, fault);
 }
 
 async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
@@ -107,30 +122,38 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         allowance: Allowance::new(HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_SECOND, now).into(),
         is_flooded: Cell::new(false),
         blocked_since: Cell::new(None),
-        reads: Cell::new(0),
+        stirs: Cell::new(0),
+        refused: RefCell::default(),
         is_shut: Cell::new(false),
         is_given_up: Cell::new(false),
     });
     let transport = Transport::new(io, received, PREFACE.len() as u32, signs.clone());
     watch.set_bound(None);
     watch.set(now, http.head_timeout);
-    let mut h2 = shake_hands(http, transport, &mut watch).await?;
+    let mut h2 = shake_hands(http, &transport, &mut watch).await?;
     let ping = h2.ping_pong();
     watch.set(Instant::now(), rest(http));
     drop(plan);
-    let shared =
-        Rc::new(Shared { facts, signs, active: Cell::new(0), rested_at: Cell::new(now), waker: RefCell::new(None) });
+    let shared = Rc::new(Shared {
+        facts,
+        signs,
+        streams: RefCell::default(),
+        rested_at: Cell::new(now),
+        waker: RefCell::new(None),
+    });
     let mut session = Session {
         worker,
         h2,
+        transport,
         shared: shared.clone(),
         tether,
         watch,
         accepted: 0,
         leave: Leave::No,
+        told_at: None,
         is_last_call: false,
         ping,
-        seen_reads: 0,
+        seen_stirs: 0,
         is_pinged: false,
     };
     let outcome = poll_fn(|cx| session.poll(cx)).await;
@@ -138,7 +161,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     drop(session);
     poll_fn(|cx| {
         *shared.waker.borrow_mut() = Some(cx.waker().clone());
-        if shared.active.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+        if shared.is_at_rest() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     outcome
@@ -147,7 +170,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
 /// Sends our settings and reads the preface.
 async fn shake_hands(
     http: &HttpListener,
-    transport: Transport,
+    transport: &Transport,
     watch: &mut Watch,
 ) -> Result<h2::server::Connection<Transport, Bytes>, Fault> {
     let mut builder = h2::server::Builder::new();
@@ -162,10 +185,15 @@ async fn shake_hands(
         .reset_stream_duration(HTTP2_STREAMS_LEFT_KEPT)
         .data_frame_budget(HTTP2_DATA_FRAME_BUDGET_BYTES)
         .enable_connect_protocol();
-    let mut shaking = pin!(builder.handshake(transport));
-    poll_fn(|cx| match shaking.as_mut().poll(cx) {
-        Poll::Ready(shaken) => Poll::Ready(shaken.map_err(|_| Fault::Http2Error)),
-        Poll::Pending => watch.poll(cx).map(|()| Err(watch.fault(Fault::HeadTimeout))),
+    let mut shaking = pin!(builder.handshake(transport.clone()));
+    poll_fn(|cx| {
+        if let Poll::Ready(shaken) = shaking.as_mut().poll(cx) {
+            return Poll::Ready(shaken.map_err(|_| Fault::Http2Error));
+        }
+        if let Poll::Ready(Err(_)) = transport.poll_send(cx) {
+            return Poll::Ready(Err(Fault::Http2Error));
+        }
+        watch.poll(cx).map(|()| Err(watch.fault(Fault::HeadTimeout)))
     })
     .await
 }
@@ -187,6 +215,11 @@ impl Session<'_> {
                 Poll::Ready(None) => return Poll::Ready(self.end()),
                 Poll::Pending => {}
             }
+            if let Poll::Ready(Err(_)) = self.transport.poll_send(cx) {
+                // The client itself has closed.
+                return Poll::Ready(self.end());
+            }
+            self.tell_of_refused();
             if self.shared.signs.is_flooded.get() && self.leave != Leave::Now {
                 self.close(Reason::ENHANCE_YOUR_CALM);
                 continue;
@@ -200,13 +233,13 @@ impl Session<'_> {
             }
             if self.tether.is_cut() {
                 // Its exchanges are cut as well, and tell their clients as far as that is possible.
-                return if self.shared.active.get() == 0 { Poll::Ready(Ok(())) } else { Poll::Pending };
+                return if self.shared.is_at_rest() { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
             if self.leave != Leave::Now && self.shared.signs.is_shut.get() {
                 self.leave = Leave::Now;
                 self.watch.set(Instant::now(), LINGER);
             }
-            if self.leave == Leave::Told && self.shared.active.get() == 0 && !self.is_last_call {
+            if self.leave == Leave::Told && self.shared.is_at_rest() && !self.is_last_call {
                 // The client may still begin a stream, or answer our PING.
                 self.is_last_call = true;
                 self.watch.set(Instant::now(), LAST_CALL);
@@ -225,7 +258,7 @@ impl Session<'_> {
     /// Drives the connection. While as many exchanges are under way as there may be streams, and as many again that their
     /// client has reset, none is begun: what is reset meanwhile is counted by the library.
     fn poll_stream(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Accepted>> {
-        if self.shared.active.get() < 2 * HTTP2_STREAMS_MAX {
+        if self.shared.streams.borrow().len() < 2 * HTTP2_STREAMS_MAX as usize {
             return self.h2.poll_accept(cx);
         }
         *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
@@ -235,14 +268,31 @@ impl Session<'_> {
     /// Gives a stream a task of its own. It follows the plan that is in force now.
     fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let plan = self.worker.plan_of(&self.tether.seat);
-        if plan.http_listener(&self.tether).is_none() {
+        // A client that has not heard of our GOAWAY by now does not mean to.
+        let is_too_late = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
+        if plan.http_listener(&self.tether).is_none() || is_too_late {
             respond.send_reset(Reason::REFUSED_STREAM);
             return;
         }
         self.accepted += 1;
         self.is_last_call = false;
-        let active = Active::new(&self.shared);
-        tokio::task::spawn_local(carry(self.worker.clone(), plan, self.tether.clone(), (request, respond), active));
+        let active = Active::new(&self.shared, respond.stream_id().as_u32());
+        // In a box of its own: the runtime moves what it is given several times, and this is large.
+        let carrying = carry(self.worker.clone(), plan, self.tether.clone(), (request, respond), active);
+        tokio::task::spawn_local(Box::pin(carrying));
+    }
+
+    /// What the library refuses becomes no exchange, so it is told of here. An exchange tells of itself.
+    fn tell_of_refused(&self) {
+        let shared = &self.shared;
+        if shared.signs.refused.borrow().is_empty() {
+            return;
+        }
+        for stream in shared.signs.refused.take() {
+            if !shared.streams.borrow().contains(&stream) {
+                tell(self.worker, &self.tether.seat, &shared.facts, Fault::Http2Error);
+            }
+        }
     }
 
     fn may_go_on(&self) -> bool {
@@ -257,6 +307,7 @@ impl Session<'_> {
     /// No new streams; a client that has not heard of it yet may still begin some.
     fn say_goodbye(&mut self) {
         self.leave = Leave::Told;
+        self.told_at = Some(Instant::now());
         self.h2.graceful_shutdown();
         self.watch.set(Instant::now(), LAST_CALL);
     }
@@ -277,7 +328,7 @@ impl Session<'_> {
         if self.leave == Leave::Now || is_stuck {
             return true;
         }
-        if self.shared.active.get() > 0 {
+        if !self.shared.is_at_rest() {
             return self.is_dead(now, rest);
         }
         if self.leave == Leave::Told {
@@ -293,10 +344,11 @@ impl Session<'_> {
         false
     }
 
-    /// Whether a client with exchanges under way is silent even when asked.
+    /// Whether a client with exchanges under way is silent even when asked. One that takes what waits for it is not: our PING
+    /// may have to wait longest of all.
     fn is_dead(&mut self, now: Instant, rest: Duration) -> bool {
-        let reads = self.shared.signs.reads.get();
-        let is_silent = std::mem::replace(&mut self.seen_reads, reads) == reads;
+        let stirs = self.shared.signs.stirs.get();
+        let is_silent = std::mem::replace(&mut self.seen_stirs, stirs) == stirs;
         if is_silent && self.is_pinged {
             return true;
         }
@@ -331,19 +383,26 @@ impl Session<'_> {
 type Accepted = Result<(http::Request<RecvStream>, SendResponse<Bytes>), h2::Error>;
 
 /// Counts an exchange as under way until it is dropped.
-struct Active(Rc<Shared>);
+struct Active {
+    shared: Rc<Shared>,
+    stream: u32,
+}
 
 impl Active {
-    fn new(shared: &Rc<Shared>) -> Self {
-        shared.active.set(shared.active.get() + 1);
-        Self(shared.clone())
+    fn new(shared: &Rc<Shared>, stream: u32) -> Self {
+        shared.streams.borrow_mut().push(stream);
+        Self { shared: shared.clone(), stream }
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        let shared = &self.0;
-        shared.active.set(shared.active.get() - 1);
+        let shared = &self.shared;
+        let mut streams = shared.streams.borrow_mut();
+        if let Some(at) = streams.iter().position(|stream| *stream == self.stream) {
+            streams.swap_remove(at);
+        }
+        drop(streams);
         shared.rested_at.set(Instant::now());
         if let Some(waker) = shared.waker.take() {
             waker.wake();
@@ -376,8 +435,12 @@ async fn carry(
         websocket::give_key(&mut incoming.head, || worker.random.next());
     }
     let mut connection = Connection {
-        io: Io::Stream(Box::new(MessageStream::Http2(http2::Stream::accepted(respond, body, active.0.signs.clone())))),
-        facts: active.0.facts.clone(),
+        io: Io::Stream(Box::new(MessageStream::Http2(http2::Stream::accepted(
+            respond,
+            body,
+            active.shared.signs.clone(),
+        )))),
+        facts: active.shared.facts.clone(),
         watch: Watch::new(now, http.stream_timeout, registration.tether.clone()),
         received: None,
         tether: registration.tether.clone(),
@@ -390,7 +453,7 @@ async fn carry(
     if let Some(stream) = connection.io.message()
         && stream.finish()
     {
-        active.0.signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
+        active.shared.signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
     }
     if let Some(buffer) = connection.received.take() {
         worker.buffers.give(buffer);

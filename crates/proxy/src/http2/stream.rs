@@ -22,15 +22,19 @@ use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use model::fields::Fields;
-use model::limits::{HEAD_BYTES_MAX, HTTP2_IDLE_FRAMES_PER_PIECE, REPLAY_BYTES_MAX};
+use model::limits::{BUFFER_BYTES, HEAD_BYTES_MAX, HTTP2_IDLE_FRAMES_PER_PIECE, REPLAY_BYTES_MAX};
 
 use super::{Signs, heads};
+use crate::buffer::Buffer;
 
 /// Pieces of a request that are kept at most to be sent again: a stream of small messages is none that will end soon.
 const SENT_PIECES_MAX: usize = 64;
 
 /// Pieces from this size on are kept as they are; waiting costs them little beside their bytes.
 const LARGE_PIECE_BYTES: usize = 1024;
+
+/// From how many bytes on a buffer is handed on as it is, and not copied: what waits never holds more than twice its size.
+const HANDED_ON_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
 /// See the module.
 pub(crate) struct Stream {
@@ -41,6 +45,8 @@ pub(crate) struct Stream {
     /// The same, what follows.
     gathered: Gathered,
     trailers: Option<Box<Fields>>,
+    /// What was just sent has filled much of the room for what waits.
+    has_filled: bool,
     /// The peer's half has ended in good order.
     is_over: bool,
     /// What was sent of a request, as long as it may be needed again and there is not too much of it.
@@ -91,8 +97,17 @@ impl Stream {
     }
 
     fn new(speaking: Speaking, listening: Listening) -> Self {
-        let (data, gathered) = (Bytes::new(), Gathered::default());
-        Self { speaking, listening, data, gathered, trailers: None, is_over: false, sent: None, signs: None }
+        Self {
+            speaking,
+            listening,
+            data: Bytes::new(),
+            gathered: Gathered::default(),
+            trailers: None,
+            has_filled: false,
+            is_over: false,
+            sent: None,
+            signs: None,
+        }
     }
 
     /// Ready with the next head of the endpoint, and whether the message ends with it; interim ones come before the final
@@ -214,11 +229,41 @@ impl Stream {
 
     /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
     pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
-        let Speaking::Body { send, has_ended: has_ended @ false } = &mut self.speaking else {
+        let count = ready!(self.poll_room(cx, bytes.len()))?.min(bytes.len());
+        let is_whole = count == bytes.len();
+        self.send(Bytes::copy_from_slice(&bytes[..count]), ends && is_whole, is_whole)?;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Takes a buffer as it is, if it is worth it and there is room for all of it. False: it is left.
+    pub(crate) fn poll_hand_on(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut Option<Buffer>,
+        ends: bool,
+    ) -> Poll<io::Result<bool>> {
+        let Some(length) = buffer.as_ref().map(Buffer::len).filter(|length| *length >= HANDED_ON_BYTES_MIN) else {
+            return Poll::Ready(Ok(false));
+        };
+        if ready!(self.poll_room(cx, length))? < length {
+            return Poll::Ready(Ok(false));
+        }
+        let piece = buffer.take().map(Buffer::into_bytes).unwrap_or_default();
+        Poll::Ready(self.send(piece, ends, true).map(|()| true))
+    }
+
+    /// How much may be written, and not none.
+    fn poll_room(&mut self, cx: &mut TaskContext<'_>, wanted: usize) -> Poll<io::Result<usize>> {
+        let Speaking::Body { send, has_ended: false } = &mut self.speaking else {
             return Poll::Ready(Err(not_begun()));
         };
-        if send.capacity() == 0 {
-            send.reserve_capacity(bytes.len());
+        if send.capacity() < wanted {
+            send.reserve_capacity(wanted);
+        }
+        if send.capacity() < wanted && std::mem::take(&mut self.has_filled) {
+            // Once the connection has had its turn there is room for more than crumbs.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         while send.capacity() == 0 {
             match ready!(send.poll_capacity(cx)) {
@@ -226,25 +271,27 @@ impl Stream {
                 None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             }
         }
-        let count = bytes.len().min(send.capacity());
-        let ends = ends && count == bytes.len();
-        let piece = Bytes::copy_from_slice(&bytes[..count]);
+        Poll::Ready(Ok(send.capacity()))
+    }
+
+    /// Sends a piece for which there is room; `is_whole` says that the peer's window has not cut it.
+    fn send(&mut self, piece: Bytes, ends: bool, is_whole: bool) -> io::Result<()> {
+        let Speaking::Body { send, has_ended } = &mut self.speaking else { return Err(not_begun()) };
         if let Some(sent) = &mut self.sent {
             sent.push(piece.clone());
             if sent.len() > SENT_PIECES_MAX || sent.iter().map(Bytes::len).sum::<usize>() > REPLAY_BYTES_MAX {
                 self.sent = None;
             }
         }
+        self.has_filled = piece.len() >= HANDED_ON_BYTES_MIN;
         send.send_data(piece, ends).map_err(broken)?;
         *has_ended = ends;
-        if count == bytes.len()
-            && let Some(signs) = &self.signs
-        {
+        if is_whole && let Some(signs) = &self.signs {
             // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece. A piece
             // that their window has cut earns nothing, or windows opened byte by byte would pay for themselves.
             signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_PIECE);
         }
-        Poll::Ready(Ok(count))
+        Ok(())
     }
 
     /// Ends our half, if that is not done, with trailers if there are any.

@@ -56,6 +56,27 @@ fn the_count_does_not_depend_on_how_the_bytes_are_split() {
 }
 
 #[test]
+fn streams_that_are_ended_for_breaking_the_rules_are_seen_however_the_bytes_are_split() {
+    let mut all = Vec::new();
+    for (kind, payload) in [
+        (3, &[0, 0, 0, 1][..]),
+        (0, &[0, 0, 4, 3, 0, 0, 0, 0, 9, 0, 0, 0, 1]),
+        (3, &[0, 0, 0, 7]),
+        (8, &[0, 0, 0, 1]),
+        (3, &[0, 0, 0, 1, 0]),
+        (3, b""),
+        (3, &[0, 0, 0, 1]),
+    ] {
+        all.extend(frame(kind, 0, payload));
+    }
+    for size in 1..all.len() + 1 {
+        let (mut meter, mut seen) = (RefusalMeter::default(), Vec::new());
+        all.chunks(size).for_each(|piece| meter.take(piece, |stream| seen.push(stream)));
+        assert_eq!(seen, [1, 1], "{size}");
+    }
+}
+
+#[test]
 fn an_allowance_is_spent_earned_and_fills_with_time() {
     let start = Instant::now();
     let mut allowance = Allowance::new(3, 10, start);

@@ -91,9 +91,19 @@ impl Client {
 
     /// Connects with TLS, which must agree on HTTP/2.
     pub(crate) fn connect_tls(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Self {
+        Self::tls_with(address, name, config, |_| {})
+    }
+
+    /// The same with other settings.
+    pub(crate) fn tls_with(
+        address: SocketAddr,
+        name: &str,
+        config: &Arc<ClientConfig>,
+        set: impl FnOnce(&mut Builder),
+    ) -> Self {
         let name = ServerName::try_from(name.to_owned()).expect("a name");
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(config));
-        Self::begin(|_| {}, async move {
+        Self::begin(set, async move {
             let tcp = reach(address).await;
             let tls = connector.connect(name, tcp).await.expect("a handshake");
             assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));

@@ -1,0 +1,176 @@
+//! What HTTP/2 clients are sent, and how fast they take it.
+
+use std::time::{Duration, Instant};
+
+use super::harness::frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, begin,
+    block, frame, get_frame, read,
+};
+use super::harness::http2::{Client, request};
+use super::harness::origin::ok;
+use super::harness::tls::{Authority, Client as TlsClient};
+use super::harness::{Origin, Peer, Product, Setup, product, tls};
+
+/// As long as the path says.
+fn body(target: &str) -> Vec<u8> {
+    let length = target.trim_start_matches('/').parse().unwrap_or(0);
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// An origin whose bodies are as long as asked for.
+fn measured() -> Origin {
+    Origin::start(|mut visit| {
+        while let Some(request) = visit.request() {
+            let body = body(request.target());
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            if visit.peer.try_send([head.into_bytes(), body].concat()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// The product with TLS, and what its clients offer.
+fn with_tls(origin: &Origin, lines: &[&str]) -> (Product, std::sync::Arc<rustls::ClientConfig>) {
+    let authority = Authority::new("test authority");
+    let folder = product::folder();
+    authority.issue(&["test"]).write(folder.path(), "site");
+    let setup = Setup::to(origin).listener("tls: { certificates: [{ chain: site.pem, key: site.key }] }");
+    let setup = lines.iter().fold(setup, |setup, line| setup.listener(*line));
+    let product = Product::start_in(folder, &setup.text(), 1);
+    (product, TlsClient { protocols: &["h2"], ..TlsClient::trusting(&authority) }.config())
+}
+
+/// Around what fits in a buffer, a frame, a record, and all that is gathered.
+const LENGTHS: [usize; 18] = [
+    0, 1, 255, 256, 1_000, 9_000, 16_300, 16_384, 16_400, 32_000, 32_768, 33_000, 64_000, 65_536, 66_000, 131_072,
+    300_000, 2_000_000,
+];
+
+#[test]
+fn bodies_of_every_length_arrive_whole_with_tls_and_without() {
+    let origin = measured();
+    let (secure, config) = with_tls(&origin, &[]);
+    let plain = Setup::to(&origin).workers(1).start();
+    // As much as all of them together, or one that is not read yet would hold back another.
+    let wide = |builder: &mut h2::client::Builder| {
+        builder.initial_connection_window_size(8 << 20);
+    };
+    for mut client in [Client::tls_with(secure.web(), "test", &config, wide), Client::with(plain.web(), wide)] {
+        for length in LENGTHS {
+            let target = format!("/{length}");
+            assert!(client.get(&target).body == body(&target), "{length} bytes");
+        }
+        // All at once.
+        let streams: Vec<_> = LENGTHS.map(|length| client.open(request("GET", &format!("/{length}")), true)).into();
+        for (stream, length) in streams.into_iter().zip(LENGTHS) {
+            assert!(client.answer(stream).body == body(&format!("/{length}")), "{length} bytes among others");
+        }
+    }
+}
+
+/// Asks for much, with windows so large that only the socket holds it back.
+fn ask_for_much(peer: &mut Peer, streams: u32) {
+    peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff])].concat());
+    peer.send(frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]));
+    for index in 0..streams {
+        peer.send(get_frame(2 * index + 1));
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_over_tls_is_given_up_with_bounded_memory() {
+    let origin = Origin::answering(|_| ok(&"x".repeat(8 << 20)));
+    let (product, config) = with_tls(&origin, &["timeouts: { stream: 500ms }"]);
+    let mut peer = tls::connect(product.web(), "test", &config);
+    let before = product.resident_bytes();
+    ask_for_much(&mut peer, 100);
+    product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
+    let grown = product.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
+/// Its PING waits behind all that is in the socket, and it says nothing itself.
+#[test]
+fn a_slow_download_is_not_given_up() {
+    const LENGTH: usize = 64 << 20;
+    let origin = Origin::answering(|_| ok(&"x".repeat(LENGTH)));
+    let product = Setup::to(&origin).workers(1).listener("timeouts: { idle: 500ms, stream: 30s }").start();
+    let mut peer = product.connect();
+    ask_for_much(&mut peer, 1);
+    let (begun, mut length) = (Instant::now(), 0);
+    while length < LENGTH {
+        let count = peer.fill().expect("the download goes on");
+        assert!(count > 0, "ended after {length} bytes, {:?}", begun.elapsed());
+        length += count;
+        peer.drain();
+        // Longer than it would have to answer a PING.
+        if begun.elapsed() < Duration::from_secs(24) {
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    }
+}
+
+#[test]
+fn a_client_that_never_acknowledges_that_it_is_told_to_go_is_refused_more() {
+    let origin = Origin::start(|mut visit| {
+        while let Some(request) = visit.request() {
+            match request.target() {
+                "/hang" => drop(visit.peer.wait_closed()),
+                _ if visit.peer.try_send(ok("fine")).is_err() => return,
+                _ => {}
+            }
+        }
+    });
+    let product = Setup::to(&origin).workers(1).listener("requests_per_connection_max: 1").start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    // It is never at rest, and answers no PING.
+    let hang: &[(&[u8], &[u8])] =
+        &[(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", b"/hang")];
+    peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(hang)));
+    let begun = Instant::now();
+    let refused = (1..).find(|index| {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{index} requests, and more");
+        let stream = 2 * index + 1;
+        peer.send(get_frame(stream));
+        let is_refused = loop {
+            match read(&mut peer).expect("it is told why") {
+                Frame { kind: RST_STREAM, stream: of, payload, .. } if of == stream => break payload == [0, 0, 0, 7],
+                Frame { kind: DATA, stream: of, flags, .. } if of == stream && flags & END_STREAM != 0 => break false,
+                _ => {}
+            }
+        };
+        std::thread::sleep(Duration::from_millis(100));
+        is_refused
+    });
+    assert!(refused > Some(1));
+    peer.send(frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    peer.wait_closed();
+}
+
+#[test]
+fn an_answer_to_head_has_no_body_however_wrong_the_request() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let head = |more: &[(&[u8], &[u8])], path: &[u8]| {
+        let line: &[(&[u8], &[u8])] =
+            &[(b":method", b"HEAD"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", path)];
+        block(&[line, more].concat())
+    };
+    let long = [b"/".to_vec(), vec![b'a'; 17_000]].concat();
+    for block in [head(&[(b"a", b" padded")], b"/"), head(&[(b"host", b"other")], b"/"), head(&[], &long)] {
+        let mut peer = product.connect();
+        begin(&mut peer);
+        let (first, rest) = block.split_at(block.len() / 2);
+        peer.send(frame(HEADERS, END_STREAM, 1, first));
+        peer.send(frame(CONTINUATION, END_HEADERS, 1, rest));
+        let answer = loop {
+            let frame = read(&mut peer).expect("an answer");
+            if frame.stream == 1 {
+                break frame;
+            }
+        };
+        assert_eq!((answer.kind, answer.flags & END_STREAM), (HEADERS, END_STREAM));
+    }
+}
