@@ -172,8 +172,8 @@ pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes of one stream's response that wait for their connection.
 pub const HTTP2_SEND_BUFFER_BYTES: usize = BUFFER_BYTES;
-/// Bytes of frames that are gathered on one HTTP/2 connection over TLS before they are sent; there may be twice as many
-/// while the client takes nothing.
+/// Bytes of frames that are gathered on one HTTP/2 connection before they are sent; over TLS there may be twice as many while
+/// the client takes nothing.
 pub const HTTP2_GATHERED_BYTES_MAX: usize = 64 * 1024;
 /// What may wait in small DATA frames on one HTTP/2 connection, in bytes of what it costs to keep them.
 pub const HTTP2_DATA_FRAME_BUDGET_BYTES: usize = HTTP2_CONNECTION_WINDOW_BYTES as usize;

@@ -1,6 +1,6 @@
 //! What the `h2` library reads and writes: the connection as it is, watched on its way.
 //!
-//! What the library writes is gathered, for it writes every frame alone and flushes after each: whole TLS records are
+//! What the library writes is gathered, for it writes every frame alone and flushes after each: with TLS whole records are
 //! encrypted as they fill, what is left waits for more, and all leaves in one call once the library has no more to say.
 //! So whoever drives the library calls [`Transport::poll_send`] after it.
 
@@ -60,8 +60,10 @@ struct Line {
     refusals: RefusalMeter,
     signs: Rc<Signs>,
     lingered_bytes: u64,
-    /// Less than a record.
+    /// With TLS less than a record, without all that waits.
     gathered: Vec<u8>,
+    /// How much of that the kernel has.
+    sent_bytes: usize,
     /// Bytes of the records that wait behind the socket.
     encrypted_bytes: usize,
 }
@@ -77,6 +79,7 @@ impl Transport {
             signs,
             lingered_bytes: 0,
             gathered: Vec::new(),
+            sent_bytes: 0,
             encrypted_bytes: 0,
         };
         // The bound is kept here, where records are not cut to fit it.
@@ -117,6 +120,9 @@ impl Line {
     }
 
     fn poll_send(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        if !self.io.is_encrypted() {
+            return self.poll_send_plain(cx);
+        }
         // Its memory too is given back, for an idle connection holds none.
         let gathered = std::mem::take(&mut self.gathered);
         if !gathered.is_empty() {
@@ -134,6 +140,36 @@ impl Line {
         }
         self.encrypted_bytes = 0;
         Poll::Ready(Ok(()))
+    }
+
+    fn poll_send_plain(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        while self.sent_bytes < self.gathered.len() {
+            let sent = self.io.poll_write(cx, &self.gathered[self.sent_bytes..]);
+            self.note_write(&sent);
+            self.sent_bytes += ready!(sent)?;
+        }
+        self.gathered = Vec::new();
+        self.sent_bytes = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes frames that have a payload, for a copy costs less than a call, unless they are very large. Heads and small frames
+    /// are together already.
+    fn poll_gather_plain(&mut self, cx: &mut TaskContext<'_>, pieces: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let offered: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if self.gathered.len() + offered > HTTP2_GATHERED_BYTES_MAX {
+            ready!(self.poll_send_plain(cx))?;
+        }
+        if self.gathered.is_empty() {
+            if pieces.len() == 1 || offered > HTTP2_GATHERED_BYTES_MAX / 2 {
+                let written = self.io.poll_write_vectored(cx, pieces);
+                self.note_write(&written);
+                return written;
+            }
+            self.gathered.reserve(HTTP2_GATHERED_BYTES_MAX);
+        }
+        pieces.iter().for_each(|piece| self.gathered.extend_from_slice(piece));
+        Poll::Ready(Ok(offered))
     }
 
     /// Takes what there is room for: fills records with it, without a copy, and keeps what is less than one.
@@ -220,13 +256,8 @@ impl AsyncWrite for Transport {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let line = &mut *self.0.borrow_mut();
-        let written = if line.io.is_encrypted() {
-            line.poll_gather(cx, pieces)
-        } else {
-            let written = line.io.poll_write_vectored(cx, pieces);
-            line.note_write(&written);
-            written
-        };
+        let written =
+            if line.io.is_encrypted() { line.poll_gather(cx, pieces) } else { line.poll_gather_plain(cx, pieces) };
         if let Poll::Ready(Ok(count)) = written {
             line.note_frames(pieces, count);
         }
