@@ -2,6 +2,7 @@
 //! was sent to, and options of sockets.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -12,8 +13,13 @@ use std::ptr;
 use model::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_BATCH_MAX};
 use socket2::{SockAddr, SockRef};
 
-/// Room for the control message that holds an address.
+/// Room for the control messages that hold an address and a size.
 const CONTROL_BYTES: usize = 64;
+/// Largest datagram that is cut out of a larger piece: those that one frame of Ethernet holds. Others may have to be fragmented,
+/// which pieces cannot be.
+const SEGMENT_BYTES_MAX: usize = 1_452;
+/// Largest piece.
+const PIECE_BYTES_MAX: usize = 60_000;
 
 /// A buffer for control messages.
 #[derive(Clone, Copy)]
@@ -36,6 +42,8 @@ pub(crate) struct Batch {
     names: Box<[libc::sockaddr_storage]>,
     controls: Box<[Control]>,
     envelopes: [Option<Envelope>; DATAGRAMS_PER_BATCH_MAX],
+    /// The kernel, or a device, does not cut.
+    is_uncut: Cell<bool>,
 }
 
 impl Batch {
@@ -48,6 +56,7 @@ impl Batch {
             names: vec![name; DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
             controls: vec![Control([0; CONTROL_BYTES]); DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
             envelopes: [None; DATAGRAMS_PER_BATCH_MAX],
+            is_uncut: Cell::new(false),
         }
     }
 
@@ -136,12 +145,16 @@ impl Batch {
             let (socket, bytes) = (SockRef::from(&socket), self.bytes(places.start));
             return name.map_or_else(|| socket.send(bytes), |name| socket.send_to(bytes, &name)).map(|_| 1);
         }
-        let mut control = Control([0; CONTROL_BYTES]);
+        if let Some(segment) = self.segment(places.clone())
+            && let Some(done) = self.send_piece(socket, places.clone(), (name.as_ref(), source, segment))
+        {
+            return done;
+        }
+        let (mut control, control_len) = Control::new(source, None);
         // SAFETY: both are plain old data, of which all zeros are a value.
         let (mut heads, mut vectors) = unsafe {
             mem::zeroed::<([libc::mmsghdr; DATAGRAMS_PER_BATCH_MAX], [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>()
         };
-        let control_len = source.map_or(0, |source| write_source(&mut control, source));
         for ((place, head), vector) in places.take(count).zip(&mut heads).zip(&mut vectors) {
             let bytes = self.bytes(place);
             // The kernel only reads what it is to send.
@@ -161,6 +174,56 @@ impl Batch {
             libc::sendmmsg(socket.as_raw_fd(), heads.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT as _)
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl Batch {
+    /// The size of all these datagrams, of which the last may be smaller: they can go as one piece, which is cut only as it
+    /// leaves the machine, so that nearly all of the kernel's work is done once.
+    fn segment(&self, places: Range<usize>) -> Option<u16> {
+        let [first, middle @ .., last] = &self.lens[places] else { return None };
+        let is_even = middle.iter().all(|len| len == first) && last <= first;
+        let bytes = first * (middle.len() + 1) + last;
+        let fits = (1..=SEGMENT_BYTES_MAX).contains(first) && *last > 0 && bytes <= PIECE_BYTES_MAX;
+        if is_even && fits && !self.is_uncut.get() { u16::try_from(*first).ok() } else { None }
+    }
+
+    /// Sends datagrams as one piece. `None`: it has to be done one by one.
+    fn send_piece(
+        &self,
+        socket: BorrowedFd<'_>,
+        places: Range<usize>,
+        (name, source, segment): (Option<&SockAddr>, Option<IpAddr>, u16),
+    ) -> Option<io::Result<usize>> {
+        let (mut control, control_len) = Control::new(source, Some(segment));
+        let count = places.len();
+        // SAFETY: both are plain old data, of which all zeros are a value.
+        let (mut head, mut vectors) =
+            unsafe { mem::zeroed::<(libc::msghdr, [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>() };
+        for (place, vector) in places.zip(&mut vectors) {
+            let bytes = self.bytes(place);
+            *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        }
+        (head.msg_iov, head.msg_iovlen) = (vectors.as_mut_ptr(), count);
+        if let Some(name) = name {
+            (head.msg_name, head.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len());
+        }
+        (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), control_len);
+        // SAFETY: `head` points to `count` vectors of bytes, a name and control messages that live until the call is over, each with
+        // its own length; the kernel only reads them.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const head, libc::MSG_DONTWAIT) };
+        if sent >= 0 {
+            return Some(Ok(count));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // The device does not do it (udp(7)), or the kernel is too old.
+            Some(libc::EIO | libc::ENOPROTOOPT) => self.is_uncut.set(true),
+            // Larger than what the way to this one takes.
+            Some(libc::EINVAL | libc::EMSGSIZE) => {}
+            _ => return Some(Err(error)),
+        }
+        None
     }
 }
 
@@ -259,33 +322,47 @@ fn destination(head: &libc::msghdr) -> Option<IpAddr> {
     None
 }
 
-/// Writes the control message by which a datagram leaves from an address of ours, and says how long it is.
-fn write_source(control: &mut Control, source: IpAddr) -> usize {
-    // SAFETY: all three are plain old data, of which all zeros are a value.
-    let (mut head, mut v4, mut v6) = unsafe { mem::zeroed::<(libc::msghdr, libc::in_pktinfo, libc::in6_pktinfo)>() };
-    (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
-    let (level, kind, size) = match source {
-        IpAddr::V4(ip) => {
-            v4.ipi_spec_dst.s_addr = u32::from(ip).to_be();
-            (libc::IPPROTO_IP, libc::IP_PKTINFO, size_of_val(&v4))
-        }
-        IpAddr::V6(ip) => {
-            v6.ipi6_addr.s6_addr = ip.octets();
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, size_of_val(&v6))
-        }
-    };
-    // SAFETY: the first header lies at the beginning of `control`, which is aligned for it and has room for a header and either
-    // information (40 bytes at most); what is written is of the kind and length that the header tells.
-    unsafe {
-        let first = libc::CMSG_FIRSTHDR(&raw const head);
-        (*first).cmsg_level = level;
-        (*first).cmsg_type = kind;
-        (*first).cmsg_len = libc::CMSG_LEN(size as libc::c_uint) as _;
+impl Control {
+    /// With the message by which datagrams leave from an address of ours, if one is given, and that by which they are cut out of one
+    /// piece; and how long both are.
+    fn new(source: Option<IpAddr>, segment: Option<u16>) -> (Self, usize) {
+        let (mut control, mut len) = (Self([0; CONTROL_BYTES]), 0);
+        // SAFETY: both are plain old data, of which all zeros are a value.
+        let (mut v4, mut v6) = unsafe { mem::zeroed::<(libc::in_pktinfo, libc::in6_pktinfo)>() };
         match source {
-            IpAddr::V4(_) => libc::CMSG_DATA(first).cast::<libc::in_pktinfo>().write_unaligned(v4),
-            IpAddr::V6(_) => libc::CMSG_DATA(first).cast::<libc::in6_pktinfo>().write_unaligned(v6),
+            Some(IpAddr::V4(ip)) => {
+                v4.ipi_spec_dst.s_addr = u32::from(ip).to_be();
+                control.push(&mut len, (libc::IPPROTO_IP, libc::IP_PKTINFO), v4);
+            }
+            Some(IpAddr::V6(ip)) => {
+                v6.ipi6_addr.s6_addr = ip.octets();
+                control.push(&mut len, (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), v6);
+            }
+            None => {}
         }
-        libc::CMSG_SPACE(size as libc::c_uint) as usize
+        if let Some(segment) = segment {
+            control.push(&mut len, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
+        }
+        (control, len)
+    }
+
+    /// Adds a message behind those of `len` bytes that are there.
+    fn push<T: Copy>(&mut self, len: &mut usize, (level, kind): (libc::c_int, libc::c_int), value: T) {
+        // SAFETY: no memory is involved.
+        let (whole, space) = unsafe {
+            (libc::CMSG_LEN(size_of::<T>() as libc::c_uint), libc::CMSG_SPACE(size_of::<T>() as libc::c_uint) as usize)
+        };
+        let room = &mut self.0[*len..][..space];
+        // SAFETY: a header is plain old data, of which all zeros are a value.
+        let mut head = unsafe { mem::zeroed::<libc::cmsghdr>() };
+        (head.cmsg_len, head.cmsg_level, head.cmsg_type) = (whole as _, level, kind);
+        // SAFETY: `room` has the bytes for a header and, behind it, a value with what aligns it, as CMSG_SPACE has said; neither
+        // write asks for alignment.
+        unsafe {
+            room.as_mut_ptr().cast::<libc::cmsghdr>().write_unaligned(head);
+            room.as_mut_ptr().add(libc::CMSG_LEN(0) as usize).cast::<T>().write_unaligned(value);
+        }
+        *len += space;
     }
 }
 
@@ -356,6 +433,25 @@ mod tests {
                 assert_eq!((there.recv(&mut room).unwrap(), room[0]), (1, byte));
             }
         }
+    }
+
+    #[test]
+    fn only_datagrams_of_one_size_go_as_one_piece_and_the_last_may_be_smaller() {
+        let mut batch = Batch::new();
+        let mut segment = |lens: &[usize]| {
+            batch.lens[..lens.len()].copy_from_slice(lens);
+            batch.segment(0..lens.len())
+        };
+        assert_eq!(
+            (segment(&[700, 700, 700]), segment(&[700, 700, 1]), segment(&[9, 9])),
+            (Some(700), Some(700), Some(9))
+        );
+        assert_eq!(segment(&[SEGMENT_BYTES_MAX; 16]), Some(SEGMENT_BYTES_MAX as u16));
+        for lens in [&[][..], &[700], &[700, 699, 700], &[700, 701], &[0, 0], &[5, 0], &[SEGMENT_BYTES_MAX + 1; 2]] {
+            assert_eq!(segment(lens), None, "{lens:?}");
+        }
+        batch.is_uncut.set(true);
+        assert_eq!(batch.segment(0..2), None);
     }
 
     #[test]
