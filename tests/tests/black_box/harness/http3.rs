@@ -216,6 +216,13 @@ impl Client {
         self.flush();
     }
 
+    /// Gives the stream up by letting it go. While the library reads ahead it cannot be asked to stop, and would panic.
+    pub(crate) fn let_go(&self, mut stream: Stream) {
+        stream.0.stop_stream(h3::error::Code::H3_REQUEST_CANCELLED);
+        drop(stream);
+        self.flush();
+    }
+
     /// Lets the connection send what waits.
     pub(crate) fn flush(&self) {
         self.runtime.block_on(async {

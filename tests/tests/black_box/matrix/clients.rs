@@ -409,7 +409,7 @@ impl Talk for Http3 {
     fn cancel(&mut self) {
         self.stream();
         if let Flow::Here(stream) = std::mem::replace(&mut self.flow, Flow::None) {
-            self.client.cancel(*stream);
+            self.client.let_go(*stream);
         }
     }
 
