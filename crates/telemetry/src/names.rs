@@ -209,11 +209,18 @@ mod tests {
     #[test]
     fn names_keep_the_conventions_and_are_unique() {
         let mut names = HashSet::new();
-        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        let plain = |text: &str| {
+            text.starts_with(|first: char| first.is_ascii_lowercase())
+                && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        };
         for told in Metric::ALL.iter().map(|metric| metric.definition()) {
             assert!(names.insert(told.name), "{} twice", told.name);
             assert!(told.name.starts_with("equipoise_") || told.name.starts_with("process_"), "{}", told.name);
-            assert!(plain(told.name) && told.labels.iter().all(|label| plain(label) && *label != "le"));
+            assert!(
+                plain(told.name) && told.labels.iter().all(|label| plain(label) && *label != "le"),
+                "{}",
+                told.name
+            );
             assert_eq!(told.name.ends_with("_total"), told.kind == MetricKind::Counter, "{}", told.name);
             assert!(told.kind != MetricKind::Histogram || told.name.ends_with("_seconds"));
             assert!(told.help.starts_with(' ') && told.help.ends_with('.') && !told.help.contains("  "));
