@@ -227,8 +227,15 @@ pub const HTTP3_IDLE_FRAMES_PER_EXCHANGE: u32 = 4;
 pub const HTTP3_IDLE_FRAMES_PER_PIECE: u32 = 3;
 /// How many of them a stream counts for that its client has given up: it throws away work, too.
 pub const HTTP3_IDLE_FRAMES_PER_RESET: u32 = 2;
-/// After how long without a datagram a client whose exchanges go on is asked whether it is there.
+/// How often a client whose exchanges go on is looked after: one of which nothing came for half of it is asked whether it is
+/// there.
 pub const HTTP3_PING: Duration = Duration::from_secs(10);
+/// Silence after which a client of HTTP/3 is given up, at least: it is asked several times before.
+pub const HTTP3_SILENCE_MIN: Duration = Duration::from_secs(60);
+/// For how long a handshake that failed counts as one that is under way, from its beginning, where nobody has proven an address.
+pub const HTTP3_FAILED_HANDSHAKE: Duration = Duration::from_secs(3);
+/// Frames of no use from which on a connection is looked at without delay.
+pub const HTTP3_IDLE_FRAMES_SOON: u32 = 256;
 /// Default of the handshakes at once of one listener in one worker beyond which clients are asked to prove where they are.
 pub const HTTP3_UNPROVEN_MAX: u32 = 100;
 /// How long the end of a request is waited for that should have no body, and whose stream is not at its end with its head.

@@ -1,9 +1,11 @@
 //! HTTP/3 clients that mean harm: each is bounded, told why, counted, and disturbs nobody else.
 
 use std::net::UdpSocket;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use super::harness::http3::{Client, Knocking, request};
+use super::harness::http3::{Client, Knocking, request, trusting};
 use super::harness::origin::ok;
 use super::harness::poll::PATIENCE;
 use super::harness::tls::Authority;
@@ -125,11 +127,72 @@ fn floods_of_frames_of_no_use_end_their_connection() {
     let (_origin, site, mut neighbour) = with_neighbour();
     let mut client = site.connect();
     // Frames of a kind that nobody knows, each of two bytes.
+    let start = Instant::now();
     say(&client, &[0x21, 0].repeat(20_000), false);
     assert_eq!(client.ended(), Some(EXCESSIVE_LOAD));
+    assert!(start.elapsed() < Duration::from_secs(8), "not only when the connection is looked after anyway");
     site.product.flagged("CJ");
     site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_flood\""], 1.0);
     assert_eq!(neighbour.get("/").status, 200);
+}
+
+#[test]
+fn streams_that_end_before_they_say_what_they_are_for_are_counted() {
+    let (_origin, site, mut neighbour) = with_neighbour();
+    let mut client = site.connect();
+    client.with_quic("the end", async |quic| {
+        while let Ok(mut send) = quic.open_uni().await {
+            let _ = send.finish();
+        }
+    });
+    assert_eq!(client.ended(), Some(EXCESSIVE_LOAD));
+    assert_eq!(neighbour.get("/").status, 200);
+}
+
+#[test]
+fn handshakes_that_come_to_nothing_count_a_moment_longer() {
+    let origin = Origin::answering(|_| ok("fine"));
+    let site = site(Setup::to(&origin).listener("http3: { unproven_max: 3 }"), 1);
+    let stranger = trusting(&Authority::new("another"), None);
+    eventually("clients are asked to prove where they are", || {
+        assert!(Client::try_connect(site.product.web(), "shop.example", &stranger).is_err());
+        site.product.metric("equipoise_http3_retries_total", &[]) > 0.0
+    });
+    site.product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
+    assert_eq!(site.connect().get("/").status, 200);
+}
+
+#[test]
+fn large_answers_of_one_connection_go_on_side_by_side() {
+    const MANY: usize = 6;
+    const ALL: usize = 24 << 20;
+    let origin = Origin::answering(|_| ok(&"x".repeat(16 << 20)));
+    let site = site(Setup::to(&origin), 1);
+    let client = site.connect();
+    let got: Arc<[AtomicUsize; MANY]> = Arc::default();
+    let sum = |got: &[AtomicUsize; MANY]| got.iter().map(|one| one.load(Ordering::Relaxed)).sum::<usize>();
+    client.with_quic("bodies", async |quic| {
+        let mut tasks = tokio::task::JoinSet::new();
+        for index in 0..MANY {
+            let (mut send, mut receive) = quic.open_bi().await.expect("a stream");
+            // GET https://a/
+            send.write_all(&[1, 8, 0, 0, 0xd1, 0xd7, 0x50, 1, b'a', 0xc1]).await.expect("it is taken");
+            send.finish().expect("it ends");
+            let got = got.clone();
+            tasks.spawn(async move {
+                while let Ok(Some(chunk)) = receive.read_chunk(64 * 1024, true).await {
+                    got[index].fetch_add(chunk.bytes.len(), Ordering::Relaxed);
+                }
+            });
+        }
+        while sum(&got) < ALL {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        tasks.shutdown().await;
+    });
+    let got: Vec<usize> = got.iter().map(|one| one.load(Ordering::Relaxed)).collect();
+    println!("{got:?}");
+    assert!(got.iter().all(|one| *one > 256 * 1024), "nobody waits for others to be done: {got:?}");
 }
 
 #[test]

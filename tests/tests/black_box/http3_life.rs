@@ -80,6 +80,30 @@ fn a_client_may_move_while_its_requests_go_on() {
 }
 
 #[test]
+fn an_address_that_no_handshake_has_proven_is_not_believed() {
+    let origin = Origin::answering(|request| ok(request.target()));
+    let site = site(Setup::to(&origin), 2);
+    let mut client = site.connect();
+    assert_eq!(client.get("/0").text(), "/0", "the handshake is over on both sides");
+    client.move_to("127.0.0.2".parse().unwrap());
+    for path in ["/1", "/2", "/3"] {
+        assert_eq!(client.get(path).text(), path);
+        let record = site.product.record("the request", |record| record["path"] == path);
+        assert_eq!(record["client_ip"], "127.0.0.1");
+    }
+}
+
+#[test]
+fn an_exchange_may_take_longer_than_a_connection_may_idle() {
+    let origin = Origin::answering(|request| {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        ok(request.target())
+    });
+    let site = site(Setup::to(&origin).listener("timeouts: { idle: 1s }"), 1);
+    assert_eq!(site.connect().get("/slow").text(), "/slow");
+}
+
+#[test]
 fn where_there_are_many_handshakes_clients_prove_where_they_are() {
     let origin = Origin::saying("fine");
     let site = site(Setup::to(&origin).listener("http3: { unproven_max: 0 }"), 2);

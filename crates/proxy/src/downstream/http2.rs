@@ -276,9 +276,10 @@ impl Session<'_> {
         }
         self.accepted += 1;
         self.is_last_call = false;
+        let index = self.tether.seat.index.get();
         let active = Active::new(&self.shared, respond.stream_id().as_u32());
         // In a box of its own: the runtime moves what it is given several times, and this is large.
-        let carrying = carry(self.worker.clone(), plan, self.tether.clone(), (request, respond), active);
+        let carrying = carry(self.worker.clone(), (plan, index), self.tether.clone(), (request, respond), active);
         tokio::task::spawn_local(Box::pin(carrying));
     }
 
@@ -413,12 +414,14 @@ impl Drop for Active {
 /// Carries one stream: the same story as on any connection.
 async fn carry(
     worker: Rc<Worker>,
-    plan: Rc<WorkerPlan>,
+    (plan, index): (Rc<WorkerPlan>, usize),
     tether: Rc<Tether>,
     (request, respond): (http::Request<RecvStream>, SendResponse<Bytes>),
     active: Active,
 ) {
-    let Some((listener, http)) = plan.http_listener(&tether) else { return };
+    // By the index of that plan: another may have been taken over since.
+    let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
+    let Some((listener, http)) = found else { return };
     let registration = worker.registry.register(tether.seat.clone());
     poll_fn(|cx| {
         registration.tether.set_waker(cx.waker());

@@ -12,6 +12,7 @@
 //! and the state of QUIC are driven elsewhere (`crate::http3`).
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -19,9 +20,9 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use model::limits::{
-    HTTP3_END_PATIENCE, HTTP3_HANDSHAKES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_EXCHANGE,
-    HTTP3_IDLE_FRAMES_PER_PIECE, HTTP3_IDLE_FRAMES_PER_RESET, HTTP3_IDLE_FRAMES_PER_SECOND, HTTP3_PING,
-    HTTP3_STREAMS_MAX, LINGER,
+    HTTP3_END_PATIENCE, HTTP3_FAILED_HANDSHAKE, HTTP3_HANDSHAKES_MAX, HTTP3_IDLE_FRAMES_MAX,
+    HTTP3_IDLE_FRAMES_PER_EXCHANGE, HTTP3_IDLE_FRAMES_PER_PIECE, HTTP3_IDLE_FRAMES_PER_RESET,
+    HTTP3_IDLE_FRAMES_PER_SECOND, HTTP3_PING, HTTP3_STREAMS_MAX, LINGER,
 };
 use model::snapshot::HttpListener;
 use model::{Fault, Method};
@@ -102,16 +103,54 @@ pub(crate) fn open(
 struct Door {
     worker: Rc<Worker>,
     seat: Rc<Seat>,
-    /// Under way.
-    handshakes: Rc<Cell<usize>>,
+    handshakes: Rc<Handshakes>,
 }
 
-/// Counts a handshake as under way until it is dropped.
-struct Handshake(Rc<Cell<usize>>);
+/// Handshakes of clients that have or have not proven where they are.
+#[derive(Default)]
+struct Handshakes {
+    /// Those that failed a moment ago included: they have cost as much as others.
+    under_way: Cell<usize>,
+    /// When those count no more.
+    failed: RefCell<VecDeque<Instant>>,
+}
+
+impl Handshakes {
+    fn under_way(&self) -> usize {
+        let mut failed = self.failed.borrow_mut();
+        if !failed.is_empty() {
+            let now = Instant::now();
+            while failed.pop_front_if(|until| *until <= now).is_some() {
+                self.under_way.set(self.under_way.get() - 1);
+            }
+        }
+        self.under_way.get()
+    }
+}
+
+/// Counts a handshake as under way until it is dropped, and for a moment more if it has come to nothing.
+struct Handshake {
+    all: Rc<Handshakes>,
+    begun: Instant,
+    /// The client is where it says.
+    is_proven: Cell<bool>,
+}
+
+impl Handshake {
+    fn begin(all: &Rc<Handshakes>, is_proven: bool) -> Self {
+        all.under_way.set(all.under_way.get() + 1);
+        Self { all: all.clone(), begun: Instant::now(), is_proven: Cell::new(is_proven) }
+    }
+}
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        let until = self.begun + HTTP3_FAILED_HANDSHAKE;
+        if self.is_proven.get() || until <= Instant::now() {
+            self.all.under_way.set(self.all.under_way.get() - 1);
+        } else {
+            self.all.failed.borrow_mut().push_back(until);
+        }
     }
 }
 
@@ -124,11 +163,11 @@ impl Door {
             return port.refuse(incoming);
         };
         let shard = listener.series.of(worker.index);
-        let under_way = self.handshakes.get();
+        let (under_way, is_proven) = (self.handshakes.under_way(), incoming.remote_address_validated());
         if seat.closing.get() {
             return port.refuse(incoming);
         }
-        if under_way >= http.http3.unproven_max as usize && !incoming.remote_address_validated() {
+        if under_way >= (http.http3.unproven_max as usize).min(HTTP3_HANDSHAKES_MAX) && !is_proven {
             if under_way < HTTP3_HANDSHAKES_MAX {
                 shard.http3_retries.add(1);
                 return port.ask_again(incoming);
@@ -147,14 +186,13 @@ impl Door {
         let local = local_of(port, incoming.local_ip(), bound);
         let name = listener.plan.listener.name.clone();
         let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name };
+        let handshake = Handshake::begin(&self.handshakes, is_proven);
         let Some(quic) = port.accept(incoming, tls.quic.clone()) else {
             shard.handshakes_failed.add(1);
             shard.fault(Fault::HandshakeFailed);
             log_failure(worker, &facts, Fault::HandshakeFailed);
             return;
         };
-        self.handshakes.set(under_way + 1);
-        let handshake = Handshake(self.handshakes.clone());
         tokio::task::spawn_local(serve(worker.clone(), quic, seat.clone(), (facts, handshake), open));
     }
 }
@@ -219,8 +257,8 @@ struct Session {
     next_id: u64,
     leave: Leave,
     is_flooded: bool,
-    /// Datagrams that had come when the watch rang last.
-    seen: u64,
+    /// The listener closes while the handshake is under way, which is given little time.
+    is_hurried: bool,
 }
 
 /// Carries a connection to its end.
@@ -266,7 +304,7 @@ async fn serve(
         next_id: 0,
         leave: Leave::No,
         is_flooded: false,
-        seen: 0,
+        is_hurried: false,
     };
     let outcome = poll_fn(|cx| session.poll(cx)).await;
     session.report(outcome);
@@ -302,6 +340,9 @@ impl Session {
             if self.handshake.is_some() && self.quic.is_connected() {
                 self.begin();
             }
+            if self.handshake.is_some() && self.tether.is_closing() && !std::mem::replace(&mut self.is_hurried, true) {
+                self.watch.set(Instant::now(), LAST_CALL);
+            }
             self.speak(cx);
             if let Err(code) = self.listen(cx) {
                 self.quic.close(code);
@@ -336,7 +377,9 @@ impl Session {
 
     /// The handshake is over: from here on the client is known.
     fn begin(&mut self) {
-        self.handshake = None;
+        if let Some(handshake) = self.handshake.take() {
+            handshake.is_proven.set(true);
+        }
         let plan = self.worker.plan_of(&self.tether.seat);
         let Some((listener, http)) = plan.http_listener(&self.tether) else { return };
         listener.series.of(self.worker.index).handshakes_full.add(1);
@@ -398,6 +441,10 @@ impl Session {
                 }
                 Poll::Ready(Ok(Some(bytes))) => reader.take(&bytes, true, &mut self.told)? == Next::GoOn,
                 Poll::Ready(Err(ReadFault::Gone)) => false,
+                Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_new() => {
+                    self.told.idle += 1;
+                    false
+                }
                 Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_critical() => {
                     return Err(code::CLOSED_CRITICAL_STREAM);
                 }
@@ -418,7 +465,9 @@ impl Session {
         while !self.is_full() {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };
             let plan = self.worker.plan_of(&self.tether.seat);
+            let index = self.tether.seat.index.get();
             if matches!(self.leave, Leave::Last | Leave::Over) || plan.http_listener(&self.tether).is_none() {
+                self.shared.count_reset();
                 // RFC 9114 section 4.1.1: the client may send it again elsewhere.
                 self.quic.reset(id, code::REQUEST_REJECTED);
                 self.quic.stop(id, code::REQUEST_REJECTED);
@@ -429,7 +478,7 @@ impl Session {
             self.follow_client();
             let active = Active::new(&self.shared);
             tokio::task::spawn_local(carry(
-                (self.worker.clone(), plan),
+                (self.worker.clone(), plan, index),
                 self.tether.clone(),
                 (self.quic.clone(), id),
                 active,
@@ -441,14 +490,15 @@ impl Session {
         self.shared.active.get() >= 2 * HTTP3_STREAMS_MAX
     }
 
-    /// The client may be somewhere else by now (RFC 9000 section 9).
+    /// The client may be somewhere else by now (RFC 9000 section 9). Its IP address stays that by which it has shaken hands: of
+    /// any other, a single datagram can say that it comes from there, before that is proven.
     fn follow_client(&self) {
         if self.handshake.is_some() {
             self.know_client();
         }
         let peer = self.quic.remote();
         let facts = self.shared.facts.borrow().clone();
-        if facts.peer != peer {
+        if facts.peer != peer && facts.peer.ip() == peer.ip() {
             let moved = ConnectionFacts {
                 peer,
                 local: local_of(self.quic.port(), self.quic.local_ip(), facts.local),
@@ -506,7 +556,7 @@ impl Session {
         let http = plan.http_listener(&self.tether).map(|(_, http)| http);
         let (rest, idle) = http.map_or((LAST_CALL, LAST_CALL), |http| (rest(http), http.idle_timeout));
         if self.shared.active.get() > 0 {
-            self.ask_whether_there();
+            self.ask_whether_there(now);
             self.watch.set(now, rest);
             return None;
         }
@@ -521,9 +571,8 @@ impl Session {
 
     /// Asks a client that is silent while its exchanges go on; without an answer the connection is given up by its idle
     /// time (RFC 9000 section 10.1).
-    fn ask_whether_there(&mut self) {
-        let received = self.quic.received();
-        if std::mem::replace(&mut self.seen, received) == received {
+    fn ask_whether_there(&self, now: Instant) {
+        if self.quic.silence(now) >= HTTP3_PING / 2 {
             self.quic.ping();
         }
     }
@@ -575,12 +624,17 @@ impl Drop for Active {
 
 /// Carries one stream: the same story as on any connection.
 async fn carry(
-    (worker, plan): (Rc<Worker>, Rc<WorkerPlan>),
+    (worker, plan, index): (Rc<Worker>, Rc<WorkerPlan>, usize),
     tether: Rc<Tether>,
     (quic, id): (Rc<Quic>, StreamId),
     active: Active,
 ) {
-    let Some((listener, http)) = plan.http_listener(&tether) else { return };
+    // By the index of that plan: another may have been taken over since.
+    let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
+    let Some((listener, http)) = found else {
+        quic.reset(id, code::REQUEST_REJECTED);
+        return quic.stop(id, code::REQUEST_REJECTED);
+    };
     let registration = worker.registry.register(tether.seat.clone());
     poll_fn(|cx| {
         registration.tether.set_waker(cx.waker());
@@ -594,7 +648,8 @@ async fn carry(
     let mut incoming = worker.take_request();
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     let read = receive(&worker, (&mut stream, &mut watch), (&limits, &mut incoming.head)).await;
-    watch.set(Instant::now(), http.stream_timeout);
+    let whole = Instant::now();
+    watch.set(whole, http.stream_timeout);
     let parsed = match read {
         Ok(parsed) => Ok(parsed),
         Err(NoRequest::Fault(fault)) => Err(fault),
@@ -619,7 +674,7 @@ async fn carry(
         leaves_by_end: false,
         is_early,
     };
-    let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
+    let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: Some(whole) }, parsed };
     exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
     let Some(stream) = connection.io.message() else { return };
     if stream.finish() {

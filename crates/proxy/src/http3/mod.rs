@@ -16,8 +16,8 @@
 use std::time::Duration;
 
 use model::limits::{
-    HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_STREAM_WINDOW_BYTES,
-    HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX,
+    HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_SILENCE_MIN,
+    HTTP3_STREAM_WINDOW_BYTES, HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX,
 };
 use quinn_proto::{IdleTimeout, TransportConfig};
 
@@ -31,7 +31,8 @@ pub(crate) use port::{Port, local_of};
 pub(crate) use quic::{Lost, Quic, ReadFault};
 pub(crate) use stream::{Counts, NoHead, Stream};
 
-/// The bounds of a QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1).
+/// The bounds of a QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1), but for
+/// [`HTTP3_SILENCE_MIN`] in any case: exchanges may be under way, and one without any is ended by who looks after it.
 pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
@@ -41,7 +42,7 @@ pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
         .receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into())
         .send_window(HTTP3_SEND_WINDOW_BYTES_MIN)
         .crypto_buffer_size(HTTP3_CRYPTO_BYTES_MAX)
-        .max_idle_timeout(IdleTimeout::try_from(idle_timeout).ok())
+        .max_idle_timeout(IdleTimeout::try_from(idle_timeout.max(HTTP3_SILENCE_MIN)).ok())
         // No datagrams that are not of a stream (RFC 9221).
         .datagram_receive_buffer_size(None);
     transport

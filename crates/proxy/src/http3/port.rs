@@ -1,21 +1,21 @@
 //! A UDP socket of a worker with all the QUIC connections on it.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use model::limits::{HTTP3_RECEIVE_BATCH, HTTP3_SEGMENTS_MAX, HTTP3_TURNS_MAX};
 use quinn_proto::{
-    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, Incoming, ServerConfig, Transmit,
+    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig,
+    Transmit,
 };
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
@@ -30,15 +30,12 @@ use super::quic::Quic;
 const PIECE_BYTES: usize = 64 * 1024;
 /// Transmissions of one connection before others get a turn.
 const TRANSMITS_PER_TURN_MAX: usize = 8;
+/// Transmissions of all connections before the socket is read again, and other work of the worker gets a turn.
+const TRANSMITS_PER_PORT_TURN_MAX: usize = 64;
+/// The only version that is spoken: drafts of it are not offered.
+const QUIC_VERSION: u32 = 1;
 /// When nothing is to be done in time.
 const FAR: Duration = Duration::from_secs(3600);
-
-/// Of this process: what stateless resets are signed with (RFC 9000 section 10.3).
-static RESET_KEY: LazyLock<Arc<aws_lc_rs::hmac::Key>> = LazyLock::new(|| {
-    let mut key = [0; 64];
-    let _ = aws_lc_rs::rand::fill(&mut key);
-    Arc::new(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &key))
-});
 
 /// Who is told of a client that wants a connection.
 type Door = Box<dyn Fn(&Rc<Port>, Incoming)>;
@@ -56,7 +53,7 @@ pub(crate) struct Port {
     /// Those that have something to say.
     dirty: RefCell<Vec<Rc<Quic>>>,
     /// When a connection wants to be looked at, which may be earlier than it now needs.
-    timers: RefCell<BinaryHeap<Reverse<(Instant, usize)>>>,
+    timers: RefCell<BTreeSet<(Instant, usize)>>,
     waker: RefCell<Option<Waker>>,
     /// What the socket has not taken yet.
     blocked: RefCell<Option<(Transmit, Vec<u8>)>>,
@@ -80,9 +77,10 @@ impl Port {
         door: Door,
     ) -> io::Result<Rc<Self>> {
         let state = UdpSocketState::new((&socket).into())?;
-        let worker = mesh.worker as u16;
-        let mut endpoint = EndpointConfig::new(RESET_KEY.clone());
-        endpoint.cid_generator(move || Box::new(Ids { worker }));
+        let (worker, keys) = (mesh.worker as u16, mesh.keys.clone());
+        let mut endpoint = EndpointConfig::new(mesh.keys.resets.clone());
+        endpoint.supported_versions(vec![QUIC_VERSION]);
+        endpoint.cid_generator(move || Box::new(Ids { worker, keys: keys.clone() }));
         let endpoint = Endpoint::new(Arc::new(endpoint), config, !state.may_fragment(), None);
         Ok(Rc::new(Self {
             socket: UdpSocket::from_std(socket)?,
@@ -222,7 +220,7 @@ impl Port {
     }
 
     fn sleep_until_next(&self, sleep: &mut Pin<Box<Sleep>>, cx: &mut TaskContext<'_>) {
-        let Some(next) = self.timers.borrow().peek().map(|Reverse((at, _))| *at) else { return };
+        let Some(next) = self.timers.borrow().first().map(|(at, _)| *at) else { return };
         if sleep.deadline() != next.into() {
             sleep.as_mut().reset(next.into());
         }
@@ -233,20 +231,20 @@ impl Port {
 
     fn expire(self: &Rc<Self>, now: Instant) {
         loop {
-            let handle = match self.timers.borrow_mut().peek_mut() {
-                Some(first) if first.0.0 <= now => std::collections::binary_heap::PeekMut::pop(first).0,
-                _ => return,
-            };
-            let quic = self.connections.borrow().get(handle.1).cloned().flatten();
+            let mut timers = self.timers.borrow_mut();
+            let Some((at, handle)) = timers.first().copied().filter(|(at, _)| *at <= now) else { return };
+            timers.pop_first();
+            drop(timers);
+            let quic = self.connections.borrow().get(handle).cloned().flatten();
             if let Some(quic) = quic {
-                quic.expire(handle.0, now);
+                quic.expire(at, now);
             }
         }
     }
 
     /// Says that a connection wants to be looked at.
     pub(super) fn set_timer(&self, at: Instant, handle: ConnectionHandle) {
-        self.timers.borrow_mut().push(Reverse((at, handle.0)));
+        self.timers.borrow_mut().insert((at, handle.0));
     }
 
     /// Receives from the socket.
@@ -268,9 +266,9 @@ impl Port {
             let now = Instant::now();
             for (meta, piece) in metas[..count].iter().zip(room.chunks_exact(PIECE_BYTES)) {
                 let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
-                let mut joined = BytesMut::from(&piece[..meta.len]);
-                while !joined.is_empty() {
-                    let bytes = joined.split_to(meta.stride.clamp(1, joined.len()));
+                // Each has memory of its own, so that none that is kept keeps those that came with it.
+                for bytes in piece[..meta.len].chunks(meta.stride.max(1)) {
+                    let bytes = BytesMut::from(bytes);
                     self.arrive(Passed { remote: meta.addr, local_ip: meta.dst_ip, ecn, bytes }, now);
                 }
             }
@@ -279,8 +277,12 @@ impl Port {
     }
 
     fn arrive(self: &Rc<Self>, datagram: Passed, now: Instant) {
+        if !is_answerable(datagram.remote) {
+            self.dropped.set(self.dropped.get() + 1);
+            return;
+        }
         let mesh = self.mesh.borrow();
-        if let Some(owner) = owner(&datagram.bytes).map(usize::from)
+        if let Some(owner) = owner(&datagram.bytes, &mesh.keys).map(usize::from)
             && owner != mesh.worker
             && let Some(other) = mesh.others.get(owner)
         {
@@ -316,7 +318,7 @@ impl Port {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let quic = self.connections.borrow().get(handle.0).cloned().flatten();
                 if let Some(quic) = quic {
-                    quic.take_in(event);
+                    quic.take_in(event, now);
                 }
             }
             Some(DatagramEvent::Response(transmit)) => self.send(&transmit, &out),
@@ -336,8 +338,17 @@ impl Port {
         let waiting = std::mem::take(&mut *self.dirty.borrow_mut());
         let mut waiting = waiting.into_iter();
         let mut is_more = false;
+        let mut budget = TRANSMITS_PER_PORT_TURN_MAX;
         while let Some(quic) = waiting.next() {
-            is_more |= self.settle(&quic, now);
+            is_more |= self.settle(&quic, now, &mut budget);
+            if budget == 0 {
+                // Those that have not had their turn come first in the next.
+                let later = std::mem::take(&mut *self.dirty.borrow_mut());
+                let mut dirty = self.dirty.borrow_mut();
+                dirty.extend(waiting);
+                dirty.extend(later);
+                return self.blocked.borrow().is_none() || self.send_blocked(cx);
+            }
             if self.blocked.borrow().is_some() {
                 self.dirty.borrow_mut().extend(waiting);
                 // The socket wakes us.
@@ -363,14 +374,23 @@ impl Port {
     }
 
     /// Tells a connection's news and sends what it has to say. True: there is more.
-    fn settle(self: &Rc<Self>, quic: &Rc<Quic>, now: Instant) -> bool {
+    fn settle(self: &Rc<Self>, quic: &Rc<Quic>, now: Instant, budget: &mut usize) -> bool {
+        // It is over, and its number may be another's.
+        let known = self.connections.borrow().get(quic.handle().0).cloned().flatten();
+        if !known.is_some_and(|known| Rc::ptr_eq(&known, quic)) {
+            return false;
+        }
         if quic.tell(&self.endpoint) {
-            self.connections.borrow_mut()[quic.handle().0] = None;
-            self.open.set(self.open.get() - 1);
+            self.remove(quic);
+            return false;
+        }
+        if quic.is_stillborn() {
+            self.endpoint.borrow_mut().handle_event(quic.handle(), EndpointEvent::drained());
+            self.remove(quic);
             return false;
         }
         let segments = self.state.max_gso_segments().min(HTTP3_SEGMENTS_MAX);
-        for _ in 0..TRANSMITS_PER_TURN_MAX {
+        for _ in 0..TRANSMITS_PER_TURN_MAX.min(*budget) {
             let mut out = self.out.borrow_mut();
             out.clear();
             let Some(transmit) = quic.poll_transmit(now, segments, &mut out) else {
@@ -379,12 +399,24 @@ impl Port {
             };
             self.send(&transmit, &out);
             drop(out);
+            *budget -= 1;
             if self.blocked.borrow().is_some() {
                 break;
             }
         }
         quic.touch();
         true
+    }
+
+    /// Forgets a connection that is over.
+    fn remove(&self, quic: &Quic) {
+        let handle = quic.handle().0;
+        let Some(_) = self.connections.borrow_mut().get_mut(handle).and_then(Option::take) else { return };
+        self.open.set(self.open.get() - 1);
+        let mut timers = self.timers.borrow_mut();
+        for at in quic.take_timers() {
+            timers.remove(&(at, handle));
+        }
     }
 
     /// Sends what lies in `out`, or remembers it until the socket takes it; one at a time, and more is dropped.
@@ -412,8 +444,42 @@ impl Port {
     }
 }
 
+/// Whether anything can be sent to whom a datagram says that it is from. The kernel refuses port 0 with an error that the
+/// library takes for that of a feature which is missing.
+fn is_answerable(remote: SocketAddr) -> bool {
+    let is_someone = match remote.ip().to_canonical() {
+        IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast(),
+        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+    };
+    remote.port() != 0 && is_someone
+}
+
 /// Where a datagram came to, as far as the kernel says.
 pub(crate) fn local_of(port: &Port, ip: Option<IpAddr>, bound: SocketAddr) -> SocketAddr {
     let local = port.local_address().unwrap_or(bound);
     ip.map_or(local, |ip| SocketAddr::new(ip, local.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_answered_who_cannot_be_sent_to() {
+        for good in ["192.0.2.1:1", "[2001:db8::1]:65535", "[::ffff:192.0.2.1]:9", "127.0.0.1:443"] {
+            assert!(is_answerable(good.parse().unwrap()), "{good}");
+        }
+        for bad in [
+            "192.0.2.1:0",
+            "[2001:db8::1]:0",
+            "0.0.0.0:1",
+            "[::]:1",
+            "224.0.0.1:1",
+            "255.255.255.255:1",
+            "[ff02::1]:1",
+            "[::ffff:0.0.0.0]:1",
+        ] {
+            assert!(!is_answerable(bad.parse().unwrap()), "{bad}");
+        }
+    }
 }

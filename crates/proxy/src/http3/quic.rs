@@ -82,8 +82,15 @@ struct Inner {
     waker: Option<Waker>,
     is_connected: bool,
     lost: Option<Lost>,
-    /// When the port looks at it next.
-    timer: Option<Instant>,
+    /// When the port looks at it: each entry is earlier than the one before it, so that the last rings first.
+    timers: Vec<Instant>,
+    /// When the last datagram came.
+    heard_at: Instant,
+    /// Streams whose writes were blocked, and when each was last given something: a count of writes.
+    blocked: HashMap<u64, u64, BuildHasherDefault<IdHasher>>,
+    writes: u64,
+    /// Streams that may write again, while news are told.
+    writable: Vec<StreamId>,
     /// There is something to read on streams that go one way.
     has_news: bool,
 }
@@ -106,6 +113,17 @@ impl Inner {
         for (_, waker) in self.waiting.drain() {
             waker.wake();
         }
+    }
+
+    /// Wakes those that may write again. Room is made little by little, and the first who is woken takes all of it: so that is
+    /// whoever has been without for longest.
+    fn wake_writable(&mut self) {
+        let mut writable = std::mem::take(&mut self.writable);
+        writable.sort_by_key(|id| self.blocked.get(&u64::from(VarInt::from(*id))).copied().unwrap_or(0));
+        for id in writable.drain(..) {
+            self.wake_stream(id);
+        }
+        self.writable = writable;
     }
 
     fn wait_for(&mut self, id: StreamId, cx: &TaskContext<'_>) {
@@ -131,6 +149,7 @@ impl Inner {
                 });
                 self.wake_all();
             }
+            Event::Stream(StreamEvent::Writable { id }) if id.dir() == Dir::Bi => self.writable.push(id),
             Event::Stream(
                 StreamEvent::Readable { id }
                 | StreamEvent::Writable { id }
@@ -162,7 +181,11 @@ impl Quic {
             waker: None,
             is_connected: false,
             lost: None,
-            timer: None,
+            timers: Vec::new(),
+            heard_at: Instant::now(),
+            blocked: HashMap::default(),
+            writes: 0,
+            writable: Vec::new(),
             has_news: false,
         };
         Rc::new(Self { port, handle, is_dirty: Cell::new(false), inner: inner.into() })
@@ -179,19 +202,28 @@ impl Quic {
         }
     }
 
-    pub(super) fn take_in(self: &Rc<Self>, event: ConnectionEvent) {
-        self.inner.borrow_mut().connection.handle_event(event);
+    pub(super) fn take_in(self: &Rc<Self>, event: ConnectionEvent, now: Instant) {
+        let inner = &mut *self.inner.borrow_mut();
+        let before = inner.connection.is_handshaking().then(|| inner.connection.remote_address().ip());
+        inner.heard_at = now;
+        inner.connection.handle_event(event);
+        let is_elsewhere = before.is_some_and(|before| inner.connection.remote_address().ip() != before);
+        // Only the handshake proves where the peer is, and nobody moves before it is over (RFC 9000 section 9).
+        if is_elsewhere && inner.lost.is_none() {
+            inner.lost = Some(Lost::Broken);
+            inner.connection.close(now, VarInt::from_u32(0), Bytes::new());
+            inner.wake_all();
+        }
         self.touch();
     }
 
     /// The timer rang that was set for `at`.
     pub(super) fn expire(self: &Rc<Self>, at: Instant, now: Instant) {
         let inner = &mut *self.inner.borrow_mut();
-        // Another was set before it meanwhile.
-        if inner.timer != Some(at) {
+        // It is that of another, which had the same number.
+        if inner.timers.pop_if(|set| *set == at).is_none() {
             return;
         }
-        inner.timer = None;
         if inner.connection.poll_timeout().is_some_and(|due| due <= now) {
             inner.connection.handle_timeout(now);
         }
@@ -203,12 +235,24 @@ impl Quic {
     pub(super) fn set_timer(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(due) = inner.connection.poll_timeout()
-            && inner.timer.is_none_or(|set| due < set)
+            && inner.timers.last().is_none_or(|set| due < *set)
         {
-            inner.timer = Some(due);
+            inner.timers.push(due);
             self.port.set_timer(due, self.handle);
         }
         false
+    }
+
+    /// When the port was to look at it.
+    pub(super) fn take_timers(&self) -> Vec<Instant> {
+        std::mem::take(&mut self.inner.borrow_mut().timers)
+    }
+
+    /// Whether the peer itself has given up what never became a connection: nothing is to be said any more, and nobody would
+    /// ever look at it again but by its idle time.
+    pub(super) fn is_stillborn(&self) -> bool {
+        let inner = self.inner.borrow();
+        !inner.is_connected && matches!(inner.lost, Some(Lost::Closed(_)))
     }
 
     /// Tells whom it concerns what happened. True: nothing will any more.
@@ -227,6 +271,9 @@ impl Quic {
         }
         while let Some(event) = inner.connection.poll() {
             inner.note(event);
+        }
+        if !inner.writable.is_empty() {
+            inner.wake_writable();
         }
         if is_drained {
             inner.lost.get_or_insert(Lost::Silent);
@@ -304,9 +351,14 @@ impl Quic {
         identity.and_then(|identity| identity.downcast().ok()).map(|chain| *chain).unwrap_or_default()
     }
 
-    /// Datagrams that came, to tell whether the peer is silent.
-    pub(crate) fn received(&self) -> u64 {
-        self.inner.borrow().connection.stats().udp_rx.datagrams
+    /// For how long nothing has come.
+    pub(crate) fn silence(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.inner.borrow().heard_at)
+    }
+
+    /// Wakes the task that looks after the connection.
+    pub(crate) fn wake(&self) {
+        self.inner.borrow_mut().wake();
     }
 
     /// Asks the peer whether it is there.
@@ -382,11 +434,19 @@ impl Quic {
         }
         match inner.connection.send_stream(id).write(bytes) {
             Ok(count) => {
+                if !inner.blocked.is_empty()
+                    && let Some(last) = inner.blocked.get_mut(&u64::from(VarInt::from(id)))
+                {
+                    inner.writes += 1;
+                    *last = inner.writes;
+                }
                 self.touch();
                 Poll::Ready(Ok(count))
             }
             Err(WriteError::Blocked) => {
                 inner.wait_for(id, cx);
+                let (id, writes) = (u64::from(VarInt::from(id)), inner.writes);
+                inner.blocked.entry(id).or_insert(writes);
                 // It is told that we would like to say more (RFC 9000 section 4.1).
                 self.touch();
                 Poll::Pending
@@ -429,7 +489,11 @@ impl Quic {
 
     /// Nobody waits for a stream any more.
     pub(crate) fn forget(&self, id: StreamId) {
-        self.inner.borrow_mut().waiting.remove(&u64::from(VarInt::from(id)));
+        let (inner, id) = (&mut *self.inner.borrow_mut(), u64::from(VarInt::from(id)));
+        inner.waiting.remove(&id);
+        if !inner.blocked.is_empty() {
+            inner.blocked.remove(&id);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use bytes::{Buf, Bytes};
 use model::ResponseHead;
 use model::fields::Fields;
-use model::limits::TRAILER_BYTES_MAX;
+use model::limits::{HTTP3_IDLE_FRAMES_SOON, TRAILER_BYTES_MAX};
 use quinn_proto::StreamId;
 use wire::http1::Framing;
 use wire::http3::code;
@@ -170,7 +170,11 @@ impl Stream {
         }
         let idle = self.reader.take_idle();
         if idle > 0 {
-            self.counts.idle.set(self.counts.idle.get().saturating_add(idle));
+            let idle = self.counts.idle.get().saturating_add(idle);
+            self.counts.idle.set(idle);
+            if idle > HTTP3_IDLE_FRAMES_SOON {
+                self.quic.wake();
+            }
         }
         Ok(step)
     }
@@ -306,6 +310,7 @@ impl Stream {
         ready!(self.poll_out(cx))?;
         if self.speaking == Speaking::Ending {
             if !self.quic.finish(self.id) {
+                self.is_spoilt = true;
                 return Poll::Ready(Err(gone()));
             }
             self.speaking = Speaking::Ended;
@@ -315,10 +320,23 @@ impl Stream {
 
     fn poll_out(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            let count = ready!(self.quic.poll_write(self.id, cx, &self.out)).map_err(|()| gone())?;
-            self.out.drain(..count);
+            match ready!(self.quic.poll_write(self.id, cx, &self.out)) {
+                Ok(count) => drop(self.out.drain(..count)),
+                Err(()) => return Poll::Ready(Err(self.unwanted())),
+            }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The peer wants no answer any more, as a write has shown.
+    fn unwanted(&mut self) -> io::Error {
+        self.is_spoilt = true;
+        gone()
+    }
+
+    /// Why our half is broken off.
+    fn reason(&self) -> u64 {
+        if self.is_spoilt { code::REQUEST_CANCELLED } else { code::INTERNAL_ERROR }
     }
 
     /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
@@ -333,7 +351,7 @@ impl Stream {
         }
         ready!(self.poll_out(cx))?;
         let piece = &bytes[..bytes.len().min(self.frame_left)];
-        let count = ready!(self.quic.poll_write(self.id, cx, piece)).map_err(|()| gone())?;
+        let count = ready!(self.quic.poll_write(self.id, cx, piece)).map_err(|()| self.unwanted())?;
         self.frame_left -= count;
         if count == bytes.len() {
             self.counts.pieces.set(self.counts.pieces.get().saturating_add(1));
@@ -370,7 +388,7 @@ impl Stream {
     pub(crate) fn finish(&mut self) -> bool {
         let is_whole = self.speaking == Speaking::Ended;
         if !is_whole {
-            self.abandon(code::INTERNAL_ERROR);
+            self.abandon(self.reason());
         } else if !self.is_over {
             // RFC 9114 section 4.1: the rest of the request is not needed for the answer.
             self.quic.stop(self.id, code::NO_ERROR);
@@ -404,7 +422,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.speaking != Speaking::Ended && self.speaking != Speaking::Broken {
-            self.abandon(code::INTERNAL_ERROR);
+            self.abandon(self.reason());
         }
         self.quic.forget(self.id);
     }

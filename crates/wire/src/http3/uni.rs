@@ -102,6 +102,11 @@ impl UniReader {
         matches!(self.kind, Kind::Control | Kind::Encoder | Kind::Decoder)
     }
 
+    /// Whether its kind is not known yet.
+    pub fn is_new(&self) -> bool {
+        self.kind == Kind::New
+    }
+
     /// Takes the next bytes. `from_client` says who sends them.
     ///
     /// # Errors

@@ -149,7 +149,12 @@ impl Client {
 
     /// Goes on from another port.
     pub(crate) fn move_away(&self) -> SocketAddr {
-        let socket = local_socket();
+        self.move_to(Ipv4Addr::LOCALHOST)
+    }
+
+    /// Goes on from this address.
+    pub(crate) fn move_to(&self, ip: Ipv4Addr) -> SocketAddr {
+        let socket = UdpSocket::bind((ip, 0)).expect("a socket");
         let address = socket.local_addr().expect("an address");
         self.wait("another socket", async { self.endpoint.rebind(socket).expect("a socket") });
         address

@@ -54,6 +54,10 @@ impl<'s> Lines<'s> {
         if integer(&mut rest, 8)? != 0 {
             return Err(BadSection::Undecodable);
         }
+        // Section 4.5.1.2: with nothing required, the base cannot lie before it.
+        if rest.first().is_some_and(|first| first & 0x80 != 0) {
+            return Err(BadSection::Undecodable);
+        }
         integer(&mut rest, 7)?;
         Ok(Self { rest, scratch, left_bytes: bytes_max })
     }
@@ -274,9 +278,11 @@ mod tests {
 
     #[test]
     fn what_needs_a_dynamic_table_is_refused() {
-        let sections: [&[u8]; 7] = [
+        let sections: [&[u8]; 8] = [
             b"",
             b"\x01\x00",
+            // A base that lies before what is required.
+            b"\x00\x80\xd1",
             b"\x00\x00\x80",
             b"\x00\x00\x10",
             b"\x00\x00\x40\x01a",
