@@ -20,7 +20,7 @@ pub struct Wish {
     pub state: String,
     /// Who wishes it.
     pub author: String,
-    /// Since when, in seconds since 1970.
+    /// Since when, in seconds since 1970, in whole milliseconds.
     pub at_unix_s: f64,
 }
 
@@ -83,6 +83,8 @@ impl Wishes {
             return;
         };
         let at_unix_s = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
+        // More digits would not all be the same when they are read back from text.
+        let at_unix_s = (at_unix_s * 1000.0).round() / 1000.0;
         let (cluster, endpoint) = id.clone();
         let wish = Wish { cluster, endpoint, state: state.to_owned(), author: author.to_owned(), at_unix_s };
         self.0.insert(id, wish);
@@ -126,6 +128,12 @@ mod tests {
         assert_eq!(text, r#"[{"cluster":"a","endpoint":"x:1","state":"drain","author":"me","at_unix_s":5.0}]"#);
         assert_eq!(serde_json::from_str::<Wishes>(&text).unwrap(), wishes);
         assert_eq!(wishes.get("a", "x:1").map(|wish| wish.state.as_str()), Some("drain"));
+        for beyond_ms in 0..1000 {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_795_311_580_842_811_317 + beyond_ms * 7_919_317);
+            wishes.set(("a", "x:1"), Some("drain"), "me", at);
+            let text = serde_json::to_string(&wishes).unwrap();
+            assert_eq!(serde_json::from_str::<Wishes>(&text).unwrap(), wishes, "{text}");
+        }
         let mut empty = Snapshot::default();
         wishes.apply(&mut empty);
         assert!(wishes.is_empty(), "its endpoint is gone");
