@@ -230,8 +230,7 @@ pub(crate) fn moved(node: &Node, span: Span) -> Node {
     Node { span, kind }
 }
 
-/// Puts back what is shown as `(hidden)`: it is kept as it is in `old`. Items of lists are found by their name, or by their
-/// place in a list that is as long as before.
+/// Puts back what is shown as `(hidden)`: it is kept as it is in `old`. Items of lists are found by [`twins`].
 pub(crate) fn restore(node: &mut Node, old: Option<&Node>, sink: &mut Sink) {
     let span = node.span;
     match &mut node.kind {
@@ -246,18 +245,51 @@ pub(crate) fn restore(node: &mut Node, old: Option<&Node>, sink: &mut Sink) {
             entries.iter_mut().for_each(|(key, node)| restore(node, old.and_then(|old| old.get(&key.text)), sink));
         }
         Kind::List(items) => {
-            let before = old.map_or(&[][..], Node::items);
-            let as_long = before.len() == items.len();
-            for (index, item) in items.iter_mut().enumerate() {
-                let name = item.get("name").and_then(Node::text);
-                let twin = match name {
-                    Some(name) => before.iter().find(|old| old.get("name").and_then(Node::text) == Some(name)),
-                    None => before.get(index).filter(|_| as_long),
-                };
-                restore(item, twin, sink);
-            }
+            let twins = twins(items, old.map_or(&[][..], Node::items));
+            items.iter_mut().zip(twins).for_each(|(item, twin)| restore(item, twin, sink));
         }
         Kind::Scalar(_) | Kind::Invalid => {}
+    }
+}
+
+/// For each item of a list the one before whose secrets it keeps: of its name; or the one that it is but for what is hidden,
+/// wherever that stood; or, when it was changed, the one at its place, unless another item is that. Secrets follow their item:
+/// one that changes places takes them along.
+fn twins<'a>(items: &[Node], before: &'a [Node]) -> Vec<Option<&'a Node>> {
+    let name = |node: &Node| node.get("name").and_then(Node::text).map(str::to_owned);
+    let twin = |(index, item): (usize, &Node)| {
+        if let Some(name_of) = name(item) {
+            return before.iter().find(|old| name(old).as_ref() == Some(&name_of));
+        }
+        let at_its_place = before.get(index);
+        let is_but_hidden = matches!(&item.kind, Kind::Scalar(scalar) if scalar.text == HIDDEN);
+        let moved = || {
+            let mut same = before.iter().filter(|old| !is_but_hidden && is_but_for_hidden(item, old));
+            same.next().filter(|_| same.next().is_none())
+        };
+        let changed = || {
+            let old = at_its_place.filter(|_| before.len() == items.len())?;
+            let taken = !is_but_hidden && items.iter().any(|other| is_but_for_hidden(other, old));
+            (!taken && name(old).is_none()).then_some(old)
+        };
+        at_its_place.filter(|old| !is_but_hidden && is_but_for_hidden(item, old)).or_else(moved).or_else(changed)
+    };
+    items.iter().enumerate().map(twin).collect()
+}
+
+/// Whether a node is what it was before, or could be where it says `(hidden)`.
+fn is_but_for_hidden(node: &Node, old: &Node) -> bool {
+    match (&node.kind, &old.kind) {
+        (Kind::Scalar(scalar), _) if scalar.text == HIDDEN => true,
+        (Kind::Scalar(scalar), Kind::Scalar(old)) => scalar.text == old.text,
+        (Kind::Map(entries), Kind::Map(before)) => {
+            let kept = |(key, node): &(Key, Node)| old.get(&key.text).is_some_and(|old| is_but_for_hidden(node, old));
+            entries.len() == before.len() && entries.iter().all(kept)
+        }
+        (Kind::List(items), Kind::List(before)) => {
+            items.len() == before.len() && items.iter().zip(before).all(|(node, old)| is_but_for_hidden(node, old))
+        }
+        _ => false,
     }
 }
 

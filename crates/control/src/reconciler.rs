@@ -231,17 +231,17 @@ impl Reconciler {
         self.probes.follow(Arc::clone(&plan));
         let (text, revision) = self.text_and_revision(&loaded, generation);
         let entry = Entry { generation, at: SystemTime::now(), origin, author, differences, text: Some(text.clone()) };
-        tell_generation(&entry);
-        if matches!(origin, Origin::Start | Origin::Reload) {
-            tell_changes(&desired.changes);
-        }
         let shown = Shown {
             effective: Arc::new(loaded.effective()),
             written: Arc::new(loaded.written(&plan::filter::specs())),
             revision,
             desired: Arc::new(desired.clone()),
         };
-        self.view.set_running(Arc::clone(&plan), shown, entry);
+        // Told when it is so for callers of the API too: a token that was taken away opens nothing after this line.
+        let changes = matches!(origin, Origin::Start | Origin::Reload).then(|| desired.changes.clone());
+        self.view.set_running(Arc::clone(&plan), shown, entry.clone());
+        tell_generation(&entry);
+        changes.iter().for_each(tell_changes);
         // Neither certificates nor wishes change anything of it.
         if !matches!(origin, Origin::Certificates | Origin::Endpoint) {
             loaded.warnings().iter().for_each(tell);

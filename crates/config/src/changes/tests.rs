@@ -108,6 +108,26 @@ fn what_is_hidden_is_put_back_by_its_path_and_items_by_name() {
     }
 }
 
+#[test]
+fn a_secret_follows_its_item_when_items_without_names_change_places() {
+    let old = tree("{ routes: [{ to: a, token: s1 }, { to: b, token: s2 }, { to: c, token: s3 }] }");
+    let after = |new: &str| {
+        let (mut new, mut sink) = (tree(new), Sink::default());
+        restore(&mut new, Some(&old), &mut sink);
+        let tokens: Vec<String> =
+            new.get("routes").unwrap().items().iter().map(|item| item.to_value()["token"].to_string()).collect();
+        (tokens.join(" "), sink.is_empty())
+    };
+    let [a, b, c] = ["a", "b", "c"].map(|to| format!("{{ to: {to}, token: (hidden) }}"));
+    assert_eq!(after(&format!("{{ routes: [{b}, {a}, {c}] }}")), ("\"s2\" \"s1\" \"s3\"".to_owned(), true));
+    // Also when others have gone; and one that was edited at its place keeps its own.
+    assert_eq!(after(&format!("{{ routes: [{c}] }}")), ("\"s3\"".to_owned(), true));
+    let edited = "{ to: d, token: (hidden) }";
+    assert_eq!(after(&format!("{{ routes: [{a}, {edited}, {c}] }}")), ("\"s1\" \"s2\" \"s3\"".to_owned(), true));
+    // Whose it would be is not known: it is asked for.
+    assert!(!after(&format!("{{ routes: [{b}, {edited}, {c}] }}")).1);
+}
+
 /// Texts that mean something to YAML.
 const TEXTS: &[&str] = &[
     "true", "~", "1e3", "0x1F", "- a", "a: b", "#", "|", "$$", "'", "", "\u{7f}", "\u{2028}", "a ", " a", "\n\n", "\\",

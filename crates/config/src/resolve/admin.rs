@@ -40,8 +40,11 @@ impl Resolver<'_> {
             let message = format!("the folder `{}` does not exist", folder.display());
             self.report("admin/state", message, Some("make it, or name another place".to_owned()));
         }
-        let changes_allowed =
-            bind.ip().is_none_or(|address| address.ip().to_canonical().is_loopback()) || !tokens.is_empty();
+        // A name without a file has no permissions: whoever is on the machine reaches it.
+        let is_guarded = bind
+            .ip()
+            .map_or(!bind.to_string().starts_with("unix:@"), |address| address.ip().to_canonical().is_loopback());
+        let changes_allowed = is_guarded || !tokens.is_empty();
         Some(Admin { bind, mode, tokens, state, changes_allowed })
     }
 
