@@ -282,6 +282,9 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
         Ok(author) => author,
         Err(problem) => return with_challenge(problem),
     };
+    if let Err(problem) = check_parameters(call, request.uri().query()) {
+        return problem.into_response();
+    }
     let parts = path_parts(call.path, request.uri().path());
     let done = match call.what {
         what if what.is_order() || what == What::SetLog => {
@@ -345,6 +348,26 @@ pub(crate) fn decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A call that changes something takes no parameter that it does not know: with `dry-run=true` it would be carried out.
+fn check_parameters(call: &Call, query: Option<&str>) -> Result<(), Problem> {
+    if call.needs != Some(AdminRole::Admin) {
+        return Ok(());
+    }
+    let keys = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let known = call.query.iter().map(|(name, _)| *name);
+    for key in keys.map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key)) {
+        if known.clone().any(|name| name == key) {
+            continue;
+        }
+        let problem = Problem::new(StatusCode::BAD_REQUEST, format!("there is no parameter `{key}` here"));
+        return Err(match config::did_you_mean(&decoded(key).replace('-', "_"), known.clone()) {
+            Some(suggestion) => problem.suggest(suggestion),
+            None => problem.suggest("this call takes none"),
+        });
+    }
+    Ok(())
 }
 
 /// The value of a parameter of a query.

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::connections::Page;
 use control::history::Entry;
 use control::{Shown, View};
+use model::connections::Page;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

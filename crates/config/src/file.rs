@@ -140,7 +140,8 @@ fn one_of(keys: &[&str]) -> Value {
 #[serde(deny_unknown_fields)]
 pub struct Admin {
     /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` the API asks for no
-    /// credentials, so only a loopback address or a Unix socket is accepted.
+    /// credentials, so only a loopback address or a Unix socket is accepted; by a name in the abstract namespace (`unix:@name`),
+    /// which has no permissions, nothing can be changed then.
     pub bind: String,
     /// Permissions of the Unix socket, in octal. By default `"0600"`: the user that the program runs as, and nobody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Admin, Bound};
-use control::connections::{Connections, OpenConnection};
+use control::connections::Connections;
 use control::history::Origin;
 use control::{Candidate, Cause, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View};
 use proxy::Workers;
@@ -295,15 +295,7 @@ impl Live {
 /// The connections of the data plane, as the control plane knows them.
 fn connections(workers: &Workers) -> Connections {
     let (list, end) = (workers.connections(), workers.connections());
-    let told = |one: proxy::clients::OpenConnection| {
-        let proxy::clients::OpenConnection { id, listener, peer, open_for, worker, is_ending } = one;
-        OpenConnection { id, listener, peer, open_for, worker, is_ending }
-    };
-    let list = move |page: &control::connections::Page| {
-        let control::connections::Page { after, max, listener } = page.clone();
-        list.list(&proxy::clients::Page { after, max, listener }).into_iter().map(told).collect()
-    };
-    Connections { list: Box::new(list), end: Box::new(move |id| end.end(id)) }
+    Connections { list: Box::new(move |page| list.list(page)), end: Box::new(move |id| end.end(id)) }
 }
 
 fn tell_refusal(message: &'static str, refusal: &Refusal) {

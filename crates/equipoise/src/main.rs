@@ -16,6 +16,7 @@ mod quick;
 mod reference;
 mod run;
 mod signals;
+mod visible;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod check;
+pub mod connections;
 pub mod cookie;
 pub mod facts;
 pub mod fault;

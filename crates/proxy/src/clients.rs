@@ -1,11 +1,10 @@
 //! The connections of clients, as an administrator asks for them: over all workers, in pages.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use model::Name;
+use model::connections::{OpenConnection, Page};
 
 use crate::reconcile::Workers;
 use crate::worker::Worker;
@@ -16,34 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const WORKERS_MAX: u64 = 1 << 12;
 /// Connections of one page at most.
 pub const PAGE_MAX: usize = 1_000;
-
-/// One open connection of a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenConnection {
-    /// No other connection of this process has, or had, this number.
-    pub id: u64,
-    /// The listener that accepted it, under the name that it has now.
-    pub listener: Name,
-    /// Where it comes from.
-    pub peer: SocketAddr,
-    /// How long it is open.
-    pub open_for: Duration,
-    /// The worker that carries it.
-    pub worker: usize,
-    /// Its listener is gone, or the program ends: it ends when it is idle.
-    pub is_ending: bool,
-}
-
-/// A page of connections that is asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Page {
-    /// The last number of the page before; 0 begins.
-    pub after: u64,
-    /// At most so many, and at most [`PAGE_MAX`].
-    pub max: usize,
-    /// Those of this listener alone.
-    pub listener: Option<String>,
-}
 
 /// A question to a worker.
 pub(crate) enum Question {

@@ -427,6 +427,39 @@ fn an_address_that_others_reach_needs_tokens_to_change_anything() {
 }
 
 #[test]
+fn a_socket_without_a_file_has_no_permissions_and_needs_tokens_to_change_anything() {
+    let origin = Origin::saying("fine");
+    let name = format!("unix:@equipoise-test-{}-{}", std::process::id(), origin.address().port());
+    let text =
+        Setup::to(&origin).text().replace("bind: \"127.0.0.1:0\" }\naccess", &format!("bind: \"{name}\" }}\naccess"));
+    assert!(text.contains(&name));
+    let product = Product::start(&text);
+    eventually("it says so", || product.stderr().contains("the admin listener asks for no credentials"));
+    let ctl = |call: &str| super::harness::product::command(&["ctl", "--admin", &name, call]);
+    let status = ctl("status");
+    assert!(status.status.success(), "{}", status.stderr);
+    let reload = ctl("reload");
+    assert!(!reload.status.success() && reload.stderr.contains("tokens"), "{}", reload.stderr);
+}
+
+#[test]
+fn a_misspelt_rehearsal_changes_nothing() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let (endpoint, before) = (origin.address(), generation(&product));
+    let call = |query: &str| format!("PUT /api/clusters/site/endpoints/{endpoint}/weight?{query}");
+    for wrong in ["dry-run=true", "dryrun", "dry%5Frun=true", "dry_run=true&force"] {
+        let told = refused(&product, &call(wrong), &[JSON], "{ \"weight\": 7 }", 400);
+        assert!(told["message"].as_str().unwrap().starts_with("there is no parameter `"), "{told}");
+        assert!(told["suggestion"].as_str().unwrap().contains("`dry_run`"), "{told}");
+    }
+    let told = refused(&product, "PUT /api/log?dry_run=true", &[JSON], "{ \"level\": \"error\" }", 400);
+    assert_eq!(told["suggestion"], "this call takes none");
+    done(&product, &call("dry_run=true"), &[JSON], "{ \"weight\": 7 }");
+    assert_eq!(generation(&product), before);
+}
+
+#[test]
 fn ctl_asks_by_a_unix_socket_that_only_its_user_may_open() {
     use std::os::unix::fs::PermissionsExt;
     let origins = [Origin::saying("a"), Origin::saying("b")];

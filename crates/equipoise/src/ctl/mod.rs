@@ -44,6 +44,10 @@ fn carry_out(options: &Ctl) -> Result<String, String> {
 
 /// What was refused, and why, for people.
 pub(crate) fn refusal(answer: &Answered) -> String {
+    crate::visible::lines(&refused(answer))
+}
+
+fn refused(answer: &Answered) -> String {
     let Ok(told) = serde_json::from_str::<Value>(&answer.body) else {
         return if answer.body.trim().is_empty() {
             format!("the program answered {} and nothing else", answer.status)

@@ -5,10 +5,13 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::options::{Command, Config};
+use crate::visible;
 
 /// The answer to a command.
 pub(super) fn render(command: &Command, told: &Value) -> String {
-    match command {
+    let text = match command {
+        // JSON is YAML: it can be edited and put back, so nothing of it is made visible.
+        Command::Config(Config::Get { .. }) => return format!("{told:#}\n"),
         Command::Status => status(told),
         Command::Changes => changes(told),
         Command::Generations { generation: None } => generations(told),
@@ -17,10 +20,9 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
         Command::End { connection } => format!("connection {connection} is ended\n"),
-        // JSON is YAML: it can be edited and put back.
-        Command::Config(Config::Get { .. }) => format!("{told:#}\n"),
         _ => done(told),
-    }
+    };
+    visible::lines(&text)
 }
 
 /// One problem, as `check` shows it.
@@ -49,8 +51,9 @@ fn text(value: &Value) -> String {
 
 /// Columns as wide as their widest cell.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible::line(cell)).collect()).collect();
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -60,7 +63,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         format!("{}\n", padded.join("  ").trim_end())
     };
     let mut out = line(&mut head.iter().copied());
-    for row in rows {
+    for row in &rows {
         out.push_str(&line(&mut row.iter().map(String::as_str)));
     }
     out
@@ -261,6 +264,13 @@ mod tests {
     fn tables_have_columns_as_wide_as_they_need_to_be() {
         let rows = [vec!["a".to_owned(), "long cell".to_owned()], vec!["bbb".to_owned(), "é".to_owned()]];
         assert_eq!(table(&["X", "YY"], &rows), "X    YY\na    long cell\nbbb  é\n");
+    }
+
+    #[test]
+    fn words_of_an_agent_neither_drive_the_terminal_nor_forge_a_row() {
+        let told = json!({ "endpoints": [{ "name": "x:1", "reason": "\u{1b}[2J\nx:2  up" }] });
+        let shown = render(&Command::Endpoints { cluster: "site".to_owned() }, &told);
+        assert!(shown.lines().count() == 2 && shown.contains("\\u{1b}[2J\\nx:2  up"), "{shown}");
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use control::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, RouteTold};
 
+use crate::visible;
+
 /// Routes that are told of before and after the one that is taken.
 const ROUTES_MAX: usize = 10;
 
@@ -22,11 +24,10 @@ pub(super) fn render(told: &Explanation) -> String {
     out
 }
 
-/// One line with its label in the first column. Control characters, which a configuration may hold, stay visible.
+/// One line with its label in the first column.
 fn line(out: &mut String, label: &str, text: &str) {
     let indent = if label.is_empty() && out.is_empty() { 0 } else { 2 };
-    let text: String =
-        text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect();
+    let text = visible::line(text);
     let width = if indent == 0 { 0 } else { 12 };
     let _ = writeln!(out, "{:indent$}{label:width$} {text}", "", indent = indent, width = width);
 }

@@ -511,12 +511,7 @@ impl Session {
     }
 
     fn may_go_on(&self) -> bool {
-        if self.tether.is_closing() {
-            return false;
-        }
-        let plan = self.worker.plan_of(&self.tether.seat);
-        plan.http_listener(&self.tether)
-            .is_some_and(|(_, http)| http.requests_per_connection_max.is_none_or(|max| self.accepted < max))
+        super::may_go_on(&self.worker, &self.tether, self.accepted)
     }
 
     /// No new streams; a client that has not heard of it yet may still begin some (RFC 9114 section 5.2).

@@ -10,6 +10,17 @@ use wire::http1::{Framing, SendResponse, write_response};
 use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::message::MessageStream;
+use crate::registry::Tether;
+use crate::worker::Worker;
+
+/// Whether a connection of streams that has taken so many may take another.
+pub(crate) fn may_go_on(worker: &Worker, tether: &Tether, accepted: u64) -> bool {
+    let plan = worker.plan_of(&tether.seat);
+    !tether.is_closing()
+        && plan
+            .http_listener(tether)
+            .is_some_and(|(_, http)| http.requests_per_connection_max.is_none_or(|max| accepted < max))
+}
 
 /// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to
 /// leave with the first of the body.
