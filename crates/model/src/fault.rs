@@ -176,6 +176,8 @@ faults! {
     SendTimeout = Upstream Send 504 false true "UST" "send_timeout";
     /// The request body breaks the framing rules.
     BadRequestBody = Downstream Send 400 false false "CF" "bad_request_body";
+    /// The request body is longer than its route allows.
+    BodyTooLarge = Downstream Send 413 false false "CO" "body_too_large";
     /// The client sent no byte of its request body for too long.
     RequestBodyTimeout = Downstream Send 408 false false "CBT" "request_body_timeout";
     /// The client closed before its request body was whole.

@@ -80,6 +80,8 @@ pub struct RequestHead {
     pub version: Version,
     /// The fields, over the arena that also holds method and target.
     pub fields: Fields,
+    /// Bytes of the body that are carried, where a filter bounds them.
+    pub body_max: Option<u64>,
     method_span: Span,
     path: Span,
     query: Option<Span>,

@@ -223,7 +223,7 @@ impl<'p> Exchange<'p> {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.settle_early(route)).await?;
         }
-        if let Some(local) = self.filter_request(route) {
+        if let Some(local) = self.filter_request(route)? {
             self.told.is_refused = local.status >= 400;
             return answer::answer(self, &local).await;
         }
@@ -308,15 +308,19 @@ impl<'p> Exchange<'p> {
         settled
     }
 
-    fn filter_request(&mut self, route: &RoutePlan) -> Option<LocalResponse> {
+    fn filter_request(&mut self, route: &RoutePlan) -> Result<Option<LocalResponse>, Fault> {
         if route.chain.is_empty() {
-            return None;
+            return Ok(None);
         }
         let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
         let mut scratch = self.worker.scratch.borrow_mut();
         match route.chain.on_request(&mut self.incoming.head, &facts, &mut scratch) {
-            Flow::Continue => None,
-            Flow::Respond(local) => Some(*local),
+            Flow::Continue => match (self.incoming.head.body_max, self.request.framing) {
+                // Before anything of it is asked for, or sent on.
+                (Some(max), Framing::Length(length)) if length > max => Err(Fault::BodyTooLarge),
+                _ => Ok(None),
+            },
+            Flow::Respond(local) => Ok(Some(*local)),
         }
     }
 

@@ -28,12 +28,21 @@ pub(crate) enum BodyReader {
     /// This many bytes are still to come.
     Length(u64),
     /// Chunks; boxed because it is rare and large.
-    Chunked(Box<ChunkDecoder>),
+    Chunked(Box<Chunks>),
     /// Until the sender ends its half.
     UntilClose,
     /// Until the sender ends the stream that is the message's own, with trailers or without. What is left of a length, if
     /// one was given: the two must agree (RFC 9113 section 8.1.1).
     Stream(Option<u64>),
+    /// The same without a length, and with a bound: what may still come.
+    BoundedStream(u64),
+}
+
+/// A body in chunks.
+pub(crate) struct Chunks {
+    decoder: ChunkDecoder,
+    /// Bytes that may still come; `u64::MAX` without a bound.
+    left: u64,
 }
 
 impl BodyReader {
@@ -44,7 +53,9 @@ impl BodyReader {
             Framing::Length(length) if from.is_message() => Self::Stream(Some(length)),
             _ if from.is_message() => Self::Stream(None),
             Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => Self::Chunked(Box::new(ChunkDecoder::new(&HeadLimits::default()))),
+            Framing::Chunked => {
+                Self::Chunked(Box::new(Chunks { decoder: ChunkDecoder::new(&HeadLimits::default()), left: u64::MAX }))
+            }
             Framing::UntilClose => Self::UntilClose,
         }
     }
@@ -85,6 +96,8 @@ pub(crate) enum PumpFault {
     Truncated,
     /// The sender broke the framing rules.
     Framing,
+    /// The body is longer than it may be.
+    TooLong,
     /// The receiver's connection broke.
     Write,
 }
@@ -142,6 +155,15 @@ impl Pump {
     /// A pump for bytes without framing.
     pub(crate) fn tunnel() -> Self {
         Self::of(BodyReader::UntilClose, BodyWriter::Plain)
+    }
+
+    /// Bounds a body that does not say its length ahead. To be called before anything is moved.
+    pub(crate) fn bound(&mut self, max: u64) {
+        match &mut self.reader {
+            BodyReader::Chunked(chunks) => chunks.left = max,
+            unbounded @ BodyReader::Stream(None) => *unbounded = BodyReader::BoundedStream(max),
+            _ => {}
+        }
     }
 
     /// Says that trailers are not passed on.
@@ -367,7 +389,7 @@ impl Pump {
                 self.reader = BodyReader::Done;
                 self.encode(buffer, None)
             }
-            BodyReader::Stream(None | Some(0)) => {
+            BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) => {
                 self.reader = BodyReader::Done;
                 let trailers = from.message().and_then(|stream| stream.take_trailers());
                 self.encode(buffer, trailers.as_deref().filter(|_| !self.drops_trailers))
@@ -394,6 +416,12 @@ impl Pump {
                     _ => self.reader = BodyReader::Stream(left),
                 }
             }
+            BodyReader::BoundedStream(left) => {
+                let left = left.checked_sub(buffer.len() as u64).ok_or(PumpFault::TooLong)?;
+                if !is_over {
+                    self.reader = BodyReader::BoundedStream(left);
+                }
+            }
             BodyReader::Length(left) => {
                 let taken = left.min(buffer.len() as u64);
                 if left > taken {
@@ -401,19 +429,20 @@ impl Pump {
                 }
                 self.keep_leftover(buffer, taken as usize, pool);
             }
-            BodyReader::Chunked(mut decoder) => {
-                let decoded = decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::Framing)?;
+            BodyReader::Chunked(mut chunks) => {
+                let decoded = chunks.decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::Framing)?;
+                chunks.left = chunks.left.checked_sub(decoded.data_len as u64).ok_or(PumpFault::TooLong)?;
                 if decoded.done {
                     self.keep_leftover(buffer, decoded.consumed, pool);
-                    finished = Some(decoder);
+                    finished = Some(chunks);
                 } else {
-                    self.reader = BodyReader::Chunked(decoder);
+                    self.reader = BodyReader::Chunked(chunks);
                 }
                 buffer.truncate(decoded.data_len);
             }
         }
         self.moved_bytes += buffer.len() as u64;
-        let trailers = finished.as_ref().map(|decoder| decoder.trailers());
+        let trailers = finished.as_ref().map(|chunks| chunks.decoder.trailers());
         self.encode(buffer, trailers.filter(|_| !self.drops_trailers))
     }
 

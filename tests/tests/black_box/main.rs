@@ -9,6 +9,7 @@ mod admin;
 mod admin_api;
 mod balancers;
 mod balancing;
+mod body_limit;
 mod breakers;
 mod command_line;
 mod concurrency;

@@ -18,6 +18,7 @@
 
 mod add_request_header;
 mod add_response_header;
+mod body_limit;
 mod cors;
 mod fields;
 mod remove_request_header;
@@ -55,6 +56,7 @@ pub const FILTERS: &[FilterEntry] = &[
     remove_response_header::ENTRY,
     rewrite::ENTRY,
     cors::ENTRY,
+    body_limit::ENTRY,
 ];
 
 /// One filter of the registry.

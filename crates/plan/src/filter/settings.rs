@@ -127,6 +127,59 @@ impl<'de> Deserialize<'de> for DurationText {
     }
 }
 
+/// A size in bytes as the configuration writes all of them: `16KiB`, `1MB` or `100`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeText(pub u64);
+
+impl SizeText {
+    const UNITS: [(&str, u64); 9] = [
+        ("", 1),
+        ("B", 1),
+        ("kB", 1_000),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+    ];
+
+    fn parse(text: &str) -> Option<u64> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let unit = text[digits..].trim_start_matches(' ');
+        let (_, factor) = Self::UNITS.iter().find(|(name, _)| *name == unit)?;
+        text[..digits].parse::<u64>().ok()?.checked_mul(*factor)
+    }
+}
+
+impl<'de> Deserialize<'de> for SizeText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let refuse =
+            |text: &dyn fmt::Display| D::Error::custom(format!("`{text}` is not a size such as 16KiB, 1MB or 100"));
+        match Value::deserialize(deserializer)? {
+            Value::Number(number) => number.as_u64().map(Self).ok_or_else(|| refuse(&number)),
+            Value::String(text) => Self::parse(&text).map(Self).ok_or_else(|| refuse(&text)),
+            other => Err(refuse(&other)),
+        }
+    }
+}
+
+impl JsonSchema for SizeText {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Size".into()
+    }
+
+    /// The format is the one by which the configuration crate knows its own sizes.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "integer"],
+            "format": "equipoise-size",
+            "pattern": "^[0-9]+ *(B|kB|KB|MB|GB|KiB|MiB|GiB)?$",
+            "minimum": 0,
+        })
+    }
+}
+
 impl JsonSchema for DurationText {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Duration".into()

@@ -85,11 +85,7 @@ impl<'p> Conversation<'p> {
             Some(kept) if framing == Framing::Chunked => Framing::Length(kept.len() as u64),
             _ => framing,
         };
-        let mut upload = Pump::new(source, &exchange.connection.io, writer);
-        if !exchange.plan.identities.is_empty() {
-            // What a filter or a listener takes out of the head must not come in by the back door.
-            upload.drop_trailers();
-        }
+        let mut upload = upload_of(exchange, source, writer);
         let buffers = &exchange.worker.buffers;
         let received = &mut exchange.connection.received;
         // What follows a request without a body is the next request: it stays where it is.
@@ -105,7 +101,7 @@ impl<'p> Conversation<'p> {
         };
         exchange.replay.is_taken = true;
         let first = first.unwrap_or_else(|| buffers.take());
-        upload.begin(&head, first, buffers).map_err(|_| Fault::BadRequestBody)?;
+        upload.begin(&head, first, buffers).map_err(|fault| upload_fault(&fault))?;
         Ok(Self {
             cluster,
             side,
@@ -270,8 +266,7 @@ impl<'p> Conversation<'p> {
                 self.expect_head(exchange);
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(PumpFault::Framing)) => Poll::Ready(Err(Fault::BadRequestBody)),
-            Poll::Ready(Err(PumpFault::Read | PumpFault::Truncated)) => Poll::Ready(Err(Fault::ClosedInBody)),
+            Poll::Ready(Err(fault)) => Poll::Ready(Err(upload_fault(&fault))),
             Poll::Pending => {
                 if self.upload.take_progress() && !self.is_beside {
                     let timeout = self.upload_timeout(exchange);
@@ -614,6 +609,19 @@ fn fit_for_stream(exchange: &mut Exchange<'_>, cluster: &ClusterPlan) {
     }
 }
 
+/// What moves the request's body, within the bounds of its route.
+fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pump {
+    let mut upload = Pump::new(source, &exchange.connection.io, writer);
+    if let Some(max) = exchange.incoming.head.body_max {
+        upload.bound(max);
+    }
+    if !exchange.plan.identities.is_empty() {
+        // What a filter or a listener takes out of the head must not come in by the back door.
+        upload.drop_trailers();
+    }
+    upload
+}
+
 /// What is to become a tunnel on a stream has no end after its head. On a connection the head has told of a framing, which
 /// must hold whatever else it asks for, or what stands in the body would be taken for a request.
 fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
@@ -632,10 +640,18 @@ fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<U
     }
 }
 
+fn upload_fault(fault: &PumpFault) -> Fault {
+    match fault {
+        PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
+        PumpFault::TooLong => Fault::BodyTooLarge,
+        PumpFault::Framing | PumpFault::Write => Fault::BadRequestBody,
+    }
+}
+
 fn download_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ResponseBodyClosed,
-        PumpFault::Framing => Fault::BadResponseBody,
+        PumpFault::Framing | PumpFault::TooLong => Fault::BadResponseBody,
         PumpFault::Write => Fault::ClosedInResponse,
     }
 }

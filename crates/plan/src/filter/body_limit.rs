@@ -1,0 +1,80 @@
+//! `body_limit`.
+
+use model::{Facts, Issue, RequestHead};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::settings::{Settings, SizeText};
+use super::{FilterEntry, Flow, RequestStep, Steps};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<BodyLimit>("body_limit", DOC);
+
+const DOC: &str = r#"Bounds the body of requests; a longer one is answered 413.
+
+A request whose `content-length` says that it is too long is refused before an endpoint is chosen, and before a client that
+asks by `expect: 100-continue` sends any of it. A body that does not say its length ahead (chunks, streams of HTTP/2 and HTTP/3)
+is counted while it passes: at the first byte too many the exchange ends, and the endpoint sees a body that is cut short, never
+one that looks whole. An answer that is on its way by then is cut short too. Trailers are not counted, nor are upgraded
+connections. In logs and metrics the fault is `body_too_large`; clients of gRPC get `RESOURCE_EXHAUSTED`.
+
+Without this filter bodies have no bound: they are streamed, and cost no memory. Where several apply, the last one counts, so that
+one with `when:` may allow more than the one before it.
+
+```yaml
+filters:
+  - body_limit: { max: 10MiB }
+```
+"#;
+
+/// How long bodies may be.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct BodyLimit {
+    /// Bytes of the body, transfer coding not counted; 0 allows none.
+    max: SizeText,
+}
+
+impl Settings for BodyLimit {
+    fn compile(self) -> Result<Steps, Issue> {
+        Ok(Steps::of_request(BodyLimitStep { max: self.max.0 }))
+    }
+}
+
+struct BodyLimitStep {
+    max: u64,
+}
+
+impl RequestStep for BodyLimitStep {
+    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+        head.body_max = Some(self.max);
+        Flow::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{chain, issue, passed, request};
+
+    #[test]
+    fn the_last_bound_counts_and_is_gone_with_the_request() {
+        let chain = chain(json!([{ "body_limit": { "max": "1KiB" } }, { "body_limit": { "max": 20 } }]));
+        let mut head = passed(&chain, request("POST", "/", &[]));
+        assert_eq!(head.body_max, Some(20));
+        head.clear();
+        assert_eq!(head.body_max, None);
+    }
+
+    #[test]
+    fn sizes_are_written_as_everywhere() {
+        for (text, bytes) in [("0", 0), ("100", 100), ("1kB", 1_000), ("2 MiB", 2 << 20), ("1GiB", 1 << 30)] {
+            let head = passed(&chain(json!([{ "body_limit": { "max": text } }])), request("POST", "/", &[]));
+            assert_eq!(head.body_max, Some(bytes), "{text}");
+        }
+        for wrong in [json!("1 XB"), json!("KiB"), json!(-1), json!("99999999999GiB"), json!(null)] {
+            assert!(issue("body_limit", json!({ "max": wrong })).contains("is not a size such as"), "{wrong}");
+        }
+        assert_eq!(issue("body_limit", json!({})), ": missing field `max`");
+    }
+}
