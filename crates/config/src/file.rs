@@ -3,6 +3,7 @@
 //!
 //! These types hold what was written. What it means is found out in `resolve`.
 
+mod access_log;
 mod balance;
 mod cluster;
 mod health;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::units::Time;
 
+pub use access_log::*;
 pub use balance::*;
 pub use cluster::*;
 pub use health::*;
@@ -184,37 +186,6 @@ pub enum AdminRole {
     Admin,
 }
 
-/// Where records of exchanges are written: `path`, or `stdout: true`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["path", "stdout"])))]
-pub struct AccessLog {
-    /// A file, which is appended to and reopened on SIGUSR1. Relative to the file that names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Standard output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("const" = true))]
-    pub stdout: Option<bool>,
-    /// How a record looks.
-    #[serde(default)]
-    pub format: LogFormat,
-    /// The line, with variables in braces, when `format` is `line`.
-    #[serde(default = "log_line")]
-    pub line: String,
-}
-
-/// How a record looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// A line of text with variables.
-    #[default]
-    Line,
-    /// One JSON object on a line.
-    Json,
-}
-
 /// How the program ends.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -227,8 +198,4 @@ impl Default for Shutdown {
     fn default() -> Self {
         Self { drain_timeout: Time(limits::DRAIN) }
     }
-}
-
-fn log_line() -> String {
-    DEFAULT_LINE.to_owned()
 }

@@ -4,6 +4,7 @@
 //! Objects with a problem that was found before are left out, but their names are known, so that nobody is told that
 //! they are missing.
 
+mod access_log;
 mod address;
 mod admin;
 mod balance;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::snapshot::{self, Snapshot};
+use model::snapshot::Snapshot;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -215,31 +216,6 @@ impl<'a> Resolver<'a> {
             effective.insert("shutdown".to_owned(), serde_json::to_value(&default).unwrap_or_default());
             default.drain_timeout.0
         })
-    }
-
-    fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {
-        let at = format!("access_logs/{index}");
-        if log.format == file::LogFormat::Json && self.has(&at, "line") {
-            let span = self.key_span(&at, "line");
-            self.sink.push(span, "`line` has no meaning with `format: json`", Some("leave one of them out".to_owned()));
-        } else if let Err(message) = model::template::parse(&log.line) {
-            self.report(&format!("{at}/line"), message, None);
-        } else if log.line.contains(['\n', '\r']) {
-            self.report(&format!("{at}/line"), "a line of a log cannot hold a line end", None);
-        }
-        let format = match log.format {
-            file::LogFormat::Json => snapshot::LogFormat::Json,
-            file::LogFormat::Line => snapshot::LogFormat::Line(log.line.clone()),
-        };
-        let target = match &log.path {
-            Some(path) if path.is_empty() => {
-                self.report(&format!("{at}/path"), "the path is empty", None);
-                return None;
-            }
-            Some(path) => snapshot::LogTarget::File(self.beside(&format!("{at}/path"), path)),
-            None => snapshot::LogTarget::Stdout,
-        };
-        Some(snapshot::AccessLog { target, format })
     }
 
     /// A path as it is meant: relative to the file that names it.

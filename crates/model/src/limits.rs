@@ -81,6 +81,12 @@ pub const QUEUE_PAGE_BYTES_MAX: usize = 64 * 1024;
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.
 pub const LOG_RING_BYTES: usize = 1 << 20;
+/// Bytes of records that wait for a receiver of syslog messages over TCP. More are lost and counted.
+pub const SYSLOG_WAITING_BYTES_MAX: usize = 4 << 20;
+/// Longest name of a program in a syslog message (RFC 3164 section 4.1.3 has 32, RFC 5424 section 6.2.5 has 48).
+pub const SYSLOG_TAG_BYTES_MAX: usize = 32;
+/// Default of the name of the program in a syslog message.
+pub const SYSLOG_TAG: &str = "equipoise";
 /// Largest ClientHello that is read to route by SNI.
 pub const CLIENT_HELLO_BYTES_MAX: usize = 16 * 1024;
 /// Default of the connections that the kernel holds for one worker until it accepts them.

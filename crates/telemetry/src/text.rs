@@ -238,6 +238,17 @@ impl Clock {
         out.extend_from_slice(&self.clf);
     }
 
+    /// Appends a time as RFC 3164 section 4.1.2 has it, in UTC: `Nov  2 09:05:07`.
+    pub(crate) fn push_rfc3164(&mut self, out: &mut Vec<u8>, at: SystemTime) {
+        self.set(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+        out.extend_from_slice(&self.clf[3..6]);
+        out.push(b' ');
+        out.push(if self.clf[0] == b'0' { b' ' } else { self.clf[0] });
+        out.push(self.clf[1]);
+        out.push(b' ');
+        out.extend_from_slice(&self.clf[12..20]);
+    }
+
     fn set(&mut self, second: u64) {
         if self.second == Some(second) {
             return;
@@ -307,6 +318,8 @@ mod tests {
             assert_eq!(text(|out| clock.push_rfc3339(out, at(seconds, millis))), expected);
         }
         assert_eq!(text(|out| clock.push_clf(out, at(971_211_336, 0))), "10/Oct/2000:20:55:36 +0000");
+        assert_eq!(text(|out| clock.push_rfc3164(out, at(971_211_336, 0))), "Oct 10 20:55:36");
+        assert_eq!(text(|out| clock.push_rfc3164(out, at(951_868_800, 0))), "Mar  1 00:00:00");
         assert_eq!(
             text(|out| clock.push_rfc3339(out, UNIX_EPOCH - Duration::from_secs(9))),
             "1970-01-01T00:00:00.000Z"

@@ -141,8 +141,19 @@ impl Bench {
             Some(to) => Running::start_forwarded(product.name, &launch, &cores, &log, to)?,
             None => Running::start(product.name, &launch, &cores, &log)?,
         };
+        if let Some(file) = start.told {
+            self.tell(&mut running, &dir.join(file))?;
+        }
         self.wait_ready(&mut running, start)?;
         Ok(running)
+    }
+
+    /// Tells Equipoise its configuration by its API, as its user does.
+    fn tell(&self, running: &mut Running, file: &Path) -> Result<(), Failure> {
+        let admin = loopback(self.ports.admin);
+        running.wait_listening(admin, START_TIMEOUT)?;
+        let put = Launch::new(self.equipoise()).args(["ctl", "--admin", &admin.to_string(), "config", "put"]).arg(file);
+        child::done(&put)
     }
 
     /// Starts a product as an origin, on the cores of the load, and waits until it listens on the ports.

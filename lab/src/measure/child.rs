@@ -225,6 +225,18 @@ pub(crate) fn output_of(launch: &Launch) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Runs a program to its end, which must be a good one.
+pub(crate) fn done(launch: &Launch) -> Result<(), Failure> {
+    let program = launch.program.display();
+    let output = launch.command().stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("{program} ended with {}: {}", output.status, told.trim())))
+}
+
 /// A failure when Ctrl-C was pressed.
 pub(crate) fn interruption() -> Result<(), Failure> {
     if sys::interrupted() { Err(Failure::interrupted()) } else { Ok(()) }

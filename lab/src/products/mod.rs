@@ -116,6 +116,8 @@ pub(crate) struct Start<'a> {
     pub templates: Option<&'a [&'a str]>,
     /// More templates beside them.
     pub more: &'a [&'a str],
+    /// The one of them that it is told by its API once that listens.
+    pub told: Option<&'a str>,
     /// A folder for its files within its own, so that those of several starts are kept; empty: its own.
     pub variant: &'a str,
     /// Its standard output, the access log, goes there as syslog messages; `None`: to its log file.
@@ -136,6 +138,7 @@ impl Start<'_> {
             flags: &[],
             templates: None,
             more: &[],
+            told: None,
             variant: "",
             syslog: None,
             probe: Some("/12"),

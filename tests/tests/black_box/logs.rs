@@ -159,3 +159,48 @@ fn every_exchange_leaves_exactly_one_record() {
     let of = |path: &str| records.iter().filter(|record| record["path"] == path).count();
     assert_eq!((records.len(), of("/bad"), of("/good")), (200, 20, 180));
 }
+
+#[test]
+fn records_reach_receivers_of_syslog_by_udp_tcp_and_unix_socket() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixDatagram;
+    let origin = Origin::saying("fine");
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let folder = super::harness::product::folder();
+    let path = folder.path().join("log.socket");
+    let unix = UnixDatagram::bind(&path).expect("our folder");
+    let bound = Some(std::time::Duration::from_secs(20));
+    udp.set_read_timeout(bound).expect("a socket");
+    unix.set_read_timeout(bound).expect("a socket");
+    let local = |socket: std::io::Result<std::net::SocketAddr>| socket.expect("it is bound");
+    let text = Setup::to(&origin).text().replace(
+        "access_logs: [",
+        &format!(
+            "access_logs: [\
+             {{ syslog: {{ to: \"udp:{}\", facility: local7, tag: edge }}, line: \"{{method}} {{uri}} {{status}}\" }}, \
+             {{ syslog: {{ to: \"tcp:{}\", style: rfc3164 }}, line: \"{{status}} {{uri}}\" }}, \
+             {{ syslog: {{ to: \"unix:{}\", severity: debug }}, format: json }}, ",
+            local(udp.local_addr()),
+            local(tcp.local_addr()),
+            path.display()
+        ),
+    );
+    let product = super::harness::Product::start(&text);
+    product.connect().get("/a");
+    let mut buffer = vec![0; 10_000];
+    let count = udp.recv(&mut buffer).expect("a message");
+    let message = String::from_utf8_lossy(&buffer[..count]).into_owned();
+    assert!(message.starts_with("<190>1 20") && message.ends_with(" - - GET /a 200"), "{message}");
+    assert!(message.contains(" edge "), "{message}");
+    let count = unix.recv(&mut buffer).expect("a message");
+    let message = String::from_utf8_lossy(&buffer[..count]).into_owned();
+    let (head, json) = message.split_once(": ").expect("a head");
+    assert!(head.starts_with("<135>"), "{message}");
+    assert_eq!(serde_json::from_str::<Value>(json).expect("a record")["path"], "/a");
+    let mut line = String::new();
+    let (stream, _) = tcp.accept().expect("a connection");
+    stream.set_read_timeout(bound).expect("a socket");
+    BufReader::new(stream).read_line(&mut line).expect("a message");
+    assert!(line.starts_with("<134>") && line.ends_with(": 200 /a\n"), "{line}");
+}

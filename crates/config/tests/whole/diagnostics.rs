@@ -294,6 +294,40 @@ fn filters_are_checked_by_the_schema_and_by_themselves() {
 }
 
 #[test]
+fn a_receiver_of_syslog_says_how_it_is_reached_and_who_speaks() {
+    let told = about(
+        "access_logs:
+  - { syslog: { to: '127.0.0.1:514' } }
+  - { syslog: { to: /dev/log } }
+  - { syslog: { to: 'https://logs.example' } }
+  - { syslog: { to: 'udp:unix:/dev/log' } }
+  - { syslog: { to: 'tcp:127.0.0.1' } }
+  - { syslog: { to: 'unix:dev/log' } }
+  - { syslog: { to: 'udp:127.0.0.1:514', facility: local8, tag: 'a b' } }
+  - { syslog: { to: 'udp:127.0.0.1:514', severity: warn } }
+",
+    );
+    let like = "write it like `udp:192.0.2.1:514`, `tcp:192.0.2.1:514` or `unix:/dev/log`";
+    assert_eq!(
+        told,
+        [
+            "3: `127.0.0.1:514` does not say how the receiver is reached (write `udp:127.0.0.1:514` or `tcp:127.0.0.1:514`)",
+            "4: `/dev/log` does not say how the receiver is reached (write `unix:/dev/log`)",
+            &format!("5: `https://logs.example` does not say how the receiver is reached ({like})"),
+            &format!("6: `udp:unix:/dev/log` does not say how the receiver is reached ({like})"),
+            "7: `127.0.0.1` has no port (write `127.0.0.1:80`)",
+            "8: `dev/log` is not an absolute path (write it like `unix:/run/equipoise.sock`)",
+            "9: `facility` must be `kern`, `user`, `mail`, `daemon`, `auth`, `syslog`, `lpr`, `news`, `uucp`, `cron`, \
+             `authpriv`, `ftp`, `local0`, `local1`, `local2`, `local3`, `local4`, `local5`, `local6` or `local7`, not the \
+             text `local8` (did you mean `local7`?)",
+            "9: `a b` cannot be the name of a program in a syslog message (take letters, digits and `_-./`, 32 at most)",
+            "10: `severity` must be `emerg`, `alert`, `crit`, `err`, `warning`, `notice`, `info` or `debug`, not the text \
+             `warn` (did you mean `warning`?)",
+        ]
+    );
+}
+
+#[test]
 fn logs_checks_and_client_certificates_are_checked() {
     let told = about(
         "access_logs:
@@ -315,7 +349,7 @@ shutdown: 5s
         told,
         [
             "3: `path` and `stdout` exclude each other in access log 1 (keep one of them)",
-            "4: access log 2 needs one of `path` or `stdout`",
+            "4: access log 2 needs one of `path`, `stdout` or `syslog`",
             "4: `format` must be `line` or `json`, not the text `xml`",
             "5: `{` is never closed in `{`: write `{{` for a brace",
             "6: `line` has no meaning with `format: json` (leave one of them out)",

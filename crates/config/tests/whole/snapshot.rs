@@ -9,7 +9,7 @@ use model::fitness::AdminState;
 use model::limits;
 use model::matching::{PathMatch, ValueTest};
 use model::snapshot::{
-    Action, Balance, ClientAuth, HealthCheckKind, LogFormat, LogTarget, Protocol, TcpTarget, TlsVersion,
+    Action, Balance, ClientAuth, HealthCheckKind, LogFormat, LogTarget, Protocol, SyslogStyle, TcpTarget, TlsVersion,
 };
 use serde_json::json;
 
@@ -109,7 +109,7 @@ clusters:
     tls: { server_name: a.example, verify: false }
     pool: { idle_max: 0 }
     timeouts: { connect: 1s }
-access_logs: [{ stdout: true, format: json }, { path: logs/access.log, line: "{status}" }]
+access_logs: [{ stdout: true, format: json }, { path: logs/access.log, line: "{status}" }, { syslog: { to: "udp:127.0.0.1:514", facility: local7, severity: notice } }]
 shutdown: { drain_timeout: 5s }
 admin: { bind: "0.0.0.0:9000", allow_remote: true }
 "#;
@@ -134,6 +134,12 @@ admin: { bind: "0.0.0.0:9000", allow_remote: true }
     assert_eq!((cluster.pool.idle_max, cluster.timeouts.connect), (0, Duration::from_secs(1)));
     assert_eq!(snapshot.access_logs[0].format, LogFormat::Json);
     assert_eq!(snapshot.access_logs[1].target, LogTarget::File("/nowhere/logs/access.log".into()));
+    let LogTarget::Syslog(syslog) = &snapshot.access_logs[2].target else { panic!("{:?}", snapshot.access_logs[2]) };
+    assert_eq!(
+        (syslog.to.to_string().as_str(), syslog.priority, syslog.tag.as_str()),
+        ("udp:127.0.0.1:514", 189, "equipoise")
+    );
+    assert_eq!(syslog.style, SyslogStyle::Rfc5424);
     assert_eq!(snapshot.drain_timeout, Duration::from_secs(5));
     assert_eq!(snapshot.admin.as_ref().unwrap().bind.to_string(), "0.0.0.0:9000");
 }

@@ -1,31 +1,36 @@
 //! The thread that carries lines from the rings to their targets.
 //!
 //! ```text
-//! busy --(ten passes found nothing)--> idle --(a record, flush, reopen, close)--> busy
-//!   \__ every 100 ms, or when a ring is half full      (parked without time-out)
+//! busy --(a second without a record)--> idle --(a record, flush, reopen, close)--> busy
+//!   \__ every 100 ms (10 ms for datagrams), or when a ring is half full      (parked without time-out)
 //! ```
 //! So a record costs its worker no system call, unless it is the first after a second of silence or fills half a ring;
 //! and a proxy without traffic wakes nothing.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use model::snapshot::{AccessLog, LogTarget};
+use model::snapshot::{AccessLog, LogTarget, SyslogAddress};
 
+use super::CLOSE_MAX;
 use super::format::Compiled;
+use super::output::Output;
 use super::ring::{Pushed, Ring};
 use crate::log;
 
 /// Time between two passes while there are records.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Passes that find nothing before the thread parks until it is woken.
-const QUIET_PASSES: u32 = 10;
+/// The same if there are datagrams to send: receivers have small buffers, and many at once would not fit.
+const PAUSE_OF_DATAGRAMS: Duration = Duration::from_millis(10);
+
+/// Time without a record after which the thread parks until it is woken.
+const QUIET: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct State {
@@ -43,10 +48,23 @@ struct State {
 /// A log as opened.
 #[derive(Debug)]
 struct Target {
-    /// `None` for standard output.
-    path: Option<PathBuf>,
+    log: LogTarget,
     /// A file to go on with, put here by a reopening.
     next: Mutex<Option<File>>,
+}
+
+impl Target {
+    /// Its file, opened, if it is one.
+    fn open(&self) -> io::Result<Option<File>> {
+        match &self.log {
+            LogTarget::File(path) => open(path).map(Some),
+            LogTarget::Stdout | LogTarget::Syslog(_) => Ok(None),
+        }
+    }
+
+    fn is_datagrams(&self) -> bool {
+        matches!(&self.log, LogTarget::Syslog(syslog) if !matches!(syslog.to, SyslogAddress::Tcp(_)))
+    }
 }
 
 /// What workers, owner and thread share.
@@ -84,10 +102,9 @@ impl Shared {
         for log in logs {
             let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
             formats.push(Compiled::new(&log.format).map_err(invalid)?);
-            targets.push(match &log.target {
-                LogTarget::Stdout => Target { path: None, next: Mutex::default() },
-                LogTarget::File(path) => Target { path: Some(path.clone()), next: Mutex::new(Some(open(path)?)) },
-            });
+            let target = Target { log: log.target.clone(), next: Mutex::default() };
+            *held(&target.next) = target.open()?;
+            targets.push(target);
         }
         let rings = (0..workers * logs.len()).map(|_| Ring::new(ring_bytes_max)).collect();
         Ok(Self {
@@ -158,7 +175,7 @@ impl Shared {
     pub(super) fn reopen(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for target in &self.targets {
-            files.push(target.path.as_deref().map(open).transpose()?);
+            files.push(target.open()?);
         }
         for (target, file) in self.targets.iter().zip(files) {
             *held(&target.next) = file;
@@ -189,44 +206,28 @@ impl Shared {
     }
 }
 
-/// Where the lines of one log go.
-#[derive(Debug)]
-enum Output {
-    Stdout,
-    File(File),
-}
-
-impl Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Stdout => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(bytes)?;
-                stdout.flush()
-            }
-            Self::File(file) => file.write_all(bytes),
-        }
-    }
-}
-
 /// The thread's own state.
 pub(super) struct Carrier {
     shared: Arc<Shared>,
     outputs: Vec<Output>,
-    /// By log: the last write failed, perhaps within a line.
-    torn: Vec<bool>,
     spare: Vec<u8>,
-    quiet: u32,
+    pause: Duration,
+    /// How long no record came.
+    quiet: Duration,
+    /// Since when only what waits for a receiver keeps the thread.
+    closing: Option<Instant>,
 }
 
 impl Carrier {
     /// Starts the thread.
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<()> {
+        let has_datagrams = shared.targets.iter().any(Target::is_datagrams);
         let mut carrier = Self {
-            outputs: shared.targets.iter().map(|_| Output::Stdout).collect(),
-            torn: vec![false; shared.targets.len()],
+            outputs: shared.targets.iter().map(|target| Output::new(&target.log)).collect(),
             spare: Vec::new(),
-            quiet: 0,
+            pause: if has_datagrams { PAUSE_OF_DATAGRAMS } else { PAUSE },
+            quiet: Duration::ZERO,
+            closing: None,
             shared: Arc::clone(&shared),
         };
         carrier.exchange_files();
@@ -242,20 +243,24 @@ impl Carrier {
                 (state.asked, std::mem::take(&mut state.reopened), state.closed && state.writers == 0)
             };
             let wrote = self.pass();
+            let is_busy = self.outputs.iter().any(Output::is_busy);
             // Only behind a whole pass that began after the reopening: what was recorded before belongs to the old files.
             if reopened {
                 self.exchange_files();
             }
+            let over = last && (!is_busy || self.closing.get_or_insert_with(Instant::now).elapsed() > CLOSE_MAX);
             {
                 let mut state = held(&self.shared.state);
-                state.done = asked;
-                state.ended = last;
+                if !is_busy || over {
+                    state.done = asked;
+                }
+                state.ended = over;
             }
             self.shared.changed.notify_all();
-            if last {
+            if over {
                 return;
             }
-            self.rest(wrote);
+            self.rest(wrote || self.outputs.iter().any(Output::has_waiting));
         }
     }
 
@@ -265,14 +270,20 @@ impl Carrier {
         let logs = self.outputs.len();
         for (place, ring) in self.shared.rings.iter().enumerate() {
             let log = place % logs;
-            let (output, torn) = (&mut self.outputs[log], &mut self.torn[log]);
+            let output = &mut self.outputs[log];
             ring.take(&mut self.spare, |lines| {
                 wrote = true;
-                if let Err(error) = carry(output, torn, lines) {
-                    ring.fail(lines.iter().filter(|&&byte| byte == b'\n').count() as u64);
-                    report(self.shared.targets[log].path.as_deref(), &error);
+                if let Err(lost) = output.carry(lines) {
+                    ring.fail(lost.records);
+                    report(&self.shared.targets[log].log, &lost.why);
                 }
             });
+        }
+        for (log, output) in self.outputs.iter_mut().enumerate() {
+            if let Err(why) = output.go_on() {
+                let to = told(&self.shared.targets[log].log);
+                log::warn("a receiver of the access log is away; records wait", &[("log", &to), ("error", &why)]);
+            }
         }
         wrote
     }
@@ -280,15 +291,15 @@ impl Carrier {
     fn exchange_files(&mut self) {
         for (target, output) in self.shared.targets.iter().zip(&mut self.outputs) {
             if let Some(file) = held(&target.next).take() {
-                *output = Output::File(file);
+                *output = Output::file(file);
             }
         }
     }
 
     fn rest(&mut self, wrote: bool) {
-        self.quiet = if wrote { 0 } else { self.quiet + 1 };
-        if self.quiet < QUIET_PASSES {
-            thread::park_timeout(PAUSE);
+        self.quiet = if wrote { Duration::ZERO } else { self.quiet + self.pause };
+        if self.quiet < QUIET {
+            thread::park_timeout(self.pause);
             return;
         }
         self.shared.idle.store(true, Relaxed);
@@ -297,22 +308,18 @@ impl Carrier {
             thread::park();
         }
         self.shared.idle.store(false, Relaxed);
-        self.quiet = 0;
+        self.quiet = Duration::ZERO;
     }
 }
 
-/// Writes lines. After a failure, which may have cut a line, the next one begins on a line of its own.
-fn carry(output: &mut Output, torn: &mut bool, lines: &[u8]) -> io::Result<()> {
-    if *torn {
-        output.write(b"\n")?;
-    }
-    *torn = true;
-    output.write(lines)?;
-    *torn = false;
-    Ok(())
+fn report(target: &LogTarget, error: &io::Error) {
+    log::error("access log cannot be written; records are lost", &[("log", &told(target)), ("error", error)]);
 }
 
-fn report(path: Option<&Path>, error: &io::Error) {
-    let path = path.map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
-    log::error("access log cannot be written; records are lost", &[("log", &path), ("error", error)]);
+fn told(target: &LogTarget) -> String {
+    match target {
+        LogTarget::Stdout => "stdout".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
+        LogTarget::Syslog(syslog) => format!("syslog {}", syslog.to),
+    }
 }

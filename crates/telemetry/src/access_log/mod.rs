@@ -1,12 +1,14 @@
 //! Access logs: one line for each exchange and stream.
 //!
 //! A worker formats a record into a buffer of its own and copies it, whole, into its ring; one thread carries the rings
-//! to files and standard output. A worker never waits: when a ring is full, the record is dropped and counted.
+//! to files, standard output and receivers of syslog. A worker never waits: when a ring is full, the record is dropped and counted.
 //! Start reading at [`AccessLogs`]; [`mod@format`] says what can be in a line.
 
 mod carrier;
 pub mod format;
+mod output;
 mod ring;
+mod syslog;
 #[cfg(test)]
 mod tests;
 mod value;

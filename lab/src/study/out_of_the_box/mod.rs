@@ -88,6 +88,7 @@ fn measure(run: &Run<'_>, cell: &Cell<Load>, product: &'static Product) -> Resul
     let values = values(run, &receiver)?;
     let _origin = start_origin(run, &values)?;
     let logs_nothing = ["direct", "floor"].contains(&product.name);
+    let wanted: Vec<&str> = if product.name == "equipoise-alb" { vec!["equipoise-alb-wanted.yaml"] } else { vec![] };
     let (mut proxy, at) = if product.name == "direct" {
         (None, loopback(if is_tls { tls_port(run) } else { bench.ports.origin[0] }))
     } else {
@@ -96,6 +97,8 @@ fn measure(run: &Run<'_>, cell: &Cell<Load>, product: &'static Product) -> Resul
             values: &values,
             syslog: (!logs_nothing).then(|| receiver.address()),
             probe: Some("/"),
+            more: wanted.as_slice(),
+            told: wanted.first().copied(),
             ..Start::new(product)
         };
         (Some(bench.start(&start)?), bench.target(is_tls))
@@ -220,12 +223,11 @@ const NOTES: &[&str] = &[
     "Client, balancer and origin had machines of their own there, with two virtual CPUs for the balancer; here the balancer \
      has one core, and hey, the origin and the receiver of the logs share the other. hey needs more CPU time for a request than \
      most of the products, so requests a second and latency say less here than CPU time for a request.",
-    "Access logs are on for all products. HAProxy sends them by syslog itself; the lab forwards the standard output of the \
-     others to the same receiver, as a container's log driver would. The CPU time of forwarding is not the product's. The \
+    "Access logs are on for all products. Equipoise and HAProxy send them by syslog themselves; the lab forwards the standard \
+     output of the others to the same receiver, as a container's log driver would. The CPU time of forwarding is not the product's. The \
      floor and the direct run write none.",
     "Amazon's load balancer cannot run here. `equipoise-alb` is Equipoise with the same features: two listeners, a target \
-     group with health checks, rules by host and path. An API to change the configuration does not exist yet, so a file \
-     takes its place.",
+     group with health checks, rules by host and path, all told by its API.",
     "The certificate is ECDSA P-256, and hey and today's products agree on TLS 1.3; there it was what 2018 offered.",
     "hey tells eight percentiles, the fastest and the slowest among them: that is all that the curves are drawn from.",
 ];
