@@ -192,6 +192,13 @@ pub(crate) fn ticks_per_second() -> u64 {
     u64::try_from(ticks).unwrap_or(100)
 }
 
+/// Bytes of a page of memory.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: takes no pointers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
 /// Sends a signal to the process group that `pid` heads. A group that has gone is no error.
 pub(crate) fn signal_group(pid: u32, signal: i32) {
     if let Ok(pid) = libc::pid_t::try_from(pid)

@@ -1,5 +1,6 @@
 //! CPU time and memory of a process and all its descendants, from `/proc`.
 
+use crate::sys;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -11,8 +12,12 @@ pub(crate) struct Stat {
     pub pid: u32,
     /// Its parent.
     pub parent: u32,
+    /// Its process group.
+    pub group: u32,
     /// User and system time of all its threads, and of the children that it has waited for, in clock ticks.
     pub ticks: u64,
+    /// What of that is of children that it has waited for.
+    pub waited_ticks: u64,
 }
 
 /// Parses one line of `/proc/PID/stat`. The name may hold spaces and parentheses.
@@ -22,8 +27,36 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     // After the name: state is field 3 of the manual, so field N is at N - 3.
     let field = |number: usize| fields.get(number - 3)?.parse::<i64>().ok();
-    let ticks = [14, 15, 16, 17].into_iter().map(field).sum::<Option<i64>>()?;
-    Some(Stat { pid: pid.parse().ok()?, parent: u32::try_from(field(4)?).ok()?, ticks: u64::try_from(ticks).ok()? })
+    let ticks = |fields: [usize; 2]| u64::try_from(fields.into_iter().map(field).sum::<Option<i64>>()?).ok();
+    let id = |number: usize| u32::try_from(field(number)?).ok();
+    let waited_ticks = ticks([16, 17])?;
+    let ticks = ticks([14, 15])? + waited_ticks;
+    Some(Stat { pid: pid.parse().ok()?, parent: id(4)?, group: id(5)?, ticks, waited_ticks })
+}
+
+/// A process, unless it has gone. One that has ended and not been waited for is still there.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// All processes of the group that live now.
+pub(crate) fn group(group: u32) -> io::Result<Vec<Stat>> {
+    Ok(Everybody::read()?.0.into_values().filter(|stat| stat.group == group).collect())
+}
+
+/// Resident memory of a process, bytes. Unlike the proportional set size, reading it does not hold the process up; pages that
+/// it shares with others count in full.
+pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok().map(|pages| pages * sys::page_bytes())
+}
+
+/// Whether a process has a handler for a signal.
+pub(crate) fn catches(pid: u32, signal: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }
 
 /// Parses `/proc/PID/smaps_rollup` for the proportional set size, in bytes.
@@ -150,7 +183,8 @@ mod tests {
     #[test]
     fn a_stat_line_with_an_awkward_name_is_parsed() {
         let line = "4711 (nginx: (w) x) S 4700 4711 4711 0 -1 4194624 100 0 0 0 250 750 3 4 20 0 5 0 123 456 789";
-        assert_eq!(parse_stat(line), Some(Stat { pid: 4711, parent: 4700, ticks: 250 + 750 + 3 + 4 }));
+        let wanted = Stat { pid: 4711, parent: 4700, group: 4711, ticks: 250 + 750 + 3 + 4, waited_ticks: 7 };
+        assert_eq!(parse_stat(line), Some(wanted));
     }
 
     #[test]
@@ -177,5 +211,24 @@ mod tests {
         let me = std::process::id();
         assert!(tree(me).unwrap().iter().any(|stat| stat.pid == me));
         assert!(memory_bytes(me).unwrap() > 100_000);
+        assert!(resident_bytes(me).unwrap() > 100_000);
+        let group_of_me = stat(me).unwrap().group;
+        assert!(group(group_of_me).unwrap().iter().any(|stat| stat.pid == me));
+    }
+
+    #[test]
+    fn a_signal_that_is_caught_is_told_from_one_that_is_not() {
+        // What a shell sets a trap for it catches; when it says so, the trap is there.
+        let mut shell = std::process::Command::new("/bin/sh")
+            .args(["-c", "trap : USR2; echo set; read line"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 3];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut said).unwrap();
+        assert!(catches(shell.id(), libc::SIGUSR2) && !catches(shell.id(), libc::SIGUSR1));
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
     }
 }

@@ -30,10 +30,11 @@ use journal::{Journal, Outcome};
 use progress::Progress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A published comparison.
 pub(crate) struct Study {
@@ -79,6 +80,10 @@ pub(crate) struct StudyArgs {
     /// Go on with a run that was ended
     #[arg(long)]
     resume: bool,
+    /// End before a measurement that would not be over within so many minutes (the first is made in any case); `--resume`
+    /// goes on after it
+    #[arg(long)]
+    minutes: Option<f64>,
     /// The lowest of the ports used
     #[arg(long, default_value_t = 18000)]
     port_base: u16,
@@ -127,6 +132,26 @@ pub(crate) struct Run<'a> {
     versions: BTreeMap<&'static str, Version>,
     repeat: String,
     started: u64,
+    slice: Slice,
+}
+
+/// How long this run may go on, when it is one of several.
+struct Slice {
+    began: Instant,
+    seconds: Option<f64>,
+    has_measured: Cell<bool>,
+}
+
+impl Slice {
+    fn new(minutes: Option<f64>) -> Self {
+        Self { began: Instant::now(), seconds: minutes.map(|minutes| minutes * 60.0), has_measured: Cell::new(false) }
+    }
+
+    /// Whether a measurement of so many seconds is still to be made.
+    fn has_time(&self, seconds: f64) -> bool {
+        let is_enough = |all: f64| self.began.elapsed().as_secs_f64() + seconds <= all;
+        !self.has_measured.replace(true) || self.seconds.is_none_or(is_enough)
+    }
 }
 
 impl Run<'_> {
@@ -146,6 +171,9 @@ impl Run<'_> {
         self.progress.begin(key, seconds);
         let outcome = self.journal.once(key, || {
             child::interruption()?;
+            if !self.slice.has_time(seconds) {
+                return Err(Failure::interrupted());
+            }
             measure()
         });
         self.progress.end(!was_known);
@@ -309,6 +337,7 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
         progress: Progress::new(study.name),
         repeat: repeat(study, args),
         started: machine::now(),
+        slice: Slice::new(args.minutes),
         bench,
         paths,
     })
@@ -361,6 +390,14 @@ fn repeat(study: &Study, args: &StudyArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slice_makes_its_first_measurement_and_then_what_fits() {
+        let slice = Slice::new(Some(1.0));
+        assert!(slice.has_time(3600.0) && slice.has_time(1.0) && !slice.has_time(61.0));
+        let whole = Slice::new(None);
+        assert!(whole.has_time(3600.0) && whole.has_time(3600.0));
+    }
 
     #[test]
     fn every_product_of_a_study_has_its_configuration_and_every_study_a_name_of_its_own() {

@@ -4,6 +4,35 @@ use super::super::Size;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// What is changed in one run of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Part {
+    /// What was published.
+    Article,
+    /// What changes in operation beside that.
+    Further,
+}
+
+impl Part {
+    pub(super) const ALL: [Self; 2] = [Self::Article, Self::Further];
+
+    /// A name for keys and files.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Article => "article",
+            Self::Further => "further",
+        }
+    }
+
+    /// A name for titles.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Article => "changes of the article",
+            Self::Further => "further changes",
+        }
+    }
+}
+
 /// Something that is changed while requests go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Change {
@@ -79,7 +108,8 @@ impl State {
 pub(super) struct Schedule {
     /// The time before the first change, and after each.
     pub step: Duration,
-    pub changes: Vec<Change>,
+    article: Vec<Change>,
+    further: Vec<Change>,
     /// The rates, requests a second.
     pub rates: &'static [u64],
 }
@@ -87,17 +117,25 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn new(size: Size) -> Self {
         let cycles = size.pick(3, 1, 1);
-        let mut changes = [Change::Fourth, Change::Three].repeat(cycles);
-        changes.extend([Change::Cors, Change::Header, Change::Rewrite, Change::Base]);
-        changes.extend([Change::Certificate, Change::Upgrade]);
+        let mut article = [Change::Fourth, Change::Three].repeat(cycles);
+        article.extend([Change::Cors, Change::Header, Change::Rewrite, Change::Base]);
+        let further = vec![Change::Certificate, Change::Upgrade];
         let step = Duration::from_millis(size.pick(30_000, 2_500, 800));
-        Self { step, changes, rates: size.pick(&[100, 500, 1000], &[500], &[200]) }
+        Self { step, article, further, rates: size.pick(&[100, 500, 1000], &[500], &[200]) }
+    }
+
+    /// All changes of a part.
+    pub(super) fn changes(&self, part: Part) -> &[Change] {
+        match part {
+            Part::Article => &self.article,
+            Part::Further => &self.further,
+        }
     }
 
     /// The changes that a product can make. The others have nothing in place of the rest.
-    pub(super) fn of(&self, product: &str) -> Vec<Change> {
+    pub(super) fn of(&self, product: &str, part: Part) -> Vec<Change> {
         let can = |change: &&Change| **change != Change::Upgrade || cannot_upgrade(product).is_none();
-        self.changes.iter().filter(can).copied().collect()
+        self.changes(part).iter().filter(can).copied().collect()
     }
 
     /// How long requests are made when so many changes are.
@@ -114,9 +152,8 @@ impl Schedule {
 /// Why a product's program cannot be replaced while it works, if it cannot.
 pub(super) fn cannot_upgrade(product: &str) -> Option<&'static str> {
     match product {
-        "nginx" | "haproxy" | "envoy" => None,
         "traefik" => Some("Traefik has no way to hand its sockets to a new process"),
-        _ => Some("Equipoise has no way yet to hand its sockets to a new process"),
+        _ => None,
     }
 }
 
@@ -125,12 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_routes_end_as_they_began_and_the_certificate_stays() {
+    fn the_routes_end_as_they_began_and_the_certificate_is_changed_apart_from_them() {
         let schedule = Schedule::new(Size::Full);
-        let end = schedule.changes.iter().fold(State::default(), |state, change| state.after(*change));
-        assert_eq!(end, State { second_certificate: true, ..State::default() });
-        assert_eq!(schedule.changes.len(), 3 * 2 + 4 + 2);
-        assert_eq!(schedule.length(12), Duration::from_secs(390));
+        let end = |part| schedule.changes(part).iter().fold(State::default(), |state, change| state.after(*change));
+        assert_eq!(end(Part::Article), State::default());
+        assert_eq!(end(Part::Further), State { second_certificate: true, ..State::default() });
+        assert_eq!(schedule.changes(Part::Article).len(), 3 * 2 + 4);
+        assert_eq!(schedule.length(10), Duration::from_secs(330));
     }
 
     #[test]
@@ -143,7 +181,8 @@ mod tests {
     #[test]
     fn products_that_cannot_upgrade_make_every_other_change() {
         let schedule = Schedule::new(Size::Quick);
-        assert_eq!(schedule.of("nginx").len(), schedule.of("traefik").len() + 1);
-        assert!(!schedule.of("equipoise").contains(&Change::Upgrade));
+        assert_eq!(schedule.of("nginx", Part::Article), schedule.of("traefik", Part::Article));
+        assert_eq!(schedule.of("equipoise", Part::Further), [Change::Certificate, Change::Upgrade]);
+        assert_eq!(schedule.of("traefik", Part::Further), [Change::Certificate]);
     }
 }

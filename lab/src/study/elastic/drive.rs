@@ -29,6 +29,7 @@ pub(super) struct Driven<'r> {
     /// How long an old process may go on after an upgrade.
     drain: Duration,
     running: Vec<Running>,
+    is_upgraded: bool,
 }
 
 impl<'r> Driven<'r> {
@@ -38,7 +39,7 @@ impl<'r> Driven<'r> {
         // What an earlier run left must not be taken for this one's.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| Failure::io(&folder, &error))?;
-        let mut driven = Self { run, product, folder, drain, running: Vec::new() };
+        let mut driven = Self { run, product, folder, drain, running: Vec::new(), is_upgraded: false };
         driven.write(State::default())?;
         if product.name == "haproxy" {
             driven.write_haproxy_certificate(CERTIFICATES[0])?;
@@ -60,12 +61,24 @@ impl<'r> Driven<'r> {
 
     /// Fails when a process that should run has ended.
     pub(super) fn check_alive(&mut self) -> Result<(), Failure> {
+        // The one that was started first may end when another has taken over from it, and only then.
+        if self.is_upgraded && self.product.name == "equipoise" {
+            let is_left = self.workers()?.into_iter().any(is_there);
+            let gone = || Failure::new(format!("equipoise ended after its upgrade: {}", self.running[0].log_end()));
+            return if is_left { Ok(()) } else { Err(gone()) };
+        }
         self.running.last_mut().map_or(Ok(()), Running::check_alive)
+    }
+
+    /// Whether this executable can be replaced while it works. An Equipoise that does not catch the signal would end.
+    pub(super) fn can_upgrade(&self) -> Result<bool, Failure> {
+        Ok(self.product.name != "equipoise" || procfs::catches(self.pid()?, libc::SIGUSR2))
     }
 
     /// Makes a change known; what it leads to comes later. `state` is what holds after it.
     pub(super) fn apply(&mut self, change: Change, state: State) -> Result<(), Failure> {
         if change == Change::Upgrade {
+            self.is_upgraded = true;
             return self.upgrade();
         }
         match self.product.name {
@@ -211,7 +224,8 @@ impl<'r> Driven<'r> {
 
     fn upgrade(&mut self) -> Result<(), Failure> {
         match self.product.name {
-            "haproxy" => {
+            // Equipoise starts its executable anew, hands the sockets over, and ends when its clients have been served.
+            "haproxy" | "equipoise" => {
                 sys::signal_process(self.pid()?, libc::SIGUSR2);
                 Ok(())
             }
@@ -239,6 +253,8 @@ impl<'r> Driven<'r> {
         let mut pids: Vec<u32> = match self.product.name {
             // Those that the shells started, wherever they hang now.
             "nginx" => procfs::tree(self.pid()?)?.iter().map(|stat| stat.pid).collect(),
+            // The new one is nobody's child that the lab started when the old one has ended; the group is the same.
+            "equipoise" => procfs::group(self.running[0].pid())?.iter().map(|stat| stat.pid).collect(),
             _ => {
                 let trees = self.running.iter().map(|running| procfs::tree(running.pid()));
                 trees.collect::<Result<Vec<_>, _>>()?.concat().iter().map(|stat| stat.pid).collect()
@@ -248,19 +264,16 @@ impl<'r> Driven<'r> {
         Ok(pids)
     }
 
-    /// Whether the processes that did the work before an upgrade have ended, or do so in the time that they have. The
-    /// master of HAProxy stays: it starts the new program in its own place.
+    /// Whether the processes that did the work before an upgrade have ended. The master of HAProxy stays: it starts the new
+    /// program in its own place.
     pub(super) fn have_ended(&self, before: &[u32]) -> Result<bool, Failure> {
         let stays = if self.product.name == "haproxy" { Some(self.pid()?) } else { None };
-        let deadline = Instant::now() + self.drain * 3 + Duration::from_secs(2);
-        let is_left = |pid: &u32| Some(*pid) != stays && is_there(*pid);
-        while before.iter().any(is_left) {
-            if Instant::now() > deadline {
-                return Ok(false);
-            }
-            child::pause(Duration::from_millis(20))?;
-        }
-        Ok(true)
+        Ok(!before.iter().any(|pid| Some(*pid) != stays && is_there(*pid)))
+    }
+
+    /// How long that may take.
+    pub(super) fn time_to_end(&self) -> Duration {
+        self.drain * 3 + Duration::from_secs(2)
     }
 
     fn wait(&self, holds: impl Fn(&Self) -> bool) -> Result<(), Failure> {

@@ -1,8 +1,9 @@
 //! One run: a product, a constant rate, and the changes, each at its moment while requests go on.
 
 use super::super::Run;
-use super::changes::{Change, Schedule, State};
+use super::changes::{Change, Part, Schedule, State};
 use super::drive::{CERTIFICATES, Driven};
+use super::follow::Follow;
 use super::requests::{Figures, Made, Request, figures, problem, thinned};
 use crate::certificate;
 use crate::failure::Failure;
@@ -23,67 +24,73 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Taken {
     pub figures: Figures,
-    /// CPU time of the product for a request, us, until its program was replaced.
+    /// CPU time of the product for a request, us; of all its processes, also of those that took over from others.
     pub cpu_us: f64,
-    /// Share of the machine that others used or the host took until then.
+    /// Resident memory of its processes, where its program is replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// Share of the machine that others used or the host took.
     pub others_share: f64,
     /// Seconds and ms: what is drawn.
     pub points: Vec<(f64, f64)>,
 }
 
+/// What a product's processes held together, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    pub before: u64,
+    /// The most, while the old and the new program were there.
+    pub peak: u64,
+    pub after: u64,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub schedule: &'a Schedule,
+    pub part: Part,
+    pub product: &'static Product,
+    pub rate: u64,
+    pub round: usize,
+}
+
 /// Measures one product at one rate.
-pub(super) fn measure(
-    run: &Run<'_>,
-    schedule: &Schedule,
-    product: &'static Product,
-    rate: u64,
-    round: usize,
-) -> Result<Taken, Failure> {
+pub(super) fn measure(run: &Run<'_>, asked: Asked<'_>) -> Result<Taken, Failure> {
+    let Asked { schedule, part, product, rate, .. } = asked;
     let out = &run.paths.out;
     CERTIFICATES.iter().try_for_each(|name| certificate::ensure(&out.join(name)))?;
     let cores = run.bench.load_cores(1);
     let _origins = start_origins(run, &cores)?;
-    let drain = schedule.step / 4;
-    let mut driven = Driven::start(run, product, drain)?;
+    let mut driven = Driven::start(run, product, schedule.step / 4)?;
     wait_ready(run, &mut driven)?;
 
-    let changes = schedule.of(product.name);
+    let mut changes = schedule.of(product.name, part);
+    if !driven.can_upgrade()? {
+        changes.retain(|change| *change != Change::Upgrade);
+    }
     let place = Place { paths: run.paths, folder: out, cores: &cores };
+    let length = schedule.length(changes.len());
     let window = Window::open_quietly(driven.pid()?)?;
-    let mut attack = place.attack(&attack_args(run, rate, schedule.length(changes.len()))?)?;
-    let mut changing = Changing { run, driven: &mut driven, schedule, state: State::default(), began: Instant::now() };
+    // Reading all processes takes time on the generator's core: only where the program is replaced.
+    let follow = if part == Part::Further { Some(Follow::new(&driven.workers()?)) } else { None };
+    let mut attack = place.attack(&attack_args(run, rate, length)?)?;
+    let state = State::default();
+    let mut changing = Changing { run, driven: &mut driven, schedule, state, follow, began: Instant::now() };
     let mut made = Vec::new();
-    // A process that takes over need not be a child of the one before: what is used is known until then.
-    let (lasting, last) = match changes.split_last() {
-        Some((Change::Upgrade, before)) => (before, true),
-        _ => (changes.as_slice(), false),
-    };
-    for change in lasting {
+    for change in &changes {
         made.push(changing.make_at(schedule.length(made.len()), *change, &mut attack)?);
     }
-    if last {
-        changing.wait_until(schedule.length(made.len()), &mut attack)?;
-    } else {
-        attack.wait(ATTACK_TIMEOUT + schedule.length(changes.len()))?;
-    }
-    let (used, counted_us) = (window.close()?, now_us());
-    if last {
-        let before = changing.driven.workers()?;
-        let mut upgrade = changing.make(Change::Upgrade)?;
-        attack.wait(ATTACK_TIMEOUT + schedule.step)?;
-        if !driven.have_ended(&before)? {
-            upgrade.seen_us = None;
-        }
-        made.push(upgrade);
-    }
+    changing.wait_end(&mut attack, length)?;
+    let (used, follow) = (window.close()?, changing.follow);
     driven.check_alive()?;
 
-    let (requests, problems) = collect(&place, &all_requests(run, product, rate, round))?;
+    let (requests, problems) = collect(&place, &all_requests(run, asked))?;
     let figures = Figures { problems, ..figures(&requests, &made, schedule.window().as_micros() as u64) };
-    let counted = requests.iter().filter(|request| request.began_us < counted_us).count().max(1);
     let limit_ms = figures.p99_ms.max(figures.p50_ms * 3.0);
+    let used_us = follow.as_ref().map(Follow::used_us).or(used.product_us).unwrap_or(0);
     Ok(Taken {
-        cpu_us: used.product_us.unwrap_or(0) as f64 / counted as f64,
+        cpu_us: used_us as f64 / requests.len() as f64,
+        memory: follow.map(|one| Memory { before: one.before_bytes, peak: one.peak_bytes, after: one.now_bytes }),
         others_share: used.others_share + used.stolen_share,
         points: thinned(&requests, schedule.step.as_micros() as u64 / 300, limit_ms),
         figures,
@@ -98,8 +105,9 @@ fn now_us() -> u64 {
 }
 
 /// The file with all requests of a run.
-fn all_requests(run: &Run<'_>, product: &Product, rate: u64, round: usize) -> PathBuf {
-    run.paths.out.join(format!("requests-{}-{rate}-{round}.csv", product.name))
+fn all_requests(run: &Run<'_>, asked: Asked<'_>) -> PathBuf {
+    let Asked { part, product, rate, round, .. } = asked;
+    run.paths.out.join(format!("requests-{}-{}-{rate}-{round}.csv", part.name(), product.name))
 }
 
 /// Three origins and the fourth, which answer at once and tell who they are.
@@ -152,19 +160,41 @@ struct Changing<'a, 'r> {
     driven: &'a mut Driven<'r>,
     schedule: &'a Schedule,
     state: State,
+    /// The product's processes, where its program is replaced.
+    follow: Option<Follow>,
     /// When requests began to be made, as nearly as the lab knows.
     began: Instant,
 }
 
 impl Changing<'_, '_> {
-    fn wait_until(&self, at: Duration, attack: &mut Running) -> Result<(), Failure> {
-        child::pause(at.saturating_sub(self.began.elapsed()))?;
-        attack.check_alive()
+    /// Pauses, with a look at the processes now and then where they are followed.
+    fn pause(&mut self, time: Duration) -> Result<(), Failure> {
+        let Some(follow) = &mut self.follow else { return child::pause(time) };
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            child::pause(left.min(LOOK_EVERY))?;
+            follow.look();
+        }
     }
 
     fn make_at(&mut self, at: Duration, change: Change, attack: &mut Running) -> Result<Made, Failure> {
-        self.wait_until(at, attack)?;
+        self.pause(at.saturating_sub(self.began.elapsed()))?;
+        attack.check_alive()?;
         self.make(change)
+    }
+
+    /// Waits for the end of the requests, and of the processes that were replaced.
+    fn wait_end(&mut self, attack: &mut Running, length: Duration) -> Result<(), Failure> {
+        self.pause(length.saturating_sub(self.began.elapsed()))?;
+        attack.wait(ATTACK_TIMEOUT)?;
+        if let Some(follow) = &mut self.follow {
+            follow.look();
+        }
+        Ok(())
     }
 
     fn make(&mut self, change: Change) -> Result<Made, Failure> {
@@ -180,18 +210,36 @@ impl Changing<'_, '_> {
                 let target = self.run.bench.target(true);
                 self.seen(began, |_| Ok(ask::shows(target, &certificate).unwrap_or(false)))?
             }
-            Change::Upgrade => self.seen(began, |driven| {
-                let now = driven.workers()?;
-                Ok(now.iter().any(|pid| !before.contains(pid)))
-            })?,
+            Change::Upgrade => self.replaced(began, &before)?,
             _ => None,
         };
         Ok(Made { change, at_us, took_us, seen_us })
     }
 
+    /// When the new program was there, if the old one has ended in its time, too.
+    fn replaced(&mut self, began: Instant, before: &[u32]) -> Result<Option<u64>, Failure> {
+        let is_new = |driven: &Driven<'_>| Ok(driven.workers()?.iter().any(|pid| !before.contains(pid)));
+        let seen = self.seen(began, is_new)?;
+        if let Some(follow) = &mut self.follow {
+            follow.add(&self.driven.workers()?);
+        }
+        let deadline = Instant::now() + self.driven.time_to_end();
+        while !self.driven.have_ended(before)? {
+            if Instant::now() > deadline {
+                return Ok(None);
+            }
+            self.pause(LOOK_EVERY)?;
+        }
+        // Workers of the new one may have come meanwhile.
+        if let Some(follow) = &mut self.follow {
+            follow.add(&self.driven.workers()?);
+        }
+        Ok(seen)
+    }
+
     /// Looks now and then until it is so, or the next change is due; tells how long it took.
     fn seen(
-        &self,
+        &mut self,
         began: Instant,
         is_so: impl Fn(&Driven<'_>) -> Result<bool, Failure>,
     ) -> Result<Option<u64>, Failure> {
@@ -199,11 +247,14 @@ impl Changing<'_, '_> {
             if is_so(self.driven)? {
                 return Ok(Some(began.elapsed().as_micros() as u64));
             }
-            child::pause(Duration::from_millis(50))?;
+            self.pause(LOOK_EVERY)?;
         }
         Ok(None)
     }
 }
+
+/// How often the lab looks whether a change has come, and at processes that it follows.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Reads all requests, in the order in which they began, and writes them to a file of their own.
 fn collect(place: &Place<'_>, file: &PathBuf) -> Result<(Vec<Request>, BTreeMap<String, usize>), Failure> {

@@ -1,7 +1,9 @@
 //! The study `elastic`: latency while everything changes.
 
+mod ahead;
 mod changes;
 mod drive;
+mod follow;
 mod measure;
 mod page;
 mod requests;
@@ -11,8 +13,8 @@ use super::{Run, Study, again};
 use crate::failure::Failure;
 use crate::report::page::Page;
 use crate::sys;
-use changes::Schedule;
-use measure::Taken;
+use changes::{Part, Schedule};
+use measure::{Asked, Taken};
 
 /// The study.
 pub(crate) const STUDY: Study = Study {
@@ -28,8 +30,9 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// What was measured at one rate.
+/// What was measured at one rate with the changes of a part.
 struct Measured {
+    part: Part,
     rate: u64,
     products: Vec<Rounds>,
 }
@@ -48,29 +51,33 @@ const READING_SECONDS: f64 = 6e-6;
 fn run(run: &Run<'_>) -> Result<Page, Failure> {
     sys::adopt_orphans()?;
     let schedule = Schedule::new(run.size);
-    let seconds = |product: &str, rate: u64| {
-        let length = schedule.length(schedule.of(product).len()).as_secs_f64();
+    let seconds = |product: &str, part: Part, rate: u64| {
+        let length = schedule.length(schedule.of(product, part).len()).as_secs_f64();
         length * (1.0 + rate as f64 * READING_SECONDS) + ASIDE_SECONDS
     };
-    let of_rate = |rate: u64| run.products.iter().map(|product| seconds(product.name, rate)).sum::<f64>();
-    run.expect(schedule.rates.iter().map(|rate| of_rate(*rate)).sum::<f64>() * run.rounds as f64);
+    let parts: Vec<(Part, u64)> =
+        Part::ALL.into_iter().flat_map(|part| schedule.rates.iter().map(move |rate| (part, *rate))).collect();
+    let of = |(part, rate): &(Part, u64)| -> f64 {
+        run.products.iter().map(|product| seconds(product.name, *part, *rate)).sum()
+    };
+    run.expect(parts.iter().map(of).sum::<f64>() * run.rounds as f64);
     let mut measured = Vec::new();
-    for &rate in schedule.rates {
+    for (part, rate) in parts {
         let mut products: Vec<Rounds> =
             run.products.iter().map(|product| Rounds { name: product.name, ..Rounds::default() }).collect();
         for round in 1..=run.rounds {
-            for (product, rounds) in run.products.iter().zip(&mut products) {
-                let key = format!("{rate}-rps/{round}/{}", product.name);
-                let once = || measure::measure(run, &schedule, product, rate, round);
+            for (&product, rounds) in run.products.iter().zip(&mut products) {
+                let key = format!("{}/{rate}-rps/{round}/{}", part.name(), product.name);
+                let once = || measure::measure(run, Asked { schedule: &schedule, part, product, rate, round });
                 let repeats = run.repeats_when_disturbed();
                 let measure = || again::calmer(repeats, |taken: &Taken| taken.others_share, once);
-                match run.measure(&key, seconds(product.name, rate), measure)? {
+                match run.measure(&key, seconds(product.name, part, rate), measure)? {
                     Outcome::Done(taken) => rounds.taken.push(taken),
                     Outcome::Failed(reason) => rounds.failure = Some(reason),
                 }
             }
         }
-        measured.push(Measured { rate, products });
+        measured.push(Measured { part, rate, products });
     }
     Ok(page::page(run.page(), &schedule, &measured))
 }

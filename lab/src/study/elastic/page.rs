@@ -1,7 +1,9 @@
 //! The page: latency over time with the changes marked, what each change did, and the figures.
 
 use super::super::show::{failed_row, fault_count, mark_best, plain, thousands, toned};
-use super::changes::{Schedule, cannot_upgrade};
+use super::ahead;
+use super::changes::{Part, Schedule, cannot_upgrade};
+use super::measure::Memory;
 use super::requests::{Effect, Figures};
 use super::{Measured, Rounds};
 use crate::measure::DISTURBED_SHARE;
@@ -11,26 +13,33 @@ use crate::report::page::{Axis, Chart, ChartKind, Finding, Mark, Page, Scale, Se
 /// Fills the page.
 pub(super) fn page(mut page: Page, schedule: &Schedule, measured: &[Measured]) -> Page {
     for one in measured {
-        page.charts.extend(one.products.iter().map(|rounds| over_time(one.rate, rounds)));
+        page.charts.extend(one.products.iter().map(|rounds| over_time(one, rounds)));
+    }
+    if let Some(table) = ahead::table(measured) {
+        page.tables.push(table);
     }
     for one in measured {
         page.tables.push(figures_table(one, schedule));
         page.tables.push(effects_table(one, schedule));
+        if one.part == Part::Further {
+            page.tables.push(memory_table(one));
+        }
     }
     page.findings = findings(measured);
     page.notes = notes(schedule, measured);
     page
 }
 
-fn over_time(rate: u64, rounds: &Rounds) -> Chart {
+fn over_time(measured: &Measured, rounds: &Rounds) -> Chart {
+    let rate = measured.rate;
     let taken = rounds.taken.first();
     let effects = taken.map_or(&[][..], |taken| &taken.figures.effects);
     let mark = |effect: &Effect| Mark { at: effect.at_s, label: effect.change.title().to_owned() };
     let points = taken.map_or(Vec::new(), |taken| taken.points.clone());
     Chart {
-        group: format!("Latency while everything changes: {} requests per second", thousands(rate as f64)),
+        group: format!("Latency at {} requests per second: {}", thousands(rate as f64), measured.part.title()),
         label: rounds.name.to_owned(),
-        title: format!("{} at {} requests per second", rounds.name, thousands(rate as f64)),
+        title: format!("{} at {} requests per second: {}", rounds.name, thousands(rate as f64), measured.part.title()),
         note:
             "Each point is a request of the first round, failed ones too; the lines are the moments of change. Of each \
                slice of time the slowest and the fastest are drawn, and all above the 99th percentile."
@@ -47,15 +56,15 @@ fn no_points(rounds: &Rounds) -> Option<String> {
     rounds.failure.clone().filter(|_| rounds.taken.is_empty())
 }
 
-fn most(rounds: &Rounds, of: impl Fn(&Figures) -> f64) -> f64 {
+pub(super) fn most(rounds: &Rounds, of: impl Fn(&Figures) -> f64) -> f64 {
     rounds.taken.iter().map(|taken| of(&taken.figures)).fold(0.0, f64::max)
 }
 
-fn middle(rounds: &Rounds, of: impl Fn(&Figures) -> f64) -> Option<f64> {
+pub(super) fn middle(rounds: &Rounds, of: impl Fn(&Figures) -> f64) -> Option<f64> {
     median(&rounds.taken.iter().map(|taken| of(&taken.figures)).collect::<Vec<_>>())
 }
 
-fn failed(rounds: &Rounds) -> usize {
+pub(super) fn failed(rounds: &Rounds) -> usize {
     rounds.taken.iter().map(|taken| taken.figures.failed).sum()
 }
 
@@ -64,7 +73,7 @@ fn problems(rounds: &Rounds) -> String {
     all.map(|(problem, count)| format!("{count} × {problem}")).collect::<Vec<_>>().join("; ")
 }
 
-fn ms(value: f64) -> String {
+pub(super) fn ms(value: f64) -> String {
     super::super::show::ms(value * 1000.0)
 }
 
@@ -96,10 +105,10 @@ fn figures_table(measured: &Measured, schedule: &Schedule) -> Table {
     mark_best(&mut rows, 7, &there(&|rounds| middle(rounds, |one| one.p999_ms)), false);
     mark_best(&mut rows, 9, &there(&cpu), false);
     Table {
-        title: format!("{} requests per second", thousands(measured.rate as f64)),
+        title: format!("{} requests per second: {}", thousands(measured.rate as f64), measured.part.title()),
         note: format!(
             "At a change: under way within {:.1} s after its begin. The worst are of all rounds, failed are sums, the \
-             rest are medians. CPU time until the program is replaced.",
+             rest are medians. CPU time is that of all processes, also of those that took over from others.",
             schedule.window().as_secs_f64()
         ),
         columns: COLUMNS.map(str::to_owned).to_vec(),
@@ -137,14 +146,19 @@ fn figures_row(rounds: &Rounds) -> Vec<TableCell> {
 /// A row for each product, a column for each change of the first round.
 fn effects_table(measured: &Measured, schedule: &Schedule) -> Table {
     let mut columns = vec!["product".to_owned()];
-    columns.extend(schedule.changes.iter().map(|change| change.title().to_owned()));
+    let changes = schedule.changes(measured.part);
+    columns.extend(changes.iter().map(|change| change.title().to_owned()));
     let row = |rounds: &Rounds| match (&rounds.failure, rounds.taken.first()) {
-        (_, Some(taken)) => effects_row(rounds.name, &taken.figures, schedule),
+        (_, Some(taken)) => effects_row(rounds.name, &taken.figures, changes.len()),
         (reason, None) => failed_row(rounds.name, reason.as_deref().unwrap_or("not measured"), columns.len()),
     };
     let rows = measured.products.iter().map(row).collect();
     Table {
-        title: format!("What each change did, at {} requests per second", thousands(measured.rate as f64)),
+        title: format!(
+            "What each change did, at {} requests per second: {}",
+            thousands(measured.rate as f64),
+            measured.part.title()
+        ),
         note: "First round. The worst latency in the window of the change, ms, and behind the slash how many ms after its \
                begin the last request was begun that still met what was before (of a fourth origin: when it got its \
                first request). Certificate and binary were looked at every 50 ms; the new binary counts when its process is \
@@ -155,15 +169,42 @@ fn effects_table(measured: &Measured, schedule: &Schedule) -> Table {
     }
 }
 
-fn effects_row(product: &'static str, figures: &Figures, schedule: &Schedule) -> Vec<TableCell> {
+fn effects_row(product: &'static str, figures: &Figures, changes: usize) -> Vec<TableCell> {
     let mut row = vec![plain(product)];
-    for (place, _) in schedule.changes.iter().enumerate() {
+    for place in 0..changes {
         row.push(match figures.effects.get(place) {
             Some(effect) => effect_cell(effect),
-            None => toned("–", Tone::LeftOut, cannot_upgrade(product).unwrap_or("it was not made")),
+            None => toned("–", Tone::LeftOut, cannot_upgrade(product).unwrap_or(NOT_CAUGHT)),
         });
     }
     row
+}
+
+const NOT_CAUGHT: &str = "it was not made: this executable does not catch the signal";
+
+/// What replacing the program costs beside the requests.
+fn memory_table(measured: &Measured) -> Table {
+    let columns = ["product", "CPU us/req", "memory before, MB", "most, MB", "at the end, MB"];
+    let row = |rounds: &Rounds| {
+        let Some(taken) = rounds.taken.first() else {
+            let reason = rounds.failure.as_deref().unwrap_or("not measured");
+            return failed_row(rounds.name, reason, columns.len());
+        };
+        let shown = |of: fn(&Memory) -> u64| {
+            plain(taken.memory.as_ref().map_or("–".to_owned(), |memory| format!("{:.1}", of(memory) as f64 / 1e6)))
+        };
+        let cpu = plain(format!("{:.0}", taken.cpu_us));
+        vec![plain(rounds.name), cpu, shown(|one| one.before), shown(|one| one.peak), shown(|one| one.after)]
+    };
+    Table {
+        title: format!("While the program is replaced, at {} requests per second", thousands(measured.rate as f64)),
+        note:
+            "First round. Resident memory of all processes, old and new, looked at every 50 ms; pages that they share \
+               count for each."
+                .to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: measured.products.iter().map(row).collect(),
+    }
 }
 
 fn effect_cell(effect: &Effect) -> TableCell {
@@ -182,12 +223,14 @@ fn effect_cell(effect: &Effect) -> TableCell {
 
 fn findings(measured: &[Measured]) -> Vec<Finding> {
     let of = |product: &str| {
-        let each = measured.iter().filter_map(|one| {
+        let published = measured.iter().filter(|one| one.part == Part::Article);
+        let each = published.filter_map(|one| {
             let rounds = one.products.iter().find(|rounds| rounds.name == product && !rounds.taken.is_empty())?;
             let (near, far) = (most(rounds, |figures| figures.worst_near_ms), most(rounds, |one| one.worst_far_ms));
             let rate = thousands(one.rate as f64);
             Some(format!("{} ms at {rate} (otherwise {} ms, {} failed)", ms(near), ms(far), failed(rounds)))
         });
+
         let each: Vec<String> = each.collect();
         if each.is_empty() {
             format!("{product} was not measured.")
@@ -215,6 +258,10 @@ fn findings(measured: &[Measured]) -> Vec<Finding> {
 
 fn notes(schedule: &Schedule, measured: &[Measured]) -> Vec<String> {
     let mut notes = vec![
+        "Two runs for each product and rate. In one the changes are those that were published: origins, then routes. In the \
+         other a certificate and then the program are replaced, which the article did not do; it stands apart. Of its \
+         processes the new ones are followed as the old ones are, for their CPU time and their memory."
+            .to_owned(),
         format!(
             "A change every {:.1} s, the first after as long. There is no Kubernetes and no control plane: the lab writes \
              files, sends signals and commands, as the users of each product do. What the published figures owe to \
@@ -257,7 +304,7 @@ mod tests {
     use super::super::measure::Taken;
     use super::*;
 
-    fn rounds(name: &'static str, schedule: &Schedule, failed: usize) -> Rounds {
+    fn rounds(name: &'static str, schedule: &Schedule, part: Part, failed: usize) -> Rounds {
         let effect = |(place, change): (usize, &Change)| Effect {
             change: *change,
             at_s: (place as f64 + 1.0) * 30.0,
@@ -271,25 +318,30 @@ mod tests {
             failed,
             worst_near_ms: 40.0,
             worst_far_ms: 3.0,
-            effects: schedule.of(name).iter().enumerate().map(effect).collect(),
+            effects: schedule.of(name, part).iter().enumerate().map(effect).collect(),
             ..Figures::default()
         };
-        let taken = Taken { figures, cpu_us: 80.0, others_share: 0.0, points: vec![(1.0, 2.0)] };
+        let memory = Some(Memory { before: 1_000_000, peak: 2_500_000, after: 1_500_000 });
+        let taken = Taken { figures, cpu_us: 80.0, memory, others_share: 0.0, points: vec![(1.0, 2.0)] };
         Rounds { name, taken: vec![taken], failure: None }
     }
 
     #[test]
     fn tables_show_failures_changes_that_never_came_and_those_that_cannot_be() {
         let schedule = Schedule::new(Size::Quick);
-        let lost = Rounds { name: "envoy", failure: Some("it ended".to_owned()), ..Rounds::default() };
-        let products = vec![rounds("equipoise", &schedule, 0), rounds("nginx", &schedule, 3), lost];
-        let page = page(Page::default(), &schedule, &[Measured { rate: 500, products }]);
-        let [figures, effects] = page.tables.as_slice() else { panic!("two tables for a rate") };
+        let of = |part| {
+            let lost = Rounds { name: "envoy", failure: Some("it ended".to_owned()), ..Rounds::default() };
+            let products = vec![rounds("equipoise", &schedule, part, 0), rounds("traefik", &schedule, part, 3), lost];
+            Measured { part, rate: 500, products }
+        };
+        let page = page(Page::default(), &schedule, &Part::ALL.map(of));
+        let [_, figures, effects, _, further, memory] = page.tables.as_slice() else { panic!("six tables for a rate") };
         assert!(page.tables.iter().all(|table| table.rows.iter().all(|row| row.len() == table.columns.len())));
         assert_eq!((figures.rows[0][1].tone, figures.rows[1][1].tone), (Tone::Plain, Tone::Doubtful));
-        assert_eq!((effects.rows[0][3].tone, effects.rows[0][8].tone), (Tone::Doubtful, Tone::LeftOut));
-        assert_eq!((effects.rows[1][8].tone, effects.rows[2][1].tone), (Tone::Doubtful, Tone::Failed));
-        assert_eq!(page.charts[0].marks.len(), 7);
+        assert_eq!((effects.rows[0][3].tone, effects.rows[2][1].tone), (Tone::Doubtful, Tone::Failed));
+        assert_eq!((further.rows[0][2].tone, further.rows[1][2].tone), (Tone::Plain, Tone::LeftOut));
+        assert_eq!(memory.rows[0][3].text, "2.5");
+        assert_eq!((page.charts[0].marks.len(), page.charts[3].marks.len()), (6, 2));
         assert!(page.findings[0].here.contains("haproxy was not measured"));
     }
 
