@@ -65,6 +65,12 @@ enum Command {
         #[arg(long, required = true)]
         listen: Vec<SocketAddr>,
     },
+    /// Run an origin for datagrams: they go back to where they came from
+    Echo {
+        /// Where to listen
+        #[arg(long, required = true)]
+        listen: Vec<SocketAddr>,
+    },
     /// Run an origin that works on one request at a time on each of its addresses
     MongrelOrigin {
         /// Where to listen
@@ -113,7 +119,7 @@ enum Command {
 enum PeersCommand {
     /// Install what is missing
     Install {
-        /// Only these, by the names that `peers list` shows; oha is only installed when it is named
+        /// Only these, by the names that `peers list` shows; oha and what only suites need are only installed when named
         names: Vec<String>,
         /// Everything, also what is there: newer versions may have come
         #[arg(long)]
@@ -162,6 +168,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Floor { listen, to } => Ok(net::floor::run(listen, to)?),
         Command::Origin { listen } => Ok(net::origin::run(&listen)?),
+        Command::Echo { listen } => Ok(net::echo::run(&listen)?),
         Command::MongrelOrigin { listen, seed, work_ms } => {
             let work = net::mongrel::Work { seed, usual: Duration::from_millis(work_ms) };
             Ok(net::mongrel::run(&listen, work)?)

@@ -44,6 +44,10 @@ impl Paths {
     pub(crate) fn generator(&self, name: &str) -> Result<Launch, Failure> {
         let launch = match name {
             "vegeta" => Launch::new(self.peer_file("go-vegeta/bin/vegeta")?),
+            "k6" => Launch::new(self.peer_file("python-k6/bin/k6")?),
+            "grpc-benchmark" => Launch::new(self.peer_file("go-grpc-benchmark/bin/client")?),
+            "dnsperf" => self.unpacked("dns-root", "usr/bin/dnsperf")?,
+            "curl" => self.unpacked("curl-root", "usr/bin/curl")?,
             "oha" => Launch::new(self.peer_file("cargo-oha/bin/oha")?),
             _ => self.unpacked("debian-root", &format!("usr/bin/{name}"))?,
         };

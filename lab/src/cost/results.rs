@@ -6,7 +6,7 @@ use crate::measure::bench::Bench;
 use crate::measure::child::write_file;
 use crate::measure::machine::{self, Machine};
 use crate::measure::stats::spread;
-use crate::products::{Product, Version};
+use crate::products::{self, Product, Version};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,6 +49,18 @@ pub(crate) struct CellResult {
     pub title: &'static str,
     /// One for each product, in the order of the table.
     pub products: Vec<ProductResult>,
+    /// The peer that did best, and how many times its figure Equipoise's is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<Against>,
+}
+
+/// Equipoise beside the best of the others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Against {
+    /// The best peer.
+    pub best: &'static str,
+    /// Equipoise's figure, as a multiple of that peer's.
+    pub times: f64,
 }
 
 /// One product in one cell.
@@ -111,12 +123,24 @@ impl CellResult {
     /// A cell without samples.
     pub(crate) fn new(name: &'static str, title: &'static str, products: &[&'static Product]) -> Self {
         let row = |product: &&'static Product| ProductResult { name: product.name, ..ProductResult::default() };
-        Self { name, title, products: products.iter().map(row).collect() }
+        Self { name, title, products: products.iter().map(row).collect(), against: None }
     }
 
     /// Computes medians and spreads.
     pub(crate) fn conclude(&mut self) {
         self.products.iter_mut().for_each(ProductResult::conclude);
+        self.against = self.best_peer().and_then(|(best, figure)| {
+            let times = self.figure("equipoise")? / figure;
+            Some(Against { best, times })
+        });
+    }
+
+    /// The peer with the least figure.
+    fn best_peer(&self) -> Option<(&'static str, f64)> {
+        let is_peer = |row: &&ProductResult| products::ALL.iter().any(|one| one.name == row.name && one.is_peer);
+        let peers = self.products.iter().filter(is_peer);
+        let figures = peers.filter_map(|row| Some((row.name, row.median.as_ref().and_then(figure)?)));
+        figures.filter(|(_, figure)| *figure > 0.0).min_by(|one, other| one.1.total_cmp(&other.1))
     }
 
     /// The figure of a product that the cell is about.
@@ -146,6 +170,18 @@ impl ProductResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_best_peer_is_the_one_with_the_least_figure() {
+        let row = |name, cpu| {
+            let samples = vec![Sample { cpu_us: Some(cpu), ..Sample::default() }];
+            ProductResult { name, samples, ..ProductResult::default() }
+        };
+        let products = vec![row("floor", 5.0), row("equipoise", 15.0), row("nginx", 30.0), row("haproxy", 20.0)];
+        let mut cell = CellResult { name: "h3", title: "", products, against: None };
+        cell.conclude();
+        assert_eq!(cell.against, Some(Against { best: "haproxy", times: 0.75 }));
+    }
 
     #[test]
     fn medians_are_taken_and_counts_added() {

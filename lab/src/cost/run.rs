@@ -62,6 +62,16 @@ fn measure_cell(
         Kind::Share(_, share) => share * reference_rps(bench, products, report, bar)?,
         _ => 0.0,
     };
+    let _endpoints = match bench.start_endpoints(&cell.features) {
+        Ok(endpoints) => endpoints,
+        Err(failure) if failure.is_interruption() => return Err(failure),
+        Err(failure) => {
+            let tell = |row: &mut ProductResult| row.failure = Some(failure.to_string());
+            result.products.iter_mut().for_each(tell);
+            bar.inc((rounds * products.len()) as u64);
+            return Ok(());
+        }
+    };
     for round in 1..=rounds {
         for (product, row) in products.iter().zip(&mut result.products) {
             bar.set_message(format!("{}, round {round}, {}", cell.name, product.name));
@@ -94,15 +104,24 @@ fn measure_undisturbed(
 
 fn measure(bench: &Bench, cell: &Cell, product: &'static Product, rate: f64) -> Result<Sample, Failure> {
     let started = Instant::now();
-    let values = [("routes", extra_routes(cell.features.routes))];
-    let start = Start { features: cell.features, workers: cell.workers, values: &values, ..Start::new(product) };
+    let endpoints = bench.endpoints(&cell.features).map(|port| port.to_string());
+    let names = ["origin_1", "origin_2", "origin_3", "origin_4"];
+    let mut values: Vec<(&str, String)> = names.into_iter().zip(endpoints).collect();
+    values.push(("routes", extra_routes(cell.features.routes)));
+    let Cell { features, workers, .. } = *cell;
+    let start = Start { features, workers, values: &values, probe: cell.probe(), ..Start::new(product) };
     let mut running = bench.start(&start)?;
     let start_ms = started.elapsed().as_secs_f64() * 1000.0;
+    bench.check(&mut running, &features, &cell.asks())?;
     let sample = match &cell.kind {
-        Kind::Closed(asked) => bench.closed_loop(&mut running, cell.workers, asked),
-        Kind::Handshakes(asked) => bench.handshakes(&mut running, cell.workers, asked),
-        Kind::Multiplexed(asked, streams) => bench.multiplexed(&mut running, cell.workers, asked, *streams),
-        Kind::Idle { connections } => bench.idle(&mut running, *connections, cell.features.tls),
+        Kind::Closed(asked) => bench.closed_loop(&mut running, workers, asked),
+        Kind::Handshakes(asked) => bench.handshakes(&mut running, workers, asked),
+        Kind::Multiplexed(asked, streams) => bench.multiplexed(&mut running, workers, asked, *streams),
+        Kind::Quic(asked, streams) => bench.quic(&mut running, workers, asked, *streams),
+        Kind::Calls(calls) => bench.calls(&mut running, workers, *calls),
+        Kind::Datagrams(asked) => bench.datagrams(&mut running, workers, *asked),
+        Kind::Messages { connections, tls } => bench.messages(&mut running, workers, *connections, *tls),
+        Kind::Idle { connections } => bench.idle(&mut running, *connections, features.tls),
         Kind::Share(asked, _) => bench.constant_rate(&mut running, rate, asked),
     }?;
     Ok(Sample { start_ms, ..sample })

@@ -1,6 +1,6 @@
 //! Tables for a terminal.
 
-use super::results::{CellResult, ProductResult, Report};
+use super::results::{Against, CellResult, ProductResult, Report};
 use std::fmt::Write;
 
 /// A cell, one line for each product.
@@ -15,6 +15,9 @@ pub(crate) fn cell(result: &CellResult) -> String {
     );
     for row in &result.products {
         let _ = writeln!(out, "  {:<15}{}", row.name, line(result, row));
+    }
+    if let Some(Against { best, times }) = &result.against {
+        let _ = writeln!(out, "  equipoise: {times:.2} x {best}, the best peer");
     }
     out.trim_end().to_owned()
 }
@@ -81,10 +84,14 @@ pub(crate) fn summary(report: &Report) -> String {
     for name in &names {
         let _ = write!(out, "{name:>17}");
     }
+    let _ = write!(out, "{:>24}", "equipoise x best peer");
     for cell in &report.cells {
         let _ = write!(out, "\n  {:<16}", cell.name);
         for row in &cell.products {
             let _ = write!(out, "{:>17}", short(cell, row, to));
+        }
+        if let Some(Against { best, times }) = &cell.against {
+            let _ = write!(out, "{:>24}", format!("{times:.2} x {best}"));
         }
     }
     out.push('\n');
@@ -129,11 +136,12 @@ mod tests {
         let failed = ProductResult { name: "envoy", failure: Some("no such file".to_owned()), ..Default::default() };
         let left = ProductResult { name: "traefik", left_out: Some("not asked".to_owned()), ..Default::default() };
         let products = vec![row("floor", 15.0), row("equipoise", 16.5), row("nginx", 33.0), failed, left];
-        let mut result = CellResult { name: "12b-c50", title: "small", products };
+        let mut result = CellResult { name: "12b-c50", title: "small", products, against: None };
         result.conclude();
         let text = cell(&result);
         let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
         assert!(line("nginx").contains("2.00") && line("nginx").contains("2.20"), "{text}");
+        assert!(line("equipoise:").contains("0.50 x nginx"), "{text}");
         assert!(line("envoy").contains("FAILED: no such file"), "{text}");
         assert!(line("traefik").contains("(not asked)"), "{text}");
     }

@@ -1,8 +1,12 @@
 //! The load generators and what they print. Each is somebody else's tool, except the one for constant rates.
 
 pub(crate) mod ab;
+pub(crate) mod dnsperf;
+pub(crate) mod grpc;
 pub(crate) mod h2load;
 pub(crate) mod hey;
+pub(crate) mod k6;
+pub(crate) mod oha;
 pub(crate) mod vegeta;
 pub(crate) mod wrk;
 
@@ -12,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The generators, as `lab peers list` shows them.
-pub(crate) const ALL: &[&str] = &["wrk", "hey", "ab", "h2load", "vegeta", "oha"];
+pub(crate) const ALL: &[&str] = &["wrk", "hey", "ab", "h2load", "vegeta", "dnsperf", "k6", "grpc-benchmark", "oha"];
 
 /// A generator's version, in one line. Those that say nothing useful have their package's.
 pub(crate) fn version(paths: &Paths, name: &str) -> String {
@@ -20,8 +24,10 @@ pub(crate) fn version(paths: &Paths, name: &str) -> String {
         "wrk" => "-v",
         "ab" => "-V",
         "hey" => return of_package(paths.package_version("debian-root", "hey")),
-        "vegeta" => {
-            let text = std::fs::read_to_string(paths.peers.join("go-vegeta.installed")).ok();
+        "dnsperf" => return of_package(paths.package_version("dns-root", "dnsperf")),
+        "k6" => "version",
+        "vegeta" | "grpc-benchmark" => {
+            let text = std::fs::read_to_string(paths.peers.join(format!("go-{name}.installed"))).ok();
             return of_package(text.map(|text| text.trim().to_owned()));
         }
         _ => "--version",

@@ -48,7 +48,8 @@ impl Bench {
             return Err(Failure::new("the lab needs two cores: one for the product, one for load and origin"));
         }
         let ports = Ports::from_base(options.port_base);
-        for port in ports.origin.into_iter().chain([ports.web, ports.secure, ports.admin]) {
+        let own = [ports.web, ports.secure, ports.admin];
+        for port in ports.origin.into_iter().chain(ports.other_origin).chain(own) {
             TcpListener::bind(loopback(port))
                 .map_err(|error| Failure::new(format!("port {port} is not free ({error}); choose --port-base")))?;
         }

@@ -5,8 +5,8 @@ use super::bench::Bench;
 use super::child::{Launch, Running};
 use super::window::{Used, Window};
 use crate::failure::Failure;
-use crate::generators::{Load, ab, h2load, hey, wrk};
-use crate::net::open_loop;
+use crate::generators::{Load, ab, h2load, hey, oha, wrk};
+use crate::net::{open_loop, origin};
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -151,26 +151,68 @@ impl Bench {
         asked: &Requests,
         streams: usize,
     ) -> Result<Sample, Failure> {
-        let run = |time: Duration| {
-            let launch = self.paths.generator("h2load")?.arg("-t1").arg(format!("-c{}", asked.connections));
-            let launch = launch.arg(format!("-m{streams}")).arg("-D").arg(whole_seconds(time).to_string());
-            let output = self.generate("h2load", &launch.arg(url(self.target(asked.tls), asked)), workers, time)?;
-            let outcome = h2load::parse(&output);
-            let outcome = outcome.ok_or_else(|| Failure::new(format!("h2load: {}", last_line(&output))))?;
-            match outcome.protocol.as_str() {
-                "h2" => Ok(outcome),
-                "h2c" if !asked.tls => Ok(outcome),
-                other => Err(Failure::new(format!("it speaks {other}, not h2"))),
-            }
-        };
         let mut tls = None;
         let load = || {
-            let outcome = run(self.options.measured)?;
+            let outcome = self.h2load(workers, asked, streams, self.options.measured)?;
             tls = outcome.tls;
             Ok(outcome.load)
         };
-        let sample = self.under_load(Some(product), || run(self.options.warm_up).map(|outcome| outcome.load), load)?;
+        let warm_up = || self.h2load(workers, asked, streams, self.options.warm_up).map(|outcome| outcome.load);
+        let sample = self.under_load(Some(product), warm_up, load)?;
         Ok(Sample { tls, ..sample })
+    }
+
+    fn h2load(
+        &self,
+        workers: usize,
+        asked: &Requests,
+        streams: usize,
+        time: Duration,
+    ) -> Result<h2load::Outcome, Failure> {
+        let launch = self.paths.generator("h2load")?.arg("-t1").arg(format!("-c{}", asked.connections));
+        let launch = launch.arg(format!("-m{streams}")).arg("-D").arg(whole_seconds(time).to_string());
+        let output = self.generate("h2load", &launch.arg(url(self.target(asked.tls), asked)), workers, time)?;
+        let outcome = h2load::parse(&output);
+        let outcome = outcome.ok_or_else(|| Failure::new(format!("h2load: {}", last_line(&output))))?;
+        if outcome.protocol != "h2" && (asked.tls || outcome.protocol != "h2c") {
+            return Err(Failure::new(format!("it speaks {}, not h2", outcome.protocol)));
+        }
+        // Of answers that were under way at the end a part has come.
+        let (size, errors) = (origin::body(asked.path).len() as u64, outcome.load.errors);
+        let done = outcome.load.requests.saturating_sub(errors);
+        let most = done + errors + (asked.connections * streams) as u64;
+        if !(done * size..=most * size).contains(&outcome.body_bytes) {
+            return Err(Failure::new(format!("{} bytes for {done} answers of {size}", outcome.body_bytes)));
+        }
+        Ok(outcome)
+    }
+
+    /// The same by HTTP/3, by `oha`.
+    pub(crate) fn quic(
+        &self,
+        product: &mut Running,
+        workers: usize,
+        asked: &Requests,
+        streams: usize,
+    ) -> Result<Sample, Failure> {
+        let run = |time: Duration| self.oha(workers, asked, streams, time);
+        self.under_load(Some(product), || run(self.options.warm_up), || run(self.options.measured))
+    }
+
+    fn oha(&self, workers: usize, asked: &Requests, streams: usize, time: Duration) -> Result<Load, Failure> {
+        let port = self.target(asked.tls).port();
+        let launch = self.paths.generator("oha")?.args(["--no-tui", "--output-format", "json", "--http-version", "3"]);
+        let launch = launch.arg("--insecure").arg("-z").arg(format!("{}s", whole_seconds(time)));
+        let launch = launch.arg("-c").arg(asked.connections.to_string()).arg("-p").arg(streams.to_string());
+        let launch = launch.arg("--connect-to").arg(format!("localhost:{port}:127.0.0.1:{port}"));
+        let launch = launch.arg(format!("https://localhost:{port}{}", asked.path));
+        let output = self.generate("oha", &launch, workers, time)?;
+        let outcome = oha::parse(&output).ok_or_else(|| Failure::new(format!("oha: {}", last_line(&output))))?;
+        let size = origin::body(asked.path).len() as u64;
+        match outcome.body_bytes {
+            Some(bytes) if bytes == size || outcome.load.errors > 0 => Ok(outcome.load),
+            other => Err(Failure::new(format!("answers have {other:?} bytes, not {size}"))),
+        }
     }
 
     /// A constant rate, whatever the product does, by the lab's own generator.
@@ -208,7 +250,13 @@ impl Bench {
     }
 
     /// Runs a generator to its end and returns all that it printed.
-    fn generate(&self, name: &str, launch: &Launch, workers: usize, time: Duration) -> Result<String, Failure> {
+    pub(super) fn generate(
+        &self,
+        name: &str,
+        launch: &Launch,
+        workers: usize,
+        time: Duration,
+    ) -> Result<String, Failure> {
         let log = self.log(name);
         let mut running = Running::start(name, launch, &self.load_cores(workers), &log)?;
         let status = running.wait(time + Duration::from_secs(20))?;
@@ -249,10 +297,10 @@ fn sample(load: &Load, used: &Used) -> Result<Sample, Failure> {
 }
 
 /// Generators take whole seconds, and at least one.
-fn whole_seconds(time: Duration) -> u64 {
+pub(super) fn whole_seconds(time: Duration) -> u64 {
     (time.as_secs_f64().round() as u64).max(1)
 }
 
-fn last_line(text: &str) -> &str {
+pub(super) fn last_line(text: &str) -> &str {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing")
 }

@@ -1,10 +1,13 @@
 //! All measuring: where programs run, what a window of time cost, what a generator saw. Every study uses this.
 
 pub(crate) mod bench;
+pub(crate) mod check;
 pub(crate) mod child;
 pub(crate) mod loads;
 pub(crate) mod machine;
 pub(crate) mod memory;
+pub(crate) mod origins;
+pub(crate) mod other_loads;
 pub(crate) mod procfs;
 pub(crate) mod stats;
 pub(crate) mod syslog;

@@ -1,6 +1,6 @@
 //! Asks once, over TLS: which certificate is shown, which status comes.
 
-use super::hold::{client_config, exchange};
+use super::hold::{client_config, exchange, exchange_body};
 use rustls::ClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::io;
@@ -30,6 +30,22 @@ pub(crate) fn shows(to: SocketAddr, certificate: &Path) -> io::Result<bool> {
 pub(crate) fn status(to: SocketAddr, trust: &Path, path: &str) -> io::Result<u16> {
     let (mut tls, mut stream) = connect(to, trust)?;
     exchange(&mut rustls::Stream::new(&mut tls, &mut stream), to, path)
+}
+
+/// The status and the body that a request is answered with; over TLS when a certificate to trust is given.
+pub(crate) fn body(to: SocketAddr, trust: Option<&Path>, path: &str, host: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
+    let host = host.map_or_else(|| to.to_string(), str::to_owned);
+    match trust {
+        Some(trust) => {
+            let (mut tls, mut stream) = connect(to, trust)?;
+            exchange_body(&mut rustls::Stream::new(&mut tls, &mut stream), &host, path)
+        }
+        None => {
+            let mut stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            exchange_body(&mut stream, &host, path)
+        }
+    }
 }
 
 fn connect(to: SocketAddr, trust: &Path) -> io::Result<(ClientConnection, TcpStream)> {

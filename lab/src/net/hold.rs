@@ -56,9 +56,14 @@ fn open(to: SocketAddr, config: Option<&Arc<ClientConfig>>) -> io::Result<Held> 
     Ok(Held { _stream: stream, _tls: Some(tls) })
 }
 
-/// One request and its whole answer.
+/// One request and the status of its whole answer.
 pub(crate) fn exchange(stream: &mut (impl Read + Write), to: SocketAddr, path: &str) -> io::Result<u16> {
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes())?;
+    exchange_body(stream, &to.to_string(), path).map(|(status, _)| status)
+}
+
+/// One request, and the status and the body of its answer.
+pub(crate) fn exchange_body(stream: &mut (impl Read + Write), host: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
     stream.flush()?;
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -69,7 +74,9 @@ pub(crate) fn exchange(stream: &mut (impl Read + Write), to: SocketAddr, path: &
         }
         bytes.extend_from_slice(&buffer[..count]);
         match http1::response(&bytes) {
-            Ok(Some(head)) if bytes.len() >= head.head_bytes + head.body_bytes => return Ok(head.status),
+            Ok(Some(head)) if bytes.len() >= head.head_bytes + head.body_bytes => {
+                return Ok((head.status, bytes.split_off(head.head_bytes)));
+            }
             Ok(_) => {}
             Err(http1::Malformed) => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is not plain HTTP/1.1"));

@@ -172,10 +172,19 @@ fn whoami(request: &[u8]) -> Rc<[u8]> {
     [head.as_bytes(), request].concat().into()
 }
 
+/// The body that a target is answered with.
+pub(crate) fn body(target: &str) -> Vec<u8> {
+    content(body_size(target)).collect()
+}
+
+fn content(size: usize) -> impl Iterator<Item = u8> {
+    (0..size).map(|at| b"equipoise-lab\n"[at % 14])
+}
+
 fn response(size: usize) -> Rc<[u8]> {
     let mut bytes =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {size}\r\n\r\n").into_bytes();
-    bytes.extend((0..size).map(|at| b"equipoise-lab\n"[at % 14]));
+    bytes.extend(content(size));
     bytes.into()
 }
 

@@ -1,6 +1,6 @@
 //! Caddy, from the Python package that carries its executable.
 
-use super::{Product, Setup, Version, one_route_only};
+use super::{Product, Setup, Version, no_datagrams};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) const PRODUCT: Product = Product {
     name: "caddy",
     is_peer: true,
     home: "python-caddy",
-    refuses: one_route_only,
+    refuses: no_datagrams,
     templates: &["caddy.caddyfile"],
     launch,
     version,

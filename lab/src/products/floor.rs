@@ -10,8 +10,9 @@ pub(crate) const PRODUCT: Product =
     Product { name: "floor", is_peer: false, home: "", refuses, templates: &[], launch, version };
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
-    if features.http2 {
-        return Some("it speaks HTTP/1 only");
+    let Features { http2, http3, grpc, websocket, udp, .. } = *features;
+    if http2 || http3 || grpc || websocket || udp {
+        return Some("the floor speaks HTTP/1.1 only");
     }
     match () {
         () if workers > 1 => Some("the floor has one thread"),

@@ -1,6 +1,6 @@
 //! HAProxy, from the newest Debian packages.
 
-use super::{Product, Setup, Version, one_route_only, word_after};
+use super::{Product, Setup, Version, no_datagrams, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) const PRODUCT: Product = Product {
     name: "haproxy",
     is_peer: true,
     home: "haproxy-root",
-    refuses: one_route_only,
+    refuses: no_datagrams,
     templates: &["haproxy.cfg"],
     launch,
     version,

@@ -60,6 +60,14 @@ pub(crate) struct Product {
 pub(crate) struct Features {
     /// HTTP/2 is spoken with the clients.
     pub http2: bool,
+    /// HTTP/3 is spoken with the clients.
+    pub http3: bool,
+    /// HTTP/2 is spoken with the endpoints, too.
+    pub grpc: bool,
+    /// Connections become WebSockets.
+    pub websocket: bool,
+    /// Datagrams are passed on.
+    pub udp: bool,
     /// It is reached over TLS.
     pub tls: bool,
     /// It writes an access log.
@@ -88,15 +96,20 @@ pub(crate) struct Ports {
     pub secure: u16,
     /// Equipoise's admin API.
     pub admin: u16,
+    /// The product's socket for datagrams.
+    pub datagrams: u16,
     /// The four endpoints.
     pub origin: [u16; 4],
+    /// Four endpoints that speak something other than HTTP/1.1.
+    pub other_origin: [u16; 4],
 }
 
 impl Ports {
     /// Ports in a row, below the range that outgoing connections use.
     pub(crate) fn from_base(base: u16) -> Self {
-        let origin = [base + 1, base + 2, base + 3, base + 4];
-        Self { web: base + 80, secure: base + 443, admin: base + 90, origin }
+        let four = |first: u16| [first, first + 1, first + 2, first + 3];
+        let (origin, other_origin) = (four(base + 1), four(base + 11));
+        Self { web: base + 80, secure: base + 443, admin: base + 90, datagrams: base + 53, origin, other_origin }
     }
 }
 
@@ -194,6 +207,7 @@ impl Setup<'_> {
             ("web", self.ports.web.to_string()),
             ("secure", self.ports.secure.to_string()),
             ("admin", self.ports.admin.to_string()),
+            ("datagrams", self.ports.datagrams.to_string()),
             ("origin_1", self.ports.origin[0].to_string()),
             ("origin_2", self.ports.origin[1].to_string()),
             ("origin_3", self.ports.origin[2].to_string()),
@@ -205,9 +219,13 @@ impl Setup<'_> {
         ];
         // A study's own values go before those that are always there.
         let values: Vec<(&str, String)> = start.values.iter().cloned().chain(own).collect();
-        let Features { tls, access_log, header_steps, .. } = start.features;
+        let Features { tls, access_log, header_steps, http3, grpc, websocket, udp, .. } = start.features;
         let own = [
             ("tls", tls),
+            ("http3", http3),
+            ("grpc", grpc),
+            ("websocket", websocket),
+            ("udp", udp),
             ("access_log", access_log),
             ("header_steps", header_steps),
             ("debian", start.product.name.ends_with("-debian")),
@@ -279,6 +297,11 @@ fn one_route_only(features: &Features, _workers: usize) -> Option<&'static str> 
     (features.routes > 0).then_some("the cell compares Equipoise with itself")
 }
 
+/// As above, for those that have nothing for datagrams.
+fn no_datagrams(features: &Features, workers: usize) -> Option<&'static str> {
+    if features.udp { Some("it does not pass on datagrams") } else { one_route_only(features, workers) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +316,8 @@ mod tests {
     fn every_template_renders_with_all_features() {
         let paths = Paths::new().unwrap();
         let dir = std::env::temp_dir().join(format!("lab-test-{}-render", std::process::id()));
-        let features = Features { http2: true, tls: true, access_log: true, header_steps: true, routes: 2 };
+        let all = Features { http2: true, http3: true, udp: true, ..Features::default() };
+        let features = Features { tls: true, access_log: true, header_steps: true, routes: 2, ..all };
         let templates = paths.studies("cost");
         let setup = Setup { templates: &templates, dir: &dir, ..bare_setup(&paths, ALL[0]) };
         let values = [("routes", extra_routes(2))];

@@ -1,0 +1,150 @@
+//! Whether a product answers rightly, asked before it is measured by somebody who reads every byte: what generators count is
+//! mostly statuses.
+
+use super::bench::{Bench, loopback};
+use super::child::{self, Running, output_of};
+use super::loads::Requests;
+use crate::failure::Failure;
+use crate::net::{ask, echo, origin};
+use crate::products::Features;
+use std::fs;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+/// How long a product may take until it answers; some listen before they know where requests go.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+impl Bench {
+    /// Asks as the generator of a cell will, until the answer is right; fails with what was wrong last.
+    pub(crate) fn check(&self, product: &mut Running, features: &Features, asked: &Requests) -> Result<(), Failure> {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let problem = match self.ask(features, asked)? {
+                Ok(()) => return Ok(()),
+                Err(problem) => problem,
+            };
+            product.check_alive()?;
+            if Instant::now() > deadline {
+                return Err(Failure::new(format!("its answer is wrong: {problem}; {}", product.log_end())));
+            }
+            child::pause(Duration::from_millis(50))?;
+        }
+    }
+
+    fn ask(&self, features: &Features, asked: &Requests) -> Result<Result<(), String>, Failure> {
+        match features {
+            Features { udp: true, .. } => Ok(self.ask_datagrams().map_err(|error| error.to_string())),
+            Features { grpc: true, .. } => self.ask_call(),
+            // The generator compares each message; that the product proxies at all was seen when it was started.
+            Features { websocket: true, .. } => Ok(Ok(())),
+            Features { http3: true, .. } => self.ask_curl("--http3-only", "3", asked),
+            Features { http2: true, .. } if asked.tls => self.ask_curl("--http2", "2", asked),
+            Features { http2: true, .. } => self.ask_curl("--http2-prior-knowledge", "2", asked),
+            _ => Ok(self.ask_plainly(asked)),
+        }
+    }
+
+    fn ask_plainly(&self, asked: &Requests) -> Result<(), String> {
+        let trust = asked.tls.then(|| self.certificate());
+        let (status, body) = ask::body(self.target(asked.tls), trust.as_deref(), asked.path, asked.host)
+            .map_err(|error| error.to_string())?;
+        expect_body(asked.path, &status.to_string(), "200", &body)
+    }
+
+    /// By curl, in a version that it must find.
+    fn ask_curl(&self, option: &str, version: &str, asked: &Requests) -> Result<Result<(), String>, Failure> {
+        let (file, port) = (self.paths.out.join("check.body"), self.target(asked.tls).port());
+        let _ = fs::remove_file(&file);
+        let scheme = if asked.tls { "https" } else { "http" };
+        let launch = self.curl()?.arg(option).arg("-o").arg(&file).args(["-w", "%{http_version} %{response_code}"]);
+        let said = output_of(&launch.arg(format!("{scheme}://localhost:{port}{}", asked.path)))?;
+        let body = fs::read(&file).unwrap_or_default();
+        Ok(expect_body(asked.path, said.trim(), &format!("{version} 200"), &body))
+    }
+
+    fn curl(&self) -> Result<child::Launch, Failure> {
+        let resolve = |port: u16| ["--resolve".to_owned(), format!("localhost:{port}:127.0.0.1")];
+        let launch = self.paths.generator("curl")?.args(["-q", "-s", "-S", "--max-time", "5", "--cacert"]);
+        Ok(launch.arg(self.certificate()).args(resolve(self.ports.web)).args(resolve(self.ports.secure)))
+    }
+
+    /// A call of gRPC's benchmark that asks for 100 bytes, and what has to come of it to the last byte: the message, and the
+    /// status in the trailers.
+    fn ask_call(&self) -> Result<Result<(), String>, Failure> {
+        let file = |name: &str| self.paths.out.join(name);
+        let (question, body, head) = (file("check.call"), file("check.body"), file("check.head"));
+        fs::write(&question, CALL).map_err(|error| Failure::io(&question, &error))?;
+        let _ = fs::remove_file(&body);
+        let launch = self.curl()?.args(["--http2-prior-knowledge", "-H", "content-type: application/grpc"]);
+        let launch = launch.args(["-H", "te: trailers", "--data-binary"]).arg(format!("@{}", question.display()));
+        let launch = launch.arg("-o").arg(&body).arg("-D").arg(&head);
+        let url = format!("http://localhost:{}/grpc.testing.BenchmarkService/UnaryCall", self.ports.web);
+        let said = output_of(&launch.arg(url))?;
+        let (body, head) = (fs::read(&body).unwrap_or_default(), fs::read_to_string(&head).unwrap_or_default());
+        if body != answer_to_call() {
+            return Ok(Err(format!("{} bytes that are not the answer to the call; {}", body.len(), said.trim())));
+        }
+        let is_good = head.lines().any(|line| line.trim().eq_ignore_ascii_case("grpc-status: 0"));
+        Ok(if is_good { Ok(()) } else { Err("no grpc-status: 0 in the trailers".to_owned()) })
+    }
+
+    /// Datagrams of several clients, each of its own content, each of which has to come back to its sender.
+    fn ask_datagrams(&self) -> std::io::Result<()> {
+        let sockets = (0..4).map(|_| UdpSocket::bind(loopback(0))).collect::<std::io::Result<Vec<_>>>()?;
+        for (client, socket) in sockets.iter().enumerate() {
+            socket.connect(loopback(self.ports.datagrams))?;
+            socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+            for number in 0..10 {
+                let mut datagram = format!("{number:02}\u{1}datagram {number} of client {client}").into_bytes();
+                datagram.resize(echo::DNS_HEAD + number * 100, b'x');
+                socket.send(&datagram)?;
+                let mut buffer = [0; 2048];
+                let count = socket.recv(&mut buffer)?;
+                echo::answer(&mut datagram);
+                if buffer[..count] != datagram[..] {
+                    return Err(std::io::Error::other(format!("{count} bytes that are not what was sent")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn certificate(&self) -> std::path::PathBuf {
+        self.paths.out.join("tls/site.pem")
+    }
+}
+
+fn expect_body(path: &str, said: &str, due: &str, body: &[u8]) -> Result<(), String> {
+    if said != due {
+        return Err(format!("{due} was due, it says {said}"));
+    }
+    let wanted = origin::body(path);
+    if body == wanted {
+        Ok(())
+    } else {
+        Err(format!("{} bytes that are not the origin's {}", body.len(), wanted.len()))
+    }
+}
+
+/// A message of gRPC: `SimpleRequest { response_size: 100 }`, in a frame.
+const CALL: &[u8] = &[0, 0, 0, 0, 2, 0x10, 100];
+
+/// `SimpleResponse { payload: { body: [0; 100] } }`, in a frame.
+fn answer_to_call() -> Vec<u8> {
+    let head = [0, 0, 0, 0, 104, 0x0a, 102, 0x12, 100];
+    head.into_iter().chain([0; 100]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_status_and_a_wrong_body_are_told() {
+        let body = origin::body("/12");
+        assert_eq!(expect_body("/12", "3 200", "3 200", &body), Ok(()));
+        assert!(expect_body("/12", "2 200", "3 200", &body).unwrap_err().contains("3 200 was due"));
+        assert!(expect_body("/10k", "200", "200", &body).unwrap_err().contains("12 bytes"));
+        assert_eq!(answer_to_call().len(), 5 + 104);
+    }
+}
