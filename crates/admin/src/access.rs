@@ -16,9 +16,20 @@ const NOBODY: &str = "local";
 /// A field that says that no foreign page in a browser sends this.
 const OURS: &str = "x-equipoise";
 
-/// Lets a call in: gives the name of who asks.
-pub(crate) fn enter(admin: &Admin, needs: AdminRole, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
-    let author = match find(admin, headers)? {
+/// Who was let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// As the history tells it.
+    pub(crate) name: Arc<str>,
+    /// He has shown a token, or could open a socket that only some may open.
+    pub(crate) is_trusted: bool,
+}
+
+/// Lets a call in, or not.
+pub(crate) fn enter(admin: &Admin, needs: AdminRole, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let found = find(admin, headers)?;
+    let is_trusted = found.is_some() || admin.bind.ip().is_none();
+    let name = match found {
         Some((name, role)) if role >= needs => name,
         Some((name, _)) => {
             let message = format!("the token `{name}` may only read");
@@ -34,7 +45,7 @@ pub(crate) fn enter(admin: &Admin, needs: AdminRole, headers: &HeaderMap) -> Res
         }
         refuse_foreign_pages(headers)?;
     }
-    Ok(author)
+    Ok(Caller { name, is_trusted })
 }
 
 /// Whose token it is. `None`: nobody is asked for one.
@@ -131,7 +142,7 @@ mod tests {
     }
 
     fn status(admin: &Admin, needs: AdminRole, fields: &[(&'static str, &'static str)]) -> Result<Arc<str>, u16> {
-        enter(admin, needs, &headers(fields)).map_err(|problem| problem.status().as_u16())
+        enter(admin, needs, &headers(fields)).map(|caller| caller.name).map_err(|problem| problem.status().as_u16())
     }
 
     #[test]
@@ -181,6 +192,9 @@ mod tests {
         ] {
             assert_eq!(status(&open, change, foreign), Err(403), "{foreign:?}");
         }
+        assert!(!enter(&open, read, &headers(&[])).unwrap().is_trusted, "anybody on this machine");
+        let socket = Admin { bind: "unix:/run/a.sock".parse().unwrap(), ..admin(&[]) };
+        assert!(enter(&socket, read, &headers(&[])).unwrap().is_trusted, "who may open the file");
         let reachable = Admin { changes_allowed: false, ..admin(&[]) };
         assert_eq!(status(&reachable, read, &[]), Ok(NOBODY.into()));
         assert_eq!(status(&reachable, change, &[host, json]), Err(403));

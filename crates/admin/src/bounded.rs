@@ -1,16 +1,20 @@
 //! Connections of the admin listener: so many at once, and none that only takes up a place.
 //!
-//! The time of a connection runs out unless answers make progress: a client that sends its request byte by byte, says
-//! nothing, or does not take its answer is closed. When all places are taken, the oldest connection gives its place to
+//! The time of a connection runs out unless answers are being made or make progress: a client that sends its request byte by
+//! byte, says nothing, or does not take its answer is closed. When all places are taken, the oldest connection gives its place to
 //! the new one, so that nobody can lock the administrator out by holding connections.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
 use model::Address;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -80,9 +84,40 @@ impl axum::serve::Listener for BoundedListener {
     }
 }
 
+/// Whether an answer of a connection is being made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy(Arc<AtomicUsize>);
+
+/// One answer that is being made, until this is dropped.
+pub(crate) struct Answering(Arc<AtomicUsize>);
+
+impl Busy {
+    pub(crate) fn begin(&self) -> Answering {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(&self.0))
+    }
+
+    fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connected<IncomingStream<'_, BoundedListener>> for Busy {
+    fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
+        stream.io().busy.clone()
+    }
+}
+
 /// A connection that ends when its time is over.
 pub(crate) struct BoundedStream {
     stream: Visitor,
+    busy: Busy,
     idle: Duration,
     ends: Instant,
     deadline: Pin<Box<Sleep>>,
@@ -95,7 +130,15 @@ impl BoundedStream {
     fn new(stream: Visitor, bounds: Bounds, place: oneshot::Receiver<()>) -> Self {
         let now = Instant::now();
         let deadline = Box::pin(tokio::time::sleep_until(now + bounds.idle.min(bounds.life)));
-        Self { stream, idle: bounds.idle, ends: now + bounds.life, deadline, place, is_cut: false }
+        Self {
+            stream,
+            busy: Busy::default(),
+            idle: bounds.idle,
+            ends: now + bounds.life,
+            deadline,
+            place,
+            is_cut: false,
+        }
     }
 
     /// Ready when the connection must end.
@@ -105,8 +148,14 @@ impl BoundedStream {
             self.is_cut = true;
             return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
         }
-        ready!(self.deadline.as_mut().poll(cx));
-        Poll::Ready(io::ErrorKind::TimedOut.into())
+        loop {
+            ready!(self.deadline.as_mut().poll(cx));
+            // Who waits for a change is not idle.
+            if !self.busy.is_so() || Instant::now() >= self.ends {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            self.progress();
+        }
     }
 
     /// Bytes of an answer were taken.

@@ -1,15 +1,20 @@
 //! All that can be asked, in one table: the listener answers to these and to nothing else, and the OpenAPI document is made
 //! of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use control::{Desk, View};
+use model::Snapshot;
 use model::snapshot::AdminRole;
 
-use crate::access;
+use crate::access::{self, Caller};
+use crate::bounded::Busy;
 use crate::change;
 use crate::look;
 use crate::openapi;
@@ -20,6 +25,8 @@ use crate::problem::Problem;
 pub(crate) struct Shared {
     pub(crate) view: View,
     pub(crate) desk: Desk,
+    /// The rules in force are not for this listener, or soon will not be.
+    pub(crate) is_closed: Arc<AtomicBool>,
 }
 
 /// Something that can be asked.
@@ -278,20 +285,22 @@ async fn unknown(request: Request) -> Problem {
 }
 
 async fn answer(shared: Shared, call: &'static Call, request: Request) -> Response {
-    let author = match allowed(&shared, call, request.headers()) {
-        Ok(author) => author,
+    let entered = match allowed(&shared, call, request.headers()) {
+        Ok(entered) => entered,
         Err(problem) => return with_challenge(problem),
     };
+    // An answer takes the time that it takes; the connection waits for it.
+    let _busy = request.extensions().get::<ConnectInfo<Busy>>().map(|ConnectInfo(busy)| busy.begin());
     if let Err(problem) = check_parameters(call, request.uri().query()) {
         return problem.into_response();
     }
     let parts = path_parts(call.path, request.uri().path());
     let done = match call.what {
         what if what.is_order() || what == What::SetLog => {
-            change::answer(&shared, what, (&parts, author), request).await
+            change::answer(&shared, call, (&parts, entered), request).await
         }
         What::Connections => look::connections(shared, request.uri().query()).await,
-        What::EndConnection => change::end_connection(shared, &parts, author).await,
+        What::EndConnection => change::end_connection(shared, &parts, entered.caller.name).await,
         What::Explain => look::explained(shared, request.uri().query()).await,
         What::OpenApi => Ok(axum::Json(openapi::document()).into_response()),
         what => look::answer(&shared.view, what, &parts, request.uri().query()),
@@ -299,15 +308,26 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
     done.unwrap_or_else(IntoResponse::into_response)
 }
 
-fn allowed(shared: &Shared, call: &Call, headers: &HeaderMap) -> Result<std::sync::Arc<str>, Problem> {
-    let Some(needs) = call.needs else { return Ok("".into()) };
+/// Who was let in, and by the rules of what.
+pub(crate) struct Entered {
+    pub(crate) caller: Caller,
+    pub(crate) under: Option<Arc<Snapshot>>,
+}
+
+pub(crate) fn allowed(shared: &Shared, call: &Call, headers: &HeaderMap) -> Result<Entered, Problem> {
+    let Some(needs) = call.needs else {
+        return Ok(Entered { caller: Caller { name: "".into(), is_trusted: false }, under: None });
+    };
+    let closed = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this listener is about to close");
     let plan = shared.view.plan();
-    match plan.as_ref().and_then(|plan| plan.snapshot.admin.as_ref()) {
-        Some(admin) => access::enter(admin, needs, headers),
-        // Nothing runs yet, or this very listener is about to go: there is nothing to change.
-        None if needs == AdminRole::Read => Ok("".into()),
-        None => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing runs yet")),
+    // Looked at after the plan was taken: it is set before the first plan whose rules are not for this listener.
+    if shared.is_closed.load(Ordering::SeqCst) {
+        return Err(closed());
     }
+    let Some(plan) = plan else { return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing runs yet")) };
+    let Some(admin) = plan.snapshot.admin.as_ref() else { return Err(closed()) };
+    let caller = access::enter(admin, needs, headers)?;
+    Ok(Entered { caller, under: Some(Arc::clone(&plan.snapshot)) })
 }
 
 /// RFC 6750 section 3: who is not let in is told how to ask.

@@ -1,6 +1,7 @@
 //! Calls that change something.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::to_bytes;
@@ -11,10 +12,10 @@ use control::wishes::STATES;
 use control::{Change, Done, EndpointEdit, Order};
 use serde_json::{Value, json};
 use telemetry::log::{self, LEVELS};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::media_type;
-use crate::calls::{Body, Shared, What, parameter};
+use crate::calls::{self, Body, Call, Entered, Shared, What, parameter};
 use crate::look::{self, number};
 use crate::problem::Problem;
 
@@ -22,19 +23,20 @@ use crate::problem::Problem;
 const BODY_BYTES_MAX: usize = 8 << 20;
 /// Largest body of what is only a word or a number.
 const SMALL_BODY_BYTES_MAX: usize = 4 << 10;
+/// Longest time for a body to come, and for room for it.
+const BODY_WITHIN: Duration = Duration::from_secs(15);
+const ROOM_WITHIN: Duration = Duration::from_secs(15);
 /// Largest weight; the configuration has the same bound.
 const WEIGHT_MAX: u64 = model::limits::WEIGHT_MAX as u64;
 
 /// Answers a call that changes something.
 pub(crate) async fn answer(
     shared: &Shared,
-    what: What,
-    (parts, author): (&[String], Arc<str>),
+    call: &Call,
+    (parts, entered): (&[String], Entered),
     request: Request,
 ) -> Result<Response, Problem> {
-    // Bodies of several at once would be memory that nobody has asked for.
-    static BODIES: Semaphore = Semaphore::const_new(4);
-    let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many changes at once");
+    let what = call.what;
     let expected = expected(what, request.headers())?;
     let is_dry = match parameter(request.uri().query(), "dry_run").as_deref() {
         None | Some("false") => false,
@@ -44,19 +46,27 @@ pub(crate) async fn answer(
             return Err(Problem::new(StatusCode::BAD_REQUEST, message));
         }
     };
+    let headers = request.headers().clone();
+    // Held until it is done: until then the body is somewhere.
+    let mut _room = None;
     let text = match what.body() {
         Body::None => String::new(),
         body => {
-            check_kind(body, request.headers())?;
-            let _room = BODIES.acquire().await.map_err(busy)?;
+            check_kind(body, &headers)?;
+            let length = length(body, &headers)?;
+            _room = room_for(length).await?;
             read(body, request).await?
         }
     };
     if what == What::SetLog {
-        return set_log(&text);
+        // The body took its time; who could not come in now is not heard.
+        let caller = calls::allowed(shared, call, &headers)?.caller;
+        return set_log(&text, &caller.name);
     }
     let change = wanted(what, parts, text)?;
-    let done = shared.desk.place(Order { change, author, expected, is_dry }).await?;
+    let Entered { caller, under } = entered;
+    let order = Order { change, author: caller.name, expected, is_dry, is_trusted: caller.is_trusted, under };
+    let done = shared.desk.place(order).await?;
     Ok(told(&done, is_dry))
 }
 
@@ -74,8 +84,24 @@ pub(crate) async fn end_connection(shared: Shared, parts: &[String], author: Arc
     Ok(Json(json!({ "id": id })).into_response())
 }
 
-/// The revision that `if-match` names (RFC 9110 section 13.1.1).
-fn expected(what: What, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+/// Memory for a body and what is made of it, of all that there is for bodies. Small ones find room always, so that slow senders
+/// of large ones hold up nobody else.
+async fn room_for(bytes: usize) -> Result<Option<SemaphorePermit<'static>>, Problem> {
+    static ROOM: Semaphore = Semaphore::const_new(4 * BODY_BYTES_MAX);
+    const SMALL: usize = 64 << 10;
+    if bytes <= SMALL {
+        return Ok(None);
+    }
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many large changes at once");
+    let bytes = u32::try_from(bytes).map_err(|_| busy())?;
+    match tokio::time::timeout(ROOM_WITHIN, ROOM.acquire_many(bytes)).await {
+        Ok(Ok(room)) => Ok(Some(room)),
+        _ => Err(busy()),
+    }
+}
+
+/// The revisions that `if-match` names, any of which will do (RFC 9110 section 13.1.1).
+fn expected(what: What, headers: &HeaderMap) -> Result<Option<Vec<u64>>, Problem> {
     let mut fields = headers.get_all(header::IF_MATCH).iter().peekable();
     if fields.peek().is_none() {
         if !what.replaces() {
@@ -86,15 +112,15 @@ fn expected(what: What, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
             "read it, and send the `etag` of that answer in `if-match`; `if-match: *` replaces whatever is there";
         return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, message).suggest(mend));
     }
-    let mut found = None;
+    let mut found = Vec::new();
     for tag in fields.flat_map(|field| field.to_str().unwrap_or_default().split(',')).map(str::trim) {
         if tag == "*" {
             return Ok(None);
         }
-        found = found.max(look::revision(tag));
+        // A tag that is not ours fits nothing.
+        found.extend(look::revision(tag));
     }
-    // A tag that is not ours fits nothing.
-    Ok(Some(found.unwrap_or(u64::MAX)))
+    Ok(Some(found))
 }
 
 fn check_kind(body: Body, headers: &HeaderMap) -> Result<(), Problem> {
@@ -111,18 +137,33 @@ fn check_kind(body: Body, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-async fn read(body: Body, request: Request) -> Result<String, Problem> {
-    let max = match body {
+fn bytes_max(body: Body) -> usize {
+    match body {
         Body::Configuration | Body::Object => BODY_BYTES_MAX,
         _ => SMALL_BODY_BYTES_MAX,
-    };
-    let too_large = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body here has at most {max} bytes"));
-    let length =
-        request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > max as u64) {
-        return Err(too_large());
     }
-    let bytes = to_bytes(request.into_body(), max).await.map_err(|_| too_large())?;
+}
+
+fn too_large(max: usize) -> Problem {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body here has at most {max} bytes"))
+}
+
+/// How long a body is at most.
+fn length(body: Body, headers: &HeaderMap) -> Result<usize, Problem> {
+    let max = bytes_max(body);
+    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    match said {
+        Some(said) if said > max as u64 => Err(too_large(max)),
+        Some(said) => Ok(said as usize),
+        None => Ok(max),
+    }
+}
+
+async fn read(body: Body, request: Request) -> Result<String, Problem> {
+    let max = bytes_max(body);
+    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to come");
+    let read = tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), max)).await.map_err(late)?;
+    let bytes = read.map_err(|_| too_large(max))?;
     String::from_utf8(bytes.into()).map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
@@ -174,7 +215,7 @@ fn field(text: &str, name: &str) -> Result<Value, Problem> {
     }
 }
 
-fn set_log(text: &str) -> Result<Response, Problem> {
+fn set_log(text: &str, author: &str) -> Result<Response, Problem> {
     let wanted = field(text, "level")?;
     let Some(level) = LEVELS.into_iter().find(|level| wanted == level.as_str()) else {
         let problem = bad(format!("`level` cannot be {wanted}"));
@@ -182,12 +223,18 @@ fn set_log(text: &str) -> Result<Response, Problem> {
         let mend = config::did_you_mean(wanted.as_str().unwrap_or_default(), names);
         return Err(mend.into_iter().fold(problem, Problem::suggest));
     };
+    let before = log::level();
+    if before != level {
+        let pairs: log::Pairs<'_> = &[("from", &before.as_str()), ("to", &level.as_str()), ("by", &author)];
+        // Told whatever the level is: all that is not told after this is not told because of it.
+        log::error("the level of this log was set by the API", pairs);
+    }
     log::set_level(level);
     Ok(Json(json!({ "level": level.as_str() })).into_response())
 }
 
 fn told(done: &Done, is_dry: bool) -> Response {
-    let body = json!({
+    let mut body = json!({
         "generation": done.generation,
         "dry_run": is_dry,
         "differences": done.differences.list,
@@ -195,6 +242,9 @@ fn told(done: &Done, is_dry: bool) -> Response {
         "effects": done.effects,
         "warnings": done.warnings,
     });
+    if let Some(reason) = &done.not_kept {
+        body["not_kept"] = reason.as_str().into();
+    }
     let mut answer = Json(body).into_response();
     if let Ok(tag) = HeaderValue::from_str(&look::tag(done.revision)) {
         answer.headers_mut().insert(header::ETAG, tag);

@@ -23,6 +23,8 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use axum::extract::Request;
@@ -57,6 +59,7 @@ pub struct Admin {
     address: Address,
     file: Option<SocketFile>,
     stop: Option<oneshot::Sender<()>>,
+    is_closed: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -79,8 +82,10 @@ impl Admin {
         let listener = BoundedListener::new(door, address.clone(), bounds);
         let (stop, stopped) = oneshot::channel();
         let ip = address.ip();
-        let router = calls::router(calls::Shared { view, desk })
-            .layer(middleware::from_fn(move |request, next| guarded(ip, request, next)));
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let router = calls::router(calls::Shared { view, desk, is_closed: Arc::clone(&is_closed) })
+            .layer(middleware::from_fn(move |request, next| guarded(ip, request, next)))
+            .into_make_service_with_connect_info::<bounded::Busy>();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
@@ -93,7 +98,12 @@ impl Admin {
                 }
             });
         })?;
-        Ok(Self { configured, address, file, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { configured, address, file, stop: Some(stop), is_closed, thread: Some(thread) })
+    }
+
+    /// Lets nobody in any more, or again. Who is in is answered.
+    pub fn close(&self, is_closed: bool) {
+        self.is_closed.store(is_closed, Ordering::SeqCst);
     }
 
     /// Where it was asked to listen.

@@ -190,8 +190,22 @@ pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<R
     let max = number("limit", LIMIT)?.clamp(1, 1_000) as usize;
     let page = Page { after: number("after", 0)?, max, listener: parameter(query, "listener") };
     let view = shared.view;
+    if let Some(name) = &page.listener {
+        let plan = view.plan();
+        let listeners = plan.iter().flat_map(|plan| &plan.listeners).map(|plan| plan.listener.name.as_str());
+        let names: Vec<&str> = listeners.collect();
+        if !names.contains(&name.as_str()) {
+            let problem = Problem::new(StatusCode::NOT_FOUND, format!("there is no listener `{name}`"));
+            return Err(config::did_you_mean(name, names).into_iter().fold(problem, Problem::suggest));
+        }
+    }
+    // Each worker looks at all of its connections for this: never twice at a time.
+    static ONE: Semaphore = Semaphore::const_new(1);
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "a worker is busy; ask again");
+    let _turn = ONE.acquire().await.map_err(|_| busy())?;
     let listed = tokio::task::spawn_blocking(move || view.connections().map(|all| (all.list)(&page))).await;
-    let all = listed.ok().flatten().unwrap_or_default();
+    // A page without those of a worker that is late would look whole.
+    let all = listed.map_err(|_| busy())?.unwrap_or_else(|| Some(Vec::new())).ok_or_else(busy)?;
     let next = all.last().filter(|_| all.len() == max).map(|last| last.id);
     let told: Vec<Value> = all
         .iter()

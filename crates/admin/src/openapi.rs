@@ -4,7 +4,7 @@ use model::snapshot::AdminRole;
 use serde_json::{Map, Value, json};
 
 use crate::VERSION;
-use crate::calls::{Body, CALLS, Call};
+use crate::calls::{Body, CALLS, Call, What};
 
 /// All of it.
 pub(crate) fn document() -> Value {
@@ -93,41 +93,79 @@ fn body(body: Body) -> Option<Value> {
     Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }))
 }
 
+/// What is answered when all is well.
+fn good(call: &Call) -> Value {
+    let mut good = if call.what.is_order() {
+        let schema = json!({ "$ref": "#/components/schemas/Done" });
+        json!({ "description": "Done, or what would be", "content": { "application/json": { "schema": schema } } })
+    } else {
+        json!({ "description": call.summary })
+    };
+    if call.what.is_order() || [What::Config, What::Objects, What::Object, What::Changes].contains(&call.what) {
+        let what = "What tells this configuration from others, for `if-match`";
+        good["headers"] = json!({ "etag": { "description": what, "schema": { "type": "string" } } });
+    }
+    good
+}
+
 fn responses(call: &Call) -> Value {
     let problem = |what: &str| {
         let schema = json!({ "$ref": "#/components/schemas/Problem" });
         json!({ "description": what, "content": { "application/json": { "schema": schema } } })
     };
     let mut all = Map::new();
-    let good = if call.what.is_order() {
-        let schema = json!({ "$ref": "#/components/schemas/Done" });
-        json!({ "description": "Done, or what would be", "content": { "application/json": { "schema": schema } } })
-    } else {
-        json!({ "description": call.summary })
-    };
-    all.insert("200".to_owned(), good);
-    let mut add = |status: &str, what: &str| all.insert(status.to_owned(), problem(what));
+    all.insert("200".to_owned(), good(call));
+    let add = |all: &mut Map<String, Value>, status: &str, what: &str| all.insert(status.to_owned(), problem(what));
     if call.needs.is_some() {
-        add("401", "A token is needed, or not known");
+        add(&mut all, "401", "A token is needed, or not known");
     }
-    if call.path.contains('{') {
-        add("404", "There is no such thing; with a suggestion");
+    add(&mut all, "400", "The request cannot be understood: a parameter, the `host` field, the body");
+    if call.what == What::Explain {
+        let schema = json!({ "schema": { "type": "string" } });
+        all.insert(
+            "400".to_owned(),
+            json!({ "description": "The question is wrong", "content": { "text/plain": schema } }),
+        );
+    }
+    add(&mut all, "421", "This listener does not go by the name in the `host` field");
+    if call.path.contains('{') || call.what == What::Connections {
+        add(&mut all, "404", "There is no such thing; with a suggestion");
     }
     if call.needs == Some(AdminRole::Admin) {
-        add("403", "The token may only read, or a foreign page asks");
-        add("422", "What was sent is wrong: every problem with its place and a suggestion. Nothing was changed");
-        add("503", "The program is ending");
+        let more = if call.what.is_order() { ", or it is more than may be asked for without one" } else { "" };
+        add(&mut all, "403", &format!("The token may only read, or a foreign page asks{more}"));
+    }
+    if call.what.is_order() || call.what == What::SetLog {
+        add(
+            &mut all,
+            "422",
+            "What was sent is wrong: every problem with its place and a suggestion. Nothing was changed",
+        );
+    }
+    if call.needs.is_some() {
+        add(
+            &mut all,
+            "503",
+            "The program is starting or ending, too much is asked at once, or the rules of the listener change",
+        );
+    }
+    if call.what == What::Ready {
+        all.insert("503".to_owned(), json!({ "description": "It is not: `starting` or `draining`" }));
     }
     if call.what.is_order() {
-        add("409", "It is right, but the system does not allow it, such as a port that is taken. Nothing was changed");
-        add("412", "The configuration is another by now. Nothing was changed");
+        let what = "It is right, but the system does not allow it, such as a port that is taken; a rehearsal does not look for \
+                    that. Nothing was changed";
+        add(&mut all, "409", what);
+        add(&mut all, "500", "The program has failed in this; nothing was changed");
+        add(&mut all, "412", "The configuration is another by now. Nothing was changed");
     }
     if call.what.body() != Body::None {
-        add("413", "The body is too large");
-        add("415", "The body is neither JSON nor YAML");
+        add(&mut all, "408", "The body took too long to come");
+        add(&mut all, "413", "The body is too large");
+        add(&mut all, "415", "The body is neither JSON nor YAML");
     }
     if call.what.replaces() {
-        add("428", "`if-match` is missing");
+        add(&mut all, "428", "`if-match` is missing");
     }
     Value::Object(all)
 }
@@ -146,6 +184,9 @@ fn problem() -> Value {
                     "line": { "type": "integer" },
                     "column": { "type": "integer" },
                     "line_text": { "type": "string" },
+                    "caret": { "type": "integer" },
+                    "width": { "type": "integer" },
+                    "is_warning": { "type": "boolean" },
                     "message": { "type": "string" },
                     "suggestion": { "type": ["string", "null"] },
                 },
@@ -170,7 +211,8 @@ fn done() -> Value {
         "endpoints_drained",
         "endpoints_readied",
     ];
-    let effects: Map<String, Value> = lists.iter().map(|name| ((*name).to_owned(), effect.clone())).collect();
+    let mut effects: Map<String, Value> = lists.iter().map(|name| ((*name).to_owned(), effect.clone())).collect();
+    effects.insert("left_out".to_owned(), json!({ "type": "integer" }));
     json!({
         "type": "object",
         "properties": {
@@ -180,6 +222,7 @@ fn done() -> Value {
             "differences_left_out": { "type": "integer" },
             "effects": { "type": "object", "properties": effects },
             "warnings": { "type": "array", "items": { "type": "object" } },
+            "not_kept": { "type": "string", "description": "Why it is in force, but not kept for the next start" },
         },
     })
 }

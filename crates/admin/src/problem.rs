@@ -43,7 +43,9 @@ impl From<Refusal> for Problem {
             Refusal::Stale(_) => Self::new(StatusCode::PRECONDITION_FAILED, message)
                 .suggest("read it again, and send the `etag` of that answer in `if-match`"),
             Refusal::Missing { suggestion, .. } => Self { suggestion, ..Self::new(StatusCode::NOT_FOUND, message) },
-            Refusal::Ending => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
+            Refusal::Denied { suggestion, .. } => Self::new(StatusCode::FORBIDDEN, message).suggest(suggestion),
+            Refusal::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+            Refusal::Ending | Refusal::Outdated => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
         }
     }
 }

@@ -66,6 +66,44 @@ admin: { bind: "127.0.0.1:0" }
 "#;
 
 #[test]
+fn who_waits_for_a_change_is_not_cut_off_for_being_silent() {
+    let (view, _reconciler) = running(SITE);
+    let bound = Bound::bind(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
+    let (desk, mut orders) = Desk::new();
+    let bounds = Bounds { idle: Duration::from_millis(100), ..Bounds::default() };
+    let admin = Admin::start_with(bound, (view, desk), bounds).unwrap();
+    let address = admin.address().clone();
+    let asking = std::thread::spawn(move || {
+        let fields = format!("host: {address}\r\nconnection: close\r\nx-equipoise: 1\r\ncontent-length: 0");
+        converse(&address, &format!("POST /api/reload HTTP/1.1\r\n{fields}\r\n\r\n"))
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (order, answer) = runtime.block_on(orders.next());
+    assert!(!order.is_trusted && order.under.is_some());
+    // Far more than the time of a silent connection.
+    std::thread::sleep(Duration::from_millis(600));
+    answer.send(Err(control::Refusal::Failed)).unwrap();
+    let answer = asking.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+}
+
+#[test]
+fn a_listener_that_is_closed_lets_nobody_in_and_is_alive() {
+    let (view, _reconciler) = running(SITE);
+    let admin = start(&view, Bounds::default());
+    admin.close(true);
+    for path in ["/api/status", "/api/config", "/metrics"] {
+        assert!(get(admin.address(), path).starts_with("HTTP/1.1 503 "), "{path}");
+    }
+    assert!(get(admin.address(), "/healthz").starts_with("HTTP/1.1 200 "));
+    admin.close(false);
+    assert!(get(admin.address(), "/api/status").starts_with("HTTP/1.1 200 "));
+    // Nothing is told before there are rules by which it may be.
+    let nothing = start(&self::view(), Bounds::default());
+    assert!(get(nothing.address(), "/api/config").starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
 fn a_program_is_alive_at_once_and_ready_while_a_plan_is_live_and_it_is_not_ending() {
     let starting = view();
     let admin = start(&starting, Bounds::default());

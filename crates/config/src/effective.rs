@@ -1,9 +1,11 @@
 //! The configuration as it may be shown: defaults filled in, secrets left out.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 use model::filter::FilterSpec;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::tree::{Kind, Node};
 
@@ -25,6 +27,7 @@ const HTTP_KEYS: [&str; 8] = [
 ];
 
 /// Makes the serialized configuration fit to be shown.
+/// What is secret is sealed: see [`unsealed`].
 pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[FilterSpec]) -> Value {
     let mut value = Value::Object(effective);
     for listener in value["listeners"].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
@@ -42,17 +45,46 @@ pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[Filte
         }
     }
     as_written(&mut value, tree);
-    hidden(value, filters)
+    hide(&mut value, &secret_names(filters), (At::Root, &seal));
+    value
+}
+
+/// A secret that is not shown, but can be told from another: by a hash that only this process can compute.
+fn seal(secret: &Value) -> String {
+    static SEAL: OnceLock<RandomState> = OnceLock::new();
+    format!("{HIDDEN}{:016x}", SEAL.get_or_init(RandomState::new).hash_one(secret.to_string()))
+}
+
+/// The same without seals: every secret is `(hidden)`.
+pub(crate) fn unsealed(mut value: Value) -> Value {
+    fn open(value: &mut Value) {
+        match value {
+            Value::String(text) if is_sealed(text) => text.truncate(HIDDEN.len()),
+            Value::Object(map) => map.values_mut().for_each(open),
+            Value::Array(items) => items.iter_mut().for_each(open),
+            _ => {}
+        }
+    }
+    open(&mut value);
+    value
+}
+
+fn is_sealed(text: &str) -> bool {
+    text.strip_prefix(HIDDEN).is_some_and(|seal| seal.len() == 16 && seal.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// A whole configuration without what is secret by its name.
 pub(crate) fn hidden(mut value: Value, filters: &[FilterSpec]) -> Value {
+    hide(&mut value, &secret_names(filters), (At::Root, &|_| HIDDEN.to_owned()));
+    value
+}
+
+fn secret_names(filters: &[FilterSpec]) -> HashSet<String> {
     let mut secret: HashSet<String> = SECRET_NAMES.iter().map(|name| (*name).to_owned()).collect();
     for filter in filters {
         write_only(&(filter.schema)(), &mut secret);
     }
-    hide(&mut value, &secret, At::Root);
-    value
+    secret
 }
 
 /// Puts `${NAME}` back where a text came from the environment: the variable may be secret.
@@ -61,6 +93,11 @@ fn as_written(value: &mut Value, node: &Node) {
         Kind::Scalar(scalar) => {
             if let Some(written) = &scalar.written {
                 *value = Value::String(written.clone());
+            } else if let Value::String(text) = value
+                && text.contains("${")
+            {
+                // Sent back, it would be taken for a variable.
+                *text = text.replace("${", "$${");
             }
         }
         Kind::Map(entries) => {
@@ -114,21 +151,21 @@ impl At {
     }
 }
 
-fn hide(value: &mut Value, secret: &HashSet<String>, at: At) {
+fn hide(value: &mut Value, secret: &HashSet<String>, (at, cover): (At, &dyn Fn(&Value) -> String)) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
                 if secret.contains(&key.to_lowercase()) {
-                    *value = json!(HIDDEN);
+                    *value = Value::String(cover(value));
                 } else if at == At::Cluster && key == "persistence" {
                     // There, `cookie` holds a name and settings.
-                    hide(value, &HashSet::from(["secret".to_owned()]), At::Elsewhere);
+                    hide(value, &HashSet::from(["secret".to_owned()]), (At::Elsewhere, cover));
                 } else {
-                    hide(value, secret, at.below(key));
+                    hide(value, secret, (at.below(key), cover));
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|value| hide(value, secret, At::Elsewhere)),
+        Value::Array(items) => items.iter_mut().for_each(|value| hide(value, secret, (At::Elsewhere, cover))),
         _ => {}
     }
 }

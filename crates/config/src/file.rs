@@ -43,6 +43,8 @@ pub const DEFAULT_LINE: &str =
     "{time} {client_ip} \"{method} {uri} {version}\" {status} {sent_bytes} {total_ms} {cluster}/{endpoint} {flag}";
 /// How the schema names the names of objects.
 pub(crate) const NAME_FORMAT: &str = "equipoise-name";
+/// How the schema names paths of files, which are relative to the file that names them.
+pub(crate) const PATH_FORMAT: &str = "equipoise-path";
 /// Name of the definition that filters are added to.
 pub(crate) const FILTER_DEFINITION: &str = "Filter";
 
@@ -160,6 +162,7 @@ pub struct Admin {
     /// A folder that is there, in which changes by the API and wishes for endpoints are kept, so that they are there again
     /// after a start. Without it they last as long as the program runs. Relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = PATH_FORMAT))]
     pub state: Option<String>,
 }
 

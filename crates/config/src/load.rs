@@ -1,5 +1,6 @@
 //! The way in: text to [`Snapshot`], or to everything that is wrong with it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::changes::{self, Changes};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
+use crate::paths;
 use crate::read::{Access, Reading, read, read_part, read_text};
 use crate::resolve::Resolver;
 use crate::schema::schema;
@@ -40,6 +42,7 @@ pub struct Loaded {
     pub(crate) tree: Arc<Node>,
     pub(crate) files_alone: FilesAlone,
     files: Vec<PathBuf>,
+    /// With defaults filled in; what is secret is sealed.
     effective: Value,
     warnings: Vec<Diagnostic>,
 }
@@ -128,7 +131,8 @@ impl Loader<'_> {
 
     pub(crate) fn load(&self, main: Document, changes: &Changes, access: Access) -> Result<Loaded, Diagnostics> {
         let Reading { documents, tree, whole, mut sink } = read(Documents::default(), main, self.environment, access);
-        let Some(tree) = tree else { return Err(sink.finish(&documents)) };
+        let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
+        paths::settle(&schema(self.filters), &mut tree, &documents);
         if !whole {
             validate(&schema(self.filters), &tree, &mut sink);
             return Err(sink.finish(&documents));
@@ -204,7 +208,18 @@ impl Loaded {
     /// The configuration with defaults filled in. What came from the environment is shown as it was written
     /// (`${NAME}`), and what is secret by its name is hidden.
     pub fn effective(&self) -> Value {
-        self.effective.clone()
+        effective::unsealed(self.effective.clone())
+    }
+
+    /// The same, but where a secret is hidden, text follows that differs when the secret does: to be compared, and then
+    /// shown by [`unsealed`] alone.
+    pub fn sealed(&self) -> &Value {
+        &self.effective
+    }
+
+    /// What it reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by a phrase.
+    pub fn reach(&self, filters: &[FilterSpec]) -> BTreeSet<String> {
+        paths::reach(&schema(filters), &self.tree)
     }
 
     /// The configuration as it was written, included files and changes joined, without what is secret by its name.
@@ -217,6 +232,11 @@ impl Loaded {
     pub fn text(&self) -> String {
         changes::text(&self.tree)
     }
+}
+
+/// What [`Loaded::sealed`] gives, as it may be shown.
+pub fn unsealed(value: Value) -> Value {
+    effective::unsealed(value)
 }
 
 /// Checks a text alone: there is no environment, no filter, no file and no name service. For fuzzing.

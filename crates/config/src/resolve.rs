@@ -218,10 +218,9 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// A path as it is meant: relative to the file that names it.
-    fn beside(&self, at: &str, path: &str) -> PathBuf {
-        let span = self.tree.locate(at);
-        self.documents.get(span.file).map_or_else(|| PathBuf::from(path), |document| document.folder.join(path))
+    /// A path as it is meant: relative to the folder of the main file, see [`crate::paths`].
+    fn beside(&self, path: &str) -> PathBuf {
+        self.documents.main().map_or_else(|| PathBuf::from(path), |document| document.folder.join(path))
     }
 
     fn report(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {

@@ -2,8 +2,8 @@
 
 use model::connections::{OpenConnection, Page};
 
-/// Gives a page, by number. Waits for the workers.
-pub type List = dyn Fn(&Page) -> Vec<OpenConnection> + Send + Sync;
+/// Gives a page, by number. Waits for the workers; `None`: one of them did not tell in time.
+pub type List = dyn Fn(&Page) -> Option<Vec<OpenConnection>> + Send + Sync;
 /// Ends one at once. `false`: it is not there.
 pub type End = dyn Fn(u64) -> bool + Send + Sync;
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use config::{Diagnostic, EndpointEdit};
+use model::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::difference::Differences;
@@ -58,10 +59,22 @@ pub struct Order {
     pub change: Change,
     /// Who, as the history tells it.
     pub author: Arc<str>,
-    /// Only while this is the generation that brought the configuration as it is.
-    pub expected: Option<u64>,
+    /// Only while one of these is the generation that brought the configuration as it is.
+    pub expected: Option<Vec<u64>>,
     /// Only tell what it would do.
     pub is_dry: bool,
+    /// Whether who asks has shown who he is, by a token or by a Unix socket that only some may open. Others cannot have the
+    /// program reach further with its rights.
+    pub is_trusted: bool,
+    /// What was in force when he was let in. With other rules of the admin listener nothing is carried out.
+    pub under: Option<Arc<Snapshot>>,
+}
+
+impl Order {
+    /// Whether the rules by which who asks was let in still hold.
+    pub fn is_still_allowed(&self, now: &Snapshot) -> bool {
+        self.under.as_ref().is_none_or(|under| under.admin == now.admin)
+    }
 }
 
 /// What came of it.
@@ -77,6 +90,8 @@ pub struct Done {
     pub effects: Effects,
     /// What in the configuration is allowed but does nothing.
     pub warnings: Vec<Diagnostic>,
+    /// Why it is in force, but not kept for the next start.
+    pub not_kept: Option<String>,
 }
 
 type Answer = oneshot::Sender<Result<Done, Refusal>>;
@@ -96,7 +111,7 @@ impl Desk {
         (Self(sender), Orders(receiver))
     }
 
-    /// Leaves an order and waits for what comes of it. It is carried out also when the waiting is given up.
+    /// Leaves an order and waits for what comes of it. Once begun, it is carried out also when the waiting is given up.
     ///
     /// # Errors
     /// Why nothing was changed.
@@ -115,5 +130,38 @@ impl Orders {
             // Nobody can leave one any more.
             None => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::snapshot::{Admin, AdminRole, AdminToken};
+
+    use super::*;
+
+    #[test]
+    fn an_order_is_carried_out_by_the_rules_under_which_it_was_given() {
+        let token = |secret: &str| AdminToken {
+            name: "me".into(),
+            role: AdminRole::Admin,
+            secret: model::persistence::Secret(secret.as_bytes().into()),
+        };
+        let with = |tokens: Vec<AdminToken>| {
+            let bind = "127.0.0.1:9900".parse().unwrap();
+            let admin = Some(Admin { bind, mode: 0o600, tokens, state: None, changes_allowed: true });
+            Arc::new(Snapshot { admin, ..Snapshot::default() })
+        };
+        let under = with(vec![token("0123456789abcdef")]);
+        let order = Order {
+            change: Change::Reload,
+            author: "me".into(),
+            expected: None,
+            is_dry: false,
+            is_trusted: true,
+            under: Some(Arc::clone(&under)),
+        };
+        assert!(order.is_still_allowed(&under));
+        assert!(!order.is_still_allowed(&with(vec![token("fedcba9876543210")])), "another of that name");
+        assert!(!order.is_still_allowed(&with(Vec::new())) && !order.is_still_allowed(&Snapshot::default()));
     }
 }

@@ -99,7 +99,14 @@ impl Differences {
             self.left_out += 1;
             return;
         }
-        self.list.push(Difference { path: path.to_owned(), before: before.map(brief), after: after.map(brief) });
+        let shown = |value: &Value| config::unsealed(value.clone());
+        let (before, mut after) = (before.map(shown), after.map(shown));
+        if before.is_some() && before == after {
+            // Only what is hidden differs.
+            after = Some("(hidden, changed)".into());
+        }
+        let told = |value: Option<Value>| value.as_ref().map(brief);
+        self.list.push(Difference { path: path.to_owned(), before: told(before), after: told(after) });
     }
 }
 

@@ -79,7 +79,12 @@ pub fn stage(folder: &Path, desired: &Desired) -> io::Result<Staged> {
     let beside = folder.join(format!("{FILE}.new"));
     let staged = Staged { folder: folder.to_owned(), beside: Some(beside.clone()) };
     // It may hold secrets that were sent.
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    // What a process that was killed left behind, or somebody else put there, is not written into, nor where it leads.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(text.as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;
@@ -133,6 +138,23 @@ mod tests {
         fs::write(folder.join("changes.json.new"), "half").unwrap();
         stage(folder, &other).unwrap().finish().unwrap();
         assert_eq!(read(folder).unwrap(), other);
+    }
+
+    #[test]
+    fn what_lies_in_the_way_is_neither_written_nor_followed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::TempDir::new().unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, "precious").unwrap();
+        symlink(&elsewhere, folder.path().join("changes.json.new")).unwrap();
+        stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
+        let beside = folder.path().join("changes.json.new");
+        fs::write(&beside, "half").unwrap();
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
+        stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
+        let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

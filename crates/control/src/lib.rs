@@ -19,6 +19,7 @@ pub mod status;
 mod view;
 pub mod watch;
 pub mod wishes;
+mod workshop;
 
 pub use config::{Diagnostics, EndpointEdit};
 pub use desk::{Change, Desk, Done, Order, Orders};
@@ -26,3 +27,4 @@ pub use load::{Candidate, Inspect, Source, prepare};
 pub use reconciler::{Cause, Reconciler, Refusal};
 pub use status::{State, Status};
 pub use view::{LostRecords, Shown, View};
+pub use workshop::Workshop;

@@ -1,11 +1,14 @@
 //! From text to a plan that could be published, with everything that is wrong on the way. `check` and `run` both go
 //! through here.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant, SystemTime};
 
 use config::{Diagnostic, Diagnostics, Loaded, Loader};
 use model::snapshot::{LogFormat, LogTarget};
@@ -34,7 +37,11 @@ impl Source {
     /// Where changes beside it are kept, if it says so.
     pub fn state_folder(&self) -> Option<PathBuf> {
         match self {
-            Self::File(path) => with_loader(&look_up, |loader| loader.state_folder(path)),
+            Self::File(path) => {
+                // It names no host.
+                let no_names = |_: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
+                with_loader(&no_names, |loader| loader.state_folder(path))
+            }
             Self::Text { .. } => None,
         }
     }
@@ -45,7 +52,7 @@ pub type Inspect = fn(&Plan) -> Result<(), Vec<Issue>>;
 
 /// A configuration that could be published.
 pub struct Candidate {
-    pub(crate) loaded: Loaded,
+    pub(crate) loaded: Arc<Loaded>,
     pub(crate) plan: Arc<Plan>,
     /// When reading its files began. `None`: they were not read.
     pub(crate) read_from: Option<SystemTime>,
@@ -64,6 +71,11 @@ impl Candidate {
         self.loaded.warnings()
     }
 
+    /// Where changes are to be kept.
+    pub(crate) fn state_folder(&self) -> Option<&PathBuf> {
+        self.plan.snapshot.admin.as_ref()?.state.as_ref()
+    }
+
     /// What would be published.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
@@ -80,7 +92,16 @@ pub fn prepare(
     generation: u64,
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
-    prepare_with(source, Desired::default(), (previous, generation), inspect)
+    prepare_with(source, Desired::default(), Next { previous, generation, inspect }, &Names::of_a_start())
+}
+
+/// What a plan is compiled with.
+#[derive(Clone, Copy)]
+pub(crate) struct Next<'a> {
+    /// The plan in force.
+    pub(crate) previous: Option<&'a Plan>,
+    pub(crate) generation: u64,
+    pub(crate) inspect: Inspect,
 }
 
 /// The same with what is desired beside the files.
@@ -90,30 +111,26 @@ pub fn prepare(
 pub(crate) fn prepare_with(
     source: &Source,
     desired: Desired,
-    next: (Option<&Plan>, u64),
-    inspect: Inspect,
+    next: Next<'_>,
+    names: &Names,
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
+    let look_up = |host: &str, port: u16| names.look_up(host, port);
     let loaded = with_loader(&look_up, |loader| match source {
         Source::File(path) => loader.load_file_with(path, &desired.changes),
         Source::Text { name, text, base } => loader.load_text_with((name, text, base), &desired.changes),
     })?;
-    compile((loaded, desired), Some(read_from), next, inspect)
+    compile((loaded, desired), Some(read_from), next)
 }
 
 /// As [`prepare`], but with the text of `loaded`: only the files that it names are read again.
 ///
 /// # Errors
 /// As [`prepare`].
-pub(crate) fn prepare_files(
-    loaded: &Loaded,
-    desired: Desired,
-    next: (Option<&Plan>, u64),
-    inspect: Inspect,
-) -> Result<Candidate, Diagnostics> {
+pub(crate) fn prepare_files(loaded: &Loaded, desired: Desired, next: Next<'_>) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let loaded = with_known(loaded, |loader| loader.reload_files(loaded))?;
-    compile((loaded, desired), Some(read_from), next, inspect)
+    let loaded = with_known(loaded, &Names::of_a_change(), |loader| loader.reload_files(loaded))?;
+    compile((loaded, desired), Some(read_from), next)
 }
 
 /// As [`prepare_files`], with other changes beside the files of the configuration.
@@ -123,34 +140,29 @@ pub(crate) fn prepare_files(
 pub(crate) fn prepare_changed(
     loaded: &Loaded,
     desired: Desired,
-    next: (Option<&Plan>, u64),
-    inspect: Inspect,
+    next: Next<'_>,
+    names: &Names,
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let loaded = with_known(loaded, |loader| loader.load_changed(loaded, &desired.changes))?;
-    compile((loaded, desired), Some(read_from), next, inspect)
+    let loaded = with_known(loaded, names, |loader| loader.load_changed(loaded, &desired.changes))?;
+    compile((loaded, desired), Some(read_from), next)
 }
 
 /// The very same configuration with other wishes for endpoints: nothing is read.
 ///
 /// # Errors
 /// As [`prepare`].
-pub(crate) fn prepare_wishes(
-    loaded: &Loaded,
-    desired: Desired,
-    next: (Option<&Plan>, u64),
-    inspect: Inspect,
-) -> Result<Candidate, Diagnostics> {
-    compile((loaded.clone(), desired), None, next, inspect)
+pub(crate) fn prepare_wishes(loaded: &Loaded, desired: Desired, next: Next<'_>) -> Result<Candidate, Diagnostics> {
+    compile((loaded.clone(), desired), None, next)
 }
 
 /// Works with a loader for which known endpoints are where they are: a certificate, or a change of something else, must not
 /// wait for a name service, nor move endpoints.
-pub(crate) fn with_known<T>(loaded: &Loaded, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
+pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
     let known = |host: &str, port: u16| address_of(&loaded.snapshot, &format!("{host}:{port}"));
     let resolve = |host: &str, port: u16| match known(host, port) {
         Some(address) => Ok(vec![address]),
-        None => look_up(host, port),
+        None => names.look_up(host, port),
     };
     with_loader(&resolve, use_it)
 }
@@ -158,8 +170,7 @@ pub(crate) fn with_known<T>(loaded: &Loaded, use_it: impl FnOnce(&Loader<'_>) ->
 fn compile(
     (loaded, mut desired): (Loaded, Desired),
     read_from: Option<SystemTime>,
-    (previous, generation): (Option<&Plan>, u64),
-    inspect: Inspect,
+    Next { previous, generation, inspect }: Next<'_>,
 ) -> Result<Candidate, Diagnostics> {
     let refused = |issues: Vec<Issue>| Diagnostics {
         list: issues.iter().map(|issue| loaded.diagnose(issue)).collect(),
@@ -173,7 +184,7 @@ fn compile(
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
             if issues.is_empty() {
-                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from, desired });
+                return Ok(Candidate { plan: Arc::new(plan), loaded: Arc::new(loaded), read_from, desired });
             }
         }
         Err(found) => issues.extend(found),
@@ -213,9 +224,62 @@ fn address_of(snapshot: &Snapshot, name: &str) -> Option<SocketAddr> {
     endpoints.find(|endpoint| endpoint.name.as_str() == name)?.address.ip()
 }
 
-/// Asks the system's resolver, which bounds the time.
-fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    Ok((host, port).to_socket_addrs()?.collect())
+/// Where a name is, or why nobody knows.
+type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
+
+/// Names of hosts as they were looked up for one preparation: each once, and all of them within one time. The resolver of the
+/// system has a bound for each name alone, and a thousand names would take a thousand times that.
+pub(crate) struct Names {
+    ends: Instant,
+    known: RefCell<HashMap<(String, u16), Found>>,
+}
+
+impl Names {
+    fn within(time: Duration) -> Self {
+        Self { ends: Instant::now() + time, known: RefCell::default() }
+    }
+
+    /// Nothing waits for a start but itself.
+    pub(crate) fn of_a_start() -> Self {
+        Self::within(Duration::from_secs(3_600))
+    }
+
+    /// All names of a configuration.
+    pub(crate) fn of_a_reload() -> Self {
+        Self::within(Duration::from_secs(60))
+    }
+
+    /// Only names that are new; somebody waits for the answer.
+    pub(crate) fn of_a_change() -> Self {
+        Self::within(Duration::from_secs(10))
+    }
+
+    fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let key = (host.to_owned(), port);
+        let known = self.known.borrow().get(&key).cloned();
+        let found = known.unwrap_or_else(|| {
+            let left = self.ends.saturating_duration_since(Instant::now());
+            let found = look_up(key.0.clone(), port, left).map_err(|error| (error.kind(), error.to_string()));
+            self.known.borrow_mut().insert(key, found.clone());
+            found
+        });
+        found.map_err(|(kind, message)| io::Error::new(kind, message))
+    }
+}
+
+/// Asks the system's resolver, on a thread that is left behind when it takes too long.
+fn look_up(host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the name service took too long");
+    if patience.is_zero() {
+        return Err(late());
+    }
+    let (sender, found) = channel();
+    std::thread::Builder::new().name("names".into()).spawn(move || {
+        let all = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        // Who asked may have gone.
+        let _ = sender.send(all);
+    })?;
+    found.recv_timeout(patience).unwrap_or_else(|_| Err(late()))
 }
 
 fn with_loader<T>(
@@ -223,4 +287,26 @@ fn with_loader<T>(
     use_it: impl FnOnce(&Loader<'_>) -> T,
 ) -> T {
     use_it(&Loader { filters: &plan::filter::specs(), environment: &|name| std::env::var(name).ok(), resolve_host })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_looked_up_once_and_all_within_one_time() {
+        let names = Names::within(Duration::from_secs(60));
+        assert_eq!(names.look_up("127.0.0.1", 80).unwrap(), ["127.0.0.1:80".parse().unwrap()]);
+        assert_eq!(names.known.borrow().len(), 1);
+        assert!(names.look_up("127.0.0.1", 80).is_ok());
+        assert_eq!(names.known.borrow().len(), 1);
+        let late = Names::within(Duration::ZERO);
+        for _ in 0..2 {
+            let error = late.look_up("127.0.0.1", 80).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.to_string().as_str()),
+                (io::ErrorKind::TimedOut, "the name service took too long")
+            );
+        }
+    }
 }

@@ -14,15 +14,15 @@ use std::time::SystemTime;
 use config::{Changes, Diagnostic, Diagnostics, Loaded};
 use plan::{Plan, Publisher};
 
-use crate::desk::Change;
 use crate::difference::Differences;
 use crate::effects::Effects;
 use crate::history::{Entry, Origin};
 use crate::keep::{self, Desired, Staged};
-use crate::load::{self, Candidate, Inspect, Source};
+use crate::load::{self, Candidate, Inspect, Next, Source};
 use crate::probes::Probes;
 use crate::view::{Shown, View};
 use crate::watch::{Stamp, Watch};
+use crate::workshop::Workshop;
 
 /// Why a configuration does not run.
 #[derive(Debug)]
@@ -40,6 +40,17 @@ pub enum Refusal {
         /// What may have been meant.
         suggestion: Option<String>,
     },
+    /// Who asks may not ask for this.
+    Denied {
+        /// A sentence.
+        message: String,
+        /// What he could do.
+        suggestion: String,
+    },
+    /// The rules by which who asks was let in hold no longer.
+    Outdated,
+    /// The program has failed in itself.
+    Failed,
     /// The program is ending.
     Ending,
 }
@@ -50,7 +61,9 @@ impl fmt::Display for Refusal {
             Self::Bad(diagnostics) => diagnostics.fmt(f),
             Self::Unpublished(reason) => f.write_str(reason),
             Self::Stale(revision) => write!(f, "the configuration was changed by generation {revision}"),
-            Self::Missing { message, .. } => f.write_str(message),
+            Self::Missing { message, .. } | Self::Denied { message, .. } => f.write_str(message),
+            Self::Outdated => f.write_str("the rules of the admin listener have changed meanwhile; ask again"),
+            Self::Failed => f.write_str("the program has failed in this; nothing was changed, and its log may say why"),
             Self::Ending => f.write_str("the program is ending"),
         }
     }
@@ -73,13 +86,22 @@ pub struct Reconciler {
     probes: Probes,
     /// What is desired beside the files.
     desired: Desired,
-    /// The folder in which that is kept, as far as it is.
-    kept_in: Option<PathBuf>,
+    /// What is known of the folder in which that is kept.
+    kept: Option<Kept>,
+    /// Why it is not.
+    not_kept: Option<String>,
     running: Option<Running>,
 }
 
+/// A folder that this process has read or written.
+struct Kept {
+    folder: PathBuf,
+    /// What is there. `None`: the new or the old, for the system did not say.
+    desired: Option<Desired>,
+}
+
 struct Running {
-    loaded: Loaded,
+    loaded: Arc<Loaded>,
     plan: Arc<Plan>,
     generation: u64,
     /// The generation that brought the configuration as it is, and that as a text.
@@ -109,10 +131,24 @@ impl Reconciler {
     /// # Errors
     /// The thread of the probes cannot be started, what was kept cannot be read.
     pub fn new(source: Source, inspect: Inspect, publisher: Publisher, view: View) -> io::Result<Self> {
-        let kept_in = source.state_folder();
-        let desired = kept_in.as_deref().map(keep::read).transpose()?.unwrap_or_default();
+        let folder = source.state_folder();
+        let desired = folder.as_deref().map(keep::read).transpose()?.unwrap_or_default();
+        let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
-        Ok(Self { source, inspect, publisher, view, probes, desired, kept_in, running: None })
+        Ok(Self { source, inspect, publisher, view, probes, desired, kept, not_kept: None, running: None })
+    }
+
+    /// Where configurations are made ready from what runs now.
+    pub fn workshop(&self) -> Workshop {
+        let running = self.running.as_ref().map(|running| (Arc::clone(&running.loaded), Arc::clone(&running.plan)));
+        Workshop {
+            source: self.source.clone(),
+            inspect: self.inspect,
+            desired: self.desired.clone(),
+            running,
+            generation: self.next().generation,
+            view: self.view.clone(),
+        }
     }
 
     /// Reads the configuration anew and makes it ready; changes nothing.
@@ -120,74 +156,7 @@ impl Reconciler {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn prepare(&self) -> Result<Candidate, Diagnostics> {
-        load::prepare_with(&self.source, self.desired.clone(), self.next(), self.inspect)
-            .inspect_err(|_| self.view.count_refused())
-    }
-
-    /// Makes ready what somebody asks for; changes nothing.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it, or that what it is about is not there.
-    pub fn prepare_change(&self, change: &Change, author: &str) -> Result<(Candidate, Origin), Refusal> {
-        if *change == Change::Reload {
-            let candidate = load::prepare_with(&self.source, self.desired.clone(), self.next(), self.inspect)?;
-            return Ok((candidate, Origin::Reload));
-        }
-        let Some(running) = &self.running else { return Err(Refusal::Ending) };
-        let mut desired = self.desired.clone();
-        if let Change::Wish { cluster, endpoint, state } = change {
-            find_endpoint(&running.plan, cluster, Some(endpoint))?;
-            desired.wishes.set((cluster, endpoint), *state, author, SystemTime::now());
-            let candidate = load::prepare_wishes(&running.loaded, desired, self.next(), self.inspect);
-            return Ok((candidate?, Origin::Endpoint));
-        }
-        let (changes, origin) = self.wanted(running, change)?;
-        desired.changes = changes;
-        let candidate = load::prepare_changed(&running.loaded, desired, self.next(), self.inspect);
-        Ok((candidate?, origin))
-    }
-
-    /// What is to stand beside the files after a change of the configuration.
-    fn wanted(&self, running: &Running, change: &Change) -> Result<(Changes, Origin), Refusal> {
-        let (loaded, changes) = (&running.loaded, &self.desired.changes);
-        let wanted = match change {
-            Change::Replace(text) => load::with_known(loaded, |loader| loader.replace(loaded, text))?,
-            Change::ReplaceObject { kind, name, text } => {
-                if text.is_none() {
-                    find_object(loaded, kind, name)?;
-                }
-                let at = (*kind, name.as_str());
-                load::with_known(loaded, |loader| loader.replace_object(loaded, changes, at, text.as_deref()))?
-            }
-            Change::Rollback(generation) => {
-                let text = self.text_of(*generation)?;
-                let changes = load::with_known(loaded, |loader| loader.go_back(loaded, &text))?;
-                return Ok((changes, Origin::Rollback));
-            }
-            Change::Endpoints { cluster, edit } => {
-                let name = match edit {
-                    config::EndpointEdit::Add(_) => None,
-                    config::EndpointEdit::Remove(name) | config::EndpointEdit::Weight(name, _) => Some(name.as_str()),
-                };
-                find_endpoint(&running.plan, cluster, name)?;
-                let edited = load::with_known(loaded, |loader| loader.edit_endpoints(loaded, changes, cluster, edit))?;
-                edited.ok_or_else(|| missing("the endpoint is not in the configuration".to_owned(), None))?
-            }
-            Change::Reset | Change::Reload | Change::Wish { .. } => Changes::default(),
-        };
-        Ok((wanted, Origin::Api))
-    }
-
-    fn text_of(&self, generation: u64) -> Result<Arc<str>, Refusal> {
-        let entries = self.view.generations();
-        let known: Vec<u64> =
-            entries.iter().filter(|entry| entry.text.is_some()).map(|entry| entry.generation).collect();
-        let found = entries.into_iter().find(|entry| entry.generation == generation).and_then(|entry| entry.text);
-        found.ok_or_else(|| {
-            let range = known.iter().min().zip(known.iter().max());
-            let help = range.map(|(first, last)| format!("generations {first} to {last} are remembered"));
-            missing(format!("generation {generation} is not remembered"), help)
-        })
+        self.workshop().prepare()
     }
 
     /// Counts one that was refused, when it was meant to be put into force.
@@ -198,14 +167,14 @@ impl Reconciler {
     /// What a candidate differs in from what runs, and what it would do to what is alive.
     pub fn compare(&self, candidate: &Candidate) -> (Differences, Effects) {
         let Some(running) = &self.running else { return <_>::default() };
-        let mut differences = Differences::between(&running.loaded.effective(), &candidate.loaded.effective());
+        let mut differences = Differences::between(running.loaded.sealed(), candidate.loaded.sealed());
         differences.add_wishes(&self.desired.wishes, &candidate.desired.wishes);
         (differences, Effects::of(&running.plan, &candidate.plan))
     }
 
     /// Where changes beside the files were read from, if there are any.
     pub fn changes_from(&self) -> Option<&Path> {
-        self.kept_in.as_deref().filter(|_| !self.desired.is_empty())
+        self.kept.as_ref().map(|kept| kept.folder.as_path()).filter(|_| !self.desired.is_empty())
     }
 
     /// The generation that brought the configuration as it is; 0 before the first.
@@ -219,14 +188,13 @@ impl Reconciler {
     /// Why the data plane did not take it, or why it cannot be kept; the configuration before stays in force.
     pub fn commit(&mut self, candidate: Candidate, cause: impl Into<Cause>) -> Result<u64, String> {
         let Cause { origin, author } = cause.into();
-        let generation = self.next().1;
+        let generation = self.next().generation;
         let differences = Arc::new(self.compare(&candidate).0);
         let staged = self.stage(&candidate).inspect_err(|_| self.view.count_refused())?;
+        let folder = candidate.state_folder().cloned();
         let Candidate { loaded, plan, read_from, desired } = candidate;
         self.publisher.publish(Arc::clone(&plan)).inspect_err(|_| self.view.count_refused())?;
-        if let Some(Err(error)) = staged.map(Staged::finish) {
-            telemetry::log::error("changes by the API are in force, but cannot be kept", &[("error", &error)]);
-        }
+        self.keep(folder, staged, &desired);
         self.view.telemetry().retain(&plan.snapshot);
         self.probes.follow(Arc::clone(&plan));
         let (text, revision) = self.text_and_revision(&loaded, generation);
@@ -246,7 +214,6 @@ impl Reconciler {
         if !matches!(origin, Origin::Certificates | Origin::Endpoint) {
             loaded.warnings().iter().for_each(tell);
         }
-        self.kept_in = plan.snapshot.admin.as_ref().and_then(|admin| admin.state.clone());
         self.desired = desired;
         let watch = match (read_from, self.running.take()) {
             (None, Some(running)) => running.watch,
@@ -259,17 +226,54 @@ impl Reconciler {
         Ok(generation)
     }
 
-    /// Writes what is desired to the disk, where that has changed.
+    /// Writes what is desired to the disk, where something else is kept or nobody knows what is.
     fn stage(&self, candidate: &Candidate) -> Result<Option<Staged>, String> {
-        let Some(folder) = candidate.plan.snapshot.admin.as_ref().and_then(|admin| admin.state.as_ref()) else {
-            return Ok(None);
+        let Some(folder) = candidate.state_folder() else { return Ok(None) };
+        let failed = |error: io::Error| format!("cannot keep changes in {}: {error}", folder.display());
+        let is_there = match &self.kept {
+            Some(kept) if kept.folder == *folder => kept.desired.as_ref() == Some(&candidate.desired),
+            // Never read by this process: somebody may count on it.
+            _ => {
+                let found = keep::read(folder).map_err(failed)?;
+                if !found.is_empty() && found != candidate.desired {
+                    let place = folder.display();
+                    return Err(format!(
+                        "admin: changes of another time are kept in {place}: start anew to take them up, or remove changes.json there"
+                    ));
+                }
+                found == candidate.desired
+            }
         };
-        let is_there = self.kept_in.as_ref() == Some(folder) && self.desired == candidate.desired;
-        if is_there || (candidate.desired.is_empty() && self.desired.is_empty()) {
-            return Ok(None);
+        if is_there { Ok(None) } else { keep::stage(folder, &candidate.desired).map(Some).map_err(failed) }
+    }
+
+    /// Puts what was written in its place, and notes what is kept.
+    fn keep(&mut self, folder: Option<PathBuf>, staged: Option<Staged>, desired: &Desired) {
+        let finished = staged.map_or(Ok(()), Staged::finish);
+        if let Err(error) = &finished {
+            telemetry::log::error("changes by the API are in force, but cannot be kept", &[("error", error)]);
         }
-        let failed = |error| format!("cannot keep changes in {}: {error}", folder.display());
-        keep::stage(folder, &candidate.desired).map(Some).map_err(failed)
+        let is_kept = finished.is_ok();
+        self.not_kept = finished.err().map(|error| error.to_string());
+        self.kept = folder.map(|folder| Kept { folder, desired: is_kept.then(|| desired.clone()) });
+    }
+
+    /// Tries again to keep what could not be kept. To be called once a second or so.
+    pub fn keep_again(&mut self) {
+        if self.not_kept.is_none() {
+            return;
+        }
+        let Some(kept) = &mut self.kept else { return };
+        if keep::stage(&kept.folder, &self.desired).and_then(Staged::finish).is_ok() {
+            kept.desired = Some(self.desired.clone());
+            self.not_kept = None;
+            telemetry::log::info("changes by the API are kept again", &[]);
+        }
+    }
+
+    /// Why what is in force is not kept for the next start.
+    pub fn not_kept(&self) -> Option<String> {
+        self.not_kept.clone()
     }
 
     /// The text of a new configuration, and the generation that brought it: the one before, if it says the same.
@@ -301,9 +305,8 @@ impl Reconciler {
             return Ok(None);
         }
         let running = &*running;
-        let generation = running.generation + 1;
-        let next = (Some(&*running.plan), generation);
-        let candidate = load::prepare_files(&running.loaded, self.desired.clone(), next, self.inspect)
+        let next = Next { previous: Some(&running.plan), generation: running.generation + 1, inspect: self.inspect };
+        let candidate = load::prepare_files(&running.loaded, self.desired.clone(), next)
             .inspect_err(|_| self.view.count_refused())?;
         if candidate.plan.snapshot == running.plan.snapshot {
             return Ok(None);
@@ -317,11 +320,12 @@ impl Reconciler {
     }
 
     /// The plan in force and the number of the next generation.
-    fn next(&self) -> (Option<&Plan>, u64) {
-        match &self.running {
-            Some(running) => (Some(&running.plan), running.generation + 1),
+    fn next(&self) -> Next<'_> {
+        let (previous, generation) = match &self.running {
+            Some(running) => (Some(&*running.plan), running.generation + 1),
             None => (None, 1),
-        }
+        };
+        Next { previous, generation, inspect: self.inspect }
     }
 }
 
@@ -342,41 +346,6 @@ fn tell_changes(changes: &Changes) {
     if let Some(first) = places.first() {
         let pairs: telemetry::log::Pairs<'_> = &[("objects", &places.len()), ("first", first)];
         telemetry::log::info("changes by the API stand before the files", pairs);
-    }
-}
-
-fn missing(message: String, suggestion: Option<String>) -> Refusal {
-    Refusal::Missing { message, suggestion }
-}
-
-/// Whether the object is there.
-fn find_object(loaded: &Loaded, kind: &str, name: &str) -> Result<(), Refusal> {
-    let snapshot = &loaded.snapshot;
-    let names: Vec<&str> = match kind {
-        "listeners" => snapshot.listeners.iter().map(|listener| listener.name.as_str()).collect(),
-        "clusters" => snapshot.clusters.iter().map(|cluster| cluster.name.as_str()).collect(),
-        _ => snapshot.routes.iter().map(|route| route.name.as_str()).collect(),
-    };
-    if names.contains(&name) {
-        return Ok(());
-    }
-    let kind = kind.trim_end_matches('s');
-    Err(missing(format!("there is no {kind} `{name}`"), config::did_you_mean(name, names)))
-}
-
-/// Whether the cluster is there, and the endpoint in it.
-fn find_endpoint(plan: &Plan, cluster: &str, endpoint: Option<&str>) -> Result<(), Refusal> {
-    let Some(found) = plan.cluster(cluster) else {
-        let names: Vec<&str> = plan.clusters.iter().map(|plan| plan.cluster.name.as_str()).collect();
-        return Err(missing(format!("there is no cluster `{cluster}`"), config::did_you_mean(cluster, names)));
-    };
-    let names: Vec<&str> = found.endpoints.iter().map(|plan| plan.endpoint.name.as_str()).collect();
-    match endpoint {
-        Some(name) if !names.contains(&name) => {
-            let message = format!("the cluster `{cluster}` has no endpoint `{name}`");
-            Err(missing(message, config::did_you_mean(name, names)))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -50,7 +50,8 @@ Exit codes:
   1  the configuration is bad, or what was asked to be checked is not as it should be
   2  the command line is wrong
   3  it cannot start: an address is taken, a thread or a file cannot be had
-  4  ended before all exchanges had: the drain timed out or was cut short";
+  4  ended before all exchanges had: the drain timed out or was cut short
+  5  ctl: no answer came, and it is not known whether it was done";
 
 /// An L4/L7 load balancer and reverse proxy.
 #[derive(Debug, Parser)]

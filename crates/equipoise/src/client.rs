@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// For each step of the conversation.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For the answer: a change may wait for others, and for names to be found.
+const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(300);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The token is in this variable of the environment, unless a file is named.
@@ -57,7 +59,25 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
+    /// The tag of what is in the body, if it has one.
+    pub(crate) etag: Option<String>,
     pub(crate) body: String,
+}
+
+/// Why there is no answer: a sentence, with what could be done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// It was not asked, or nobody who could do it was.
+    Not(String),
+    /// It was asked, and may have been done.
+    Unknown(String),
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Not(text) | Self::Unknown(text)) = self;
+        f.write_str(text)
+    }
 }
 
 /// Who asks, and where.
@@ -77,17 +97,38 @@ impl Client {
     /// Asks.
     ///
     /// # Errors
-    /// A sentence, with what could be done about it.
-    pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, String> {
+    /// There is no answer, or none of an admin address.
+    pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, Unanswered> {
         let admin = self.admin.as_bind();
-        let bytes = self.exchange(asked).map_err(|error| {
-            format!("cannot ask {admin}: {error}\nIs the program running, with `admin: {{ bind: \"{admin}\" }}`?")
+        let request = self.written(asked);
+        let mut stream = self.connect().map_err(|error| {
+            Unanswered::Not(format!(
+                "cannot ask {admin}: {error}\nIs the program running, with `admin: {{ bind: \"{admin}\" }}`?"
+            ))
         })?;
-        let foreign = || self.foreign();
+        let bytes = converse(&mut *stream, &request);
+        // Where it only looked, nothing can have been done.
+        let lost = |why: &str| match asked.method {
+            "GET" => Unanswered::Not(format!("{admin} gave no whole answer: {why}")),
+            _ => Unanswered::Unknown(format!(
+                "{admin} gave no whole answer: {why}\nIt may have been carried out all the same: `equipoise ctl generations` tells"
+            )),
+        };
+        let bytes = bytes.map_err(|error| lost(&error.to_string()))?;
+        if bytes.is_empty() {
+            return Err(lost("the connection was closed"));
+        }
+        let foreign = || Unanswered::Not(self.foreign());
         let text = String::from_utf8(bytes).map_err(|_| foreign())?;
         let (head, body) = text.split_once("\r\n\r\n").ok_or_else(foreign)?;
         let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).ok_or_else(foreign)?;
-        Ok(Answered { status, body: body.to_owned() })
+        if field(head, "content-length")
+            .and_then(|length| length.parse().ok())
+            .is_some_and(|length| body.len() < length)
+        {
+            return Err(lost("it is cut short"));
+        }
+        Ok(Answered { status, etag: field(head, "etag").map(str::to_owned), body: body.to_owned() })
     }
 
     /// Said of an answer that cannot be one.
@@ -95,14 +136,13 @@ impl Client {
         format!("{} does not answer as the admin address of Equipoise does", self.admin.as_bind())
     }
 
-    fn exchange(&self, asked: &Asked) -> io::Result<Vec<u8>> {
-        let request = self.written(asked);
+    fn connect(&self) -> io::Result<Box<dyn Conversation>> {
         match &self.admin {
             AdminAddress::Ip(address) => {
                 let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(PATIENCE_FOR_ANSWER))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                converse(stream, &request)
+                Ok(Box::new(stream))
             }
             AdminAddress::Unix(path) => {
                 let stream = match path.to_str().and_then(|path| path.strip_prefix('@')) {
@@ -112,9 +152,9 @@ impl Client {
                     }
                     None => UnixStream::connect(path)?,
                 };
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(PATIENCE_FOR_ANSWER))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                converse(stream, &request)
+                Ok(Box::new(stream))
             }
         }
     }
@@ -141,7 +181,18 @@ impl Client {
     }
 }
 
-fn converse(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+/// A connection, of whatever kind.
+trait Conversation: Read + Write {}
+
+impl<T: Read + Write> Conversation for T {}
+
+/// The value of a field of a head.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let named = |line: &'a str| line.split_once(':').filter(|(key, _)| key.eq_ignore_ascii_case(name));
+    head.lines().find_map(named).map(|(_, value)| value.trim())
+}
+
+fn converse(stream: &mut dyn Conversation, request: &[u8]) -> io::Result<Vec<u8>> {
     // What is refused early is answered before all of it was taken.
     let sent = stream.write_all(request);
     let (mut answer, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
@@ -162,8 +213,8 @@ fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = answer[..answer.len().min(16 << 10)].windows(4).position(|four| four == b"\r\n\r\n") else {
         return false;
     };
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let length = field(&head, "content-length").and_then(|length| length.parse::<usize>().ok());
     length.is_some_and(|length| answer.len() - end - 4 >= length)
 }
 
@@ -185,6 +236,31 @@ mod tests {
         }
         assert_eq!(AdminAddress::parse("unix:/run/a.sock"), Ok(AdminAddress::Unix("/run/a.sock".into())));
         assert!(AdminAddress::parse("nowhere").is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_not_whole_is_none() {
+        let told = |method: &'static str, answer: &'static [u8]| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let thread = std::thread::spawn(move || {
+                let (mut peer, _) = listener.accept().unwrap();
+                let mut piece = [0; 4096];
+                let _ = peer.read(&mut piece).unwrap();
+                peer.write_all(answer).unwrap();
+            });
+            let client = Client { admin: AdminAddress::Ip(address), token: None };
+            let told = client.ask(&Asked { method, path: "/".into(), ..Asked::default() });
+            thread.join().unwrap();
+            told
+        };
+        let whole = told("PUT", b"HTTP/1.1 200 OK\r\nETag: \"a-1\"\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        assert_eq!((whole.status, whole.etag.as_deref(), whole.body.as_str()), (200, Some("\"a-1\""), "{}"));
+        let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{}";
+        assert!(matches!(told("PUT", cut), Err(Unanswered::Unknown(text)) if text.contains("cut short")));
+        assert!(matches!(told("PUT", b""), Err(Unanswered::Unknown(text)) if text.contains("ctl generations")));
+        assert!(matches!(told("GET", b""), Err(Unanswered::Not(_))));
+        assert!(matches!(told("PUT", b"SSH-2.0\r\n"), Err(Unanswered::Not(text)) if text.contains("Equipoise")));
     }
 
     #[test]

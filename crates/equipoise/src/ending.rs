@@ -13,6 +13,8 @@ pub(crate) enum Ending {
     CannotStart,
     /// Before all exchanges had ended.
     CutShort,
+    /// Nobody said whether what was asked for was done.
+    Unknown,
 }
 
 impl Ending {
@@ -24,6 +26,7 @@ impl Ending {
             // 2 is a wrong command line, which clap answers.
             Self::CannotStart => 3,
             Self::CutShort => 4,
+            Self::Unknown => 5,
         }
     }
 }
@@ -41,7 +44,7 @@ mod tests {
 
     #[test]
     fn every_exit_code_is_told_in_the_help() {
-        for ending in [Ending::Good, Ending::Bad, Ending::CannotStart, Ending::CutShort] {
+        for ending in [Ending::Good, Ending::Bad, Ending::CannotStart, Ending::CutShort, Ending::Unknown] {
             assert!(AFTER_HELP.contains(&format!("\n  {}  ", ending.code())), "{ending:?}");
         }
     }

@@ -3,14 +3,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use admin::{Admin, Bound};
 use control::connections::Connections;
 use control::history::Origin;
-use control::{Candidate, Cause, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View};
+use control::{Candidate, Cause, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View, Workshop};
 use proxy::Workers;
 use telemetry::Telemetry;
+use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::ending::Ending;
@@ -19,6 +20,8 @@ use crate::signals::{Signals, Wish};
 
 /// How often certificate files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long an admin listener whose address is another now is kept for answers that are on their way.
+const LEAVE_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs `program` on the runtime of the main thread, with the signals taken over.
 pub(crate) fn block_on<F: Future<Output = Ending>>(program: impl FnOnce(Signals) -> F) -> Ending {
@@ -52,6 +55,8 @@ pub(crate) struct Live {
     count: usize,
     reconciler: Reconciler,
     admin: Option<Admin>,
+    /// Those whose address is another now: who is waiting for an answer there gets it. Since when.
+    leaving: Vec<(Instant, Admin)>,
     desk: Desk,
     orders: Orders,
     drain_timeout: Duration,
@@ -64,7 +69,7 @@ impl Live {
     /// How the program ends; why has been said on standard error.
     pub(crate) fn start(source: Source, workers: usize) -> Result<Self, Ending> {
         let mut live = Self::assemble(source, workers).map_err(|error| cannot_start(&error))?;
-        match live.take(Origin::Start) {
+        match live.first() {
             Ok(()) => Ok(live),
             Err(Refusal::Bad(diagnostics)) => {
                 eprintln!("{diagnostics}");
@@ -88,16 +93,13 @@ impl Live {
         let reconciler = Reconciler::new(source, proxy::check, workers.publisher(), view)?;
         let (desk, orders) = Desk::new();
         let drain_timeout = model::limits::DRAIN;
-        Ok(Self { workers, count, reconciler, admin: None, desk, orders, drain_timeout })
+        Ok(Self { workers, count, reconciler, admin: None, leaving: Vec::new(), desk, orders, drain_timeout })
     }
 
-    /// Reads the configuration and puts it into force.
-    fn take(&mut self, origin: Origin) -> Result<(), Refusal> {
-        let candidate = match origin {
-            Origin::Start => self.reconciler.prepare()?,
-            _ => self.aside(Reconciler::prepare)?,
-        };
-        self.put_into_force(candidate, origin.into())
+    /// Reads the first configuration and puts it into force.
+    fn first(&mut self) -> Result<(), Refusal> {
+        let candidate = self.reconciler.prepare()?;
+        self.put_into_force(candidate, Origin::Start.into())
     }
 
     /// Puts a configuration into force, the admin listener included: whatever goes wrong leaves all as it was.
@@ -108,6 +110,10 @@ impl Live {
             (Some(admin), Some(wanted)) => *admin.configured() == wanted.bind,
             _ => false,
         };
+        if !stays {
+            // One of them may hold the very address that is wanted again.
+            self.leaving.clear();
+        }
         let bound = match wanted.as_ref().filter(|_| !stays) {
             Some(admin) => {
                 let failed = |error| Refusal::Unpublished(format!("admin: cannot listen on {}: {error}", admin.bind));
@@ -115,19 +121,26 @@ impl Live {
             }
             None => None,
         };
-        self.reconciler.commit(candidate, cause).map_err(Refusal::Unpublished)?;
+        if let Some(admin) = self.admin.as_ref().filter(|_| !stays) {
+            // The new rules are for another door: nobody comes in by the old one when they hold.
+            admin.close(true);
+        }
+        if let Err(reason) = self.reconciler.commit(candidate, cause) {
+            self.admin.iter().for_each(|admin| admin.close(false));
+            return Err(Refusal::Unpublished(reason));
+        }
         self.view().set_addresses(self.workers.addresses());
         self.drain_timeout = drain_timeout;
         if !stays {
-            self.admin = None;
+            let now = Instant::now();
+            self.leaving.extend(self.admin.take().map(|admin| (now, admin)));
         } else if let (Some(admin), Some(wanted)) = (&self.admin, &wanted)
             && let Err(error) = admin.permit(wanted.mode)
         {
             telemetry::log::error("the permissions of the admin socket stay as they were", &[("error", &error)]);
         }
-        if bound.is_some() && wanted.is_some_and(|admin| !admin.changes_allowed) {
-            let why = "everybody who reaches its address may read there, so nothing can be changed by the API";
-            telemetry::log::warn("the admin listener asks for no credentials", &[("so", &why)]);
+        if bound.is_some() {
+            wanted.iter().for_each(tell_rules);
         }
         if let Some(bound) = bound {
             // The configuration is in force; without its admin listener the program still carries traffic.
@@ -139,13 +152,30 @@ impl Live {
         Ok(())
     }
 
-    /// Does what somebody asks for by the API.
-    fn carry_out(&mut self, order: &Order) -> Result<Done, Refusal> {
-        let revision = self.reconciler.revision();
-        if order.expected.is_some_and(|expected| expected != revision) {
-            return Err(Refusal::Stale(revision));
+    /// Does what somebody asks for by the API. `None`: a signal asked for the end meanwhile.
+    async fn carry_out(&mut self, order: &Arc<Order>, signals: &mut Signals) -> Option<Result<Done, Refusal>> {
+        if let Err(refusal) = self.may_begin(order) {
+            return Some(Err(refusal));
         }
-        let prepared = self.aside(|reconciler| reconciler.prepare_change(&order.change, &order.author));
+        let asked = Arc::clone(order);
+        let prepared = self.aside(signals, move |workshop| workshop.prepare_change(&asked)).await?;
+        Some(self.finish(order, prepared.unwrap_or(Err(Refusal::Failed))))
+    }
+
+    /// Whether an order still is what it was when it was given.
+    fn may_begin(&self, order: &Order) -> Result<(), Refusal> {
+        let plan = self.view().plan();
+        if plan.is_some_and(|plan| !order.is_still_allowed(&plan.snapshot)) {
+            return Err(Refusal::Outdated);
+        }
+        let revision = self.reconciler.revision();
+        match &order.expected {
+            Some(expected) if !expected.contains(&revision) => Err(Refusal::Stale(revision)),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, order: &Order, prepared: Result<(Candidate, Origin), Refusal>) -> Result<Done, Refusal> {
         let (candidate, origin) = prepared.inspect_err(|refusal| {
             if !order.is_dry && matches!(refusal, Refusal::Bad(_)) {
                 self.reconciler.count_refused();
@@ -158,26 +188,34 @@ impl Live {
             self.put_into_force(candidate, cause)?;
         }
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
-        Ok(Done { generation, revision, differences: differences.into(), effects, warnings })
+        let not_kept = self.reconciler.not_kept();
+        Ok(Done { generation, revision, differences: differences.into(), effects, warnings, not_kept })
     }
 
     /// Makes something ready on a thread that gives way to those of the workers: reading and compiling take milliseconds
-    /// of a core, and requests must not wait for them.
-    fn aside<T: Send>(&self, work: impl Fn(&Reconciler) -> T + Sync) -> T {
-        let (reconciler, work) = (&self.reconciler, &work);
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("prepare".into());
-            let spawned = thread.spawn_scoped(scope, move || {
-                limits::give_way();
-                work(reconciler)
-            });
-            match spawned.map(|thread| thread.join()) {
-                Ok(Ok(prepared)) => prepared,
-                Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                // No thread is to be had: then here.
-                Err(_) => work(reconciler),
-            }
-        })
+    /// of a core, and requests must not wait for them. Names may take seconds to be found, and signals must not wait for
+    /// those. `None`: a signal asked for the end, and the thread is left alone. `Some(None)`: the work has failed in itself;
+    /// nothing of what runs was touched.
+    async fn aside<T: Send + 'static>(
+        &self,
+        signals: &mut Signals,
+        work: impl FnOnce(&Workshop) -> T + Send + 'static,
+    ) -> Option<Option<T>> {
+        let workshop = self.reconciler.workshop();
+        let (sender, done) = oneshot::channel();
+        let spawned = std::thread::Builder::new().name("prepare".into()).spawn(move || {
+            limits::give_way();
+            // Who waits may have gone.
+            let _ = sender.send(work(&workshop));
+        });
+        if let Err(error) = spawned {
+            telemetry::log::error("a change cannot be prepared", &[("error", &error)]);
+            return Some(None);
+        }
+        tokio::select! {
+            done = done => Some(done.ok()),
+            () = signals.ended() => None,
+        }
     }
 
     /// What may be read of it.
@@ -229,23 +267,42 @@ impl Live {
         loop {
             tokio::select! {
                 wish = signals.next() => match wish {
-                    Wish::Reload => self.reload(),
+                    Wish::Reload => {
+                        if self.reload(signals).await.is_none() {
+                            return;
+                        }
+                    }
                     Wish::ReopenLogs => self.reopen_logs(),
                     Wish::End => return,
                 },
                 (order, answer) = self.orders.next() => {
-                    // Who asked may have gone meanwhile.
-                    let _ = answer.send(self.carry_out(&order));
+                    // Who asked may have gone meanwhile, before it was begun or after.
+                    if answer.is_closed() {
+                        continue;
+                    }
+                    let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return };
+                    let _ = answer.send(done);
                 }
-                _ = looks.tick() => self.look_at_files(),
+                _ = looks.tick() => self.look_after(),
             }
         }
     }
 
-    fn reload(&mut self) {
-        if let Err(refusal) = self.take(Origin::Reload) {
+    /// `None`: a signal asked for the end meanwhile.
+    async fn reload(&mut self, signals: &mut Signals) -> Option<()> {
+        let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
+        let candidate = prepared.unwrap_or(Err(Refusal::Failed));
+        if let Err(refusal) = candidate.and_then(|candidate| self.put_into_force(candidate, Origin::Reload.into())) {
             tell_refusal("configuration refused, the one before stays in force", &refusal);
         }
+        Some(())
+    }
+
+    /// What is due once in a while.
+    fn look_after(&mut self) {
+        self.leaving.retain(|(since, _)| since.elapsed() < LEAVE_AFTER);
+        self.reconciler.keep_again();
+        self.look_at_files();
     }
 
     fn look_at_files(&mut self) {
@@ -290,6 +347,18 @@ impl Live {
         telemetry::log::warn("connections were cut off at the end of the drain", &[]);
         Ending::CutShort
     }
+}
+
+/// Tells what an admin listener that asks for no credentials means.
+fn tell_rules(admin: &model::snapshot::Admin) {
+    let so = if !admin.changes_allowed {
+        "everybody who reaches its address may read there, so nothing can be changed by the API"
+    } else if admin.tokens.is_empty() && admin.bind.ip().is_some() {
+        "every user of this machine may change the configuration there; tokens or a Unix socket prevent that"
+    } else {
+        return;
+    };
+    telemetry::log::warn("the admin listener asks for no credentials", &[("so", &so)]);
 }
 
 /// The connections of the data plane, as the control plane knows them.

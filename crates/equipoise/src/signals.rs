@@ -54,6 +54,15 @@ impl Signals {
         }
     }
 
+    /// Waits for a signal to end; the others are left for [`Self::next`].
+    pub(crate) async fn ended(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv(), if self.hangup_ends => {}
+        }
+    }
+
     /// Waits for a signal to end, passing over the others.
     pub(crate) async fn end(&mut self) {
         while self.next().await != Wish::End {}

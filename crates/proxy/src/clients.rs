@@ -35,8 +35,8 @@ impl Workers {
 pub struct Connections(pub(crate) std::sync::Arc<dyn Fn(usize, Question) -> bool + Send + Sync>);
 
 impl Connections {
-    /// One page, by number, over all workers. Waits for the workers.
-    pub fn list(&self, page: &Page) -> Vec<OpenConnection> {
+    /// One page, by number, over all workers. Waits for the workers; `None`: one of them did not tell in time.
+    pub fn list(&self, page: &Page) -> Option<Vec<OpenConnection>> {
         let max = page.max.min(PAGE_MAX);
         let mut told: Vec<Receiver<Vec<OpenConnection>>> = Vec::new();
         for worker in 0.. {
@@ -46,11 +46,13 @@ impl Connections {
             }
             told.push(receiver);
         }
-        let mut all: Vec<OpenConnection> =
-            told.iter().flat_map(|told| told.recv_timeout(PATIENCE).unwrap_or_default()).collect();
+        let mut all = Vec::new();
+        for told in told {
+            all.extend(told.recv_timeout(PATIENCE).ok()?);
+        }
         all.sort_unstable_by_key(|connection| connection.id);
         all.truncate(max);
-        all
+        Some(all)
     }
 
     /// Ends a connection at once, whatever is in flight. `false`: it is not there.
@@ -108,7 +110,9 @@ mod tests {
         assert_eq!((id(1, 0), id(1, 3), id(2, 0)), (WORKERS_MAX, WORKERS_MAX + 3, 2 * WORKERS_MAX));
         assert!(id(7, 5) / WORKERS_MAX == 7 && id(7, 5) % WORKERS_MAX == 5);
         let silent = Connections(std::sync::Arc::new(|_, _| false));
-        assert!(silent.list(&Page { max: 5, ..Page::default() }).is_empty() && !silent.end(9));
+        assert!(silent.list(&Page { max: 5, ..Page::default() }).unwrap().is_empty() && !silent.end(9));
+        let late = Connections(std::sync::Arc::new(|worker, _| worker == 0));
+        assert_eq!(late.list(&Page { max: 5, ..Page::default() }), None, "a page without some is none");
     }
 
     #[test]
@@ -130,7 +134,7 @@ mod tests {
         }));
         let (mut after, mut seen) = (0, Vec::new());
         loop {
-            let page = two.list(&Page { after, max: 4, listener: None });
+            let page = two.list(&Page { after, max: 4, listener: None }).unwrap();
             let Some(last) = page.last() else { break };
             after = last.id;
             seen.extend(page.into_iter().map(|connection| connection.id));

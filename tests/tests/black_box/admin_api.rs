@@ -9,23 +9,23 @@ use super::harness::net::free;
 use super::harness::{Message, Origin, Product, Setup, eventually};
 use super::reload::{Load, versatile};
 
-const JSON: &str = "Content-Type: application/json";
-const YAML: &str = "Content-Type: application/yaml";
-const ANY: &str = "If-Match: *";
+pub(super) const JSON: &str = "Content-Type: application/json";
+pub(super) const YAML: &str = "Content-Type: application/yaml";
+pub(super) const ANY: &str = "If-Match: *";
 
-fn parsed(answer: &Message) -> Value {
+pub(super) fn parsed(answer: &Message) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.text()))
 }
 
 /// A call that works; gives what it answers.
-fn done(product: &Product, request: &str, fields: &[&str], body: &str) -> Value {
+pub(super) fn done(product: &Product, request: &str, fields: &[&str], body: &str) -> Value {
     let answer = product.call(request, fields, body);
     assert_eq!(answer.status(), 200, "{request}: {}", answer.text());
     parsed(&answer)
 }
 
 /// A call that is refused with this status; gives what it answers.
-fn refused(product: &Product, request: &str, fields: &[&str], body: &str, status: u16) -> Value {
+pub(super) fn refused(product: &Product, request: &str, fields: &[&str], body: &str, status: u16) -> Value {
     let answer = product.call(request, fields, body);
     assert_eq!(answer.status(), status, "{request}: {}", answer.text());
     let told = parsed(&answer);
@@ -33,25 +33,25 @@ fn refused(product: &Product, request: &str, fields: &[&str], body: &str, status
     told
 }
 
-fn etag(product: &Product) -> String {
+pub(super) fn etag(product: &Product) -> String {
     product.admin("/api/config").field("etag").expect("a tag").to_owned()
 }
 
-fn written(product: &Product) -> Value {
+pub(super) fn written(product: &Product) -> Value {
     product.api("/api/config?as=written")
 }
 
-fn generation(product: &Product) -> u64 {
+pub(super) fn generation(product: &Product) -> u64 {
     product.api("/api/status")["generation"].as_u64().expect("a number")
 }
 
 /// Waits until the log tells of every generation there is: what it says later is of the next.
-fn settled(product: &Product, generation: u64) -> &Product {
+pub(super) fn settled(product: &Product, generation: u64) -> &Product {
     eventually("the log tells it", || product.stderr().contains(&format!("generation={generation} ")));
     product
 }
 
-fn places(told: &Value) -> Vec<&str> {
+pub(super) fn places(told: &Value) -> Vec<&str> {
     let list = told["differences"].as_array().expect("a list");
     list.iter().map(|one| one["path"].as_str().expect("a path")).collect()
 }
@@ -352,16 +352,19 @@ fn requests_that_are_not_meant_well_get_what_they_deserve() {
     assert_eq!((generation(&product), product.get("/").text().as_str()), (1, "fine"));
     assert_eq!(done(&product, "PUT /api/log", &[JSON], "{ \"level\": \"warn\" }")["level"], "warn");
     assert_eq!(product.api("/api/log")["level"], "warn");
+    eventually("the log tells it", || {
+        product.stderr().contains("the level of this log was set by the API from=info to=warn by=local")
+    });
     assert_eq!(
         refused(&product, "PUT /api/log", &[JSON], "{ \"level\": \"inf\" }", 422)["suggestion"],
         "did you mean `info`?"
     );
 }
 
-const TOKENS: &str = "tokens: [{ name: eye, role: read, token: 0123456789abcdef }, { name: hand, role: admin, token: fedcba9876543210 }]";
+pub(super) const TOKENS: &str = "tokens: [{ name: eye, role: read, token: 0123456789abcdef }, { name: hand, role: admin, token: fedcba9876543210 }]";
 
 /// With tokens, whose admin address the harness can only ask with one of them.
-fn with_tokens(origin: &Origin) -> String {
+pub(super) fn with_tokens(origin: &Origin) -> String {
     let admin = "admin: { bind: \"127.0.0.1:0\" }";
     Setup::to(origin).text().replace(admin, &format!("admin: {{ bind: \"127.0.0.1:0\", {TOKENS} }}"))
 }
@@ -546,11 +549,11 @@ fn shells_can_complete_what_there_is() {
     }
 }
 
-fn with_state(setup: &Setup) -> String {
+pub(super) fn with_state(setup: &Setup) -> String {
     setup.text().replace("admin: { bind: \"127.0.0.1:0\" }", "admin: { bind: \"127.0.0.1:0\", state: \"DIR/state\" }")
 }
 
-fn folder_with_state() -> tempfile::TempDir {
+pub(super) fn folder_with_state() -> tempfile::TempDir {
     let folder = super::harness::product::folder();
     std::fs::create_dir(folder.path().join("state")).expect("the folder is ours");
     folder
@@ -636,7 +639,7 @@ fn killed_at_any_moment_it_keeps_the_old_or_the_new_whole() {
 }
 
 /// The status of an answer; `None`: there was none.
-fn answer_if_any(address: std::net::SocketAddr, request: &str) -> Option<u16> {
+pub(super) fn answer_if_any(address: std::net::SocketAddr, request: &str) -> Option<u16> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).ok()?;
@@ -664,7 +667,8 @@ fn connections_are_listed_in_pages_and_ended_one_by_one() {
         }
     }
     assert_eq!(seen.len(), 7, "{seen:?}");
-    assert!(product.api("/api/connections?listener=other")["connections"].as_array().unwrap().is_empty());
+    let told = refused(&product, "GET /api/connections?listener=wbe", &[], "", 404);
+    assert!(told["suggestion"].as_str().unwrap().contains("`web`"), "{told}");
     let of = |peer: &super::harness::Peer| {
         let own = peer.tcp().local_addr().expect("connected").to_string();
         seen.iter().find(|one| one["peer"] == own.as_str()).expect("it is listed")["id"].as_u64().expect("a number")

@@ -7,6 +7,7 @@ mod harness;
 
 mod admin;
 mod admin_api;
+mod admin_rules;
 mod balancers;
 mod balancing;
 mod body_limit;

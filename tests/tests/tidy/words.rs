@@ -26,6 +26,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("server", "rustls::server, the module"),
     ("server_name", "TLS SNI calls it so (RFC 6066 section 3)"),
     ("SERVICE_UNAVAILABLE", "axum, and RFC 9110 section 15.6.4"),
+    ("INTERNAL_SERVER_ERROR", "axum, and RFC 9110 section 15.6.1"),
+    ("into_make_service_with_connect_info", "axum"),
     ("greatest_common_divisor", "mathematics"),
     ("iter_common_name", "x509-parser"),
 ];

@@ -13,6 +13,7 @@ use super::{DEFAULT_LINE, one_of};
 pub struct AccessLog {
     /// A file, which is appended to and reopened on SIGUSR1. Relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub path: Option<String>,
     /// Standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]

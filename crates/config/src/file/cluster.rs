@@ -185,6 +185,7 @@ pub struct ClusterTlsSettings {
     pub verify: bool,
     /// File with the certificates of those who vouch for the endpoints, in PEM. By default those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub authorities: Option<String>,
     /// Certificate that is shown to endpoints that ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -127,8 +127,10 @@ pub struct Tls {
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// File with the certificate and those that vouch for it, in PEM, the certificate itself first.
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub chain: String,
     /// File with the private key, in PEM, without a passphrase.
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub key: String,
 }
 
@@ -182,6 +184,7 @@ pub struct ClientAuth {
     pub mode: ClientAuthMode,
     /// File with the certificates of those who vouch for clients, in PEM. Needed unless `mode` is `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub authorities: Option<String>,
     /// Request field that tells endpoints the subject of the verified certificate. What a client sends under this
     /// name is removed.

@@ -136,6 +136,7 @@ pub enum Secret {
 #[serde(deny_unknown_fields)]
 pub struct SecretFile {
     /// Relative to the file that names it. A line end behind the secret does not belong to it.
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub file: String,
 }
 

@@ -69,6 +69,7 @@ pub enum ShedFrom {
 pub struct Page {
     /// A file with the page, at most 64 KiB, read when the configuration is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = super::PATH_FORMAT))]
     pub file: Option<String>,
     /// The page itself.
     #[serde(skip_serializing_if = "Option::is_none")]

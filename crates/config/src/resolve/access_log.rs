@@ -27,7 +27,7 @@ impl Resolver<'_> {
                 self.report(&format!("{at}/path"), "the path is empty", None);
                 return None;
             }
-            Some(path) => snapshot::LogTarget::File(self.beside(&format!("{at}/path"), path)),
+            Some(path) => snapshot::LogTarget::File(self.beside(path)),
             None => match &log.syslog {
                 Some(syslog) => snapshot::LogTarget::Syslog(self.syslog(&format!("{at}/syslog"), syslog)?),
                 None => snapshot::LogTarget::Stdout,

@@ -32,7 +32,7 @@ impl Resolver<'_> {
         }
         let mode = self.admin_mode(admin.mode.as_deref(), &bind);
         let tokens = self.admin_tokens(&admin.tokens);
-        let state = admin.state.as_ref().map(|path| self.beside("admin/state", path));
+        let state = admin.state.as_ref().map(|path| self.beside(path));
         if let Some(folder) = &state
             && self.access == Access::Disk
             && !folder.is_dir()
@@ -84,6 +84,11 @@ impl Resolver<'_> {
                 file::AdminRole::Read => AdminRole::Read,
                 file::AdminRole::Admin => AdminRole::Admin,
             };
+            if let Some(other) = tokens.iter().find(|other: &&AdminToken| other.secret.0 == secret.0) {
+                let span = self.tree.locate(&format!("{at}/token"));
+                let message = format!("it is the same as that of `{}`: who comes with it could be either", other.name);
+                self.sink.push(span, message, Some("give each its own".to_owned()));
+            }
             tokens.push(AdminToken { name: token.name.as_str().into(), role, secret });
         }
         tokens

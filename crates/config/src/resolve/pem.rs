@@ -34,7 +34,7 @@ impl Resolver<'_> {
     }
 
     fn pem(&mut self, at: &str, written: &str, need: Need) -> Option<Pem> {
-        let path = self.beside(at, written);
+        let path = self.beside(written);
         let bytes = match self.file_bytes(&path) {
             Ok(bytes) => bytes,
             Err(message) => {

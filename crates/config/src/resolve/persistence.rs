@@ -233,7 +233,7 @@ impl Resolver<'_> {
         let (bytes, place): (Arc<[u8]>, String) = match written {
             file::Secret::Written(text) => (text.as_bytes().into(), at.to_owned()),
             file::Secret::File(file) => {
-                let path = self.beside(&format!("{at}/file"), &file.file);
+                let path = self.beside(&file.file);
                 (self.secret_file(&format!("{at}/file"), &path)?, format!("{at}/file"))
             }
         };

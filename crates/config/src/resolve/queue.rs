@@ -55,7 +55,7 @@ impl Resolver<'_> {
     }
 
     fn page_file(&mut self, at: &str, written: &str) -> Option<Vec<u8>> {
-        let path = self.beside(at, written);
+        let path = self.beside(written);
         let read = match self.access {
             Access::None => Err("files are not read here".to_owned()),
             _ => read_bytes(&path, QUEUE_PAGE_BYTES_MAX),

@@ -115,3 +115,72 @@ fn endpoints_come_go_and_get_another_weight() {
     assert_eq!(edit(EndpointEdit::Remove("127.0.0.1:99".into())), None);
     assert_eq!(LOADER.edit_endpoints(&loaded, &Changes::default(), "b", &EndpointEdit::Remove(one.into())), Ok(None));
 }
+
+#[test]
+fn paths_of_included_files_mean_the_same_wherever_they_are_written_anew() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let secret = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
+    std::fs::create_dir_all(at("conf.d")).unwrap();
+    std::fs::create_dir(at("conf.d/state")).unwrap();
+    secret("conf.d/s.key", "0123456789abcdef of the site");
+    // Another one of the same name, where the main file is.
+    secret("s.key", "0123456789abcdef of somebody else");
+    secret("conf.d/t.key", "0123456789abcdef-of-a-token");
+    let main =
+        "version: 1\ninclude: conf.d\nlisteners: { web: { bind: '127.0.0.1:8080' } }\nroutes: [{ cluster: site }]\n";
+    std::fs::write(at("main.yaml"), main).unwrap();
+    let site = "clusters:\n  site:\n    endpoints: ['127.0.0.1:1']\n    persistence: { cookie: { name: s, secret: { file: s.key } } }\naccess_logs: [{ path: a.log }]\nadmin: { bind: '127.0.0.1:9900', state: state, tokens: [{ name: me, role: admin, token: { file: t.key } }] }\n";
+    std::fs::write(at("conf.d/site.yaml"), site).unwrap();
+    let loaded = LOADER.load_file(&at("main.yaml")).unwrap_or_else(|error| panic!("{error}"));
+    let told =
+        |loaded: &Loaded| format!("{:?} {:?}", loaded.snapshot.clusters[0].persistence, loaded.referenced_files());
+    let before = told(&loaded);
+    assert!(before.contains("conf.d/s.key") && before.contains("conf.d/t.key"), "{before}");
+    assert_eq!(loaded.snapshot.admin.as_ref().unwrap().state, Some(at("conf.d/state")));
+    // What is shown, and what was in force, can be put back.
+    for text in [loaded.written(LOADER.filters).to_string(), loaded.text()] {
+        assert_eq!(LOADER.replace(&loaded, &text).unwrap_or_else(|error| panic!("{error}")), Changes::default());
+        assert_eq!(LOADER.go_back(&loaded, &text).unwrap_or_else(|error| panic!("{error}")), Changes::default());
+    }
+    let edits = [EndpointEdit::Add("'127.0.0.1:2'".into()), EndpointEdit::Weight("127.0.0.1:1".into(), 5)];
+    for edit in edits {
+        let changes = LOADER.edit_endpoints(&loaded, &Changes::default(), "site", &edit).unwrap().unwrap();
+        let changed = LOADER.load_changed(&loaded, &changes).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(told(&changed), before, "{edit:?}");
+        let again = LOADER.load_file_with(&at("main.yaml"), &changes).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(told(&again), before, "after a start");
+    }
+    let reach = loaded.reach(LOADER.filters);
+    assert!(reach.contains("the file `conf.d/a.log`") && reach.contains("the file `conf.d/s.key`"), "{reach:?}");
+}
+
+#[test]
+fn what_looks_like_a_variable_and_is_none_stays_what_it_is() {
+    let text = SITE.replace("'127.0.0.1:2'", "'127.0.0.1:2', zone: 'a$${X}b'");
+    let loaded = LOADER.load_text("site.yaml", &text, Path::new("")).unwrap_or_else(|error| panic!("{error}"));
+    let mut shown = loaded.effective();
+    assert_eq!(shown["clusters"]["a"]["endpoints"][1]["zone"], "a$${X}b");
+    shown["clusters"]["a"]["endpoints"][1]["weight"] = 3.into();
+    let changes = LOADER.replace(&loaded, &shown.to_string()).unwrap_or_else(|error| panic!("{error}"));
+    let changed = LOADER.load_changed(&loaded, &changes).unwrap_or_else(|error| panic!("{error}"));
+    assert!(changed.text().contains("a$${X}b"), "{}", changed.text());
+}
+
+#[test]
+fn secrets_that_differ_are_told_apart_and_not_shown() {
+    let one = loaded();
+    let other = LOADER.load_text("site.yaml", &SITE.replace("Basic secret", "Basic other"), Path::new("")).unwrap();
+    assert_eq!(one.effective(), other.effective());
+    assert_ne!(one.sealed(), other.sealed());
+    assert_eq!(one.sealed(), loaded().sealed());
+    assert!(!other.sealed().to_string().contains("Basic"), "{}", other.sealed());
+    assert_eq!(config::unsealed(one.sealed().clone()), one.effective());
+}
+
+#[test]
+fn two_tokens_are_never_the_same() {
+    let text = SITE.replace("tokens: [", "tokens: [{ name: eye, role: read, token: 0123456789abcdef }, ");
+    let refused = LOADER.load_text("site.yaml", &text, Path::new("")).unwrap_err().to_string();
+    assert!(refused.contains("it is the same as that of `eye`: who comes with it could be either"), "{refused}");
+}

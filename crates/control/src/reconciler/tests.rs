@@ -229,3 +229,53 @@ fn renewed_certificates_do_not_bring_an_edited_file_into_force() {
     assert_eq!(generations, [2]);
     assert_eq!(fixture.reconciler.view().plan().unwrap().clusters.len(), 1);
 }
+
+/// A file that keeps changes in a folder of this name.
+fn keeping(name: &str) -> String {
+    format!("{GOOD}admin: {{ bind: \"127.0.0.1:0\", state: {name} }}\n")
+}
+
+fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, String> {
+    let change = crate::Change::Wish { cluster: "site".into(), endpoint: "127.0.0.1:9001".into(), state };
+    let order =
+        crate::Order { change, author: "me".into(), expected: None, is_dry: false, is_trusted: true, under: None };
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    fixture.reconciler.commit(candidate, origin)
+}
+
+#[test]
+fn what_was_taken_back_while_nothing_was_kept_does_not_come_back() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.start();
+    wish(&mut fixture, Some("drain")).unwrap();
+    let kept = fixture.path("a/changes.json");
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("drain"));
+    fixture.write("site.yaml", GOOD);
+    fixture.reconciler.reload().unwrap();
+    wish(&mut fixture, None).unwrap();
+    fixture.write("site.yaml", &keeping("a"));
+    let refused = fixture.reconciler.reload().unwrap_err().to_string();
+    assert!(refused.contains("changes of another time are kept in"), "{refused}");
+    std::fs::remove_file(&kept).unwrap();
+    fixture.reconciler.reload().unwrap();
+    wish(&mut fixture, Some("up")).unwrap();
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("up"));
+}
+
+#[test]
+fn what_cannot_be_put_in_its_place_is_told_and_tried_again() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.start();
+    // A folder cannot be replaced by a file.
+    std::fs::create_dir(fixture.path("a/changes.json")).unwrap();
+    wish(&mut fixture, Some("drain")).unwrap();
+    assert!(fixture.reconciler.not_kept().is_some(), "it is in force, and not kept");
+    fixture.reconciler.keep_again();
+    assert!(fixture.reconciler.not_kept().is_some());
+    std::fs::remove_dir(fixture.path("a/changes.json")).unwrap();
+    fixture.reconciler.keep_again();
+    assert_eq!(fixture.reconciler.not_kept(), None);
+    assert!(std::fs::read_to_string(fixture.path("a/changes.json")).unwrap().contains("drain"));
+}

@@ -8,37 +8,47 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::client::{Answered, Asked, Client, encoded};
+use crate::client::{Answered, Asked, Client, Unanswered, encoded};
 use crate::ending::Ending;
-use options::{Action, Command, Config, Ctl, Dry, Endpoint};
+use options::{Action, Command, Config, Ctl, Dry, Endpoint, Tag};
 
 /// Runs the command.
 pub(crate) fn run(options: &Ctl) -> Ending {
     match carry_out(options) {
         Ok(text) => crate::print(&text),
-        Err(message) => {
+        Err((message, ending)) => {
             eprintln!("{}", message.trim_end());
-            Ending::Bad
+            ending
         }
     }
 }
 
-fn carry_out(options: &Ctl) -> Result<String, String> {
+fn carry_out(options: &Ctl) -> Result<String, (String, Ending)> {
+    let bad = |message: String| (message, Ending::Bad);
     let mut client = Client::new(options.admin.clone());
     if let Some(file) = &options.token_file {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let text =
+            std::fs::read_to_string(file).map_err(|error| bad(format!("cannot read {}: {error}", file.display())))?;
         client.token = Some(text.trim().to_owned());
     }
-    let asked = asked(&options.command)?;
-    let answer = client.ask(&asked)?;
+    let asked = asked(&options.command).map_err(bad)?;
+    let answer = client.ask(&asked).map_err(|unanswered| match unanswered {
+        Unanswered::Not(message) => bad(message),
+        Unanswered::Unknown(message) => (message, Ending::Unknown),
+    })?;
+    if let (Command::Config(Config::Get { etag_file: Some(file), .. }), 200) = (&options.command, answer.status) {
+        let tag = answer.etag.as_deref().unwrap_or_default();
+        let failed = |error| bad(format!("cannot write {}: {error}", file.display()));
+        std::fs::write(file, format!("{tag}\n")).map_err(failed)?;
+    }
     if options.json && !answer.body.is_empty() {
         let shown = format!("{}\n", answer.body.trim_end());
-        return if answer.status == 200 { Ok(shown) } else { Err(shown) };
+        return if answer.status == 200 { Ok(shown) } else { Err(bad(shown)) };
     }
     if answer.status != 200 {
-        return Err(refusal(&answer));
+        return Err(bad(refusal(&answer)));
     }
-    let told = serde_json::from_str(&answer.body).map_err(|_| client.foreign())?;
+    let told = serde_json::from_str(&answer.body).map_err(|_| bad(client.foreign()))?;
     Ok(text::render(&options.command, &told))
 }
 
@@ -98,7 +108,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
 fn config_asked(config: &Config) -> Result<Asked, String> {
     let object = |kind: &options::Kind, name: &str| format!("/api/config/{}/{}", kind.as_str(), encoded(name));
     Ok(match config {
-        Config::Get { kind, name, defaults } => {
+        Config::Get { kind, name, defaults, .. } => {
             let path = match (kind, name) {
                 (None, _) => "/api/config".to_owned(),
                 (Some(kind), None) => format!("/api/config/{}", kind.as_str()),
@@ -106,8 +116,8 @@ fn config_asked(config: &Config) -> Result<Asked, String> {
             };
             get(format!("{path}{}", if *defaults { "" } else { "?as=written" }))
         }
-        Config::Put { file, dry } => put_file("/api/config", file, *dry)?,
-        Config::Set { kind, name, file, dry } => put_file(&object(kind, name), file, *dry)?,
+        Config::Put { file, tag, dry } => put_file("/api/config", (file, tag), *dry)?,
+        Config::Set { kind, name, file, tag, dry } => put_file(&object(kind, name), (file, tag), *dry)?,
         Config::Remove { kind, name, dry } => bare("DELETE", &object(kind, name), Some(*dry)),
         Config::Reset { dry } => bare("DELETE", "/api/config", Some(*dry)),
     })
@@ -145,7 +155,7 @@ fn send(method: &'static str, path: String, body: &Value) -> Asked {
     Asked { method, path, fields, body: body.to_string() }
 }
 
-fn put_file(path: &str, file: &Path, dry: Dry) -> Result<Asked, String> {
+fn put_file(path: &str, (file, tag): (&Path, &Tag), dry: Dry) -> Result<Asked, String> {
     let body = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin()
@@ -155,7 +165,13 @@ fn put_file(path: &str, file: &Path, dry: Dry) -> Result<Asked, String> {
     } else {
         std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?
     };
-    let fields = vec![("content-type", "application/yaml".to_owned()), ("if-match", "*".to_owned())];
+    let read =
+        |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()));
+    let tag = tag.etag_file.as_deref().map_or(Ok("*".to_owned()), read)?;
+    if tag.trim().contains(['\r', '\n']) || tag.trim().is_empty() {
+        return Err("the file with the tag has to be as `ctl config get --etag-file FILE` writes it".to_owned());
+    }
+    let fields = vec![("content-type", "application/yaml".to_owned()), ("if-match", tag.trim().to_owned())];
     Ok(Asked { method: "PUT", path: format!("{path}{}", query(dry)), fields, body })
 }
 
@@ -216,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_with_its_mend() {
-        let answer = |status, body: &str| refusal(&Answered { status, body: body.to_owned() });
+        let answer = |status, body: &str| refusal(&Answered { status, etag: None, body: body.to_owned() });
         assert_eq!(
             answer(404, r#"{"message":"there is no x","suggestion":"did you mean `y`?"}"#),
             "there is no x\n     help: did you mean `y`?"

@@ -16,11 +16,14 @@ use crate::client::AdminAddress;
   equipoise ctl config get > site.yaml && $EDITOR site.yaml
   equipoise ctl config put site.yaml --dry-run
   equipoise ctl config put site.yaml
+  equipoise ctl config get --etag-file tag > site.yaml && $EDITOR site.yaml && equipoise ctl config put site.yaml --etag-file tag
+      Only if nobody else has changed it meanwhile.
   equipoise ctl generations
   equipoise ctl rollback 3
   EQUIPOISE_TOKEN=$(cat token) equipoise ctl --admin unix:/run/equipoise/admin.sock status --json
 
-Exits with 0 when it was done, with 1 when it was refused, and with 2 when the command line is wrong.")]
+Exits with 0 when it was done, with 1 when it was refused, with 2 when the command line is wrong, and with 5 when it is not known
+whether it was done: the answer did not come.")]
 pub(crate) struct Ctl {
     /// The admin address of the running program: host:port, or unix:/path
     #[arg(long, global = true, value_name = "ADDR", env = "EQUIPOISE_ADMIN", hide_env_values = true, default_value = "127.0.0.1:9900", value_parser = AdminAddress::parse)]
@@ -96,6 +99,14 @@ pub(crate) enum Command {
     },
 }
 
+/// What is replaced.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Tag {
+    /// Only if nobody has changed the configuration since `config get --etag-file FILE`; without it, whatever is there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etag_file: Option<PathBuf>,
+}
+
 /// Only tell.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Dry {
@@ -118,12 +129,17 @@ pub(crate) enum Config {
         /// With defaults filled in
         #[arg(long)]
         defaults: bool,
+        /// Write what tells this configuration from others to FILE, for `put` and `set`
+        #[arg(long, value_name = "FILE")]
+        etag_file: Option<PathBuf>,
     },
     /// Replace the whole configuration
     Put {
         /// The configuration in YAML or JSON; `-` is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        tag: Tag,
         #[command(flatten)]
         dry: Dry,
     },
@@ -137,6 +153,8 @@ pub(crate) enum Config {
         /// The object in YAML or JSON; `-` is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        tag: Tag,
         #[command(flatten)]
         dry: Dry,
     },

@@ -231,6 +231,9 @@ fn done(told: &Value) -> String {
             out.push_str(&format!("endpoint {} of {} {what}{busy}\n", text(&one["name"]), text(&one["cluster"])));
         }
     }
+    if let Some(reason) = told["not_kept"].as_str() {
+        out.push_str(&format!("\nwarning: it is in force, but not kept for the next start: {reason}\n"));
+    }
     for warning in list(&told["warnings"]) {
         out.push_str(&format!("\nwarning: {}\n", diagnostic(warning)));
     }

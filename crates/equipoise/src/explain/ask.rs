@@ -9,7 +9,9 @@ use crate::ctl::refusal;
 /// Asks the program whose admin address this is.
 pub(super) fn ask(admin: AdminAddress, options: &cli::Explain) -> Result<Explanation, String> {
     let client = Client::new(admin);
-    let answer = client.ask(&Asked { method: "GET", path: path(options), ..Asked::default() })?;
+    let answer = client
+        .ask(&Asked { method: "GET", path: path(options), ..Asked::default() })
+        .map_err(|unanswered| unanswered.to_string())?;
     match answer.status {
         200 => serde_json::from_str(&answer.body).map_err(|_| client.foreign()),
         400 | 401 | 403 | 503 => Err(refusal(&answer)),

@@ -1,0 +1,140 @@
+//! Paths of files as the main file would write them.
+//!
+//! A relative path starts at the folder of the file that names it. What one file says may be written anew elsewhere (a change
+//! by the API, a configuration that is gone back to), so paths of included files are told from the folder of the main
+//! file as soon as they are read: then they mean the same wherever they are written.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::file::PATH_FORMAT;
+use crate::source::{Documents, Span};
+use crate::tree::{Kind, Node, Scalar};
+
+/// `$ref`s followed in a row, and branches inside one another.
+const DEPTH_MAX: usize = 64;
+
+/// Tells every path in the tree, as the schema marks them, from the folder of the main file.
+pub(crate) fn settle(schema: &Value, tree: &mut Node, documents: &Documents) {
+    let Some(main) = documents.main() else { return };
+    // Mostly there is one folder.
+    if documents.iter().all(|document| document.folder == main.folder) {
+        return;
+    }
+    let mut moved = |scalar: &mut Scalar, span: Span| {
+        if let Some(document) = documents.get(span.file) {
+            move_to(scalar, &main.folder, &document.folder);
+        }
+    };
+    walk((schema, schema), tree, 0, &mut moved);
+}
+
+/// What a configuration reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by
+/// a phrase, for people and to be compared.
+pub(crate) fn reach(schema: &Value, tree: &Node) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    walk((schema, schema), &mut tree.clone(), 0, &mut |scalar: &mut Scalar, _| {
+        found.insert(format!("the file `{}`", scalar.written.as_ref().unwrap_or(&scalar.text)));
+    });
+    other_reach(tree, &mut found);
+    found
+}
+
+fn other_reach(node: &Node, found: &mut BTreeSet<String>) {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().for_each(|(_, node)| other_reach(node, found)),
+        Kind::List(items) => items.iter().for_each(|node| other_reach(node, found)),
+        Kind::Scalar(scalar) => {
+            if let Some(written) = &scalar.written {
+                found.insert(format!("a variable of the environment by `{written}`"));
+            }
+            if scalar.text.starts_with("unix:") {
+                found.insert(format!("the socket `{}`", scalar.written.as_ref().unwrap_or(&scalar.text)));
+            }
+        }
+        Kind::Invalid => {}
+    }
+}
+
+/// Calls `each` with every path. All branches of a schema are looked into: what is a path in one of them is nothing else in
+/// another.
+fn walk((root, schema): (&Value, &Value), node: &mut Node, depth: usize, each: &mut dyn FnMut(&mut Scalar, Span)) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+        if let Some(target) = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) {
+            walk((root, target), node, depth + 1, each);
+        }
+        return;
+    }
+    match &mut node.kind {
+        Kind::Map(entries) => {
+            for (key, node) in entries {
+                let below = schema.get("properties").and_then(|all| all.get(&key.text));
+                if let Some(below) = below.or_else(|| schema.get("additionalProperties")) {
+                    walk((root, below), node, depth + 1, each);
+                }
+            }
+        }
+        Kind::List(items) => {
+            if let Some(below) = schema.get("items") {
+                items.iter_mut().for_each(|node| walk((root, below), node, depth + 1, each));
+            }
+        }
+        Kind::Scalar(scalar) if schema.get("format").and_then(Value::as_str) == Some(PATH_FORMAT) => {
+            each(scalar, node.span);
+            return;
+        }
+        Kind::Scalar(_) | Kind::Invalid => {}
+    }
+    for branches in ["anyOf", "oneOf", "allOf"] {
+        for branch in schema.get(branches).and_then(Value::as_array).into_iter().flatten() {
+            walk((root, branch), node, depth + 1, each);
+        }
+    }
+}
+
+/// A path that started at `from` and is to start at `main`.
+fn move_to(scalar: &mut Scalar, main: &Path, from: &Path) {
+    if from == main || scalar.text.is_empty() || Path::new(&scalar.text).is_absolute() {
+        return;
+    }
+    let between = from.strip_prefix(main).unwrap_or(from);
+    let under = |text: &str, between: &str| PathBuf::from(between).join(text).to_string_lossy().into_owned();
+    let shown = between.to_string_lossy();
+    scalar.text = under(&scalar.text, &shown);
+    if let Some(written) = &mut scalar.written {
+        *written = under(written, &shown.replace("${", "$${"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_told_from_the_folder_of_the_main_file() {
+        let moved = |text: &str, main: &str, from: &str| {
+            let mut scalar = Scalar { text: text.to_owned(), plain: false, written: None };
+            move_to(&mut scalar, Path::new(main), Path::new(from));
+            scalar.text
+        };
+        for (text, main, from, wanted) in [
+            ("ca.pem", "/etc/eq", "/etc/eq/conf.d", "conf.d/ca.pem"),
+            ("ca.pem", "", "conf.d", "conf.d/ca.pem"),
+            ("../ca.pem", "conf", "conf/../more", "../more/../ca.pem"),
+            ("ca.pem", "conf", "/srv/x", "/srv/x/ca.pem"),
+            ("/abs/ca.pem", "/etc/eq", "/etc/eq/conf.d", "/abs/ca.pem"),
+            ("ca.pem", "/etc/eq", "/etc/eq", "ca.pem"),
+            ("", "/etc/eq", "/etc/eq/conf.d", ""),
+        ] {
+            assert_eq!(moved(text, main, from), wanted, "{text} of {from}");
+        }
+        let mut scalar = Scalar { text: "dir/ca.pem".into(), plain: true, written: Some("${DIR}/ca.pem".into()) };
+        move_to(&mut scalar, Path::new("/etc"), Path::new("/etc/a${b"));
+        assert_eq!((scalar.text.as_str(), scalar.written.as_deref()), ("a${b/dir/ca.pem", Some("a$${b/${DIR}/ca.pem")));
+    }
+}

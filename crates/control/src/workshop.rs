@@ -1,0 +1,174 @@
+//! Where configurations are made ready: with copies of what the owner holds, so that the owner goes on meanwhile.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use config::{Changes, Diagnostics, Loaded};
+use plan::Plan;
+
+use crate::desk::{Change, Order};
+use crate::history::Origin;
+use crate::keep::Desired;
+use crate::load::{self, Candidate, Inspect, Names, Next, Source};
+use crate::reconciler::Refusal;
+use crate::view::View;
+
+/// Makes configurations ready; changes nothing. It knows what ran when it was made.
+#[derive(Clone)]
+pub struct Workshop {
+    pub(crate) source: Source,
+    pub(crate) inspect: Inspect,
+    pub(crate) desired: Desired,
+    pub(crate) running: Option<(Arc<Loaded>, Arc<Plan>)>,
+    /// The number of the next generation.
+    pub(crate) generation: u64,
+    pub(crate) view: View,
+}
+
+impl Workshop {
+    /// Reads the configuration anew and makes it ready.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn prepare(&self) -> Result<Candidate, Diagnostics> {
+        let names = if self.running.is_some() { Names::of_a_reload() } else { Names::of_a_start() };
+        load::prepare_with(&self.source, self.desired.clone(), self.next(), &names)
+            .inspect_err(|_| self.view.count_refused())
+    }
+
+    /// Makes ready what somebody asks for.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, or that what it is about is not there, or that who asks may not ask for it.
+    pub fn prepare_change(&self, order: &Order) -> Result<(Candidate, Origin), Refusal> {
+        let change = &order.change;
+        if *change == Change::Reload {
+            let names = Names::of_a_reload();
+            let candidate = load::prepare_with(&self.source, self.desired.clone(), self.next(), &names)?;
+            return Ok((candidate, Origin::Reload));
+        }
+        let Some((loaded, plan)) = &self.running else { return Err(Refusal::Ending) };
+        let mut desired = self.desired.clone();
+        if let Change::Wish { cluster, endpoint, state } = change {
+            find_endpoint(plan, cluster, Some(endpoint))?;
+            desired.wishes.set((cluster, endpoint), *state, &order.author, SystemTime::now());
+            let candidate = load::prepare_wishes(loaded, desired, self.next());
+            return Ok((candidate?, Origin::Endpoint));
+        }
+        let names = Names::of_a_change();
+        let (changes, origin) = self.wanted(change, (loaded, plan), &names)?;
+        desired.changes = changes;
+        let candidate = load::prepare_changed(loaded, desired, self.next(), &names)?;
+        if !order.is_trusted && *change != Change::Reset {
+            refuse_reach(loaded, &candidate.loaded)?;
+        }
+        Ok((candidate, origin))
+    }
+
+    fn next(&self) -> Next<'_> {
+        Next {
+            previous: self.running.as_ref().map(|(_, plan)| &**plan),
+            generation: self.generation,
+            inspect: self.inspect,
+        }
+    }
+
+    /// What is to stand beside the files after a change of the configuration.
+    fn wanted(
+        &self,
+        change: &Change,
+        (loaded, plan): (&Loaded, &Plan),
+        names: &Names,
+    ) -> Result<(Changes, Origin), Refusal> {
+        let changes = &self.desired.changes;
+        let wanted = match change {
+            Change::Replace(text) => load::with_known(loaded, names, |loader| loader.replace(loaded, text))?,
+            Change::ReplaceObject { kind, name, text } => {
+                if text.is_none() {
+                    find_object(loaded, kind, name)?;
+                }
+                let at = (*kind, name.as_str());
+                load::with_known(loaded, names, |loader| loader.replace_object(loaded, changes, at, text.as_deref()))?
+            }
+            Change::Rollback(generation) => {
+                let text = self.text_of(*generation)?;
+                let changes = load::with_known(loaded, names, |loader| loader.go_back(loaded, &text))?;
+                return Ok((changes, Origin::Rollback));
+            }
+            Change::Endpoints { cluster, edit } => {
+                let name = match edit {
+                    config::EndpointEdit::Add(_) => None,
+                    config::EndpointEdit::Remove(name) | config::EndpointEdit::Weight(name, _) => Some(name.as_str()),
+                };
+                find_endpoint(plan, cluster, name)?;
+                let edited =
+                    load::with_known(loaded, names, |loader| loader.edit_endpoints(loaded, changes, cluster, edit))?;
+                edited.ok_or_else(|| missing("the endpoint is not in the configuration".to_owned(), None))?
+            }
+            Change::Reset | Change::Reload | Change::Wish { .. } => Changes::default(),
+        };
+        Ok((wanted, Origin::Api))
+    }
+
+    fn text_of(&self, generation: u64) -> Result<Arc<str>, Refusal> {
+        let entries = self.view.generations();
+        let known: Vec<u64> =
+            entries.iter().filter(|entry| entry.text.is_some()).map(|entry| entry.generation).collect();
+        let found = entries.into_iter().find(|entry| entry.generation == generation).and_then(|entry| entry.text);
+        found.ok_or_else(|| {
+            let range = known.iter().min().zip(known.iter().max());
+            let help = range.map(|(first, last)| format!("generations {first} to {last} are remembered"));
+            missing(format!("generation {generation} is not remembered"), help)
+        })
+    }
+}
+
+/// Who shows no credentials cannot have the program reach what it does not reach already with its rights: files that it reads
+/// or writes, Unix sockets, variables of its environment.
+fn refuse_reach(running: &Loaded, wanted: &Loaded) -> Result<(), Refusal> {
+    let filters = plan::filter::specs();
+    let before = running.reach(&filters);
+    match wanted.reach(&filters).into_iter().find(|one| !before.contains(one)) {
+        Some(more) => {
+            let message = format!("this would make the program use {more}, which needs a token");
+            let suggestion = "add `tokens` to `admin`, or bind it to a Unix socket; the file may say it too".to_owned();
+            Err(Refusal::Denied { message, suggestion })
+        }
+        None => Ok(()),
+    }
+}
+
+fn missing(message: String, suggestion: Option<String>) -> Refusal {
+    Refusal::Missing { message, suggestion }
+}
+
+/// Whether the object is there.
+fn find_object(loaded: &Loaded, kind: &str, name: &str) -> Result<(), Refusal> {
+    let snapshot = &loaded.snapshot;
+    let names: Vec<&str> = match kind {
+        "listeners" => snapshot.listeners.iter().map(|listener| listener.name.as_str()).collect(),
+        "clusters" => snapshot.clusters.iter().map(|cluster| cluster.name.as_str()).collect(),
+        _ => snapshot.routes.iter().map(|route| route.name.as_str()).collect(),
+    };
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let kind = kind.trim_end_matches('s');
+    Err(missing(format!("there is no {kind} `{name}`"), config::did_you_mean(name, names)))
+}
+
+/// Whether the cluster is there, and the endpoint in it.
+fn find_endpoint(plan: &Plan, cluster: &str, endpoint: Option<&str>) -> Result<(), Refusal> {
+    let Some(found) = plan.cluster(cluster) else {
+        let names: Vec<&str> = plan.clusters.iter().map(|plan| plan.cluster.name.as_str()).collect();
+        return Err(missing(format!("there is no cluster `{cluster}`"), config::did_you_mean(cluster, names)));
+    };
+    let names: Vec<&str> = found.endpoints.iter().map(|plan| plan.endpoint.name.as_str()).collect();
+    match endpoint {
+        Some(name) if !names.contains(&name) => {
+            let message = format!("the cluster `{cluster}` has no endpoint `{name}`");
+            Err(missing(message, config::did_you_mean(name, names)))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,134 @@
+//! What may be asked of the administrator's listener, by whom, and what becomes of it when the rules change meanwhile.
+
+use serde_json::{Value, json};
+
+use super::admin_api::{ANY, JSON, TOKENS, done, etag, folder_with_state, generation, refused, with_state, written};
+use super::harness::net::free;
+use super::harness::product::command_in;
+use super::harness::{Origin, Product, Setup, eventually};
+
+const HAND: &str = "Authorization: Bearer fedcba9876543210";
+
+/// Changes by which the program would use more of what its user may.
+fn reaching(product: &Product, fields: &[&str]) -> Vec<Value> {
+    let config: Value =
+        serde_json::from_slice(&product.call("GET /api/config?as=written", fields, "").body).expect("a configuration");
+    let mut log = config.clone();
+    log["access_logs"] =
+        json!([{ "path": "/tmp/equipoise-test-never-written", "format": "line", "line": "* * * * *" }]);
+    let mut socket = config.clone();
+    socket["clusters"]["site"]["endpoints"] = json!(["unix:/run/docker.sock"]);
+    let mut variable = config.clone();
+    variable["routes"][0]["filters"] = json!([{ "set_response_header": { "x-leak": "${PATH}" } }]);
+    let mut file = config;
+    file["clusters"]["site"]["queue"] = json!({ "requests_max": 1, "page": { "file": "/etc/hostname" } });
+    vec![log, socket, variable, file]
+}
+
+#[test]
+fn who_shows_no_credentials_cannot_have_the_program_reach_further() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    eventually("it is said at the start", || {
+        product
+            .stderr()
+            .contains("the admin listener asks for no credentials so=\"every user of this machine may change")
+    });
+    let words = ["the file `/tmp/equipoise-test-never-written`", "the socket `unix:/run/docker.sock`", "`${PATH}`"];
+    for (at, config) in reaching(&product, &[]).iter().enumerate() {
+        let told = refused(&product, "PUT /api/config", &[JSON, ANY], &config.to_string(), 403);
+        let message = told["message"].as_str().unwrap();
+        assert!(message.contains(words.get(at).unwrap_or(&"/etc/hostname")), "{told}");
+        assert!(told["suggestion"].as_str().unwrap().contains("`tokens`"), "{told}");
+        refused(&product, "PUT /api/config?dry_run=true", &[JSON, ANY], &config.to_string(), 403);
+    }
+    let added = "\"unix:/run/docker.sock\"";
+    refused(&product, "POST /api/clusters/site/endpoints", &[JSON], added, 403);
+    // What is there already may be put anew.
+    let mut config = written(&product);
+    config["clusters"]["site"]["balance"] = "random".into();
+    done(&product, "PUT /api/config", &[JSON, ANY], &config.to_string());
+    let text = Setup::to(&origin).text();
+    let text = text.replace("admin: { bind: \"127.0.0.1:0\"", &format!("admin: {{ bind: \"127.0.0.1:0\", {TOKENS}"));
+    let product = Product::start(&text);
+    for config in reaching(&product, &[HAND]) {
+        let answer = product.call("PUT /api/config?dry_run=true", &[JSON, ANY, HAND], &config.to_string());
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+}
+
+#[test]
+fn who_asks_for_a_reload_that_moves_the_listener_is_answered() {
+    let origin = Origin::saying("fine");
+    let (first, second) = (free(), free());
+    let text =
+        Setup::to(&origin).text().replace("admin: { bind: \"127.0.0.1:0\"", &format!("admin: {{ bind: \"{first}\""));
+    let product = Product::start(&text);
+    let file = product.folder().join("equipoise.yaml");
+    let written = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, written.replace(&first.to_string(), &second.to_string())).expect("the folder is ours");
+    let ctl = |address: std::net::SocketAddr, call: &[&str]| {
+        command_in(product.folder(), &[&["ctl", "--admin", &address.to_string()], call].concat())
+    };
+    let told = ctl(first, &["reload"]);
+    assert!(told.status.success(), "{}{}", told.stdout, told.stderr);
+    assert!(ctl(second, &["status"]).status.success());
+    // It lets nobody in any more, and soon is gone.
+    assert!(!ctl(first, &["status"]).status.success());
+    eventually("it is gone", || std::net::TcpStream::connect(first).is_err());
+}
+
+#[test]
+fn any_of_several_tags_will_do_and_ctl_keeps_one_in_a_file() {
+    let origins = [Origin::saying("a"), Origin::saying("b")];
+    let product = Setup::to(&origins[0]).start();
+    let mut config = written(&product);
+    config["clusters"]["site"]["balance"] = "random".into();
+    let tags = format!("If-Match: \"other-7\", {}", etag(&product));
+    done(&product, "PUT /api/config", &[JSON, &tags], &config.to_string());
+    let admin = product.address("admin").to_string();
+    let ctl = |arguments: &[&str]| command_in(product.folder(), &[&["ctl", "--admin", &admin], arguments].concat());
+    let shown = ctl(&["config", "get", "--etag-file", "tag"]);
+    std::fs::write(product.folder().join("new.json"), shown.stdout).expect("the folder is ours");
+    done(&product, "POST /api/clusters/site/endpoints", &[JSON], &json!(origins[1].address().to_string()).to_string());
+    let late = ctl(&["config", "put", "new.json", "--etag-file", "tag"]);
+    assert!(!late.status.success() && late.stderr.contains("was changed by generation 3"), "{}", late.stderr);
+    ctl(&["config", "get", "--etag-file", "tag"]);
+    assert!(ctl(&["config", "put", "new.json", "--etag-file", "tag"]).status.success());
+    let missing = ctl(&["config", "put", "new.json", "--etag-file", "nowhere"]);
+    assert!(missing.stderr.starts_with("cannot read nowhere"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_change_of_a_secret_alone_is_told_but_not_the_secret() {
+    let origin = Origin::saying("fine");
+    let route = "{ name: secret, match: { path: { exact: /s } }, cluster: site, filters: [{ set_request_header: { authorization: 'Basic one' } }] }";
+    let product = Setup::to(&origin).route_before(route).start();
+    let mut config = written(&product);
+    let put = |config: &Value| done(&product, "PUT /api/config?dry_run=true", &[JSON, ANY], &config.to_string());
+    assert_eq!(put(&config)["differences"], json!([]));
+    config["routes"][0]["filters"][0]["set_request_header"]["authorization"] = "Basic two".into();
+    let told = put(&config)["differences"].clone();
+    assert_eq!((&told[0]["before"], &told[0]["after"]), (&json!("(hidden)"), &json!("(hidden, changed)")), "{told}");
+    assert_eq!(told.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_another_run_has_kept_is_neither_lost_nor_brought_back_unasked() {
+    let origin = Origin::saying("fine");
+    let setup = Setup::to(&origin);
+    let folder = folder_with_state();
+    let kept = folder.path().join("state/changes.json");
+    let product = Product::start_in(folder, &setup.text(), 1);
+    let text = r#"{"format":1,"changes":{},"wishes":[{"cluster":"site","endpoint":"ENDPOINT","state":"drain","author":"me","at_unix_s":5.0}]}"#;
+    let text = text.replace("ENDPOINT", &origin.address().to_string());
+    std::fs::write(&kept, &text).expect("the folder is ours");
+    let said = product.reload(&with_state(&setup));
+    assert!(said.contains("changes of another time are kept in"), "{said}");
+    assert_eq!((generation(&product), std::fs::read_to_string(&kept).expect("it is there")), (1, text));
+    std::fs::remove_file(&kept).expect("it is there");
+    assert!(product.reload(&with_state(&setup)).contains("configuration is live"));
+    let path = format!("PUT /api/clusters/site/endpoints/{}/state", origin.address());
+    done(&product, &path, &[JSON], "{ \"state\": \"drain\" }");
+    assert!(std::fs::read_to_string(&kept).expect("it is kept").contains("drain"));
+}
