@@ -5,10 +5,12 @@
 //!
 //! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`forwarding`]
 //! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
-//! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with.
+//! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
+//! [`dns`] how names are asked for.
 
 pub mod client_hello;
 pub mod crossing;
+pub mod dns;
 pub mod forwarding;
 pub mod grpc;
 pub mod http1;
