@@ -44,6 +44,7 @@ mod retries;
 mod routing;
 mod shutdown;
 mod sockets;
+mod storm;
 mod streaming;
 mod tcp;
 mod tls;
