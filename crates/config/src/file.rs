@@ -15,6 +15,7 @@ mod resilience;
 mod retry;
 mod route;
 mod socket;
+mod when;
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ pub use resilience::*;
 pub use retry::*;
 pub use route::*;
 pub use socket::*;
+pub use when::*;
 
 /// The line of an access log when none is given.
 pub const DEFAULT_LINE: &str =

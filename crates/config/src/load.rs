@@ -111,7 +111,8 @@ impl Loader<'_> {
         Some(documents.get(state.span.file)?.folder.join(state.text()?))
     }
 
-    /// The same files, as they were read, with other changes. Certificates, keys and authorities are read again.
+    /// The same files, as they were read, with other changes. The files that they name (certificates, keys, lists) are read
+    /// again.
     ///
     /// # Errors
     /// Everything that is wrong.
@@ -119,8 +120,8 @@ impl Loader<'_> {
         self.assemble(loaded.files_alone.clone(), changes, Sink::default(), Access::Disk)
     }
 
-    /// Makes the snapshot anew from the very same texts: certificates, keys and authorities are read again, and host
-    /// names looked up again.
+    /// Makes the snapshot anew from the very same texts: the files that they name (certificates, keys, lists) are read again,
+    /// and host names looked up again.
     ///
     /// # Errors
     /// Everything that is wrong with those files and names now.
@@ -200,7 +201,7 @@ impl Loaded {
         &self.warnings
     }
 
-    /// Certificates, keys and authorities that were read, in order, each once.
+    /// Certificates, keys, authorities and files of filters that were read, in order, each once.
     pub fn referenced_files(&self) -> &[PathBuf] {
         &self.files
     }

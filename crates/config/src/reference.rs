@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use model::Fault;
-use model::filter::FilterSpec;
+use model::filter::{FILE_FORMAT, FilterSpec};
 use serde_json::{Map, Value};
 
 use crate::expectation::{allowed_values, integer_bounds};
@@ -180,6 +180,7 @@ impl<'a> Writer<'a> {
             Some(SIZE_FORMAT) => return "size".to_owned(),
             Some(PERCENT_FORMAT) => return "share".to_owned(),
             Some(MARGIN_FORMAT) => return "percentage".to_owned(),
+            Some(FILE_FORMAT) => return "file".to_owned(),
             _ => {}
         }
         match map.get("type").and_then(Value::as_str) {
@@ -242,7 +243,9 @@ fn filters_page(filters: &[FilterSpec]) -> String {
     let mut page = format!("# Filters\n\n{GENERATED}");
     page.push_str(
         "Filters change requests and responses, or refuse them. A route lists them under `filters`, each as its name and \
-         its settings; they work in that order, on requests and on responses.\n\n",
+         its settings; they work in that order, on requests and on responses. Beside the name may stand `when`: conditions on the \
+         request and its client, and for filters that act on responses alone on the status; see \
+         [when](#when).\n\n",
     );
     for filter in filters {
         let _ = writeln!(page, "- [`{0}`](#{0}): {1}", filter.name, filter.doc.lines().next().unwrap_or_default());
@@ -257,7 +260,24 @@ fn filters_page(filters: &[FilterSpec]) -> String {
             page.push_str(&writer.row(name, property, settings));
         }
     }
+    page.push_str(&when_section(&root));
     page
+}
+
+/// What may stand beside the name of a filter.
+fn when_section(root: &Value) -> String {
+    let when = &root["$defs"]["When"];
+    let mut section = String::from(
+        "\n## when\n\nWhere a filter applies. All conditions that are given must hold, for the request as the filters before have left \
+         it; `not`, `any` and `all` hold conditions of the same kind. A filter that acts on a request and on its response asks for both \
+         times, each at its own.\n\n```yaml\nfilters:\n  - set_response_header: { cache-control: no-store }\n    when: { status: [404, 5xx], not: \
+         { path: { prefix: /assets } } }\n```\n\n| setting | value | default | meaning |\n|---|---|---|---|\n",
+    );
+    let writer = Writer { root, sections: Vec::new(), page: String::new() };
+    for (name, property) in when.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        section.push_str(&writer.row(name, property, when));
+    }
+    section
 }
 
 fn balancers_page(balancers: &[(&str, &str)]) -> String {

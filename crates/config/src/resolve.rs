@@ -10,6 +10,7 @@ mod admin;
 mod balance;
 mod check;
 mod cluster;
+mod filter;
 mod health;
 mod listener;
 mod pem;
@@ -43,7 +44,7 @@ use crate::validate::Faulty;
 /// What resolving came to.
 pub(crate) struct Resolved {
     pub(crate) snapshot: Snapshot,
-    /// Every PEM file that is named, in order, each once.
+    /// Every file that is named and was read, in order, each once.
     pub(crate) files: Vec<PathBuf>,
     /// The configuration with defaults filled in.
     pub(crate) effective: Map<String, Value>,

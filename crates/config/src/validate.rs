@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::diagnostic::{Sink, did_you_mean, nearest};
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_of, shape};
-use crate::file::NAME_FORMAT;
+use crate::file::{NAME_FORMAT, WHEN};
 use crate::source::Span;
 use crate::tree::{Key, Kind, Node, Scalar};
 use crate::units::{
@@ -321,13 +321,21 @@ impl<'a> Validator<'a> {
             }
         }
         self.check_required(schema, node);
-        let (fewest, most) = (count(schema, "minProperties"), count(schema, "maxProperties"));
+        let (fewest, mut most) = (count(schema, "minProperties"), count(schema, "maxProperties"));
         let span = self.focus(node);
-        if fewest.is_some_and(|fewest| (entries.len() as u64) < fewest) {
-            let message = format!("{} is empty", self.subject());
-            self.tell(span, message, properties.and_then(|known| did_you_mean("", known.keys().map(String::as_str))));
-        } else if most.is_some_and(|most| entries.len() as u64 > most) {
-            let message = format!("{} holds {} keys where one is allowed", self.subject(), entries.len());
+        let mut held = entries.len() as u64;
+        if self.inside_filter() {
+            // One filter; `when` is none.
+            held -= entries.iter().filter(|(key, _)| key.text == WHEN).count() as u64;
+            most = fewest;
+        }
+        if fewest.is_some_and(|fewest| held < fewest) {
+            let message =
+                format!("{} {}", self.subject(), if entries.is_empty() { "is empty" } else { "names no filter" });
+            let names = properties.map(|known| known.keys().map(String::as_str).filter(|name| *name != WHEN));
+            self.tell(span, message, names.and_then(|names| did_you_mean("", names)));
+        } else if most.is_some_and(|most| held > most) {
+            let message = format!("{} holds {held} keys where one is allowed", self.subject());
             self.tell(span, message, Some("begin each with its own `- `".to_owned()));
         }
     }

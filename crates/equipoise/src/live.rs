@@ -307,7 +307,7 @@ impl Live {
 
     fn look_at_files(&mut self) {
         if let Err(refusal) = self.reconciler.look_at_files() {
-            tell_refusal("changed certificates refused, those before stay in force", &refusal);
+            tell_refusal("changed files refused, those before stay in force", &refusal);
         }
     }
 

@@ -81,6 +81,22 @@ impl Cidr {
         Some(Self { network: value & mask, mask, v4, bits })
     }
 
+    /// Its first and its last address as numbers, in 32 bits for IPv4, in 128 for IPv6.
+    pub fn range(&self) -> (u128, u128) {
+        let whole = if self.v4 { u128::from(u32::MAX) } else { u128::MAX };
+        (self.network & whole, (self.network | !self.mask) & whole)
+    }
+
+    /// Whether it is a network of IPv4.
+    pub fn is_v4(&self) -> bool {
+        self.v4
+    }
+
+    /// Length of the prefix.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
     /// Whether `address` lies in this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (value, v4) = as_bits(address);

@@ -146,6 +146,8 @@ faults! {
     NoRoute = Local Route 404 false false "PN" "no_route";
     /// A filter refused the request.
     Refused = Local Route 403 false false "PF" "refused_by_filter";
+    /// A filter closed the connection, or the stream, without an answer.
+    ClosedByFilter = Local Route 0 false false "PZ" "closed_by_filter";
     /// The cluster has no endpoint that is up.
     NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
     /// All endpoints are full and the queue is too, or there is none.

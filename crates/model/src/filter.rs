@@ -3,14 +3,23 @@
 use serde_json::Value;
 
 use crate::Issue;
+use crate::matching::When;
+
+/// The format by which a filter's schema says that a text is the name of a file. Before the settings are checked, the
+/// configuration puts an object in its place: the name under `name`, and under [`FILE_TEXT`] what the file holds.
+pub const FILE_FORMAT: &str = "equipoise-file";
+/// See [`FILE_FORMAT`].
+pub const FILE_TEXT: &str = "text";
 
 /// One filter as a route uses it: the name in the registry and its settings, already checked by [`FilterSpec::check`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterUse {
     /// Name in the registry, such as `set_request_header`.
     pub name: String,
-    /// Its settings.
+    /// Its settings, with what files hold in the place of their names; see [`FILE_FORMAT`].
     pub settings: Value,
+    /// When it applies; `None`: always.
+    pub when: Option<When>,
 }
 
 /// What the configuration crate must know of a filter: enough to complete, document and check it.

@@ -27,6 +27,7 @@ pub mod resilience;
 pub mod retry;
 pub mod snapshot;
 pub mod socket;
+pub mod status;
 pub mod template;
 
 pub use address::{Address, Cidr, HostPattern};

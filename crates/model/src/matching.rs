@@ -1,6 +1,7 @@
 //! What a route asks of a request.
 
 use crate::address::{Cidr, HostPattern};
+use crate::status::StatusRange;
 
 /// All conditions must hold; an empty list or `None` holds always.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +20,21 @@ pub struct Match {
     pub cookies: Vec<ValueMatch>,
     /// Any of these networks holds the client.
     pub sources: Vec<Cidr>,
+}
+
+/// When a filter applies: all that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct When {
+    /// What routes may ask too.
+    pub matches: Match,
+    /// Any of these statuses of the response; none means any.
+    pub statuses: Vec<StatusRange>,
+    /// This does not hold.
+    pub not: Option<Box<When>>,
+    /// One of these holds; none means that nothing is asked.
+    pub any: Vec<When>,
+    /// All of these hold.
+    pub all: Vec<When>,
 }
 
 /// How a path is compared. Paths are compared as received, percent-encoding and case kept, query left out.

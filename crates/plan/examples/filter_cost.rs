@@ -52,7 +52,7 @@ fn main() {
 fn measure(title: &str, filters: Value) {
     let one = |filter: &Value| {
         let (name, settings) = filter.as_object().and_then(|map| map.iter().next()).expect("a filter");
-        FilterUse { name: name.clone(), settings: settings.clone() }
+        FilterUse { name: name.clone(), settings: settings.clone(), when: None }
     };
     let uses: Vec<_> = filters.as_array().expect("a list").iter().map(one).collect();
     let chain = Chain::compile(&uses).expect("good settings");

@@ -18,8 +18,15 @@ use crate::io::write_all;
 /// After how many seconds a client may try again, for faults that pass.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// Sends an answer, through the route's response steps if a route was found.
+/// Sends an answer, or the page in its place if it is an error.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
+    let refused = exchange.told.is_refused.then_some(Fault::Refused);
+    let page = exchange.page_of(local, refused);
+    give(exchange, page.as_ref().unwrap_or(local)).await
+}
+
+/// Sends this very answer, through the route's response steps if a route was found.
+pub(crate) async fn give(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
     skip_body(exchange);
     let local = &*exchange.grpc.as_ref().map_or(Cow::Borrowed(local), |grpc| grpc.answer(local));
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;

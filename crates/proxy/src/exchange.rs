@@ -18,8 +18,8 @@ use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::HttpListener;
-use model::{Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Version};
-use plan::filter::Flow;
+use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Version};
+use plan::filter::{Chain, Failure, Flow, ResponseView};
 use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
@@ -27,7 +27,7 @@ use wire::http1::{Framing, RequestParsed};
 use crate::accept::LAST_CALL;
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
-use crate::grpc::Grpc;
+use crate::grpc::{self, Grpc};
 use crate::guard::Gate;
 use crate::persistence::seed;
 use crate::pick::{Turn, pick};
@@ -309,7 +309,7 @@ impl<'p> Exchange<'p> {
     }
 
     fn filter_request(&mut self, route: &RoutePlan) -> Result<Option<LocalResponse>, Fault> {
-        if route.chain.is_empty() {
+        if !route.chain.has_request_steps() {
             return Ok(None);
         }
         let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
@@ -321,6 +321,7 @@ impl<'p> Exchange<'p> {
                 _ => Ok(None),
             },
             Flow::Respond(local) => Ok(Some(*local)),
+            Flow::Close => Err(Fault::ClosedByFilter),
         }
     }
 
@@ -492,7 +493,7 @@ impl<'p> Exchange<'p> {
         }
         let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
         let Some(response) = &mut self.response else { return };
-        let view = plan::filter::ResponseView {
+        let view = ResponseView {
             request: &self.incoming.head,
             facts: &facts,
             cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
@@ -501,10 +502,69 @@ impl<'p> Exchange<'p> {
         route.chain.on_response(response, &view, &mut self.worker.scratch.borrow_mut());
     }
 
+    /// The page of the route in place of an error that is made here, if it has one for it. Calls of gRPC have none.
+    pub(crate) fn page_of(&self, local: &LocalResponse, fault: Option<Fault>) -> Option<LocalResponse> {
+        let chain = self.told.route.map(|route| &route.chain).filter(|chain| chain.has_pages())?;
+        if local.status < 400 || self.grpc.is_some() {
+            return None;
+        }
+        let kept = || {
+            let is_kept = |name: &str| !name.eq_ignore_ascii_case("content-type");
+            local.fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
+        };
+        self.page(chain, (local.status, fault, false), kept)
+    }
+
+    /// The page of the route in place of the endpoint's answer that is here, if it has one for it.
+    pub(crate) fn page_of_endpoint(&self) -> Option<LocalResponse> {
+        let chain = self.told.route.map(|route| &route.chain).filter(|chain| chain.intercepts())?;
+        let response = self.response.as_deref().filter(|response| response.status >= 400)?;
+        if self.grpc.is_some() || grpc::is_grpc(response) {
+            return None;
+        }
+        self.page(chain, (response.status, None, true), || kept_of_endpoint(response))
+    }
+
+    fn page(
+        &self,
+        chain: &Chain,
+        (status, fault, is_of_endpoint): (u16, Option<Fault>, bool),
+        kept: impl FnOnce() -> Vec<(String, String)>,
+    ) -> Option<LocalResponse> {
+        let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+        let view = self.view(&facts);
+        let failure = Failure { status, fault, is_of_endpoint, view: &view };
+        chain.page(&failure, kept, &mut self.worker.scratch.borrow_mut())
+    }
+
+    /// What may be looked at beside a response.
+    fn view<'a>(&'a self, facts: &'a Facts<'a>) -> ResponseView<'a> {
+        ResponseView {
+            request: &self.incoming.head,
+            facts,
+            cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
+            endpoint: self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
+        }
+    }
+
     /// Whether the request asks for another protocol that a tunnel could carry.
     pub(crate) fn wants_upgrade(&self) -> bool {
         self.request.upgrade && self.incoming.head.fields.has_known(Known::Upgrade)
     }
+}
+
+/// What stays of an endpoint's answer when a page takes its place: what the client needs to go on, and nothing about the body.
+fn kept_of_endpoint(response: &ResponseHead) -> Vec<(String, String)> {
+    const KEPT: [&[u8]; 4] = [b"www-authenticate", b"proxy-authenticate", b"allow", b"retry-after"];
+    fields_of(response, &KEPT)
+}
+
+/// The fields of these names, of those that are text.
+pub(crate) fn fields_of(response: &ResponseHead, names: &[&[u8]]) -> Vec<(String, String)> {
+    let is_asked = |name: &[u8]| names.iter().any(|asked| name.eq_ignore_ascii_case(asked));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let fields = response.fields.iter().filter(|field| is_asked(field.name));
+    fields.filter_map(|field| Some((text(field.name)?, text(field.value)?))).collect()
 }
 
 /// What becomes of the client's connection after a response: `keeps_alive` is what the response said.

@@ -43,6 +43,7 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     }
     let cluster = exchange.told.cluster.map(|now| &*now.plan);
     let Some(local) = answer::of_fault(fault, cluster, exchange.told.now) else { return Next::Close };
+    let local = exchange.page_of(&local, Some(fault)).map_or(local, Cow::Owned);
     let local = match &exchange.grpc {
         Some(grpc) => Cow::Owned(grpc.answer_to_fault(fault, &local)),
         None => local,
@@ -54,7 +55,7 @@ async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
             Err(_) => Next::Close,
         };
     }
-    answer::answer(exchange, &local).await.unwrap_or(Next::Close)
+    answer::give(exchange, &local).await.unwrap_or(Next::Close)
 }
 
 fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {

@@ -86,6 +86,11 @@ pub(crate) fn status_of(head: &ResponseHead) -> Option<u8> {
     head.fields.get(&STATUS).and_then(call::status_number)
 }
 
+/// Whether a response is one to a call of gRPC, of which every byte is left as it is.
+pub(crate) fn is_grpc(head: &ResponseHead) -> bool {
+    head.fields.get(&STATUS).is_some() || head.fields.get(&CONTENT_TYPE).is_some_and(call::is_grpc)
+}
+
 impl Exchange<'_> {
     /// What the response that is here says of its endpoint. A call that failed has the HTTP status 200 all the same.
     pub(crate) fn answered_status(&self) -> u16 {

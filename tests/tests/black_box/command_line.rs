@@ -235,6 +235,7 @@ const EXAMPLES: &[&str] = &[
     "http3.yaml",
     "include/main.yaml",
     "persistence.yaml",
+    "protect.yaml",
     "routing.yaml",
     "sni.yaml",
     "tcp.yaml",

@@ -5,6 +5,7 @@
 
 mod harness;
 
+mod address_list;
 mod admin;
 mod admin_api;
 mod admin_rules;
@@ -14,7 +15,9 @@ mod body_limit;
 mod breakers;
 mod command_line;
 mod concurrency;
+mod error_page;
 mod faults;
+mod filter_when;
 mod filters;
 mod forwarding;
 mod framing;

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, RouteQueue, Subset, one_of};
+use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, RouteQueue, Subset, When, one_of};
 use crate::units::Time;
 
 /// Which requests go where: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
@@ -141,7 +141,10 @@ pub struct ValueTestMap {
     pub absent: Option<bool>,
 }
 
-/// One filter: its name, then its settings.
+/// The key beside the name of a filter.
+pub const WHEN: &str = "when";
+
+/// One filter: its name, then its settings. Beside it may stand [`WHEN`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FilterUse(pub Map<String, Value>);
 
@@ -150,13 +153,16 @@ impl JsonSchema for FilterUse {
         FILTER_DEFINITION.into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // The properties are added by `crate::schema`, which knows the filters.
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut when = generator.subschema_for::<When>();
+        when.insert("description".to_owned(), "Where the filter applies. By default always.".into());
+        // The other properties are added by `crate::schema`, which knows the filters.
         json_schema!({
-            "description": "One filter: its name, then its settings.",
+            "description": "One filter: its name, then its settings; and `when`, if it does not apply always.",
             "type": "object",
+            "properties": { WHEN: when },
             "minProperties": 1,
-            "maxProperties": 1,
+            "maxProperties": 2,
             "additionalProperties": false,
         })
     }

@@ -12,7 +12,7 @@ use crate::file;
 use crate::read::{Access, read_bytes};
 
 /// Bytes of one PEM file. A bundle of all public authorities has a quarter of it.
-const PEM_BYTES_MAX: usize = 1 << 20;
+pub(super) const PEM_BYTES_MAX: usize = 1 << 20;
 const KEYS: [&str; 3] = ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"];
 
 /// What a file is needed for.
@@ -35,7 +35,7 @@ impl Resolver<'_> {
 
     fn pem(&mut self, at: &str, written: &str, need: Need) -> Option<Pem> {
         let path = self.beside(written);
-        let bytes = match self.file_bytes(&path) {
+        let bytes = match self.file_bytes(&path, PEM_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(message) => {
                 // Told without discretion: where a file was looked for is no secret, and what is wanted here.
@@ -55,14 +55,14 @@ impl Resolver<'_> {
     }
 
     /// Reads a file once, however often it is named.
-    pub(super) fn file_bytes(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
+    pub(super) fn file_bytes(&mut self, path: &Path, bytes_max: usize) -> Result<Arc<[u8]>, String> {
         if self.access == Access::None {
             return Err("files are not read here".to_owned());
         }
         if let Some(known) = self.pems.get(path) {
             return known.clone();
         }
-        let read = read_bytes(path, PEM_BYTES_MAX).map(Arc::from);
+        let read = read_bytes(path, bytes_max).map(Arc::from);
         self.pems.insert(path.to_owned(), read.clone());
         self.files.push(path.to_owned());
         read

@@ -250,7 +250,7 @@ impl Resolver<'_> {
     }
 
     fn secret_file(&mut self, at: &str, path: &Path) -> Option<Arc<[u8]>> {
-        match self.file_bytes(path) {
+        match self.file_bytes(path, super::pem::PEM_BYTES_MAX) {
             Ok(bytes) => Some(bytes.trim_ascii_end().into()),
             Err(message) => {
                 let span = self.tree.locate(at);

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use model::fields::is_token;
-use model::filter::FilterUse;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::snapshot::{Action, Redirect, Route};
 use model::{Issue, LocalResponse, Name};
@@ -79,7 +78,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn matches(&mut self, at: &str, written: &file::Match) -> Match {
+    pub(super) fn matches(&mut self, at: &str, written: &file::Match) -> Match {
         let is_one = |value: &file::OneOrMany| matches!(value, file::OneOrMany::One(_));
         Match {
             hosts: self.parsed(&format!("{at}/host"), written.host.as_slice(), is_one(&written.host)),
@@ -159,23 +158,7 @@ impl Resolver<'_> {
         all
     }
 
-    fn filters(&mut self, at: &str, written: &[file::FilterUse]) -> Vec<FilterUse> {
-        let mut all = Vec::new();
-        for (index, filter) in written.iter().enumerate() {
-            for (name, settings) in &filter.0 {
-                let path = format!("{at}/{index}/{name}");
-                // The schema knows the very same filters.
-                let Some(spec) = self.loader.filters.iter().find(|spec| spec.name == name) else { continue };
-                match (spec.check)(settings) {
-                    Ok(()) => all.push(FilterUse { name: name.clone(), settings: settings.clone() }),
-                    Err(issue) => self.issue(issue.below(&path)),
-                }
-            }
-        }
-        all
-    }
-
-    fn issue(&mut self, issue: Issue) {
+    pub(super) fn issue(&mut self, issue: Issue) {
         self.report(&issue.path, issue.message, issue.suggestion);
     }
 

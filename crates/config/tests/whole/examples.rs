@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 11] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -24,6 +24,9 @@ const NAMES: [&str; 8] = [
     "remove_response_header",
     "rewrite",
     "cors",
+    "body_limit",
+    "address_list",
+    "error_page",
 ];
 
 fn any_settings() -> Value {

@@ -73,7 +73,13 @@ fn the_pages_tell_every_key_filter_balancer_and_fault() {
     let definitions = schema["$defs"].as_object().unwrap();
     for (name, definition) in definitions {
         for key in definition.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.keys()) {
-            assert!(page("configuration.md").contains(&format!("| `{key}` |")), "{name}.{key}");
+            let is_of_filters = ["Filter", "When"].contains(&name.as_str());
+            let (file, told) = match is_of_filters {
+                true if key == "when" => ("filters.md", "## when".to_owned()),
+                true => ("filters.md", format!("| `{key}` |")),
+                false => ("configuration.md", format!("| `{key}` |")),
+            };
+            assert!(page(file).contains(&told), "{name}.{key}");
         }
     }
     assert!(page("configuration.md").contains("| `bind` | text | needed |"));

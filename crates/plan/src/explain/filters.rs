@@ -18,6 +18,9 @@ pub struct FilterTold {
     pub changes_response: bool,
     /// It answers with this status, and nothing after it sees the request.
     pub answers: Option<u16>,
+    /// It closes the connection without an answer.
+    #[serde(default)]
+    pub closes: bool,
 }
 
 /// Applies filters to the head until one answers.
@@ -32,17 +35,19 @@ pub(super) fn apply(
         let steps = compile_one(used).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
         let flow = steps.request.map_or(Flow::Continue, |step| step.apply(head, facts, scratch));
+        let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
-            Flow::Continue => None,
+            Flow::Continue | Flow::Close => None,
         };
         told.push(FilterTold {
             name: used.name.clone(),
             changes: changes(before, lines(head), hides_values),
             changes_response: steps.response.is_some(),
             answers,
+            closes,
         });
-        if answers.is_some() {
+        if answers.is_some() || closes {
             break;
         }
     }

@@ -148,6 +148,10 @@ impl Told<'_> {
             let why = format!("the filter `{name}` answers");
             return Ok((filters, Outcome::Answer { status, why }));
         }
+        if let Some(name) = filters.iter().find_map(|told| told.closes.then_some(&told.name)) {
+            let why = format!("the filter `{name}` closes the connection");
+            return Ok((filters, Outcome::Close { why }));
+        }
         let outcome = match &route.action {
             ActionPlan::Respond(local) => {
                 Outcome::Answer { status: local.status, why: "the route gives a fixed answer".into() }

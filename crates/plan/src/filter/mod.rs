@@ -18,8 +18,11 @@
 
 mod add_request_header;
 mod add_response_header;
+mod address_list;
 mod body_limit;
+mod conditional;
 mod cors;
+mod error_page;
 mod fields;
 mod remove_request_header;
 mod remove_response_header;
@@ -40,7 +43,7 @@ mod tests;
 use std::fmt;
 
 use model::filter::{FilterSpec, FilterUse};
-use model::{Facts, Issue, LocalResponse, Name, RequestHead, ResponseHead};
+use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 pub use settings::Settings;
@@ -57,6 +60,8 @@ pub const FILTERS: &[FilterEntry] = &[
     rewrite::ENTRY,
     cors::ENTRY,
     body_limit::ENTRY,
+    address_list::ENTRY,
+    error_page::ENTRY,
 ];
 
 /// One filter of the registry.
@@ -101,24 +106,32 @@ pub struct Steps {
     pub request: Option<Box<dyn RequestStep>>,
     /// On the way to the client.
     pub response: Option<Box<dyn ResponseStep>>,
+    /// In place of an error.
+    pub page: Option<Box<dyn PageStep>>,
 }
 
 impl Steps {
     /// A filter that only touches requests.
     pub fn of_request(step: impl RequestStep + 'static) -> Self {
-        Self { request: Some(Box::new(step)), response: None }
+        Self { request: Some(Box::new(step)), ..Self::default() }
     }
 
     /// A filter that only touches responses.
     pub fn of_response(step: impl ResponseStep + 'static) -> Self {
-        Self { request: None, response: Some(Box::new(step)) }
+        Self { response: Some(Box::new(step)), ..Self::default() }
+    }
+
+    /// A filter that only takes the place of errors.
+    pub fn of_page(step: impl PageStep + 'static) -> Self {
+        Self { page: Some(Box::new(step)), ..Self::default() }
     }
 }
 
 impl fmt::Debug for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, response) = (self.request.is_some(), self.response.is_some());
-        f.debug_struct("Steps").field("request", &request).field("response", &response).finish()
+        let page = self.page.is_some();
+        f.debug_struct("Steps").field("request", &request).field("response", &response).field("page", &page).finish()
     }
 }
 
@@ -134,6 +147,31 @@ pub trait ResponseStep: Send + Sync {
     fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>);
 }
 
+/// Something shown in place of an error.
+pub trait PageStep: Send + Sync {
+    /// Whether answers of endpoints are looked at too.
+    fn intercepts(&self) -> bool;
+    /// Whether it is there for this error. `scratch` as in [`RequestStep::apply`].
+    fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool;
+    /// How much the client likes what it would get, in thousandths.
+    fn liking(&self, request: &RequestHead) -> u16;
+    /// The answer in place of the error, of whose fields these are `kept`.
+    fn make(&self, failure: &Failure<'_>, kept: Vec<(String, String)>, scratch: &mut Vec<u8>) -> LocalResponse;
+}
+
+/// An error that the client is to be told of.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure<'a> {
+    /// The status.
+    pub status: u16,
+    /// The fault, if it was one.
+    pub fault: Option<Fault>,
+    /// An endpoint answered so.
+    pub is_of_endpoint: bool,
+    /// What else may be looked at.
+    pub view: &'a ResponseView<'a>,
+}
+
 /// How an exchange goes on after a request step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -141,6 +179,8 @@ pub enum Flow {
     Continue,
     /// With this answer, straight to the response steps.
     Respond(Box<LocalResponse>),
+    /// Not at all: the connection, or the stream, is closed without an answer.
+    Close,
 }
 
 impl Flow {
@@ -169,6 +209,8 @@ pub struct ResponseView<'a> {
 pub struct Chain {
     request: Box<[Box<dyn RequestStep>]>,
     response: Box<[Box<dyn ResponseStep>]>,
+    pages: Box<[Box<dyn PageStep>]>,
+    intercepts: bool,
 }
 
 impl Chain {
@@ -178,24 +220,31 @@ impl Chain {
     /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
     pub fn compile(uses: &[FilterUse]) -> Result<Self, Vec<Issue>> {
         let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
         for (place, used) in uses.iter().enumerate() {
             match compile_one(used) {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
+                    pages.extend(steps.page);
                 }
-                Err(issue) => issues.push(issue.below(&format!("{place}/{}", used.name))),
+                Err(issue) => issues.push(issue.below(&place.to_string())),
             }
         }
-        if issues.is_empty() { Ok(Self { request: request.into(), response: response.into() }) } else { Err(issues) }
+        if !issues.is_empty() {
+            return Err(issues);
+        }
+        let intercepts = pages.iter().any(|page| page.intercepts());
+        Ok(Self { request: request.into(), response: response.into(), pages: pages.into(), intercepts })
     }
 
     /// Runs the request steps until one answers.
     #[inline]
     pub fn on_request(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
         for step in &self.request {
-            if let Flow::Respond(response) = step.apply(head, facts, scratch) {
-                return Flow::Respond(response);
+            match step.apply(head, facts, scratch) {
+                Flow::Continue => {}
+                end => return end,
             }
         }
         Flow::Continue
@@ -209,9 +258,48 @@ impl Chain {
         }
     }
 
+    /// The answer in place of an error, if there is one: of the pages that fit, the one that the client likes best, and among
+    /// equals the first. `kept` gives the fields of the error that stay.
+    pub fn page(
+        &self,
+        failure: &Failure<'_>,
+        kept: impl FnOnce() -> Vec<(String, String)>,
+        scratch: &mut Vec<u8>,
+    ) -> Option<LocalResponse> {
+        let mut best: Option<(u16, &dyn PageStep)> = None;
+        for page in &self.pages {
+            if !page.fits(failure, scratch) {
+                continue;
+            }
+            let liking = page.liking(failure.view.request);
+            if best.is_none_or(|(before, _)| liking > before) {
+                best = Some((liking, &**page));
+            }
+        }
+        best.map(|(_, page)| page.make(failure, kept(), scratch))
+    }
+
+    /// Whether there is a page for any error.
+    #[inline]
+    pub fn has_pages(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Whether a page may take the place of an endpoint's answer.
+    #[inline]
+    pub fn intercepts(&self) -> bool {
+        self.intercepts
+    }
+
+    /// Whether there is a step for requests.
+    #[inline]
+    pub fn has_request_steps(&self) -> bool {
+        !self.request.is_empty()
+    }
+
     /// Whether there is no step at all.
     pub fn is_empty(&self) -> bool {
-        self.request.is_empty() && self.response.is_empty()
+        self.request.is_empty() && self.response.is_empty() && self.pages.is_empty()
     }
 
     /// Whether there is a step for responses, for which the request head must be kept.
@@ -227,11 +315,15 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// What one filter of a route does.
+/// What one filter of a route does. Paths of issues are below its place in the list.
 pub(crate) fn compile_one(used: &FilterUse) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
-        let issue = Issue::at("", format!("there is no filter `{}`", used.name));
+        let issue = Issue::at(&used.name, format!("there is no filter `{}`", used.name));
         return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));
     };
-    (entry.compile)(&used.settings)
+    let steps = (entry.compile)(&used.settings).map_err(|issue| issue.below(&used.name))?;
+    match &used.when {
+        None => Ok(steps),
+        Some(when) => conditional::steps(when, steps).map_err(|issue| issue.below("when")),
+    }
 }

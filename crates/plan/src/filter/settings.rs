@@ -127,6 +127,25 @@ impl<'de> Deserialize<'de> for DurationText {
     }
 }
 
+/// A text that stands in a file of its own. The configuration has read it; see [`model::filter::FILE_FORMAT`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct FileText {
+    /// The file as it was named.
+    pub name: String,
+    /// What it holds.
+    pub text: String,
+}
+
+impl JsonSchema for FileText {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "File".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": model::filter::FILE_FORMAT, "minLength": 1 })
+    }
+}
+
 /// A size in bytes as the configuration writes all of them: `16KiB`, `1MB` or `100`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeText(pub u64);

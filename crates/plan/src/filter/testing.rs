@@ -88,7 +88,7 @@ pub(super) fn listed(fields: &Fields) -> String {
 pub(super) fn uses(filters: &Value) -> Vec<FilterUse> {
     let one = |filter: &Value| {
         let (name, settings) = filter.as_object().unwrap().iter().next().unwrap();
-        FilterUse { name: name.clone(), settings: settings.clone() }
+        FilterUse { name: name.clone(), settings: settings.clone(), when: None }
     };
     filters.as_array().unwrap().iter().map(one).collect()
 }
@@ -120,7 +120,7 @@ pub(super) fn passed(chain: &Chain, mut head: RequestHead) -> RequestHead {
 pub(super) fn answered(chain: &Chain, head: &mut RequestHead) -> LocalResponse {
     match chain.on_request(head, &World::new().facts(), &mut Vec::new()) {
         Flow::Respond(response) => *response,
-        Flow::Continue => panic!("the request passed"),
+        other => panic!("{other:?} instead of an answer"),
     }
 }
 

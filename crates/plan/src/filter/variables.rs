@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use model::facts::TlsFacts;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
-use super::{ResponseView, settings};
+use super::{Failure, ResponseView, settings};
 use crate::route::query;
 
 /// From when on a variable has a value.
@@ -154,6 +154,11 @@ pub const VARIABLES: &[VariableSpec] = &[
 ];
 
 impl Variable {
+    /// Whether there is a variable of this name.
+    pub fn is_known(name: &str) -> bool {
+        VARIABLES.iter().any(|spec| spec.name == name)
+    }
+
     /// Finds a variable that has a value at `stage`.
     ///
     /// # Errors
@@ -187,6 +192,7 @@ pub struct Values<'a> {
     request: &'a RequestHead,
     facts: &'a Facts<'a>,
     response: Option<&'a ResponseHead>,
+    status: u16,
     cluster: Option<&'a Name>,
     endpoint: Option<&'a Name>,
 }
@@ -194,13 +200,22 @@ pub struct Values<'a> {
 impl<'a> Values<'a> {
     /// Values before there is a response.
     pub fn of_request(request: &'a RequestHead, facts: &'a Facts<'a>) -> Self {
-        Self { request, facts, response: None, cluster: None, endpoint: None }
+        Self { request, facts, response: None, status: 0, cluster: None, endpoint: None }
     }
 
     /// Values once there is a response.
     pub fn of_response(response: &'a ResponseHead, view: &ResponseView<'a>) -> Self {
+        Self { response: Some(response), ..Self::of_view(view, response.status) }
+    }
+
+    /// Values once it is known that there will be an error.
+    pub fn of_failure(failure: &Failure<'a>) -> Self {
+        Self::of_view(failure.view, failure.status)
+    }
+
+    fn of_view(view: &ResponseView<'a>, status: u16) -> Self {
         let (cluster, endpoint) = (view.cluster, view.endpoint);
-        Self { request: view.request, facts: view.facts, response: Some(response), cluster, endpoint }
+        Self { request: view.request, facts: view.facts, response: None, status, cluster, endpoint }
     }
 
     fn tls(&self, part: impl FnOnce(&'a TlsFacts) -> Option<&'a str>) -> &'a str {
@@ -244,7 +259,7 @@ impl Variable {
                 let value = fields.find_map(|field| query::cookie(field, name.as_bytes()));
                 out.extend_from_slice(value.unwrap_or_default());
             }
-            Self::Status => write_number(values.response.map_or(0, |head| head.status), out),
+            Self::Status => write_number(values.status, out),
             Self::ResponseHeader(name) => {
                 if let Some(head) = values.response {
                     write_joined(&head.fields, name, out);

@@ -26,6 +26,10 @@ enum PathCondition {
     /// The prefix `/`: every path but `*` and the empty one of CONNECT.
     Rooted,
     Regex(Regex),
+    /// The whole path; only where no table is asked.
+    Exact(Box<[u8]>),
+    /// Whole segments, without the slash at the end; only where no table is asked.
+    Prefix(Box<[u8]>),
 }
 
 /// Any of these; none means any.
@@ -66,6 +70,22 @@ impl Conditions {
             sources: asked.sources.clone().into(),
         };
         if issues.is_empty() { Ok(conditions) } else { Err(issues) }
+    }
+
+    /// The same for use without a router's tables: exact paths and prefixes are asked for here too. Hosts are not.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    pub(crate) fn compile_alone(asked: &Match) -> Result<Self, Vec<Issue>> {
+        let mut conditions = Self::compile(asked)?;
+        match &asked.path {
+            Some(PathMatch::Exact(path)) => conditions.path = PathCondition::Exact(path.as_bytes().into()),
+            Some(PathMatch::Prefix(prefix)) if !trimmed(prefix).is_empty() => {
+                conditions.path = PathCondition::Prefix(trimmed(prefix).as_bytes().into());
+            }
+            _ => {}
+        }
+        Ok(conditions)
     }
 
     /// Where the route stands among those of equal host and path.
@@ -143,6 +163,8 @@ impl PathCondition {
             Self::Held => true,
             Self::Rooted => path.first() == Some(&b'/'),
             Self::Regex(regex) => regex.is_match(path),
+            Self::Exact(whole) => **whole == *path,
+            Self::Prefix(prefix) => path.strip_prefix(&**prefix).is_some_and(|rest| rest.is_empty() || rest[0] == b'/'),
         }
     }
 }

@@ -9,3 +9,4 @@ pub mod redirect;
 pub mod router;
 pub mod sni;
 pub mod weighted;
+pub(crate) mod when;

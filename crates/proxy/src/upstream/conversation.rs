@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
 use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
-use model::{Fault, Known, Version};
+use model::{Fault, Known, LocalResponse, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
@@ -19,10 +19,11 @@ use wire::http1::{
 use super::Line;
 use super::http2::stream::{self, Ended};
 use super::pool::UpstreamConnection;
+use crate::answer;
 use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
 use crate::downstream::{begin_response, send_interim};
-use crate::exchange::{Exchange, next_after};
+use crate::exchange::{Exchange, fields_of, next_after};
 use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
@@ -148,7 +149,29 @@ impl<'p> Conversation<'p> {
             self.discard_response(exchange, &parsed);
             return Err(Fault::RetriedStatus);
         }
+        if let Some(page) = exchange.page_of_endpoint() {
+            // Boxed: it is rare, and its state would make every exchange larger.
+            return Box::pin(self.show_instead(exchange, &parsed, page)).await;
+        }
         self.relay_response(exchange, parsed).await
+    }
+
+    /// Sends a page in place of the response that is here.
+    async fn show_instead(
+        &mut self,
+        exchange: &mut Exchange<'p>,
+        parsed: &ResponseParsed,
+        mut page: LocalResponse,
+    ) -> Result<Next, Fault> {
+        exchange.keep_session();
+        page.fields.extend(fields_of(exchange.response(), &[b"set-cookie"]));
+        self.discard_response(exchange, parsed);
+        // What is left of the request goes nowhere.
+        if let Some(leftover) = self.upload.take_leftover() {
+            exchange.connection.received = Some(leftover);
+        }
+        exchange.is_read = self.upload.is_read();
+        answer::give(exchange, &page).await
     }
 
     /// Keeps what was sent on a stream, should it be needed again: what nobody has looked at because the stream was refused, and

@@ -1,0 +1,116 @@
+//! Filters of a route: their settings checked by what they are, and the files that these name read.
+
+use model::filter::{FILE_FORMAT, FILE_TEXT, FilterUse};
+use model::matching::When;
+use serde_json::{Value, json};
+
+use super::Resolver;
+use crate::file::{self, WHEN};
+
+/// Bytes of one file that a filter names. A million networks are a quarter of it.
+const FILE_BYTES_MAX: usize = 64 << 20;
+
+impl Resolver<'_> {
+    pub(super) fn filters(&mut self, at: &str, written: &[file::FilterUse]) -> Vec<FilterUse> {
+        let mut all = Vec::new();
+        for (index, filter) in written.iter().enumerate() {
+            let when = self.when_of(&format!("{at}/{index}/{WHEN}"), filter);
+            for (name, settings) in &filter.0 {
+                let path = format!("{at}/{index}/{name}");
+                // The schema knows the very same filters.
+                let Some(spec) = self.loader.filters.iter().find(|spec| spec.name == name) else { continue };
+                let mut settings = settings.clone();
+                if !self.read_files(&path, &(spec.schema)(), &mut settings) {
+                    continue;
+                }
+                match (spec.check)(&settings) {
+                    Ok(()) => all.push(FilterUse { name: name.clone(), settings, when: when.clone() }),
+                    Err(issue) => self.issue(issue.below(&path)),
+                }
+            }
+        }
+        all
+    }
+
+    fn when_of(&mut self, at: &str, filter: &file::FilterUse) -> Option<When> {
+        let written = filter.0.get(WHEN)?;
+        match serde_json::from_value::<file::When>(written.clone()) {
+            Ok(written) => Some(self.when(at, &written)),
+            Err(error) => {
+                // What is wrong with it has been told already, with its place.
+                if self.sink.is_empty() {
+                    self.report(at, error.to_string(), None);
+                }
+                None
+            }
+        }
+    }
+
+    fn when(&mut self, at: &str, written: &file::When) -> When {
+        let mut statuses = Vec::new();
+        for (index, status) in written.status.as_slice().iter().enumerate() {
+            match status.0.parse() {
+                Ok(status) => statuses.push(status),
+                Err(message) => self.report(&written.status.path(&format!("{at}/status"), index), message, None),
+            }
+        }
+        let mut list = |key: &str, list: &Option<Vec<file::When>>| {
+            let list = list.iter().flatten().enumerate();
+            list.map(|(index, one)| self.when(&format!("{at}/{key}/{index}"), one)).collect::<Vec<_>>()
+        };
+        let (any, all) = (list("any", &written.any), list("all", &written.all));
+        let not = written.not.as_ref().map(|not| Box::new(self.when(&format!("{at}/not"), not)));
+        When { matches: self.matches(at, &written.matches()), statuses, not, any, all }
+    }
+
+    /// Puts what files hold in the place of their names, wherever the schema of a filter says that there is one. False: one
+    /// cannot be read, which has been told.
+    fn read_files(&mut self, at: &str, schema: &Value, settings: &mut Value) -> bool {
+        match settings {
+            Value::String(name) if schema.get("format").and_then(Value::as_str) == Some(FILE_FORMAT) => {
+                let Some(text) = self.filter_file(at, name) else { return false };
+                *settings = json!({ "name": name, FILE_TEXT: text });
+                true
+            }
+            Value::Object(map) => {
+                let mut are_read = true;
+                for (key, value) in map {
+                    let known = schema.get("properties").and_then(|properties| properties.get(key));
+                    if let Some(schema) = known.or_else(|| schema.get("additionalProperties")) {
+                        are_read &= self.read_files(&format!("{at}/{key}"), schema, value);
+                    }
+                }
+                are_read
+            }
+            Value::Array(items) => {
+                let Some(schema) = schema.get("items") else { return true };
+                let mut are_read = true;
+                for (index, value) in items.iter_mut().enumerate() {
+                    are_read &= self.read_files(&format!("{at}/{index}"), schema, value);
+                }
+                are_read
+            }
+            _ => true,
+        }
+    }
+
+    fn filter_file(&mut self, at: &str, name: &str) -> Option<String> {
+        let path = self.beside(name);
+        let read = self.file_bytes(&path, FILE_BYTES_MAX).and_then(|bytes| {
+            let text = std::str::from_utf8(&bytes).map_err(|error| {
+                let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+                format!("line {line} is not UTF-8")
+            })?;
+            Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
+        });
+        match read {
+            Ok(text) => Some(text),
+            Err(message) => {
+                // As with certificates: where a file was looked for is no secret.
+                let span = self.tree.locate(at);
+                self.sink.push(span, format!("cannot read `{}`: {message}", path.display()), None);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `address_list`.
+
+mod ranges;
+
+use model::{Cidr, Facts, Issue, RequestHead};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::settings::{FileText, Settings};
+use super::{FilterEntry, Flow, RequestStep, Steps};
+use ranges::{AddressTable, Entry};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddressList>("address_list", DOC);
+
+const DOC: &str = r#"Lets clients in, or keeps them out, by their address.
+
+`allow` and `deny` list addresses and networks (IPv4 and IPv6), `allow_files` and `deny_files` files of them: one on each line;
+what follows `#` or `;` is a remark. **The most specific network that holds the address decides**, wherever it is written: with
+`allow: [10.0.0.0/8]` and `deny: [10.1.0.0/16]`, 10.1.2.3 stays out, and order means nothing. A network that is both allowed and
+denied is denied. Who is in no list is let in, unless anything is allowed: then all others stay out; `others` says it expressly.
+
+The address is that of the client as trusted proxies told it, `{client_ip}` (see `forwarding.trusted` of the listener, and
+`proxy_protocol`). Who stays out gets a 403, or no answer at all with `close: true`: then the connection, or the stream of HTTP/2
+and HTTP/3, is closed, and the fault is `closed_by_filter`. The files are looked at once a second and read again when they change;
+a file with a mistake changes nothing and is told of in the log. Millions of networks cost no more than a few.
+
+```yaml
+filters:
+  - address_list: { allow: [10.0.0.0/8, "2001:db8::/32"], deny: [10.66.0.0/16] }
+```
+"#;
+
+/// Who is let in.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AddressList {
+    /// Addresses and networks that are let in.
+    #[serde(default)]
+    allow: Vec<String>,
+    /// Addresses and networks that stay out.
+    #[serde(default)]
+    deny: Vec<String>,
+    /// Files of those that are let in.
+    #[serde(default)]
+    allow_files: Vec<FileText>,
+    /// Files of those that stay out.
+    #[serde(default)]
+    deny_files: Vec<FileText>,
+    /// What becomes of those in no list. By default `deny` where something is allowed, else `allow`.
+    others: Option<Others>,
+    /// Status of the answer to those who stay out; 403 by default.
+    #[schemars(range(min = 400, max = 599))]
+    status: Option<u16>,
+    /// Close the connection instead of answering.
+    #[serde(default)]
+    close: bool,
+}
+
+/// What becomes of clients in no list.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Others {
+    /// They are let in.
+    Allow,
+    /// They stay out.
+    Deny,
+}
+
+impl Settings for AddressList {
+    fn compile(self) -> Result<Steps, Issue> {
+        let allows = !self.allow.is_empty() || !self.allow_files.is_empty();
+        let denies = !self.deny.is_empty() || !self.deny_files.is_empty();
+        if !allows && !denies {
+            let issue = Issue::at("", "no list is given, so nothing would be decided");
+            return Err(issue.suggest("add `allow`, `deny`, `allow_files` or `deny_files`"));
+        }
+        if self.close && self.status.is_some() {
+            return Err(Issue::at("status", "with `close` there is no answer, and so no status"));
+        }
+        let status = self.status.unwrap_or(403);
+        if !(400..600).contains(&status) {
+            return Err(Issue::at("status", format!("{status} is not between 400 and 599")));
+        }
+        let mut entries = Vec::new();
+        listed(&mut entries, ("allow", &self.allow), true)?;
+        listed(&mut entries, ("deny", &self.deny), false)?;
+        filed(&mut entries, ("allow_files", &self.allow_files), true)?;
+        filed(&mut entries, ("deny_files", &self.deny_files), false)?;
+        let others = self.others.map_or(!allows, |others| others == Others::Allow);
+        let table = AddressTable::new(entries, others);
+        Ok(Steps::of_request(AddressListStep { table, status: (!self.close).then_some(status) }))
+    }
+}
+
+fn listed(entries: &mut Vec<Entry>, (key, list): (&str, &[String]), is_allowed: bool) -> Result<(), Issue> {
+    for (place, text) in list.iter().enumerate() {
+        let network: Cidr = text.parse().map_err(|message: String| Issue::at(format!("{key}/{place}"), message))?;
+        entries.push(Entry { network, is_allowed });
+    }
+    Ok(())
+}
+
+fn filed(entries: &mut Vec<Entry>, (key, files): (&str, &[FileText]), is_allowed: bool) -> Result<(), Issue> {
+    for (place, file) in files.iter().enumerate() {
+        for (line, text) in file.text.lines().enumerate() {
+            let text = text.split(['#', ';']).next().unwrap_or_default().trim();
+            if text.is_empty() {
+                continue;
+            }
+            let wrong = |message: String| {
+                Issue::at(format!("{key}/{place}"), format!("`{}`, line {}: {message}", file.name, line + 1))
+            };
+            entries.push(Entry { network: text.parse().map_err(wrong)?, is_allowed });
+        }
+    }
+    Ok(())
+}
+
+struct AddressListStep {
+    table: AddressTable,
+    /// Of the answer; `None`: there is none.
+    status: Option<u16>,
+}
+
+impl RequestStep for AddressListStep {
+    fn apply(&self, _: &mut RequestHead, facts: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+        if self.table.allows(facts.client) {
+            return Flow::Continue;
+        }
+        match self.status {
+            Some(status) => Flow::refuse(status, "your address is not let in"),
+            None => Flow::Close,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

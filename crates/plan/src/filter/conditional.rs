@@ -1,0 +1,72 @@
+//! Steps of a filter that has a `when`: they do nothing where that does not hold.
+
+use std::sync::Arc;
+
+use model::matching::When;
+use model::{Facts, Issue, LocalResponse, RequestHead, ResponseHead};
+
+use super::{Failure, Flow, PageStep, RequestStep, ResponseStep, ResponseView, Steps};
+use crate::route::when::WhenPlan;
+
+/// Something done where a condition holds.
+struct Conditional<S> {
+    when: Arc<WhenPlan>,
+    step: S,
+}
+
+/// The same steps, under a condition.
+///
+/// # Errors
+/// What is wrong with the condition, with its path below `when`.
+pub(super) fn steps(when: &When, steps: Steps) -> Result<Steps, Issue> {
+    let when = Arc::new(WhenPlan::compile(when)?);
+    if steps.request.is_some()
+        && let Some(path) = when.asks_status()
+    {
+        let issue = Issue::at(path, "there is no status yet when this filter acts on the request");
+        return Err(issue.suggest("use it for filters that act on responses alone, such as set_response_header"));
+    }
+    Ok(Steps {
+        request: steps.request.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
+        response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
+        page: steps.page.map(|step| Box::new(Conditional { when, step }) as Box<_>),
+    })
+}
+
+impl RequestStep for Conditional<Box<dyn RequestStep>> {
+    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+        if self.when.holds((head, facts.client), None, scratch) {
+            self.step.apply(head, facts, scratch)
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+        if self.when.holds((view.request, view.facts.client), Some(head.status), scratch) {
+            self.step.apply(head, view, scratch);
+        }
+    }
+}
+
+impl PageStep for Conditional<Box<dyn PageStep>> {
+    fn intercepts(&self) -> bool {
+        self.step.intercepts()
+    }
+
+    fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool {
+        let view = failure.view;
+        self.when.holds((view.request, view.facts.client), Some(failure.status), scratch)
+            && self.step.fits(failure, scratch)
+    }
+
+    fn liking(&self, request: &RequestHead) -> u16 {
+        self.step.liking(request)
+    }
+
+    fn make(&self, failure: &Failure<'_>, kept: Vec<(String, String)>, scratch: &mut Vec<u8>) -> LocalResponse {
+        self.step.make(failure, kept, scratch)
+    }
+}

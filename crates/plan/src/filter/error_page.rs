@@ -1,0 +1,238 @@
+//! `error_page`.
+
+mod page;
+mod preference;
+
+use std::collections::BTreeMap;
+
+use model::status::StatusRange;
+use model::{Fault, FieldName, Issue, Known, LocalResponse, RequestHead};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+use super::settings::{FileText, Settings, suggest_nearest};
+use super::{Failure, FilterEntry, PageStep, Steps};
+use page::{Escape, Page};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ErrorPage>("error_page", DOC);
+
+const DOC: &str = r#"Shows a page of your own in place of an error.
+
+`status` says for which (`404`, `5xx`, `500-503`, or a list of them), `faults` for which faults by their label
+([faults](faults.md)); where both are given, both must fit. The page is a text (`body`) or a file (`file`, at most 1 MiB, read
+again when it changes). In it, `{status}`, `{reason}`, `{fault}`, `{request_id}` and every other
+[variable](configuration.md) stand for their values, made harmless for HTML, XML and JSON by the content type; any other brace
+stands for itself, so that style sheets and scripts need no care.
+
+It takes the place of answers that are made here: faults, answers of filters and fixed answers of the route, from status 400 on.
+Their fields stay (`retry-after`, `www-authenticate`), but for the content type. With `intercept: true` also of answers of
+endpoints with that status: their body is thrown away, and of their fields `www-authenticate`, `proxy-authenticate`, `allow`,
+`retry-after` and `set-cookie` stay. Answers to gRPC are never touched, nor are upgraded connections. A request that found no
+route has none of its filters; a last route that answers 404 by `respond` has.
+
+List the filter once for each page. Of several that fit, the one is shown whose content type the client likes best by its
+`accept`, and among equals the first: so an API gets JSON and a browser HTML.
+
+```yaml
+filters:
+  - error_page: { status: 5xx, body: "<h1>Sorry</h1><p>{status} {reason}, {request_id}" }
+  - error_page:
+      status: [404, 5xx]
+      content_type: application/json
+      body: '{"status": {status}, "request": "{request_id}"}'
+      intercept: true
+```
+"#;
+
+/// Bytes of a page before variables are filled in.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// A page, and what it is shown for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ErrorPage {
+    /// Statuses that it is shown for: `404`, `5xx`, `500-503`, or a list of them, from 400 on. By default all of them.
+    #[serde(default)]
+    status: Statuses,
+    /// Labels of the faults that it is shown for. By default it does not matter which fault it was, if it was one.
+    #[serde(default)]
+    faults: Vec<String>,
+    /// The page.
+    body: Option<String>,
+    /// A file that holds the page.
+    file: Option<FileText>,
+    /// What it is; `text/html; charset=utf-8` by default.
+    #[serde(default = "html")]
+    content_type: String,
+    /// Further header fields of the answer.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The status that the client is told; by default that of the error.
+    #[serde(rename = "as")]
+    #[schemars(range(min = 200, max = 599))]
+    answered: Option<u16>,
+    /// Take the place of answers of endpoints too.
+    #[serde(default)]
+    intercept: bool,
+}
+
+fn html() -> String {
+    "text/html; charset=utf-8".to_owned()
+}
+
+/// One status or several as they are written.
+#[derive(Default)]
+struct Statuses {
+    texts: Vec<String>,
+    is_list: bool,
+}
+
+impl<'de> Deserialize<'de> for Statuses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = |value: &Value| match value {
+            Value::Number(number) => Ok(number.to_string()),
+            Value::String(text) => Ok(text.clone()),
+            other => Err(de::Error::custom(format!("{other} is not a status"))),
+        };
+        match Value::deserialize(deserializer)? {
+            Value::Array(list) => Ok(Self { texts: list.iter().map(text).collect::<Result<_, _>>()?, is_list: true }),
+            one => Ok(Self { texts: vec![text(&one)?], is_list: false }),
+        }
+    }
+}
+
+impl JsonSchema for Statuses {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Statuses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": ["integer", "string"] },
+            { "type": "array", "items": { "type": ["integer", "string"] }, "minItems": 1 },
+        ] })
+    }
+}
+
+impl Statuses {
+    fn compile(&self) -> Result<Box<[StatusRange]>, Issue> {
+        let one = |(place, text): (usize, &String)| {
+            let path = if self.is_list { format!("status/{place}") } else { "status".to_owned() };
+            let range: StatusRange = text.parse().map_err(|message: String| Issue::at(&path, message))?;
+            if range.first() < 400 {
+                return Err(Issue::at(path, format!("`{text}` is no error: only statuses from 400 on have pages")));
+            }
+            Ok(range)
+        };
+        self.texts.iter().enumerate().map(one).collect()
+    }
+}
+
+impl Settings for ErrorPage {
+    fn compile(self) -> Result<Steps, Issue> {
+        let statuses = self.status.compile()?;
+        let faults = faults(&self.faults)?;
+        let (key, text) = match (self.body, self.file) {
+            (Some(text), None) => ("body", text),
+            (None, Some(file)) => ("file", file.text),
+            (None, None) => return Err(Issue::at("", "there is no page").suggest("add `body` or `file`")),
+            (Some(_), Some(_)) => {
+                return Err(Issue::at("file", "`body` and `file` exclude each other").suggest("keep one of them"));
+            }
+        };
+        if text.len() > PAGE_BYTES_MAX {
+            return Err(Issue::at(key, format!("the page is larger than {PAGE_BYTES_MAX} bytes")));
+        }
+        if let Some(status @ (204 | 205 | 304)) = self.answered {
+            return Err(Issue::at("as", format!("an answer with status {status} has no body")));
+        }
+        if self.answered.is_some_and(|status| !(200..600).contains(&status)) {
+            return Err(Issue::at("as", "a status lies between 200 and 599"));
+        }
+        if !model::fields::is_field_value(self.content_type.as_bytes()) || !self.content_type.contains('/') {
+            let issue = Issue::at("content_type", format!("`{}` is not a content type", self.content_type));
+            return Err(issue.suggest("write one such as `text/html; charset=utf-8`"));
+        }
+        let page = Page::compile(&text, Escape::of(&self.content_type)).map_err(|issue| issue.below(key))?;
+        let mut fields = vec![("content-type".to_owned(), self.content_type.clone())];
+        for (name, value) in self.headers {
+            fields.push(field(name, value)?);
+        }
+        let media_type = preference::media_type(&self.content_type);
+        let (answered, intercepts) = (self.answered, self.intercept);
+        Ok(Steps::of_page(ErrorPageStep { statuses, faults, page, media_type, fields, answered, intercepts }))
+    }
+}
+
+fn faults(labels: &[String]) -> Result<Box<[Fault]>, Issue> {
+    let answered = || Fault::ALL.iter().filter(|fault| fault.consequence().status != 0);
+    let one = |(place, label): (usize, &String)| {
+        let path = format!("faults/{place}");
+        match Fault::ALL.iter().find(|fault| fault.consequence().label == label) {
+            Some(fault) if fault.consequence().status != 0 => Ok(*fault),
+            Some(_) => Err(Issue::at(path, format!("after `{label}` no answer can be given"))),
+            None => {
+                let issue = Issue::at(path, format!("there is no fault `{label}`"));
+                Err(suggest_nearest(issue, label, answered().map(|fault| fault.consequence().label)))
+            }
+        }
+    };
+    labels.iter().enumerate().map(one).collect()
+}
+
+fn field(name: String, value: String) -> Result<(String, String), Issue> {
+    let path = format!("headers/{name}");
+    let known = FieldName::new(&name).map_err(|message| Issue::at(&path, message))?.known();
+    if known == Known::ContentLength || known == Known::TransferEncoding || known.is_hop_by_hop() {
+        return Err(Issue::at(path, format!("`{name}` is written by the proxy itself")));
+    }
+    if name.eq_ignore_ascii_case("content-type") {
+        return Err(Issue::at(path, "the content type is given by `content_type`"));
+    }
+    if !model::fields::is_field_value(value.as_bytes()) {
+        return Err(Issue::at(path, "the value of a header field cannot hold control characters"));
+    }
+    Ok((name, value))
+}
+
+struct ErrorPageStep {
+    /// None: any.
+    statuses: Box<[StatusRange]>,
+    /// None: any, and what is no fault.
+    faults: Box<[Fault]>,
+    page: Page,
+    /// Of the content type, in lower case.
+    media_type: Box<str>,
+    fields: Vec<(String, String)>,
+    answered: Option<u16>,
+    intercepts: bool,
+}
+
+impl PageStep for ErrorPageStep {
+    fn intercepts(&self) -> bool {
+        self.intercepts
+    }
+
+    fn fits(&self, failure: &Failure<'_>, _: &mut Vec<u8>) -> bool {
+        let fits_status = self.statuses.is_empty() || self.statuses.iter().any(|range| range.contains(failure.status));
+        let fits_fault = self.faults.is_empty() || failure.fault.is_some_and(|fault| self.faults.contains(&fault));
+        failure.status >= 400 && fits_status && fits_fault && (self.intercepts || !failure.is_of_endpoint)
+    }
+
+    fn liking(&self, request: &RequestHead) -> u16 {
+        preference::liking(request, &self.media_type)
+    }
+
+    fn make(&self, failure: &Failure<'_>, kept: Vec<(String, String)>, scratch: &mut Vec<u8>) -> LocalResponse {
+        let mut fields = self.fields.clone();
+        let is_own = |name: &str| self.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        fields.extend(kept.into_iter().filter(|(name, _)| !is_own(name)));
+        let mut body = Vec::new();
+        self.page.write(failure, scratch, &mut body);
+        LocalResponse { status: self.answered.unwrap_or(failure.status), fields, body }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, and the status of the response.
+
+use std::net::IpAddr;
+
+use model::matching::When;
+use model::status::StatusRange;
+use model::{Issue, RequestHead};
+
+use super::conditions::Conditions;
+use super::hosts::{HostMap, normalise};
+
+/// A condition, compiled.
+pub(crate) struct WhenPlan {
+    conditions: Conditions,
+    /// `None`: any.
+    hosts: Option<HostMap<()>>,
+    /// None: any.
+    statuses: Box<[StatusRange]>,
+    not: Option<Box<WhenPlan>>,
+    /// `None`: nothing is asked. One of them must hold.
+    any: Option<Box<[WhenPlan]>>,
+    /// All of them must hold.
+    all: Box<[WhenPlan]>,
+}
+
+impl WhenPlan {
+    /// Compiles what was asked.
+    ///
+    /// # Errors
+    /// The first expression or name that is wrong, with its path below `when`.
+    pub(crate) fn compile(asked: &When) -> Result<Self, Issue> {
+        let first = |issues: Vec<Issue>| issues.into_iter().next().unwrap_or_else(|| Issue::at("", "it is wrong"));
+        let list = |key: &str, list: &[When]| {
+            let one = |(place, asked)| Self::compile(asked).map_err(|issue| issue.below(&format!("{key}/{place}")));
+            list.iter().enumerate().map(one).collect::<Result<Box<[_]>, _>>()
+        };
+        let mut hosts = HostMap::default();
+        for host in &asked.matches.hosts {
+            hosts.insert(host, ());
+        }
+        let not = asked.not.as_ref().map(|not| Self::compile(not).map_err(|issue| issue.below("not"))).transpose()?;
+        Ok(Self {
+            conditions: Conditions::compile_alone(&asked.matches).map_err(first)?,
+            hosts: (!asked.matches.hosts.is_empty()).then_some(hosts),
+            statuses: asked.statuses.clone().into(),
+            not: not.map(Box::new),
+            any: if asked.any.is_empty() { None } else { Some(list("any", &asked.any)?) },
+            all: list("all", &asked.all)?,
+        })
+    }
+
+    /// Where it asks for the status, if it does: the path below `when`.
+    pub(crate) fn asks_status(&self) -> Option<String> {
+        if !self.statuses.is_empty() {
+            return Some("status".to_owned());
+        }
+        let below = |key: &str, list: &[Self]| {
+            let mut found = list.iter().enumerate();
+            found.find_map(|(place, one)| one.asks_status().map(|path| format!("{key}/{place}/{path}")))
+        };
+        let not = self.not.as_ref().and_then(|not| not.asks_status()).map(|path| format!("not/{path}"));
+        not.or_else(|| below("any", self.any.as_deref().unwrap_or_default())).or_else(|| below("all", &self.all))
+    }
+
+    /// Whether it holds, for a response of this `status` if there is one. `scratch` as in [`Conditions::hold`].
+    pub(crate) fn holds(&self, of: (&RequestHead, IpAddr), status: Option<u16>, scratch: &mut Vec<u8>) -> bool {
+        let (head, client) = of;
+        (self.statuses.is_empty()
+            || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
+            && self.host_holds(head, scratch)
+            && self.conditions.hold(head, client, scratch)
+            && self.not.as_ref().is_none_or(|not| !not.holds(of, status, scratch))
+            && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, status, scratch)))
+            && self.all.iter().all(|one| one.holds(of, status, scratch))
+    }
+
+    fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {
+        let Some(hosts) = &self.hosts else { return true };
+        normalise(head.host(), scratch);
+        hosts.find(scratch).is_some()
+    }
+}
