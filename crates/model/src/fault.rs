@@ -148,6 +148,8 @@ faults! {
     Refused = Local Route 403 false false "PF" "refused_by_filter";
     /// A filter closed the connection, or the stream, without an answer.
     ClosedByFilter = Local Route 0 false false "PZ" "closed_by_filter";
+    /// More credentials wait to be verified than can, or these waited for too long.
+    VerificationFull = Local Route 503 false false "PV" "verification_full";
     /// The cluster has no endpoint that is up.
     NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
     /// All endpoints are full and the queue is too, or there is none.

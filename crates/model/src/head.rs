@@ -82,6 +82,7 @@ pub struct RequestHead {
     pub fields: Fields,
     /// Bytes of the body that are carried, where a filter bounds them.
     pub body_max: Option<u64>,
+    user: Option<Span>,
     method_span: Span,
     path: Span,
     query: Option<Span>,
@@ -129,6 +130,16 @@ impl RequestHead {
             Some(span) => host_without_port(self.fields.bytes(span)),
             None => self.host(),
         }
+    }
+
+    /// Says by whom it is, as a filter has verified.
+    pub fn set_user(&mut self, name: &[u8]) {
+        self.user = Some(self.fields.write_span(|arena| arena.extend_from_slice(name)));
+    }
+
+    /// By whom it is, if a filter has verified that; may hold any byte.
+    pub fn user(&self) -> Option<&[u8]> {
+        self.user.map(|span| self.fields.bytes(span))
     }
 
     /// The method as sent.

@@ -19,7 +19,7 @@ use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::HttpListener;
 use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Version};
-use plan::filter::{Chain, Failure, Flow, ResponseView};
+use plan::filter::{Chain, Failure, Flow, Job, ResponseView};
 use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
@@ -41,7 +41,7 @@ use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
-use crate::{answer, finish};
+use crate::{answer, finish, verify};
 
 /// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
 static EARLY_DATA: LazyLock<FieldName> =
@@ -223,9 +223,17 @@ impl<'p> Exchange<'p> {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.settle_early(route)).await?;
         }
-        if let Some(local) = self.filter_request(route)? {
-            self.told.is_refused = local.status >= 400;
-            return answer::answer(self, &local).await;
+        if route.chain.has_request_steps() {
+            let mut place = 0;
+            let mut flow = self.filter_request(route, &mut place);
+            if let Flow::Wait(job) = flow {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                flow = Box::pin(self.filter_slowly(route, place, job)).await?;
+            }
+            if let Some(local) = self.after_filters(flow)? {
+                self.told.is_refused = local.status >= 400;
+                return answer::answer(self, &local).await;
+            }
         }
         let cluster = match &route.action {
             ActionPlan::Cluster(cluster) => cluster,
@@ -308,13 +316,30 @@ impl<'p> Exchange<'p> {
         settled
     }
 
-    fn filter_request(&mut self, route: &RoutePlan) -> Result<Option<LocalResponse>, Fault> {
-        if !route.chain.has_request_steps() {
-            return Ok(None);
-        }
+    fn filter_request(&mut self, route: &RoutePlan, place: &mut usize) -> Flow {
         let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
         let mut scratch = self.worker.scratch.borrow_mut();
-        match route.chain.on_request(&mut self.incoming.head, &facts, &mut scratch) {
+        route.chain.on_request_from(place, &mut self.incoming.head, &facts, &mut scratch)
+    }
+
+    /// Waits for the work of a filter, and goes on with those after it.
+    async fn filter_slowly(&mut self, route: &RoutePlan, mut place: usize, job: Job) -> Result<Flow, Fault> {
+        let mut job = job;
+        loop {
+            let found = verify::done(job, self.connection).await?;
+            self.told.look();
+            let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+            let mut scratch = self.worker.scratch.borrow_mut();
+            let head = &mut self.incoming.head;
+            match route.chain.resume((&mut place, found), head, &facts, &mut scratch) {
+                Flow::Wait(next) => job = next,
+                flow => return Ok(flow),
+            }
+        }
+    }
+
+    fn after_filters(&self, flow: Flow) -> Result<Option<LocalResponse>, Fault> {
+        match flow {
             Flow::Continue => match (self.incoming.head.body_max, self.request.framing) {
                 // Before anything of it is asked for, or sent on.
                 (Some(max), Framing::Length(length)) if length > max => Err(Fault::BodyTooLarge),
@@ -322,6 +347,7 @@ impl<'p> Exchange<'p> {
             },
             Flow::Respond(local) => Ok(Some(*local)),
             Flow::Close => Err(Fault::ClosedByFilter),
+            Flow::Wait(_) => Err(Fault::VerificationFull),
         }
     }
 

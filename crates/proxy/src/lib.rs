@@ -34,6 +34,7 @@ mod socket_file;
 mod stream;
 mod tls;
 mod upstream;
+mod verify;
 mod watch;
 mod witness;
 mod worker;

@@ -11,6 +11,7 @@ mod admin_api;
 mod admin_rules;
 mod balancers;
 mod balancing;
+mod basic_auth;
 mod body_limit;
 mod breakers;
 mod command_line;

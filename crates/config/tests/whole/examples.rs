@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -27,6 +27,7 @@ const NAMES: [&str; 11] = [
     "body_limit",
     "address_list",
     "error_page",
+    "basic_auth",
 ];
 
 fn any_settings() -> Value {

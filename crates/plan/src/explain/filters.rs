@@ -34,11 +34,15 @@ pub(super) fn apply(
     for used in uses {
         let steps = compile_one(used).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
-        let flow = steps.request.map_or(Flow::Continue, |step| step.apply(head, facts, scratch));
+        let flow = steps.request.map_or(Flow::Continue, |step| match step.apply(head, facts, scratch) {
+            // Nobody else waits here. What is drawn is forgotten with the steps.
+            Flow::Wait(job) => step.resume(head, job.0.run(&mut || 0)),
+            other => other,
+        });
         let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
-            Flow::Continue | Flow::Close => None,
+            Flow::Continue | Flow::Close | Flow::Wait(_) => None,
         };
         told.push(FilterTold {
             name: used.name.clone(),

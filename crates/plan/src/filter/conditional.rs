@@ -41,6 +41,10 @@ impl RequestStep for Conditional<Box<dyn RequestStep>> {
             Flow::Continue
         }
     }
+
+    fn resume(&self, head: &mut RequestHead, found: bool) -> Flow {
+        self.step.resume(head, found)
+    }
 }
 
 impl ResponseStep for Conditional<Box<dyn ResponseStep>> {

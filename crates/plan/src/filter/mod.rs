@@ -19,6 +19,7 @@
 mod add_request_header;
 mod add_response_header;
 mod address_list;
+mod basic_auth;
 mod body_limit;
 mod conditional;
 mod cors;
@@ -41,6 +42,7 @@ mod testing;
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 
 use model::filter::{FilterSpec, FilterUse};
 use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
@@ -62,6 +64,7 @@ pub const FILTERS: &[FilterEntry] = &[
     body_limit::ENTRY,
     address_list::ENTRY,
     error_page::ENTRY,
+    basic_auth::ENTRY,
 ];
 
 /// One filter of the registry.
@@ -139,6 +142,11 @@ impl fmt::Debug for Steps {
 pub trait RequestStep: Send + Sync {
     /// Changes the head, or answers. `scratch` is the worker's spare buffer: clear it before use, leave anything in it.
     fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow;
+
+    /// Goes on once the work is done that [`Self::apply`] waits for; it never waits again.
+    fn resume(&self, _head: &mut RequestHead, _found: bool) -> Flow {
+        Flow::Continue
+    }
 }
 
 /// Something done to a response head.
@@ -181,7 +189,33 @@ pub enum Flow {
     Respond(Box<LocalResponse>),
     /// Not at all: the connection, or the stream, is closed without an answer.
     Close,
+    /// Once this is done, which is too slow for a worker; see [`Chain::resume`].
+    Wait(Job),
 }
+
+/// Something to be found out that takes long.
+pub trait Work: Send + Sync {
+    /// Finds it out: computes, but does not wait. `chance` stands for all that is drawn.
+    fn run(&self, chance: &mut dyn FnMut() -> u64) -> bool;
+}
+
+/// Work that an exchange waits for.
+#[derive(Clone)]
+pub struct Job(pub Arc<dyn Work>);
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Job {}
 
 impl Flow {
     /// Answers with a status and a line of text.
@@ -238,16 +272,45 @@ impl Chain {
         Ok(Self { request: request.into(), response: response.into(), pages: pages.into(), intercepts })
     }
 
-    /// Runs the request steps until one answers.
+    /// Runs the request steps until one answers, closes or waits.
     #[inline]
     pub fn on_request(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
-        for step in &self.request {
+        self.on_request_from(&mut 0, head, facts, scratch)
+    }
+
+    /// The same from the step at `place` on, which is then that of the step that ended it.
+    #[inline]
+    pub fn on_request_from(
+        &self,
+        place: &mut usize,
+        head: &mut RequestHead,
+        facts: &Facts<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Flow {
+        while let Some(step) = self.request.get(*place) {
             match step.apply(head, facts, scratch) {
-                Flow::Continue => {}
+                Flow::Continue => *place += 1,
                 end => return end,
             }
         }
         Flow::Continue
+    }
+
+    /// Goes on with the step at `place`, which waited, and then with those after it.
+    pub fn resume(
+        &self,
+        (place, found): (&mut usize, bool),
+        head: &mut RequestHead,
+        facts: &Facts<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Flow {
+        match self.request.get(*place).map(|step| step.resume(head, found)) {
+            None | Some(Flow::Continue) => {
+                *place += 1;
+                self.on_request_from(place, head, facts, scratch)
+            }
+            Some(end) => end,
+        }
     }
 
     /// Runs the response steps; see the [module](self) on which responses pass here.

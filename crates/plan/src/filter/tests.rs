@@ -145,7 +145,8 @@ fn every_variable_is_written() {
     let target = "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e";
     let fields =
         [("host", "[::1]:8443"), ("accept", "x"), ("cookie", "k=1; k2=a=b"), ("Cookie", "k3=3;k=9"), ("Accept", "y")];
-    let head = request("MKCOL", target, &fields);
+    let mut head = request("MKCOL", target, &fields);
+    head.set_user(b"ann");
     let facts = world.tls_facts();
     let reply = response(418, &[("x-r", "1"), ("X-R", "2")]);
     let values = Values::of_response(&reply, &world.view(&head, &facts));
@@ -156,7 +157,7 @@ fn every_variable_is_written() {
         ("{query}", "a=1&%62%20c=%0d2&b+c=3&flag&=e"),
         ("{uri} {listener} {request_id}", "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e web id-1"),
         ("{tls_version} {tls_cipher}", "TLSv1.3 TLS13_AES_128_GCM_SHA256"),
-        ("{tls_server_name} {tls_client_subject}", "shop.example.com CN=ann"),
+        ("{tls_server_name} {tls_client_subject} {user}", "shop.example.com CN=ann ann"),
         ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
         ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
         ("{cookie:k} {cookie:k2} {cookie:k3} {cookie:K}.", "1 a=b 3 ."),

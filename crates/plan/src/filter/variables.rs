@@ -41,6 +41,7 @@ pub enum Variable {
     TlsCipher,
     TlsServerName,
     TlsClientSubject,
+    User,
     RequestHeader(FieldName),
     QueryParam(Box<str>),
     Cookie(Box<str>),
@@ -129,6 +130,7 @@ pub const VARIABLES: &[VariableSpec] = &[
         Stage::Request,
         "Subject of the verified client certificate.",
     ),
+    plain("user", Variable::User, Stage::Request, "Name of the user that a filter has verified, such as `basic_auth`."),
     with_argument(
         "request_header",
         |name| Ok(Variable::RequestHeader(FieldName::new(name)?)),
@@ -249,6 +251,7 @@ impl Variable {
             Self::TlsCipher => write_text(values.tls(|tls| Some(tls.cipher)), out),
             Self::TlsServerName => write_text(values.tls(|tls| tls.server_name.as_deref()), out),
             Self::TlsClientSubject => write_text(values.tls(|tls| tls.client_subject.as_deref()), out),
+            Self::User => out.extend_from_slice(request.user().unwrap_or_default()),
             Self::RequestHeader(name) => write_joined(&request.fields, name, out),
             Self::QueryParam(name) => {
                 let value = query::parameter(request.query().unwrap_or_default(), name.as_bytes());

@@ -65,6 +65,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
         "The same as a short code; the first letter says whose doing: C client, U upstream, P proxy",
     ),
     ("request_id", Variable::RequestId, "The request id"),
+    ("user", Variable::User, "The user that a filter has verified"),
     ("tls_version", Variable::TlsVersion, "Such as `TLSv1.3`"),
     ("tls_cipher", Variable::TlsCipher, "Such as `TLS13_AES_128_GCM_SHA256`"),
     ("tls_server_name", Variable::TlsServerName, "The server name that the client asked for"),
