@@ -46,7 +46,7 @@ pub const DEFAULT_LINE: &str =
 /// How the schema names the names of objects.
 pub(crate) const NAME_FORMAT: &str = "equipoise-name";
 /// How the schema names paths of files, which are relative to the file that names them.
-pub(crate) const PATH_FORMAT: &str = "equipoise-path";
+pub(crate) const PATH_FORMAT: &str = model::filter::FILE_FORMAT;
 /// Name of the definition that filters are added to.
 pub(crate) const FILTER_DEFINITION: &str = "Filter";
 

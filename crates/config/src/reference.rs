@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use model::Fault;
-use model::filter::{FILE_FORMAT, FilterSpec};
+use model::filter::FilterSpec;
 use serde_json::{Map, Value};
 
 use crate::expectation::{allowed_values, integer_bounds};
@@ -180,7 +180,6 @@ impl<'a> Writer<'a> {
             Some(SIZE_FORMAT) => return "size".to_owned(),
             Some(PERCENT_FORMAT) => return "share".to_owned(),
             Some(MARGIN_FORMAT) => return "percentage".to_owned(),
-            Some(FILE_FORMAT) => return "file".to_owned(),
             _ => {}
         }
         match map.get("type").and_then(Value::as_str) {

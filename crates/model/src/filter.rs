@@ -7,7 +7,7 @@ use crate::matching::When;
 
 /// The format by which a filter's schema says that a text is the name of a file. Before the settings are checked, the
 /// configuration puts an object in its place: the name under `name`, and under [`FILE_TEXT`] what the file holds.
-pub const FILE_FORMAT: &str = "equipoise-file";
+pub const FILE_FORMAT: &str = "equipoise-path";
 /// See [`FILE_FORMAT`].
 pub const FILE_TEXT: &str = "text";
 

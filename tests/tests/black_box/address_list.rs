@@ -117,3 +117,22 @@ fn a_list_that_cannot_be_read_is_told_with_its_line() {
         assert!(stderr.contains(told) && stderr.contains("check.yaml:"), "{told}\n{stderr}");
     }
 }
+
+#[test]
+fn a_file_is_looked_for_beside_the_file_that_names_it() {
+    let origin = Origin::saying("in");
+    let folder = product::folder();
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).expect("our folder");
+    std::fs::write(inner.join("list.txt"), "10.0.0.0/8\n").expect("our folder");
+    let route = "routes: [{ name: more, match: { path: { prefix: /more } }, cluster: site, \
+                 filters: [{ address_list: { allow_files: [list.txt] } }] }]\n";
+    std::fs::write(inner.join("more.yaml"), route).expect("our folder");
+    let text = Setup::to(&origin).listener("forwarding: { trusted: [127.0.0.0/8] }").top("include: inner").text();
+    let product = Product::start_in(folder, &text, 1);
+    let ask = |client: &str| {
+        let request = format!("GET /more HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: {client}\r\n\r\n");
+        product.connect().ask(request).status()
+    };
+    assert_eq!((ask("10.0.0.1"), ask("192.0.2.7")), (200, 403));
+}
