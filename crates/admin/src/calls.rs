@@ -15,7 +15,6 @@ use model::snapshot::AdminRole;
 
 use crate::access::{self, Caller};
 use crate::bounded::Busy;
-use crate::change;
 use crate::look;
 use crate::openapi;
 use crate::problem::Problem;
@@ -100,6 +99,9 @@ pub(crate) enum What {
     Wish,
     Connections,
     EndConnection,
+    Canary,
+    Promote,
+    Abort,
     Log,
     SetLog,
 }
@@ -110,11 +112,24 @@ impl What {
         matches!(self, Self::PutConfig | Self::PutObject)
     }
 
-    /// Whether it is left at the desk. All of these can be rehearsed: `dry_run=true` tells what they would do.
+    /// Whether it is left at the desk.
     pub(crate) fn is_order(self) -> bool {
         use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, Reload, RemoveEndpoint, ResetConfig, Rollback};
         let config = [PutConfig, PutObject, DeleteObject, ResetConfig, Rollback, Reload];
-        config.contains(&self) || [AddEndpoint, RemoveEndpoint, Self::Weigh, Self::Wish].contains(&self)
+        let ends = [Self::Promote, Self::Abort].contains(&self);
+        ends || config.contains(&self) || [AddEndpoint, RemoveEndpoint, Self::Weigh, Self::Wish].contains(&self)
+    }
+
+    /// Whether it can be rehearsed.
+    #[cfg(test)]
+    pub(crate) fn can_be_dry(self) -> bool {
+        self.is_order() && ![Self::Promote, Self::Abort].contains(&self)
+    }
+
+    /// Whether it can be tried on a share of what comes in.
+    pub(crate) fn can_be_tried(self) -> bool {
+        use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, RemoveEndpoint, Rollback, Weigh};
+        [PutConfig, PutObject, DeleteObject, Rollback, AddEndpoint, RemoveEndpoint, Weigh].contains(&self)
     }
 
     /// What its body is.
@@ -152,9 +167,23 @@ const fn read(path: &'static str, what: What, summary: &'static str) -> Call {
     call(Method::Get, path, what, Some(AdminRole::Read), summary)
 }
 
-/// A call that changes the configuration, or what is wished of endpoints.
+const TRIED: &[(&str, &str)] = &[
+    DRY,
+    ("canary", "such as `10%`: try it on that share of exchanges and TCP connections first, 1 to 99"),
+    ("for", "how long it is tried, such as `60s`, which is the default; 1 h at most"),
+    ("errors_max", "so many in a hundred may fail more than by the configuration in force; 1 by default"),
+    ("latency_max", "what nine of ten exchanges stay below may be so many percent longer; 50 by default"),
+    ("exchanges_min", "with fewer by the new configuration it does not come into force; 20 by default"),
+];
+
+/// A call that changes what is wished of endpoints, or what the files say.
 const fn order(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
     Call { query: &[DRY], ..call(method, path, what, Some(AdminRole::Admin), summary) }
+}
+
+/// A call that changes the configuration, and may be tried first.
+const fn change(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
+    Call { query: TRIED, ..call(method, path, what, Some(AdminRole::Admin), summary) }
 }
 
 const fn asking(call: Call, query: &'static [(&'static str, &'static str)]) -> Call {
@@ -190,32 +219,37 @@ pub(crate) const CALLS: &[Call] = &[
     asking(read("/api/explain", What::Explain, "What would become of a request, and why"), EXPLAIN),
     read("/api/openapi.json", What::OpenApi, "This document"),
     asking(read("/api/config", What::Config, "The configuration in force"), &[AS]),
-    order(Method::Put, "/api/config", What::PutConfig, "Replace the configuration"),
+    change(Method::Put, "/api/config", What::PutConfig, "Replace the configuration"),
     order(Method::Delete, "/api/config", What::ResetConfig, "Take back all changes by the API: the files decide again"),
     asking(read("/api/config/{kind}", What::Objects, "All listeners, routes or clusters"), &[AS]),
     asking(read("/api/config/{kind}/{name}", What::Object, "One listener, route or cluster"), &[AS]),
-    order(Method::Put, "/api/config/{kind}/{name}", What::PutObject, "Add or replace one listener, route or cluster"),
-    order(Method::Delete, "/api/config/{kind}/{name}", What::DeleteObject, "Take one listener, route or cluster out"),
+    change(Method::Put, "/api/config/{kind}/{name}", What::PutObject, "Add or replace one listener, route or cluster"),
+    change(Method::Delete, "/api/config/{kind}/{name}", What::DeleteObject, "Take one listener, route or cluster out"),
     read("/api/changes", What::Changes, "What stands beside the files: changed objects and wishes for endpoints"),
     order(Method::Post, "/api/reload", What::Reload, "Read the files again, as SIGHUP does"),
     read("/api/generations", What::Generations, "The last generations, newest first: who changed what, and when"),
     read("/api/generations/{generation}", What::Generation, "One generation"),
-    order(
+    change(
         Method::Post,
         "/api/generations/{generation}/rollback",
         What::Rollback,
         "Go back to the configuration of a generation",
     ),
     read("/api/clusters/{cluster}/endpoints", What::Endpoints, "The endpoints of a cluster as they are now"),
-    order(Method::Post, "/api/clusters/{cluster}/endpoints", What::AddEndpoint, "Add an endpoint to the configuration"),
+    change(
+        Method::Post,
+        "/api/clusters/{cluster}/endpoints",
+        What::AddEndpoint,
+        "Add an endpoint to the configuration",
+    ),
     read("/api/clusters/{cluster}/endpoints/{endpoint}", What::Endpoint, "One endpoint as it is now"),
-    order(
+    change(
         Method::Delete,
         "/api/clusters/{cluster}/endpoints/{endpoint}",
         What::RemoveEndpoint,
         "Take an endpoint out of the configuration",
     ),
-    order(
+    change(
         Method::Put,
         "/api/clusters/{cluster}/endpoints/{endpoint}/weight",
         What::Weigh,
@@ -234,6 +268,21 @@ pub(crate) const CALLS: &[Call] = &[
         What::EndConnection,
         Some(AdminRole::Admin),
         "End a connection at once, whatever is in flight",
+    ),
+    read("/api/canary", What::Canary, "The configuration that is tried, and those that were"),
+    call(
+        Method::Post,
+        "/api/canary/promote",
+        What::Promote,
+        Some(AdminRole::Admin),
+        "Put the configuration that is tried into force now",
+    ),
+    call(
+        Method::Delete,
+        "/api/canary",
+        What::Abort,
+        Some(AdminRole::Admin),
+        "Give up the configuration that is tried; the one in force stays",
     ),
     read("/api/log", What::Log, "The level of the program's own log"),
     call(Method::Put, "/api/log", What::SetLog, Some(AdminRole::Admin), "Set the level of the program's own log"),
@@ -297,10 +346,10 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
     let parts = path_parts(call.path, request.uri().path());
     let done = match call.what {
         what if what.is_order() || what == What::SetLog => {
-            change::answer(&shared, call, (&parts, entered), request).await
+            crate::change::answer(&shared, call, (&parts, entered), request).await
         }
         What::Connections => look::connections(shared, request.uri().query()).await,
-        What::EndConnection => change::end_connection(shared, &parts, entered.caller.name).await,
+        What::EndConnection => crate::change::end_connection(shared, &parts, entered.caller.name).await,
         What::Explain => look::explained(shared, request.uri().query()).await,
         What::OpenApi => Ok(axum::Json(openapi::document()).into_response()),
         what => look::answer(&shared.view, what, &parts, request.uri().query()),
@@ -428,7 +477,8 @@ mod tests {
             );
             assert!(
                 !call.summary.ends_with('.')
-                    && call.query.iter().any(|(name, _)| *name == "dry_run") == call.what.is_order()
+                    && call.query.iter().any(|(name, _)| *name == "dry_run") == call.what.can_be_dry()
+                    && call.query.iter().any(|(name, _)| *name == "canary") == call.what.can_be_tried()
             );
         }
     }

@@ -8,6 +8,7 @@ use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use control::canary::{TIME_MAX, Terms};
 use control::wishes::STATES;
 use control::{Change, Done, EndpointEdit, Order};
 use serde_json::{Value, json};
@@ -46,6 +47,7 @@ pub(crate) async fn answer(
             return Err(Problem::new(StatusCode::BAD_REQUEST, message));
         }
     };
+    let canary = if what.can_be_tried() { terms(request.uri().query())? } else { None };
     let headers = request.headers().clone();
     // Held until it is done: until then the body is somewhere.
     let mut _room = None;
@@ -65,9 +67,48 @@ pub(crate) async fn answer(
     }
     let change = wanted(what, parts, text)?;
     let Entered { caller, under } = entered;
-    let order = Order { change, author: caller.name, expected, is_dry, is_trusted: caller.is_trusted, under };
+    let order = Order { change, author: caller.name, expected, is_dry, canary, is_trusted: caller.is_trusted, under };
     let done = shared.desk.place(order).await?;
     Ok(told(&done, is_dry))
+}
+
+/// On what terms a change is tried, if it is to be.
+pub(crate) fn terms(query: Option<&str>) -> Result<Option<Terms>, Problem> {
+    const NAMES: [&str; 4] = ["for", "errors_max", "latency_max", "exchanges_min"];
+    let wrong = |name: &str, wanted: &str| {
+        let text = parameter(query, name).unwrap_or_default();
+        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` is {wanted}, not `{text}`"))
+    };
+    let number = |name: &str, default: f64, max: f64| match parameter(query, name) {
+        None => Ok(default),
+        Some(text) => {
+            let number = text.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.0..=max).contains(number));
+            number.ok_or_else(|| wrong(name, &format!("a number from 0 to {max}")))
+        }
+    };
+    let Some(share) = parameter(query, "canary") else {
+        if let Some(name) = NAMES.into_iter().find(|name| parameter(query, name).is_some()) {
+            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` has no meaning without `canary`"));
+            return Err(problem.suggest("add `canary=10%25`"));
+        }
+        return Ok(None);
+    };
+    let share = share.trim_end_matches('%').parse::<u8>().ok().filter(|share| (1..=99).contains(share));
+    let defaults = Terms::default();
+    let time = match parameter(query, "for") {
+        None => defaults.time,
+        Some(text) => config::units::parse_duration(&text)
+            .ok()
+            .filter(|time| !time.is_zero() && *time <= TIME_MAX)
+            .ok_or_else(|| wrong("for", "a time of at most 1h, such as `60s`"))?,
+    };
+    Ok(Some(Terms {
+        share_percent: share.ok_or_else(|| wrong("canary", "a share from 1% to 99%"))?,
+        time,
+        errors_max_percent: number("errors_max", defaults.errors_max_percent, 100.0)?,
+        latency_max_percent: number("latency_max", defaults.latency_max_percent, 100_000.0)?,
+        exchanges_min: number("exchanges_min", defaults.exchanges_min as f64, 1e9)?.max(1.0) as u64,
+    }))
 }
 
 /// Ends a connection.
@@ -174,6 +215,8 @@ fn wanted(what: What, parts: &[String], text: String) -> Result<Change, Problem>
         What::PutConfig => Change::Replace(text),
         What::ResetConfig => Change::Reset,
         What::Reload => Change::Reload,
+        What::Promote => Change::EndCanary { promotes: true },
+        What::Abort => Change::EndCanary { promotes: false },
         What::PutObject => Change::ReplaceObject { kind: look::kind(&part(0))?, name: part(1), text: Some(text) },
         What::DeleteObject => Change::ReplaceObject { kind: look::kind(&part(0))?, name: part(1), text: None },
         What::Rollback => Change::Rollback(number(parts)?),
@@ -237,6 +280,7 @@ fn told(done: &Done, is_dry: bool) -> Response {
     let mut body = json!({
         "generation": done.generation,
         "dry_run": is_dry,
+        "canary": done.is_tried,
         "differences": done.differences.list,
         "differences_left_out": done.differences.left_out,
         "effects": done.effects,
@@ -250,4 +294,44 @@ fn told(done: &Done, is_dry: bool) -> Response {
         answer.headers_mut().insert(header::ETAG, tag);
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn terms_of_a_canary_are_read_or_refused() {
+        let read = |query: &str| terms(Some(query)).map_err(|problem| problem.status().as_u16());
+        assert_eq!(read("dry_run=true"), Ok(None));
+        let all = read("canary=5%25&for=90s&errors_max=0.5%25&latency_max=20&exchanges_min=7").unwrap().unwrap();
+        let wanted = Terms {
+            share_percent: 5,
+            time: Duration::from_secs(90),
+            errors_max_percent: 0.5,
+            latency_max_percent: 20.0,
+            exchanges_min: 7,
+        };
+        assert_eq!(all, wanted);
+        assert_eq!(read("canary=10").unwrap().unwrap(), Terms::default());
+        for wrong in [
+            "canary=0",
+            "canary=100%25",
+            "canary=",
+            "canary=x",
+            "canary=10&for=0s",
+            "canary=10&for=2h",
+            "canary=10&for=5",
+            "canary=10&errors_max=-1",
+            "canary=10&errors_max=NaN",
+            "canary=10&latency_max=inf",
+            "canary=10&exchanges_min=x",
+            "for=60s",
+            "errors_max=1",
+        ] {
+            assert_eq!(read(wrong), Err(400), "{wrong}");
+        }
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use control::Canary;
 use control::history::Entry;
 use control::status::{ClusterStatus, EndpointStatus, Latency, ListenerStatus, Status};
 use serde_json::{Value, json};
 use telemetry::summary::Totals;
+use telemetry::trial::Outcome;
 
 /// The whole of `/api/status`.
 pub(crate) fn status(status: &Status, version: &str) -> Value {
@@ -43,9 +45,30 @@ pub(crate) fn generation(entry: &Entry) -> Value {
     })
 }
 
+/// A configuration that is tried, or was.
+pub(crate) fn canary(canary: &Canary) -> Value {
+    let side = |outcome: &Outcome| {
+        let p90 = (outcome.latency.count() > 0).then(|| millis(outcome.latency.quantile(0.9)));
+        json!({ "exchanges": outcome.exchanges, "failed": outcome.failed, "latency_p90_ms": p90 })
+    };
+    let (old, new) = canary.outcomes();
+    let since = canary.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    json!({
+        "at_unix_s": since.as_secs_f64(),
+        "author": canary.author.as_deref(),
+        "terms": canary.terms,
+        "result": canary.end.as_ref().map_or("tried", |(result, ..)| result),
+        "reason": canary.end.as_ref().map(|(_, reason, _)| &**reason),
+        "old": side(&old),
+        "new": side(&new),
+        "differences": canary.differences.list,
+    })
+}
+
 /// The same with what it changed.
 pub(crate) fn generation_in_full(entry: &Entry) -> Value {
     let mut value = generation(entry);
+    value["tried"] = entry.tried.as_deref().into();
     value["can_be_gone_back_to"] = entry.text.is_some().into();
     value["differences"] = json!(entry.differences.list);
     value["differences_left_out"] = entry.differences.left_out.into();

@@ -39,6 +39,10 @@ pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&s
         }
         What::Generation => Json(json::generation_in_full(&generation(view, parts)?)).into_response(),
         What::Endpoints | What::Endpoint => endpoints(view, parts)?,
+        What::Canary => {
+            let all: Vec<Value> = view.canaries().iter().map(json::canary).collect();
+            Json(json!({ "canaries": all })).into_response()
+        }
         What::Log => Json(json!({ "level": telemetry::log::level().as_str() })).into_response(),
         _ => return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such call")),
     })

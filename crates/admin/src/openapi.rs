@@ -218,6 +218,7 @@ fn done() -> Value {
         "properties": {
             "generation": { "type": "integer" },
             "dry_run": { "type": "boolean" },
+            "canary": { "type": "boolean", "description": "It is not in force, but tried" },
             "differences": { "type": "array", "items": difference },
             "differences_left_out": { "type": "integer" },
             "effects": { "type": "object", "properties": effects },

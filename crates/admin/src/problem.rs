@@ -39,6 +39,8 @@ impl From<Refusal> for Problem {
                 diagnostics: Some(diagnostics),
                 ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the configuration is bad; nothing was changed")
             },
+            Refusal::Busy => Self::new(StatusCode::CONFLICT, message)
+                .suggest("`/api/canary` tells of it; promote it or give it up first"),
             Refusal::Unpublished(_) => Self::new(StatusCode::CONFLICT, message),
             Refusal::Stale(_) => Self::new(StatusCode::PRECONDITION_FAILED, message)
                 .suggest("read it again, and send the `etag` of that answer in `if-match`"),

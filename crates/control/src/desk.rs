@@ -7,6 +7,7 @@ use config::{Diagnostic, EndpointEdit};
 use model::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::canary::Terms;
 use crate::difference::Differences;
 use crate::effects::Effects;
 use crate::reconciler::Refusal;
@@ -41,6 +42,11 @@ pub enum Change {
         /// What of them.
         edit: EndpointEdit,
     },
+    /// The end of a configuration that is tried: it comes into force, or the old one stays.
+    EndCanary {
+        /// It comes into force.
+        promotes: bool,
+    },
     /// What is wished of an endpoint.
     Wish {
         /// The cluster.
@@ -63,6 +69,8 @@ pub struct Order {
     pub expected: Option<Vec<u64>>,
     /// Only tell what it would do.
     pub is_dry: bool,
+    /// Try it first, on these terms.
+    pub canary: Option<Terms>,
     /// Whether who asks has shown who he is, by a token or by a Unix socket that only some may open. Others cannot have the
     /// program reach further with its rights.
     pub is_trusted: bool,
@@ -90,6 +98,8 @@ pub struct Done {
     pub effects: Effects,
     /// What in the configuration is allowed but does nothing.
     pub warnings: Vec<Diagnostic>,
+    /// It is not in force, but tried on a share of what comes in.
+    pub is_tried: bool,
     /// Why it is in force, but not kept for the next start.
     pub not_kept: Option<String>,
 }
@@ -157,6 +167,7 @@ mod tests {
             author: "me".into(),
             expected: None,
             is_dry: false,
+            canary: None,
             is_trusted: true,
             under: Some(Arc::clone(&under)),
         };

@@ -56,6 +56,8 @@ pub struct Entry {
     pub author: Option<Arc<str>>,
     /// What is different from the generation before.
     pub differences: Arc<Differences>,
+    /// How it was tried before, if it was.
+    pub tried: Option<Arc<str>>,
     /// All of its configuration, secrets included. `None`: forgotten, as there was no room for it.
     pub text: Option<Arc<str>>,
 }
@@ -121,7 +123,15 @@ mod tests {
 
     fn entry(generation: u64, text: &Arc<str>) -> Entry {
         let (at, origin) = (SystemTime::UNIX_EPOCH, Origin::Reload);
-        Entry { generation, at, origin, author: None, differences: Arc::default(), text: Some(Arc::clone(text)) }
+        Entry {
+            generation,
+            at,
+            origin,
+            author: None,
+            differences: Arc::default(),
+            tried: None,
+            text: Some(Arc::clone(text)),
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
+pub mod canary;
 pub mod connections;
 pub mod desk;
 pub mod difference;
@@ -26,5 +27,5 @@ pub use desk::{Change, Desk, Done, Order, Orders};
 pub use load::{Candidate, Inspect, Source, prepare};
 pub use reconciler::{Cause, Reconciler, Refusal};
 pub use status::{State, Status};
-pub use view::{LostRecords, Shown, View};
+pub use view::{Canary, LostRecords, Shown, View};
 pub use workshop::Workshop;

@@ -9,18 +9,20 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use config::{Changes, Diagnostic, Diagnostics, Loaded};
 use plan::{Plan, Publisher};
+use telemetry::trial::Trial;
 
+use crate::canary::{self, Terms, Verdict};
 use crate::difference::Differences;
 use crate::effects::Effects;
 use crate::history::{Entry, Origin};
 use crate::keep::{self, Desired, Staged};
 use crate::load::{self, Candidate, Inspect, Next, Source};
-use crate::probes::Probes;
-use crate::view::{Shown, View};
+use crate::probes::{self, Probes};
+use crate::view::{Canary as Told, Shown, View};
 use crate::watch::{Stamp, Watch};
 use crate::workshop::Workshop;
 
@@ -40,6 +42,8 @@ pub enum Refusal {
         /// What may have been meant.
         suggestion: Option<String>,
     },
+    /// A configuration is tried, and until that ends no other may come.
+    Busy,
     /// Who asks may not ask for this.
     Denied {
         /// A sentence.
@@ -62,6 +66,7 @@ impl fmt::Display for Refusal {
             Self::Unpublished(reason) => f.write_str(reason),
             Self::Stale(revision) => write!(f, "the configuration was changed by generation {revision}"),
             Self::Missing { message, .. } | Self::Denied { message, .. } => f.write_str(message),
+            Self::Busy => f.write_str("a configuration is tried already"),
             Self::Outdated => f.write_str("the rules of the admin listener have changed meanwhile; ask again"),
             Self::Failed => f.write_str("the program has failed in this; nothing was changed, and its log may say why"),
             Self::Ending => f.write_str("the program is ending"),
@@ -91,6 +96,16 @@ pub struct Reconciler {
     /// Why it is not.
     not_kept: Option<String>,
     running: Option<Running>,
+    canary: Option<Canary>,
+}
+
+/// A configuration that is tried.
+struct Canary {
+    candidate: Candidate,
+    cause: Cause,
+    terms: Terms,
+    since: Instant,
+    counts: Arc<Trial>,
 }
 
 /// A folder that this process has read or written.
@@ -117,11 +132,13 @@ pub struct Cause {
     pub origin: Origin,
     /// Who, if it comes by the API.
     pub author: Option<Arc<str>>,
+    /// How it was tried before.
+    pub tried: Option<Arc<str>>,
 }
 
 impl From<Origin> for Cause {
     fn from(origin: Origin) -> Self {
-        Self { origin, author: None }
+        Self { origin, author: None, tried: None }
     }
 }
 
@@ -135,7 +152,18 @@ impl Reconciler {
         let desired = folder.as_deref().map(keep::read).transpose()?.unwrap_or_default();
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
-        Ok(Self { source, inspect, publisher, view, probes, desired, kept, not_kept: None, running: None })
+        Ok(Self {
+            source,
+            inspect,
+            publisher,
+            view,
+            probes,
+            desired,
+            kept,
+            not_kept: None,
+            running: None,
+            canary: None,
+        })
     }
 
     /// Where configurations are made ready from what runs now.
@@ -187,7 +215,8 @@ impl Reconciler {
     /// # Errors
     /// Why the data plane did not take it, or why it cannot be kept; the configuration before stays in force.
     pub fn commit(&mut self, candidate: Candidate, cause: impl Into<Cause>) -> Result<u64, String> {
-        let Cause { origin, author } = cause.into();
+        let Cause { origin, author, tried } = cause.into();
+        self.end_canary("another change came into force");
         let generation = self.next().generation;
         let differences = Arc::new(self.compare(&candidate).0);
         let staged = self.stage(&candidate).inspect_err(|_| self.view.count_refused())?;
@@ -195,10 +224,12 @@ impl Reconciler {
         let Candidate { loaded, plan, read_from, desired } = candidate;
         self.publisher.publish(Arc::clone(&plan)).inspect_err(|_| self.view.count_refused())?;
         self.keep(folder, staged, &desired);
+        self.view.telemetry().set_trial(None);
         self.view.telemetry().retain(&plan.snapshot);
         self.probes.follow(Arc::clone(&plan));
         let (text, revision) = self.text_and_revision(&loaded, generation);
-        let entry = Entry { generation, at: SystemTime::now(), origin, author, differences, text: Some(text.clone()) };
+        let (at, kept) = (SystemTime::now(), Some(text.clone()));
+        let entry = Entry { generation, at, origin, author, differences, tried, text: kept };
         let shown = Shown {
             effective: Arc::new(loaded.effective()),
             written: Arc::new(loaded.written(&plan::filter::specs())),
@@ -282,6 +313,102 @@ impl Reconciler {
         match &self.running {
             Some(running) if *running.text == *text => (Arc::clone(&running.text), running.revision),
             _ => (text.into(), generation),
+        }
+    }
+
+    /// Tries a candidate on a share of what comes in, beside what is in force.
+    ///
+    /// # Errors
+    /// It cannot be tried; nothing has changed.
+    pub fn begin_canary(&mut self, candidate: Candidate, cause: Cause, terms: Terms) -> Result<(), Refusal> {
+        let Some(running) = self.running.as_ref() else { return Err(Refusal::Ending) };
+        if self.canary.is_some() {
+            return Err(Refusal::Busy);
+        }
+        let (now, then) = (&running.plan.snapshot, candidate.snapshot());
+        if now.listeners != then.listeners || now.access_logs != then.access_logs || now.admin != then.admin {
+            let what =
+                "a change of listeners, access logs or `admin` cannot be tried: it is there for all, or for none";
+            return Err(Refusal::Unpublished(what.to_owned()));
+        }
+        let workers = self.view.telemetry().workers();
+        let counts = Trial::new(candidate.plan.generation, workers);
+        self.view.telemetry().set_trial(Some(Arc::clone(&counts)));
+        let trial = plan::Trial { plan: Arc::clone(&candidate.plan), share_percent: terms.share_percent };
+        if let Err(reason) = self.publisher.try_out(Some(trial)) {
+            self.view.telemetry().set_trial(None);
+            return Err(Refusal::Unpublished(reason));
+        }
+        self.probes.follow(probes::both(&running.plan, &candidate.plan));
+        let author = cause.author.clone();
+        let differences = Arc::new(self.compare(&candidate).0);
+        let (by, share) = (author.clone().unwrap_or_default(), format!("{}%", terms.share_percent));
+        let pairs: telemetry::log::Pairs<'_> = &[("share", &share), ("for_s", &terms.time.as_secs_f64()), ("by", &by)];
+        telemetry::log::info("a configuration is tried", pairs);
+        let told = Told { at: SystemTime::now(), author, terms, differences, counts: Arc::clone(&counts), end: None };
+        self.view.begin_canary(told);
+        self.canary = Some(Canary { candidate, cause, terms, since: Instant::now(), counts });
+        Ok(())
+    }
+
+    /// Whether a configuration is tried.
+    pub fn has_canary(&self) -> bool {
+        self.canary.is_some()
+    }
+
+    /// What follows from what was seen of the configuration that is tried. To be called once a second or so.
+    pub fn judge_canary(&self) -> Verdict {
+        let Some(canary) = &self.canary else { return Verdict::GoOn };
+        let (old, new) = canary.counts.outcomes();
+        canary::judge(&canary.terms, canary.since.elapsed(), &old, &new)
+    }
+
+    /// The configuration that is tried, to be put into force for this reason. It is tried until that is done, or until
+    /// [`Self::promoted`] says that it cannot be.
+    pub fn promote_canary(&mut self, reason: &str) -> Option<(Candidate, Cause)> {
+        let canary = self.canary.take()?;
+        telemetry::log::info("what was tried comes into force", &[("why", &reason)]);
+        Some((canary.candidate, Cause { tried: Some(reason.into()), ..canary.cause }))
+    }
+
+    /// What came of putting it into force, for this reason.
+    pub fn promoted(&mut self, done: Result<(), &Refusal>, reason: &str) {
+        match done {
+            Ok(()) => self.view.end_canary("promoted", reason),
+            Err(refusal) => {
+                self.leave_trial();
+                self.view.end_canary("ended", &refusal.to_string());
+            }
+        }
+    }
+
+    /// The old configuration stays, by the bounds: what was tried was worse.
+    pub fn go_back_from_canary(&mut self, reason: &str) {
+        self.stop_canary("went_back", reason);
+    }
+
+    /// The old configuration stays, whatever was seen. Nothing when none is tried.
+    pub fn end_canary(&mut self, reason: &str) {
+        self.stop_canary("ended", reason);
+    }
+
+    fn stop_canary(&mut self, result: &'static str, reason: &str) {
+        if self.canary.take().is_some() {
+            self.leave_trial();
+            self.view.end_canary(result, reason);
+            telemetry::log::warn("what was tried is given up, the configuration before stays", &[("why", &reason)]);
+        }
+    }
+
+    /// Nothing goes by the plan that was tried any more.
+    fn leave_trial(&mut self) {
+        if let Err(error) = self.publisher.try_out(None) {
+            telemetry::log::error("a trial cannot be ended", &[("error", &error)]);
+        }
+        self.view.telemetry().set_trial(None);
+        if let Some(running) = &self.running {
+            self.view.telemetry().retain(&running.plan.snapshot);
+            self.probes.follow(Arc::clone(&running.plan));
         }
     }
 

@@ -3,16 +3,19 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use model::{Address, Name};
 use plan::Plan;
 use plan::health::passive::{Cause, Ejection};
 use serde_json::Value;
 use telemetry::summary::Totals;
+use telemetry::trial::{Outcome, Trial};
 use telemetry::{Gauge, Metric, Telemetry};
 
+use crate::canary::{CANARIES_MAX, Terms};
 use crate::connections::Connections;
+use crate::difference::Differences;
 use crate::history::{Entry, History};
 use crate::keep::Desired;
 use crate::probes::Reasons;
@@ -44,6 +47,40 @@ struct Shared {
     running: Mutex<Running>,
     connections: OnceLock<Connections>,
     samples: Mutex<VecDeque<(Instant, Totals)>>,
+    canaries: Mutex<Canaries>,
+}
+
+/// What is told of configurations that were tried.
+#[derive(Debug, Default)]
+struct Canaries {
+    /// Newest last.
+    list: VecDeque<Canary>,
+    /// How many ended so.
+    ended: [(&'static str, u64); 3],
+}
+
+/// A configuration that is tried, or was.
+#[derive(Clone, Debug)]
+pub struct Canary {
+    /// When it began.
+    pub at: SystemTime,
+    /// Who wanted it.
+    pub author: Option<Arc<str>>,
+    /// On what terms.
+    pub terms: Terms,
+    /// What is different from the one in force.
+    pub differences: Arc<Differences>,
+    /// What was counted.
+    pub counts: Arc<Trial>,
+    /// What became of it (`promoted`, `went_back`, `ended`), why, and what was counted until then. `None`: it is tried now.
+    pub end: Option<(&'static str, Arc<str>, (Outcome, Outcome))>,
+}
+
+impl Canary {
+    /// What was counted on both sides while it was tried.
+    pub fn outcomes(&self) -> (Outcome, Outcome) {
+        self.end.as_ref().map_or_else(|| self.counts.outcomes(), |(_, _, outcomes)| outcomes.clone())
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,6 +122,10 @@ impl View {
             running: Mutex::default(),
             connections: OnceLock::new(),
             samples: Mutex::default(),
+            canaries: Mutex::new(Canaries {
+                list: VecDeque::new(),
+                ended: [("promoted", 0), ("went_back", 0), ("ended", 0)],
+            }),
         }))
     }
 
@@ -145,6 +186,42 @@ impl View {
         }
     }
 
+    /// Configurations that are tried or were, newest first.
+    pub fn canaries(&self) -> Vec<Canary> {
+        self.all_canaries().list.iter().rev().cloned().collect()
+    }
+
+    pub(crate) fn begin_canary(&self, canary: Canary) {
+        let mut all = self.all_canaries();
+        if all.list.len() == CANARIES_MAX {
+            all.list.pop_front();
+        }
+        all.list.push_back(canary);
+    }
+
+    pub(crate) fn end_canary(&self, result: &'static str, reason: &str) {
+        let mut all = self.all_canaries();
+        if let Some(last) = all.list.back_mut().filter(|last| last.end.is_none()) {
+            let outcomes = last.counts.outcomes();
+            last.end = Some((result, reason.into(), outcomes));
+        }
+        all.ended.iter_mut().filter(|(name, _)| *name == result).for_each(|(_, count)| *count += 1);
+    }
+
+    fn all_canaries(&self) -> MutexGuard<'_, Canaries> {
+        self.0.canaries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push_canaries(&self, gauges: &mut Vec<Gauge<'_>>) {
+        let all = self.all_canaries();
+        let tried = all.list.back().filter(|last| last.end.is_none());
+        let share = tried.map_or(0.0, |canary| f64::from(canary.terms.share_percent) / 100.0);
+        gauges.push(Gauge::new(Metric::CanaryShare, &[], share));
+        for (result, count) in all.ended {
+            gauges.push(Gauge::new(Metric::Canaries, &[result], count as f64));
+        }
+    }
+
     /// Appends the page of metrics in the Prometheus text format.
     pub fn expose(&self, version: &str, out: &mut String) {
         let plan = self.plan().unwrap_or_default();
@@ -156,6 +233,7 @@ impl View {
             Gauge::new(Metric::Generation, &[], self.generation() as f64),
             Gauge::new(Metric::GenerationsRefused, &[], self.0.refused.load(Ordering::Relaxed) as f64),
         ];
+        self.push_canaries(&mut gauges);
         for cluster in &plan.clusters {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use admin::{Admin, Bound};
+use control::canary::Verdict;
 use control::connections::Connections;
 use control::history::Origin;
-use control::{Candidate, Cause, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View, Workshop};
+use control::{Candidate, Cause, Change, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View, Workshop};
 use proxy::Workers;
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
@@ -157,6 +158,9 @@ impl Live {
         if let Err(refusal) = self.may_begin(order) {
             return Some(Err(refusal));
         }
+        if let Change::EndCanary { promotes } = order.change {
+            return Some(self.end_canary(promotes, &order.author));
+        }
         let asked = Arc::clone(order);
         let prepared = self.aside(signals, move |workshop| workshop.prepare_change(&asked)).await?;
         Some(self.finish(order, prepared.unwrap_or(Err(Refusal::Failed))))
@@ -167,6 +171,11 @@ impl Live {
         let plan = self.view().plan();
         if plan.is_some_and(|plan| !order.is_still_allowed(&plan.snapshot)) {
             return Err(Refusal::Outdated);
+        }
+        // A wish is for now; everything else would not be what was tried.
+        let is_wish = matches!(order.change, Change::Wish { .. } | Change::EndCanary { .. });
+        if self.reconciler.has_canary() && !is_wish && !order.is_dry {
+            return Err(Refusal::Busy);
         }
         let revision = self.reconciler.revision();
         match &order.expected {
@@ -184,12 +193,56 @@ impl Live {
         let (differences, effects) = self.reconciler.compare(&candidate);
         let warnings = candidate.warnings().to_vec();
         if !order.is_dry {
-            let cause = Cause { origin, author: Some(Arc::clone(&order.author)) };
-            self.put_into_force(candidate, cause)?;
+            let cause = Cause { author: Some(Arc::clone(&order.author)), ..origin.into() };
+            match order.canary {
+                Some(terms) => self.reconciler.begin_canary(candidate, cause, terms)?,
+                None => self.put_into_force(candidate, cause)?,
+            }
         }
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
         let not_kept = self.reconciler.not_kept();
-        Ok(Done { generation, revision, differences: differences.into(), effects, warnings, not_kept })
+        let is_tried = !order.is_dry && order.canary.is_some();
+        Ok(Done { generation, revision, differences: differences.into(), effects, warnings, is_tried, not_kept })
+    }
+
+    /// Ends a trial by hand.
+    fn end_canary(&mut self, promotes: bool, author: &str) -> Result<Done, Refusal> {
+        if !self.reconciler.has_canary() {
+            let message = "no configuration is tried".to_owned();
+            return Err(Refusal::Missing { message, suggestion: None });
+        }
+        if promotes {
+            self.promote_canary(&format!("{author} has said so"))?;
+        } else {
+            self.reconciler.end_canary(&format!("{author} has said so"));
+        }
+        let (generation, revision) = (self.view().generation(), self.reconciler.revision());
+        let differences =
+            self.view().canaries().first().map(|canary| Arc::clone(&canary.differences)).unwrap_or_default();
+        let (effects, warnings) = (<_>::default(), Vec::new());
+        let not_kept = self.reconciler.not_kept();
+        Ok(Done { generation, revision, differences, effects, warnings, is_tried: false, not_kept })
+    }
+
+    /// Puts what is tried into force.
+    fn promote_canary(&mut self, reason: &str) -> Result<(), Refusal> {
+        let Some((candidate, cause)) = self.reconciler.promote_canary(reason) else { return Ok(()) };
+        let done = self.put_into_force(candidate, cause);
+        if let Err(refusal) = &done {
+            tell_refusal("what was tried cannot come into force, the one before stays", refusal);
+        }
+        self.reconciler.promoted(done.as_ref().copied(), reason);
+        done
+    }
+
+    /// Lets what is tried go on, come into force, or go, by what was seen of it.
+    fn judge_canary(&mut self) {
+        match self.reconciler.judge_canary() {
+            Verdict::GoOn => {}
+            // What stands against it is in the log.
+            Verdict::Promote(reason) => drop(self.promote_canary(&reason)),
+            Verdict::GoBack(reason) => self.reconciler.go_back_from_canary(&reason),
+        }
     }
 
     /// Makes something ready on a thread that gives way to those of the workers: reading and compiling take milliseconds
@@ -302,7 +355,11 @@ impl Live {
     fn look_after(&mut self) {
         self.leaving.retain(|(since, _)| since.elapsed() < LEAVE_AFTER);
         self.reconciler.keep_again();
-        self.look_at_files();
+        self.judge_canary();
+        // New certificates wait until it is known which configuration they are for.
+        if !self.reconciler.has_canary() {
+            self.look_at_files();
+        }
     }
 
     fn look_at_files(&mut self) {

@@ -34,7 +34,7 @@ pub use health::passive::{Event, Seen};
 pub use health::standing::{Roll, Standing};
 pub use health::{Change, Health, HealthState, Outcome};
 pub use plan::compile::compile;
-pub use plan::publish::Publisher;
+pub use plan::publish::{Publisher, Trial};
 pub use plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 pub use queue::{Refusal, Ticket, Wait};
 pub use random::Random;

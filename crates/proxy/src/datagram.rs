@@ -567,7 +567,8 @@ impl Life {
             endpoint: self.reached.as_ref().map(|(_, side)| side.series.of(worker.index)),
         };
         if is_logged {
-            worker.tell(&record, &series);
+            // Flows go by the plan in force, and say nothing of one that is tried.
+            worker.tell(&record, &series, 0);
         } else {
             telemetry::count(&record, &series);
         }

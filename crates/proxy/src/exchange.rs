@@ -125,7 +125,7 @@ pub(crate) struct Arrived {
 
 /// Carries the next exchange of an HTTP/1 connection: from the first byte of a request to the record of its end.
 pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Next {
-    let plan = worker.plan_of(&connection.tether.seat);
+    let plan = worker.plan_to_carry(&connection.tether.seat);
     let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Linger };
     let mut incoming = worker.take_request();
     let mut arrival = Arrival::default();

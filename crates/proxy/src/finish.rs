@@ -92,5 +92,5 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         cluster: told.cluster.map(|cluster| cluster.series.of(worker.index)),
         endpoint: told.endpoint.map(|(_, endpoint)| endpoint.series.of(worker.index)),
     };
-    worker.tell(&record, &series);
+    worker.tell(&record, &series, exchange.plan.plan.generation);
 }

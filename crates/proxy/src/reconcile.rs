@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use model::snapshot::Listener;
 use model::{Address, Issue, Name};
-use plan::{ListenerPlan, Plan, Publisher};
+use plan::{ListenerPlan, Plan, Publisher, Trial};
 use socket2::SockRef;
 use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -31,7 +31,7 @@ use crate::listen::{self, Transport};
 use crate::socket;
 use crate::socket_file::{SocketFile, Undo};
 use crate::tls::TlsMaterial;
-use crate::worker::{self, Worker};
+use crate::worker::{self, Trial as TrialNow, Worker};
 use crate::worker_plan::WorkerPlan;
 
 /// Longest wait for a worker to acknowledge. A worker is never busy with one thing for long.
@@ -45,6 +45,8 @@ const CUT: Duration = Duration::from_secs(1);
 /// What a worker can be told.
 pub(crate) enum Command {
     Commit(Box<Commit>),
+    /// Try a plan beside the one in force, or none any more.
+    Try(Option<Box<Try>>, Sender<()>),
     /// Accept nothing more; end connections as they become idle. Dropped when every socket is closed.
     Drain(Sender<()>),
     /// End every connection at once.
@@ -62,6 +64,14 @@ pub(crate) struct Commit {
     sockets: Vec<Opened>,
     logs: Option<Arc<AccessLogs>>,
     done: Sender<()>,
+}
+
+/// A plan to be tried.
+pub(crate) struct Try {
+    plan: Arc<Plan>,
+    tls: Arc<TlsMaterial>,
+    share_percent: u8,
+    counts: Arc<telemetry::trial::Trial>,
 }
 
 /// A socket that was bound for a worker.
@@ -91,12 +101,15 @@ struct Shared {
     commands: Vec<UnboundedSender<Command>>,
     published: Mutex<Published>,
     open_connections: Arc<AtomicUsize>,
+    telemetry: Arc<Telemetry>,
 }
 
 #[derive(Default)]
 struct Published {
     tls: Arc<TlsMaterial>,
     plan: Option<Arc<Plan>>,
+    /// The plan that is tried, with its TLS.
+    tried: Option<(Arc<Plan>, Arc<TlsMaterial>)>,
     logs: Option<Arc<AccessLogs>>,
     bound: HashMap<(Name, Transport), Bound>,
     /// Sockets of QUIC that no listener has any more, as long as there are connections on them.
@@ -146,14 +159,16 @@ impl Workers {
             threads.push(thread.spawn(move || worker::run(index, telemetry, open, receiver))?);
             commands.push(sender);
         }
-        let shared = Shared { commands, published: Mutex::default(), open_connections };
+        let telemetry = options.telemetry;
+        let shared = Shared { commands, published: Mutex::default(), open_connections, telemetry };
         Ok(Self { shared: Arc::new(shared), threads })
     }
 
     /// The way by which plans come in.
     pub fn publisher(&self) -> Publisher {
         let shared = self.shared.clone();
-        Publisher::new(move |plan| shared.publish(plan))
+        let tries = self.shared.clone();
+        Publisher::new(move |plan| shared.publish(plan)).with_trials(move |trial| tries.try_out(trial))
     }
 
     /// Where each listener really listens.
@@ -273,7 +288,11 @@ impl Shared {
 
     fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
         let mut published = self.published();
-        let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
+        let tls = match &published.tried {
+            // Its connections are those of this very TLS.
+            Some((tried, tls)) if Arc::ptr_eq(tried, &plan) => tls.clone(),
+            _ => Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?),
+        };
         socket::check(&plan.clusters)?;
         let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
         let (bound, mut sockets) = self.bind(&plan, &published)?;
@@ -298,7 +317,7 @@ impl Shared {
         let before = std::mem::take(&mut *published);
         let old = before.leaving.into_iter().chain(before.bound.into_values());
         let leaving = old.filter(|old| old.is_in_use() && !bound.values().any(|new| old.is_of(new))).collect();
-        *published = Published { tls, plan: Some(plan), logs, bound, leaving };
+        *published = Published { tls, plan: Some(plan), tried: None, logs, bound, leaving };
         for _ in &self.commands {
             if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
                 // It has the plan and takes it over when it wakes: there is no way back.
@@ -306,6 +325,39 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Nothing is bound and nothing opened for a trial: it has the listeners and the logs of the plan in force.
+    fn try_out(&self, trial: Option<Trial>) -> Result<(), String> {
+        let mut published = self.published();
+        let Some(Trial { plan, share_percent }) = trial else {
+            published.tried = None;
+            self.tell_all_and_wait(|done| Command::Try(None, done));
+            return Ok(());
+        };
+        let same = published.plan.as_ref().is_some_and(|now| now.snapshot.listeners == plan.snapshot.listeners);
+        let counts =
+            self.telemetry.trial().filter(|_| same).ok_or("its listeners are not those of the plan in force")?;
+        let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
+        socket::check(&plan.clusters)?;
+        published.tried = Some((plan.clone(), tls.clone()));
+        self.tell_all_and_wait(|done| {
+            let (plan, tls, counts) = (plan.clone(), tls.clone(), counts.clone());
+            Command::Try(Some(Box::new(Try { plan, tls, share_percent, counts })), done)
+        });
+        Ok(())
+    }
+
+    fn tell_all_and_wait(&self, command: impl Fn(Sender<()>) -> Command) {
+        let (done, acknowledged) = channel();
+        self.tell_all(|| command(done.clone()));
+        drop(done);
+        for _ in &self.commands {
+            if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
+                telemetry::log::warn("a worker is late to begin or end a trial", &[]);
+                return;
+            }
+        }
     }
 
     fn open_logs(&self, plan: &Plan, published: &Published) -> io::Result<Option<Arc<AccessLogs>>> {
@@ -407,6 +459,11 @@ fn is_same_place(name: &Name, bound: &Bound, listener: &Listener, transport: Tra
 pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
     match command {
         Command::Commit(commit) => take_over(worker, *commit),
+        Command::Try(tried, done) => {
+            try_out(worker, tried.map(|tried| *tried));
+            // The publisher may have stopped waiting.
+            let _ = done.send(());
+        }
         Command::Drain(done) => {
             worker.is_draining.set(true);
             for accepting in worker.listening.borrow().iter() {
@@ -420,12 +477,32 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
     }
 }
 
+/// Begins to try a plan, or ends it.
+fn try_out(worker: &Rc<Worker>, tried: Option<Try>) {
+    let now = worker.plan();
+    let trial = tried.map(|Try { plan, tls, share_percent, counts }| {
+        let plan = Rc::new(WorkerPlan::build(plan, &tls, &worker.telemetry, &now));
+        TrialNow { plan, share_percent, counts }
+    });
+    worker.has_trial.set(trial.is_some());
+    if let Some(old) = worker.trial.replace(trial) {
+        old.plan.retire_pools(&now);
+    }
+}
+
 fn take_over(worker: &Rc<Worker>, commit: Commit) {
     let before = worker.plan();
-    let built = WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &before);
+    worker.has_trial.set(false);
+    let tried = worker.trial.take().map(|trial| trial.plan);
+    let built = match &tried {
+        // What was tried is as it was, its kept connections included.
+        Some(tried) if Arc::ptr_eq(&tried.plan, &commit.plan) => tried.clone(),
+        _ => Rc::new(WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &before)),
+    };
     before.retire_pools(&built);
+    tried.iter().for_each(|tried| tried.retire_pools(&built));
     let listeners = built.plan.listeners.clone();
-    *worker.plan.borrow_mut() = Rc::new(built);
+    *worker.plan.borrow_mut() = built;
     *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
     worker.listening.borrow_mut().retain_mut(|accepting| {
         let transport = accepting.bound.transport;

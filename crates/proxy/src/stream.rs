@@ -51,7 +51,7 @@ struct Stream<'p> {
 
 /// Carries a stream to its end, following the plan that was in force when it came.
 pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
-    let plan = worker.plan_of(&connection.tether.seat);
+    let plan = worker.plan_to_carry(&connection.tether.seat);
     let Some(listener) = plan.listeners.get(connection.tether.seat.index.get()) else { return };
     let Protocol::Tcp(settings) = &listener.plan.listener.protocol else { return };
     let begun = Instant::now();
@@ -259,7 +259,7 @@ impl<'p> Stream<'p> {
             cluster: self.cluster.map(|cluster| cluster.series.of(index)),
             endpoint: self.endpoint.map(|(_, endpoint)| endpoint.series.of(index)),
         };
-        self.worker.tell(&record, &series);
+        self.worker.tell(&record, &series, self.plan.plan.generation);
     }
 }
 

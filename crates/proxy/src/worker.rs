@@ -55,11 +55,21 @@ impl<T: Default> Boxes<T> {
     }
 }
 
+/// A plan that is tried beside the one in force.
+pub(crate) struct Trial {
+    pub plan: Rc<WorkerPlan>,
+    pub share_percent: u8,
+    pub counts: Arc<telemetry::trial::Trial>,
+}
+
 /// See the module.
 pub(crate) struct Worker {
     pub index: usize,
     pub buffers: BufferPool,
     pub plan: RefCell<Rc<WorkerPlan>>,
+    /// Whether there is anything in `trial`.
+    pub has_trial: Cell<bool>,
+    pub trial: RefCell<Option<Trial>>,
     pub registry: Rc<Registry>,
     pub random: Random,
     pub telemetry: Arc<Telemetry>,
@@ -85,6 +95,8 @@ impl Worker {
             index,
             buffers: BufferPool::default(),
             plan: RefCell::new(Rc::new(WorkerPlan::empty())),
+            has_trial: Cell::new(false),
+            trial: RefCell::new(None),
             registry: Rc::default(),
             random: Random::from_system(),
             telemetry,
@@ -114,6 +126,25 @@ impl Worker {
         }
     }
 
+    /// The plan for an exchange, a stream of bytes, that begins now: as [`Self::plan_of`], or the one that is tried. Both
+    /// have the same listeners.
+    #[inline]
+    pub(crate) fn plan_to_carry(&self, seat: &Seat) -> Rc<WorkerPlan> {
+        if self.has_trial.get()
+            && let Some(tried) = self.draw(seat)
+        {
+            return tried;
+        }
+        self.plan_of(seat)
+    }
+
+    #[cold]
+    fn draw(&self, seat: &Seat) -> Option<Rc<WorkerPlan>> {
+        let trial = self.trial.borrow();
+        let trial = trial.as_ref().filter(|_| seat.last_plan.borrow().is_none())?;
+        (self.random.next() % 100 < u64::from(trial.share_percent)).then(|| trial.plan.clone())
+    }
+
     pub(crate) fn take_request(&self) -> Box<Incoming> {
         self.requests.take()
     }
@@ -139,11 +170,21 @@ impl Worker {
         }
     }
 
-    /// Counts a record and logs it.
-    pub(crate) fn tell(&self, record: &Record<'_>, series: &WorkerSeries<'_>) {
+    /// Counts a record, of what went by the plan of this generation, and logs it.
+    pub(crate) fn tell(&self, record: &Record<'_>, series: &WorkerSeries<'_>, generation: u64) {
         telemetry::count(record, series);
+        if self.has_trial.get() {
+            self.weigh(record, generation);
+        }
         if let Some(log) = &mut *self.logs.borrow_mut() {
             log.write(record);
+        }
+    }
+
+    #[cold]
+    fn weigh(&self, record: &Record<'_>, generation: u64) {
+        if let Some(trial) = &*self.trial.borrow() {
+            trial.counts.count(self.index, generation, record);
         }
     }
 
@@ -186,7 +227,13 @@ async fn obey(worker: Rc<Worker>, mut commands: UnboundedReceiver<Command>) {
                 Some(Command::Stop) | None => return,
                 Some(command) => reconcile::obey(&worker, command),
             },
-            _ = sweep.tick() => worker.plan().sweep(Instant::now()),
+            _ = sweep.tick() => {
+                let now = Instant::now();
+                worker.plan().sweep(now);
+                if let Some(trial) = &*worker.trial.borrow() {
+                    trial.plan.sweep(now);
+                }
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod trial;
 
 pub use access_log::{AccessLogs, LogWriter, check_line};
 pub use counter::Counter;

@@ -8,6 +8,7 @@ use model::{Name, Snapshot};
 use crate::expose::{self, Gauge};
 use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Series};
 use crate::summary::{Summary, Totals};
+use crate::trial::Trial;
 
 #[derive(Debug)]
 struct Entry<S> {
@@ -91,12 +92,23 @@ pub(crate) struct Listing {
 pub struct Telemetry {
     workers: usize,
     shelves: Mutex<Shelves>,
+    trial: Mutex<Option<Arc<Trial>>>,
 }
 
 impl Telemetry {
     /// Counters for this many workers, at least one.
     pub fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Self { workers: workers.max(1), shelves: Mutex::default() })
+        Arc::new(Self { workers: workers.max(1), shelves: Mutex::default(), trial: Mutex::default() })
+    }
+
+    /// The counts of the plan that is tried, if one is.
+    pub fn trial(&self) -> Option<Arc<Trial>> {
+        self.trial.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says where what comes of a trial is counted, before it begins, and that it has ended.
+    pub fn set_trial(&self, trial: Option<Arc<Trial>>) {
+        *self.trial.lock().unwrap_or_else(PoisonError::into_inner) = trial;
     }
 
     /// How many workers count, at least one.

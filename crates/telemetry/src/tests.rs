@@ -363,6 +363,8 @@ fn every_metric_of_the_table_reaches_the_page() {
         (Metric::AccessLogDropped, &["full"]),
         (Metric::Generation, &[]),
         (Metric::GenerationsRefused, &[]),
+        (Metric::CanaryShare, &[]),
+        (Metric::Canaries, &["promoted"]),
         (Metric::BuildInfo, &["1"]),
     ]
     .into_iter()

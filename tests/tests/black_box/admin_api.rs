@@ -451,7 +451,7 @@ fn a_misspelt_rehearsal_changes_nothing() {
     let product = Setup::to(&origin).start();
     let (endpoint, before) = (origin.address(), generation(&product));
     let call = |query: &str| format!("PUT /api/clusters/site/endpoints/{endpoint}/weight?{query}");
-    for wrong in ["dry-run=true", "dryrun", "dry%5Frun=true", "dry_run=true&force"] {
+    for wrong in ["dry-run=true", "dryrun", "dry%5Frun=true", "dry_run=true&dryrun=1"] {
         let told = refused(&product, &call(wrong), &[JSON], "{ \"weight\": 7 }", 400);
         assert!(told["message"].as_str().unwrap().starts_with("there is no parameter `"), "{told}");
         assert!(told["suggestion"].as_str().unwrap().contains("`dry_run`"), "{told}");

@@ -14,6 +14,7 @@ mod balancing;
 mod basic_auth;
 mod body_limit;
 mod breakers;
+mod canary;
 mod command_line;
 mod concurrency;
 mod error_page;

@@ -59,6 +59,9 @@ impl Agents {
                 let Some(port) = port.filter(|_| endpoint.endpoint.state != AdminState::Maintenance) else { continue };
                 let key = (cluster.cluster.name.clone(), endpoint.endpoint.name.clone());
                 let Some(address) = endpoint.endpoint.address.ip() else { continue };
+                if self.asked.contains_key(&key) {
+                    continue;
+                }
                 let what = (SocketAddr::new(address.ip(), port), check.clone());
                 let seat = Seat { cluster: Arc::clone(cluster), index };
                 let asked = match before.remove(&key) {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use model::Name;
-use plan::Plan;
+use plan::{ClusterPlan, Plan};
 use tokio::sync::watch;
 
 /// Probes on their way at once; others wait for their turn.
@@ -58,6 +58,13 @@ impl Probes {
             plans.send_replace(plan);
         }
     }
+}
+
+/// A plan for [`Probes::follow`] alone: with the endpoints of both, those of the first as it has them.
+pub(crate) fn both(first: &Plan, second: &Plan) -> Arc<Plan> {
+    let is_known = |cluster: &Arc<ClusterPlan>| first.clusters.iter().any(|known| Arc::ptr_eq(known, cluster));
+    let more = second.clusters.iter().filter(|cluster| !is_known(cluster));
+    Arc::new(Plan { clusters: first.clusters.iter().chain(more).cloned().collect(), ..Plan::default() })
 }
 
 impl Drop for Probes {

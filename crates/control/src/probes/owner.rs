@@ -99,6 +99,10 @@ impl Owner {
                     continue;
                 }
                 let key = (cluster.cluster.name.clone(), endpoint.endpoint.name.clone());
+                // Of a cluster that is there twice, while another plan is tried, the first says how it is asked.
+                if self.probes.contains_key(&key) {
+                    continue;
+                }
                 let tls = match &check.kind {
                     HealthCheckKind::Tls(settings) => Some(settings.clone()),
                     _ => cluster.cluster.tls.clone(),

@@ -1,5 +1,6 @@
 //! What time brings to clusters without anyone asking: ejections that end, intervals that are over.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,10 @@ impl Ticks {
 
     /// Follows this plan from now on.
     pub(super) fn follow(&mut self, plan: &Plan) {
-        self.clusters = plan.clusters.iter().filter(|cluster| cluster.needs_ticks()).cloned().collect();
+        // While another plan is tried a cluster may be there twice, with one state.
+        let mut seen = HashSet::new();
+        let first = |cluster: &&Arc<ClusterPlan>| seen.insert(Arc::as_ptr(&cluster.state));
+        self.clusters = plan.clusters.iter().filter(|cluster| cluster.needs_ticks()).filter(first).cloned().collect();
         self.next = (!self.clusters.is_empty()).then(|| self.next.unwrap_or_else(Instant::now));
     }
 

@@ -237,8 +237,15 @@ fn keeping(name: &str) -> String {
 
 fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, String> {
     let change = crate::Change::Wish { cluster: "site".into(), endpoint: "127.0.0.1:9001".into(), state };
-    let order =
-        crate::Order { change, author: "me".into(), expected: None, is_dry: false, is_trusted: true, under: None };
+    let order = crate::Order {
+        change,
+        author: "me".into(),
+        expected: None,
+        is_dry: false,
+        canary: None,
+        is_trusted: true,
+        under: None,
+    };
     let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answered, Asked, Client, Unanswered, encoded};
 use crate::ending::Ending;
-use options::{Action, Command, Config, Ctl, Dry, Endpoint, Tag};
+use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, Tag, Try};
 
 /// Runs the command.
 pub(crate) fn run(options: &Ctl) -> Ending {
@@ -96,6 +96,9 @@ fn asked(command: &Command) -> Result<Asked, String> {
             get(format!("/api/connections?limit={limit}&after={}{listener}", after.unwrap_or(0)))
         }
         Command::End { connection } => bare("DELETE", &format!("/api/connections/{connection}"), None),
+        Command::Canary { end: None } => get("/api/canary"),
+        Command::Canary { end: Some(CanaryEnd::Promote) } => bare("POST", "/api/canary/promote", None),
+        Command::Canary { end: Some(CanaryEnd::Abort) } => bare("DELETE", "/api/canary", None),
         Command::Reload => bare("POST", "/api/reload", None),
         Command::Rollback { generation, dry } => {
             bare("POST", &format!("/api/generations/{generation}/rollback"), Some(*dry))
@@ -116,8 +119,8 @@ fn config_asked(config: &Config) -> Result<Asked, String> {
             };
             get(format!("{path}{}", if *defaults { "" } else { "?as=written" }))
         }
-        Config::Put { file, tag, dry } => put_file("/api/config", (file, tag), *dry)?,
-        Config::Set { kind, name, file, tag, dry } => put_file(&object(kind, name), (file, tag), *dry)?,
+        Config::Put { file, tag, first, dry } => put_file("/api/config", (file, tag), (*dry, first))?,
+        Config::Set { kind, name, file, tag, first, dry } => put_file(&object(kind, name), (file, tag), (*dry, first))?,
         Config::Remove { kind, name, dry } => bare("DELETE", &object(kind, name), Some(*dry)),
         Config::Reset { dry } => bare("DELETE", "/api/config", Some(*dry)),
     })
@@ -155,7 +158,7 @@ fn send(method: &'static str, path: String, body: &Value) -> Asked {
     Asked { method, path, fields, body: body.to_string() }
 }
 
-fn put_file(path: &str, (file, tag): (&Path, &Tag), dry: Dry) -> Result<Asked, String> {
+fn put_file(path: &str, (file, tag): (&Path, &Tag), (dry, first): (Dry, &Try)) -> Result<Asked, String> {
     let body = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin()
@@ -172,7 +175,22 @@ fn put_file(path: &str, (file, tag): (&Path, &Tag), dry: Dry) -> Result<Asked, S
         return Err("the file with the tag has to be as `ctl config get --etag-file FILE` writes it".to_owned());
     }
     let fields = vec![("content-type", "application/yaml".to_owned()), ("if-match", tag.trim().to_owned())];
-    Ok(Asked { method: "PUT", path: format!("{path}{}", query(dry)), fields, body })
+    let mut path = format!("{path}{}", query(dry));
+    let least = first.exchanges_min.map(|least| least.to_string());
+    let terms = [
+        ("canary", &first.canary),
+        ("for", &first.time),
+        ("errors_max", &first.errors_max),
+        ("latency_max", &first.latency_max),
+        ("exchanges_min", &least),
+    ];
+    for (name, value) in terms {
+        if let Some(value) = value {
+            let before = if path.contains('?') { '&' } else { '?' };
+            path.push_str(&format!("{before}{name}={}", encoded(value)));
+        }
+    }
+    Ok(Asked { method: "PUT", path, fields, body })
 }
 
 fn query(dry: Dry) -> &'static str {
@@ -206,6 +224,9 @@ mod tests {
             ("generations 7", "GET /api/generations/7"),
             ("rollback 3", "POST /api/generations/3/rollback"),
             ("reload", "POST /api/reload"),
+            ("canary", "GET /api/canary"),
+            ("canary promote", "POST /api/canary/promote"),
+            ("canary abort", "DELETE /api/canary"),
             ("connections --listener web", "GET /api/connections?limit=100&after=0&listener=web"),
             ("end 4097", "DELETE /api/connections/4097"),
             ("log warn", "PUT /api/log {\"level\":\"warn\"}"),

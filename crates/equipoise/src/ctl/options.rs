@@ -18,6 +18,9 @@ use crate::client::AdminAddress;
   equipoise ctl config put site.yaml
   equipoise ctl config get --etag-file tag > site.yaml && $EDITOR site.yaml && equipoise ctl config put site.yaml --etag-file tag
       Only if nobody else has changed it meanwhile.
+  equipoise ctl config put site.yaml --canary 10% --for 60s --errors-max 1% --latency-max 50%
+      Try it on one exchange of ten; it comes into force after a minute, or goes if it does worse.
+  equipoise ctl canary
   equipoise ctl generations
   equipoise ctl rollback 3
   EQUIPOISE_TOKEN=$(cat token) equipoise ctl --admin unix:/run/equipoise/admin.sock status --json
@@ -65,6 +68,12 @@ pub(crate) enum Command {
         #[command(flatten)]
         dry: Dry,
     },
+    /// Tell of the configuration that is tried, or end it: promote puts it into force, abort gives it up
+    Canary {
+        /// How it is to end
+        #[arg(value_enum)]
+        end: Option<CanaryEnd>,
+    },
     /// Tell how the endpoints of a cluster are
     Endpoints {
         /// The cluster
@@ -107,6 +116,35 @@ pub(crate) struct Tag {
     pub(crate) etag_file: Option<PathBuf>,
 }
 
+/// How a configuration that is tried ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CanaryEnd {
+    /// It comes into force
+    Promote,
+    /// The one before stays
+    Abort,
+}
+
+/// Try it first.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Try {
+    /// Try it on this share of exchanges first, such as 10%; it comes into force by itself, or goes
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) canary: Option<String>,
+    /// How long it is tried [default: 60s]
+    #[arg(long = "for", value_name = "TIME", requires = "canary")]
+    pub(crate) time: Option<String>,
+    /// So many in a hundred may fail more than by the configuration in force [default: 1%]
+    #[arg(long, value_name = "PERCENT", requires = "canary")]
+    pub(crate) errors_max: Option<String>,
+    /// What nine of ten exchanges stay below may be so much longer [default: 50%]
+    #[arg(long, value_name = "PERCENT", requires = "canary")]
+    pub(crate) latency_max: Option<String>,
+    /// With fewer exchanges by the new configuration it does not come into force [default: 20]
+    #[arg(long, value_name = "N", requires = "canary")]
+    pub(crate) exchanges_min: Option<u64>,
+}
+
 /// Only tell.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Dry {
@@ -141,6 +179,8 @@ pub(crate) enum Config {
         #[command(flatten)]
         tag: Tag,
         #[command(flatten)]
+        first: Try,
+        #[command(flatten)]
         dry: Dry,
     },
     /// Add or replace one listener, route or cluster
@@ -155,6 +195,8 @@ pub(crate) enum Config {
         file: PathBuf,
         #[command(flatten)]
         tag: Tag,
+        #[command(flatten)]
+        first: Try,
         #[command(flatten)]
         dry: Dry,
     },

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::options::{Command, Config};
+use super::options::{CanaryEnd, Command, Config};
 use crate::visible;
 
 /// The answer to a command.
@@ -16,6 +16,8 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Changes => changes(told),
         Command::Generations { generation: None } => generations(told),
         Command::Generations { .. } => generation(told),
+        Command::Canary { end: None } => canaries(told),
+        Command::Canary { end: Some(CanaryEnd::Abort) } => "what was tried is given up\n".to_owned(),
         Command::Endpoints { .. } => endpoints(&told["endpoints"]),
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
@@ -117,6 +119,30 @@ fn endpoints(all: &Value) -> String {
     table(&head, &list(all).map(row).collect::<Vec<_>>())
 }
 
+fn canaries(told: &Value) -> String {
+    let row = |one: &Value| {
+        let side = |side: &Value| {
+            let p90 = side["latency_p90_ms"].as_f64().map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
+            format!("{} done, {} failed, p90 {p90}", side["exchanges"], side["failed"])
+        };
+        let (share, time) = (&one["terms"]["share_percent"], one["terms"]["for_s"].as_f64().unwrap_or(0.0));
+        let terms = format!("{share}% for {time} s");
+        let texts = [time_of(one), terms, text(&one["author"]), text(&one["result"])];
+        let mut cells = texts.to_vec();
+        cells.extend([side(&one["new"]), side(&one["old"]), text(&one["reason"])]);
+        cells
+    };
+    let rows: Vec<Vec<String>> = list(&told["canaries"]).map(row).collect();
+    if rows.is_empty() {
+        return "nothing was tried\n".to_owned();
+    }
+    table(&["BEGAN", "SHARE", "BY", "RESULT", "NEW", "OLD", "WHY"], &rows)
+}
+
+fn time_of(one: &Value) -> String {
+    time(&one["at_unix_s"])
+}
+
 fn connections(told: &Value) -> String {
     let row = |one: &Value| {
         let open = Duration::try_from_secs_f64(one["open_for_s"].as_f64().unwrap_or(0.0)).unwrap_or_default();
@@ -206,6 +232,9 @@ fn differences(told: &Value) -> String {
 
 fn done(told: &Value) -> String {
     let mut out = match told["dry_run"] {
+        _ if told["canary"] == true => {
+            format!("it is tried beside generation {}; `equipoise ctl canary` tells how it does:\n", told["generation"])
+        }
         Value::Bool(true) => format!("nothing was changed; it would do this to generation {}:\n", told["generation"]),
         _ => format!("generation {} is in force\n", told["generation"]),
     };

@@ -267,7 +267,7 @@ impl Session<'_> {
 
     /// Gives a stream a task of its own. It follows the plan that is in force now.
     fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) {
-        let plan = self.worker.plan_of(&self.tether.seat);
+        let plan = self.worker.plan_to_carry(&self.tether.seat);
         // A client that has not heard of our GOAWAY by now does not mean to.
         let is_too_late = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
         if plan.http_listener(&self.tether).is_none() || is_too_late {

@@ -464,7 +464,7 @@ impl Session {
     fn take_streams(&mut self) {
         while !self.is_full() {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };
-            let plan = self.worker.plan_of(&self.tether.seat);
+            let plan = self.worker.plan_to_carry(&self.tether.seat);
             let index = self.tether.seat.index.get();
             if matches!(self.leave, Leave::Last | Leave::Over) || plan.http_listener(&self.tether).is_none() {
                 self.shared.count_reset();

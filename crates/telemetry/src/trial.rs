@@ -1,0 +1,114 @@
+//! Two plans side by side: what came of exchanges under the old one and under the one that is tried.
+//!
+//! While nothing is tried, nothing of this exists.
+
+use std::sync::Arc;
+
+use model::fault::Source;
+
+use crate::counter::Counter;
+use crate::histogram::{Histogram, HistogramSnapshot};
+use crate::record::{Kind, Record};
+
+/// The counts of a trial, a shard for each worker.
+#[derive(Debug)]
+pub struct Trial {
+    /// The generation of the plan that is tried; every other is old.
+    generation: u64,
+    shards: Box<[Shard]>,
+}
+
+/// On cache lines of its own: no two workers write to the same one.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    old: Tally,
+    new: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    exchanges: Counter,
+    failed: Counter,
+    latency: Histogram,
+}
+
+/// What came of exchanges and streams under one plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// All that have ended.
+    pub exchanges: u64,
+    /// Those that failed, but for faults of clients: no answer, one that was made here for want of another, or a status of 500
+    /// and more.
+    pub failed: u64,
+    /// Time of exchanges, without streams and tunnels, whose clients stay as long as they like.
+    pub latency: HistogramSnapshot,
+}
+
+impl Trial {
+    /// Nothing was counted yet.
+    pub fn new(generation: u64, workers: usize) -> Arc<Self> {
+        Arc::new(Self { generation, shards: (0..workers.max(1)).map(|_| Shard::default()).collect() })
+    }
+
+    /// Counts what has ended under the plan of this generation. Only the worker may call it.
+    pub fn count(&self, worker: usize, generation: u64, record: &Record<'_>) {
+        let Some(shard) = self.shards.get(worker).filter(|_| record.kind != Kind::Flow) else { return };
+        let tally = if generation == self.generation { &shard.new } else { &shard.old };
+        tally.exchanges.add(1);
+        let is_our_fault = record.fault.is_some_and(|fault| fault.consequence().source != Source::Downstream);
+        if is_our_fault || record.response_status >= 500 {
+            tally.failed.add(1);
+        }
+        if record.kind == Kind::Exchange && !record.is_tunnel() {
+            tally.latency.record(record.phases.total);
+        }
+    }
+
+    /// What was counted so far: under the old plan, and under the new one.
+    pub fn outcomes(&self) -> (Outcome, Outcome) {
+        let sum = |side: fn(&Shard) -> &Tally| {
+            self.shards.iter().map(side).fold(Outcome::default(), |mut sum, tally| {
+                sum.exchanges += tally.exchanges.get();
+                sum.failed += tally.failed.get();
+                tally.latency.add_to(&mut sum.latency);
+                sum
+            })
+        };
+        (sum(|shard| &shard.old), sum(|shard| &shard.new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use model::{Facts, Fault, Name, Scheme};
+
+    use super::*;
+
+    #[test]
+    fn both_sides_are_counted_apart() {
+        let trial = Trial::new(7, 2);
+        let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
+        let (scheme, client) = (Scheme::Http, peer.ip());
+        let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };
+        let record = |status, fault: Option<Fault>, ms| {
+            let mut record = Record::empty(&facts, Kind::Exchange);
+            (record.response_status, record.fault) = (status, fault);
+            record.phases.total = Duration::from_millis(ms);
+            record
+        };
+        trial.count(0, 6, &record(200, None, 10));
+        trial.count(1, 6, &record(404, None, 10));
+        trial.count(0, 7, &record(503, None, 30));
+        trial.count(1, 7, &record(404, Some(Fault::NoRoute), 30));
+        trial.count(1, 7, &record(0, Some(Fault::ClosedInResponse), 30));
+        trial.count(9, 7, &record(500, None, 30));
+        let (old, new) = trial.outcomes();
+        assert_eq!((old.exchanges, old.failed, old.latency.count()), (2, 0, 2));
+        assert_eq!((new.exchanges, new.failed, new.latency.count()), (3, 2, 3));
+        assert!(new.latency.quantile(0.5) > old.latency.quantile(0.9));
+    }
+}
