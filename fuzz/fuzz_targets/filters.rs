@@ -1,0 +1,74 @@
+//! Requests of strangers before filters that read them: no panic, nobody is let in whom nobody knows, and what a page quotes stays
+//! text.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use model::fields::Span;
+use model::filter::FilterUse;
+use model::matching::{Match, ValueMatch, ValueTest, When};
+use model::{Facts, FieldName, Name, RequestHead, Scheme, Version};
+use plan::filter::{Chain, Failure, Flow, ResponseView};
+use serde_json::{Value, json};
+
+static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
+    let quotes = |content_type: &str, body: &str| json!({ "content_type": content_type, "body": body, "headers": { "x-page": content_type } });
+    let asked = ValueMatch { name: "q".into(), test: ValueTest::Regex("a+".into()) };
+    let when = When {
+        not: Some(Box::new(When { matches: Match { query: vec![asked], ..Match::default() }, ..When::default() })),
+        ..When::default()
+    };
+    let uses = [
+        ("basic_auth", json!({ "users": { "ann": "$apr1$ozAnnRQ8$nRw8p2UQymJFqVKCCtq5l1" } }), None),
+        ("error_page", quotes("text/html", "<p title=\"{uri}\">{request_header:accept} {cookie:c} {user}</p>"), None),
+        (
+            "error_page",
+            quotes("application/json", "{\"at\": \"{uri}\", \"like\": \"{request_header:accept}\"}"),
+            Some(when),
+        ),
+    ];
+    let uses = uses.map(|(name, settings, when)| FilterUse { name: name.into(), settings, when });
+    Chain::compile(&uses).expect("good settings")
+});
+
+fuzz_target!(|input: &[u8]| {
+    let mut lines = input.split(|byte| *byte == b'\n');
+    let mut head = RequestHead::default();
+    let start = head.fields.load(b"GET");
+    let method = Span::new(start, start + 3);
+    let target = lines.next().unwrap_or_default();
+    let start = head.fields.load(target);
+    head.set_line(method, Span::new(start, start + target.len()), Version::Http11);
+    for (name, value) in ["authorization", "accept", "cookie", "accept", "authorization"].into_iter().zip(lines) {
+        head.fields.append(&FieldName::new(name).expect("a name"), value);
+    }
+    let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<std::net::SocketAddr>().expect("an address"));
+    let (client, scheme) = (peer.ip(), Scheme::Http);
+    let facts =
+        Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener: &listener, request_id: "" };
+    let (mut place, mut scratch) = (0, Vec::new());
+    let mut flow = CHAIN.on_request_from(&mut place, &mut head, &facts, &mut scratch);
+    if let Flow::Wait(job) = &flow {
+        let found = job.0.run(&mut || 7);
+        flow = CHAIN.resume((&mut place, found), &mut head, &facts, &mut scratch);
+    }
+    match flow {
+        Flow::Continue => {
+            assert_eq!(head.user(), Some(&b"ann"[..]));
+            assert!(head.fields.get(&FieldName::new("authorization").expect("a name")).is_none());
+        }
+        Flow::Respond(local) => assert_eq!((local.status, head.user()), (401, None)),
+        other => panic!("{other:?}"),
+    }
+    let view = ResponseView { request: &head, facts: &facts, cluster: None, endpoint: None };
+    let failure = Failure { status: 401, fault: None, is_of_endpoint: false, view: &view };
+    let page = CHAIN.page(&failure, Vec::new, &mut scratch).expect("one fits always");
+    let text = String::from_utf8(page.body).expect("text");
+    if page.fields.iter().any(|(_, value)| value == "application/json") {
+        serde_json::from_str::<Value>(&text).expect("JSON");
+    } else {
+        let count = |what: char| text.matches(what).count();
+        assert_eq!((count('<'), count('>'), count('"')), (2, 2, 2), "{text}");
+    }
+});
