@@ -4,10 +4,10 @@
 
 use equipoise_fuzz::choice_and_message;
 use libfuzzer_sys::fuzz_target;
-use model::RequestHead;
-use wire::http1::{HeadLimits, HeadScan, SendRequest, parse_request, write_request};
+use model::{Method, RequestHead, ResponseHead};
+use wire::http1::{Framing, HeadLimits, HeadScan, SendRequest, parse_request, write_request};
 use wire::http3::frame::{BadFrame, Expected, FrameReader, Step};
-use wire::http3::message::{Memory, read_request, read_trailers};
+use wire::http3::message::{self, Memory, read_request, read_response, read_trailers};
 use wire::http3::uni::{Next, Told, UniReader};
 
 const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 1 << 12, fields_max: 16 };
@@ -61,8 +61,10 @@ fuzz_target!(|input: &[u8]| {
     sections.push(message.to_vec());
     for section in sections {
         let _ = read_trailers(&section, LIMITS.head_bytes_max, &mut memory);
+        let ends = choice & 32 == 0;
+        let _ = read_response(&section, (Method::Get, &LIMITS, ends), &mut memory, &mut ResponseHead::default());
         let mut head = RequestHead::default();
-        let Ok(parsed) = read_request(&section, (&LIMITS, choice & 32 == 0), &mut memory, &mut head) else { continue };
+        let Ok(parsed) = read_request(&section, (&LIMITS, ends), &mut memory, &mut head) else { continue };
         let mut bytes = Vec::new();
         let upgrade = parsed.upgrade;
         let how = SendRequest { framing: parsed.framing, host_fallback: "none", upgrade, keep_alive: true };
@@ -73,5 +75,13 @@ fuzz_target!(|input: &[u8]| {
         let found = found.expect("what is accepted is a request of HTTP/1.1").expect("a whole one");
         assert_eq!((found.head_len, found.framing), (bytes.len(), parsed.framing), "one request and nothing more");
         assert_eq!((again.path(), again.query(), again.authority()), (head.path(), head.query(), head.authority()));
+
+        // What goes to an endpoint of HTTP/3 is a request there too.
+        let mut onward = Vec::new();
+        let framing = if upgrade { Framing::None } else { parsed.framing };
+        message::write_request(&head, (framing, upgrade), b"none", &mut onward);
+        let ends = !upgrade && framing == Framing::None;
+        let found = read_request(&onward, (&limits, ends), &mut memory, &mut again);
+        assert_eq!(found.map(|found| found.framing), Ok(parsed.framing));
     }
 });

@@ -174,7 +174,7 @@ faults! {
     UpstreamHandshakeFailed = Upstream Connect 502 true true "UH" "upstream_handshake_failed";
     /// The endpoint closed or reset while the request was sent.
     SendFailed = Upstream Send 502 false true "US" "send_failed";
-    /// The request asks for another protocol, and the endpoint speaks HTTP/2 and does not offer that there.
+    /// The request asks for another protocol, and the endpoint speaks HTTP/2 or HTTP/3 and does not offer that there.
     UpgradeNotOffered = Upstream Send 502 false false "UP" "upgrade_not_offered";
     /// The endpoint took no byte of the request for too long.
     SendTimeout = Upstream Send 504 false true "UST" "send_timeout";

@@ -208,6 +208,8 @@ pub const HTTP3_UNI_STREAMS_MAX: u32 = 8;
 pub const HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of all bodies of one HTTP/3 connection that a client may send before we have read them.
 pub const HTTP3_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// The same while the handshake of a client is under way that may send requests before its end: nobody has proven an address.
+pub const HTTP3_EARLY_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of all responses of one HTTP/3 connection that its client has not said to have, at least. It is twice what may be under
 /// way by the rules of congestion, within these bounds.
 pub const HTTP3_SEND_WINDOW_BYTES_MIN: u64 = 128 * 1024;

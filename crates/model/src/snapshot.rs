@@ -477,20 +477,33 @@ pub struct Pool {
     pub idle_timeout: Duration,
     /// Requests after which a connection is not reused.
     pub requests_per_connection_max: Option<u64>,
-    /// HTTP/2, if the endpoints speak it.
-    pub http2: Option<Http2Pool>,
+    /// HTTP/2 or HTTP/3, if the endpoints speak it: connections that many requests share.
+    pub shared: Option<SharedPool>,
 }
 
 impl Pool {
-    /// The versions that are offered to an endpoint: HTTP/1.1, HTTP/2.
-    pub fn versions(&self) -> (bool, bool) {
-        (self.http2.as_ref().is_none_or(|http2| !http2.is_only), self.http2.is_some())
+    /// The versions that are offered to an endpoint.
+    pub fn versions(&self) -> HttpVersions {
+        let speaks = |version| self.shared.as_ref().is_some_and(|shared| shared.version == version);
+        let h1 = self.shared.as_ref().is_none_or(|shared| !shared.is_only);
+        HttpVersions { h1, h2: speaks(SharedVersion::Http2), h3: speaks(SharedVersion::Http3) }
     }
 }
 
-/// HTTP/2 towards endpoints.
+/// Which version it is whose connections many requests share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedVersion {
+    /// HTTP/2.
+    Http2,
+    /// HTTP/3, which is always encrypted and never chosen beside another.
+    Http3,
+}
+
+/// HTTP/2 or HTTP/3 towards endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http2Pool {
+pub struct SharedPool {
+    /// Which of them.
+    pub version: SharedVersion,
     /// The endpoints speak nothing else. Otherwise each chooses as a connection begins, by ALPN.
     pub is_only: bool,
     /// Requests at once on a connection.

@@ -140,7 +140,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         socket: model::socket::ClusterSocket::default(),
         proxy_protocol: None,
         grpc_web: false,
-        pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, http2: None },
+        pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
         timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
         retry: model::retry::Retry::default(),
         resilience: model::resilience::Resilience::default(),

@@ -58,7 +58,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         socket: model::socket::ClusterSocket::default(),
         proxy_protocol: None,
         grpc_web: false,
-        pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, http2: None },
+        pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
         timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
         retry: model::retry::Retry::default(),
         resilience: model::resilience::Resilience::default(),

@@ -1,4 +1,4 @@
-//! Which HTTP/2 connection to an endpoint carries a request.
+//! Which HTTP/2 or HTTP/3 connection to an endpoint carries a request.
 //!
 //! As few connections as will do: the oldest with room. A connection that is being made is waited for by as many as it will
 //! probably carry, so that a crowd does not open one each; only those beyond open another.
@@ -40,7 +40,8 @@ pub fn choose(mut rooms: impl Iterator<Item = Room>, mut waiting: impl Iterator<
     }
 }
 
-/// How many streams at once an endpoint bears on one connection, as far as its refusals tell (RFC 9113 section 8.7).
+/// How many streams at once an endpoint bears on one connection, as far as its refusals tell (RFC 9113 section 8.7, RFC 9114
+/// section 4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bearing {
     max: u32,

@@ -409,9 +409,9 @@ impl<'p> Exchange<'p> {
         now: &'p ClusterNow,
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
     ) -> Result<Next, Fault> {
-        if side.pool.http2.is_some() {
+        if side.pool.shared.is_some() {
             // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
-            return Box::pin(self.attempt_http2((cluster, now), (endpoint, side))).await;
+            return Box::pin(self.attempt_shared((cluster, now), (endpoint, side))).await;
         }
         if let Some(kept) = side.pool.take(self.told.now, &self.connection.facts) {
             side.series.of(self.worker.index).reused.add(1);

@@ -86,9 +86,7 @@ pub(crate) fn bind(
     for _ in 0..workers {
         let socket = bind_shared(address, kind, settings)?;
         if transport == Transport::Quic {
-            // The kernel bounds it by what the machine allows.
-            let _ = socket.set_recv_buffer_size(QUIC_BUFFER_BYTES);
-            let _ = socket.set_send_buffer_size(QUIC_BUFFER_BYTES);
+            widen(&socket);
         }
         if address.port() == 0 {
             address = socket.local_addr()?.as_socket().unwrap_or(address);
@@ -151,6 +149,12 @@ pub(crate) fn unix_address(path: &str) -> io::Result<SockAddr> {
 /// Another program began to listen there meanwhile.
 pub(crate) fn listen(socket: &OwnedFd, settings: &ListenerSocket) -> io::Result<()> {
     SockRef::from(socket).listen(i32::try_from(settings.backlog).unwrap_or(i32::MAX))
+}
+
+/// Gives a socket of QUIC room for bursts. The kernel bounds it by what the machine allows.
+pub(crate) fn widen(socket: &Socket) {
+    let _ = socket.set_recv_buffer_size(QUIC_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(QUIC_BUFFER_BYTES);
 }
 
 /// Sets up the connections that a socket accepts, or one connection. They inherit from the socket that accepts them, so

@@ -146,7 +146,7 @@ impl MessageStream {
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Http2(stream) => stream.reset(h2::Reason::INTERNAL_ERROR),
-            Self::Http3(stream) => stream.abandon(wire::http3::code::INTERNAL_ERROR),
+            Self::Http3(stream) => stream.break_off(),
         }
     }
 
@@ -154,14 +154,19 @@ impl MessageStream {
     pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
         match self {
             Self::Http2(stream) => stream.take_sent(),
-            Self::Http3(_) => None,
+            Self::Http3(stream) => stream.take_sent(),
         }
     }
 
     /// What was sent is not needed any more.
     pub(crate) fn forget_sent(&mut self) {
-        if let Self::Http2(stream) = self {
-            stream.forget_sent();
+        either!(self, stream => stream.forget_sent());
+    }
+
+    /// The peer's message breaks the rules: of HTTP/3 that is told (RFC 9114 section 4.1.2). The library of HTTP/2 does it itself.
+    pub(crate) fn refuse_malformed(&mut self) {
+        if let Self::Http3(stream) = self {
+            stream.refuse(wire::http3::code::MESSAGE_ERROR);
         }
     }
 }

@@ -375,6 +375,12 @@ impl Pump {
             let is_over = from.message().is_some_and(|stream| stream.is_over());
             self.recode(&mut buffer, is_over, pool)
         };
+        if matches!(recoded, Err(PumpFault::Framing | PumpFault::Truncated))
+            && let Some(stream) = from.message()
+        {
+            // It is longer or shorter than it said.
+            stream.refuse_malformed();
+        }
         if buffer.is_empty() || recoded.is_err() {
             pool.give(buffer);
         } else {

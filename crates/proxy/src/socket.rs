@@ -5,7 +5,7 @@
 //! alone fails on the other, and is only asked where that does no harm (`nodelay`, addresses).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -140,6 +140,24 @@ pub(crate) fn datagrams_to(address: SocketAddr, settings: &ClusterSocket, client
     show(&SockRef::from(&socket), address, settings, Some(client.to_canonical()))?;
     socket.connect(&address.into())?;
     UdpSocket::from_std(socket.into())
+}
+
+/// A socket for QUIC connections to endpoints, from this address if one is given.
+///
+/// # Errors
+/// As the kernel says.
+pub(crate) fn datagrams_from(is_v4: bool, source: Option<IpAddr>) -> io::Result<std::net::UdpSocket> {
+    let any: IpAddr = if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let address = SocketAddr::new(source.unwrap_or(any), 0);
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    socket.set_nonblocking(true)?;
+    if !is_v4 {
+        socket.set_only_v6(true)?;
+    }
+    listen::widen(&socket);
+    kernel::tell_undelivered(socket.as_fd(), is_v4)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 fn prepare(address: SocketAddr, settings: &ClusterSocket, client: Option<IpAddr>) -> io::Result<TcpSocket> {

@@ -17,6 +17,7 @@ use wire::http1::HeadScan;
 use wire::http3::message::Memory;
 
 use crate::buffer::BufferPool;
+use crate::http3::Outgoing;
 use crate::random::Random;
 use crate::reconcile::{self, Command};
 use crate::registry::{Registry, Seat};
@@ -85,6 +86,8 @@ pub(crate) struct Worker {
     pub date_name: FieldName,
     /// The program is ending: no listener begins any more.
     pub is_draining: Cell<bool>,
+    /// Where connections to endpoints over UDP begin.
+    pub outgoing: Rc<Outgoing>,
     /// Of all workers, for the end of a drain.
     pub open_connections: Arc<AtomicUsize>,
 }
@@ -109,6 +112,7 @@ impl Worker {
             date: RefCell::new((0, String::new())),
             date_name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
             is_draining: Cell::new(false),
+            outgoing: Rc::default(),
             open_connections,
         })
     }
@@ -224,7 +228,7 @@ async fn obey(worker: Rc<Worker>, mut commands: UnboundedReceiver<Command>) {
     loop {
         tokio::select! {
             command = commands.recv() => match command {
-                Some(Command::Stop) | None => return,
+                Some(Command::Stop) | None => return worker.outgoing.end(),
                 Some(command) => reconcile::obey(&worker, command),
             },
             _ = sweep.tick() => {

@@ -265,6 +265,37 @@ pub fn request_fields(head: &RequestHead, framing: Framing, mut give: impl FnMut
     }
 }
 
+/// About how large a request head is, as RFC 9113 section 6.5.2 and RFC 9114 section 4.2.2 count.
+pub fn request_bytes(head: &RequestHead) -> usize {
+    let fields = head.fields.iter().map(|field| field.name.len() + field.value.len() + FIELD_OVERHEAD_BYTES);
+    let target = head.path().len() + head.query().map_or(0, <[u8]>::len);
+    // The method and the scheme are short.
+    fields.sum::<usize>() + target + 4 * FIELD_OVERHEAD_BYTES
+}
+
+/// Writes the target of a request as `:path` has it. Bytes that no URI has (RFC 3986 section 2) are encoded: they are common in
+/// requests and mean to everyone what they mean encoded, and many do not take them here.
+pub fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
+    push_encoded(out, head.path());
+    if let Some(query) = head.query() {
+        out.push(b'?');
+        push_encoded(out, query);
+    }
+}
+
+fn push_encoded(target: &mut Vec<u8>, part: &[u8]) {
+    let is_foreign = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`');
+    for piece in part.split_inclusive(is_foreign) {
+        match piece.split_last() {
+            Some((last, before)) if is_foreign(last) => {
+                target.extend_from_slice(before);
+                target.extend_from_slice(format!("%{last:02X}").as_bytes());
+            }
+            _ => target.extend_from_slice(piece),
+        }
+    }
+}
+
 /// Gives the fields of a response as HTTP/2 sends them; see [`request_fields`]. With [`Framing::None`], `content-length` is
 /// kept as it came, for HEAD and 304, and left out of 1xx and 204 (RFC 9110 section 8.6).
 pub fn response_fields(head: &ResponseHead, framing: Framing, mut give: impl FnMut(&[u8], &[u8])) {

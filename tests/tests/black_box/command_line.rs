@@ -232,6 +232,7 @@ const EXAMPLES: &[&str] = &[
     "health-all.yaml",
     "health.yaml",
     "http2-endpoints.yaml",
+    "http3-endpoints.yaml",
     "http3.yaml",
     "include/main.yaml",
     "persistence.yaml",

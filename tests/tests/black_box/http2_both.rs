@@ -147,7 +147,7 @@ pub(super) fn upgrading(proves: bool) -> Origin {
 }
 
 /// RFC 6455 section 4.2.2, 5.4, in the letters of RFC 4648 section 4.
-fn proof(key: &str) -> String {
+pub(super) fn proof(key: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let sum = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());

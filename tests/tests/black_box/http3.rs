@@ -65,6 +65,8 @@ fn a_request_over_http3_goes_the_way_of_every_other() {
     assert_eq!(received.fields[0], ("Host".to_owned(), "shop.example".to_owned()), "Host comes first");
     let record = site.product.record("the request", |record| record["path"] == "/a");
     assert_eq!((&record["version"], &record["status"]), (&"HTTP/3".into(), &200.into()));
+    let cipher = record["tls_cipher"].as_str().expect("a cipher suite");
+    assert!(cipher.starts_with("TLS13_"), "{cipher}");
     // The same connection goes on.
     assert_eq!(client.get("/again").status, 200);
     site.product.expect_metric("equipoise_connections_opened_total", &["listener=\"web\""], 1.0);
@@ -106,4 +108,18 @@ fn trailers_pass_both_ways() {
     assert_eq!(answer.trailers["x-sum"], "7");
     let received = origin.only_request();
     assert_eq!(received.body, b"request");
+}
+
+#[test]
+fn sessions_that_are_resumed_are_counted_as_such() {
+    let origin = Origin::answering(|request| ok_for(request, "fine"));
+    let site = site(Setup::to(&origin), 1);
+    let tls = site.tls();
+    for _ in 0..3 {
+        let mut client = Client::connect(site.product.web(), "shop.example", &tls);
+        assert_eq!(client.get("/").status, 200);
+    }
+    let handshakes = "equipoise_tls_handshakes_total";
+    site.product.expect_metric(handshakes, &["result=\"full\""], 1.0);
+    site.product.expect_metric(handshakes, &["result=\"resumed\""], 2.0);
 }

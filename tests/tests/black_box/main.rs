@@ -58,4 +58,5 @@ mod unix_sockets;
 mod upstream;
 mod upstream_http2;
 mod upstream_http2_lines;
+mod upstream_http3;
 mod upstream_tls;

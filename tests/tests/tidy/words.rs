@@ -17,6 +17,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("ServerSessionMemoryCache", "rustls"),
     ("StoresServerSessions", "rustls"),
     ("set_server_config", "quinn"),
+    ("CipherSuiteCommon", "rustls"),
     ("ServerName", "rustls"),
     ("NoServerSessionStorage", "rustls"),
     ("ResolvesServerCert", "rustls"),

@@ -20,11 +20,11 @@ pub struct Cluster {
     #[schemars(length(min = 1))]
     pub endpoints: Vec<Endpoint>,
     /// HTTP versions that the endpoints speak. With TLS, each endpoint chooses among them as its connections begin. Without TLS
-    /// there is no such choice: `[h2]` speaks HTTP/2 from the first byte on. `h3` is not available in this version.
+    /// there is no such choice: `[h2]` speaks HTTP/2 from the first byte on. `[h3]` stands alone, and needs `tls`.
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
-    /// Pass calls of gRPC-Web, as browsers make them, to the endpoints as gRPC. Only the binary form, and only by HTTP/2.
+    /// Pass calls of gRPC-Web, as browsers make them, to the endpoints as gRPC. Only the binary form, and only by HTTP/2 or HTTP/3.
     #[serde(default)]
     pub grpc_web: bool,
     /// Connections at work at once at all endpoints together, over all workers, as with `connections_max` of an endpoint. No
@@ -210,13 +210,13 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_per_connection_max: Option<u64>,
-    /// HTTP/2: requests at once on a connection, if the endpoint allows as many. Another is made for those beyond.
+    /// HTTP/2 and HTTP/3: requests at once on a connection, if the endpoint allows as many. Another is made for those beyond.
     #[schemars(range(min = 1, max = limits::UPSTREAM_STREAMS_HARD_MAX))]
     pub streams_per_connection_max: u32,
-    /// HTTP/2: time without a byte from the endpoint, while requests are under way, after which it is asked whether it is still
-    /// there.
+    /// HTTP/2 and HTTP/3: time without a byte from the endpoint, while requests are under way, after which it is asked whether it
+    /// is still there.
     pub ping_interval: Time,
-    /// HTTP/2: time for the endpoint to answer that. Otherwise the connection is given up.
+    /// HTTP/2 and HTTP/3: time for the endpoint to answer that. Otherwise the connection is given up.
     pub ping_timeout: Time,
 }
 

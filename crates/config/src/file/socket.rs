@@ -22,7 +22,7 @@ pub struct ListenerSocket {
     /// Time after which a connection is given up whose data are not acknowledged. By default the kernel's, about 15 minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_timeout: Option<Time>,
-    /// Class of what is sent, the DSCP of RFC 2474.
+    /// Class of what is sent, the DSCP of RFC 2474. HTTP/3 does not heed it: its packets say of themselves whether there is a jam.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 63))]
     pub dscp: Option<u8>,
@@ -62,7 +62,7 @@ pub struct ClusterSocket {
     /// Time after which a connection is given up whose data are not acknowledged. By default the kernel's, about 15 minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_timeout: Option<Time>,
-    /// Class of what is sent, the DSCP of RFC 2474.
+    /// Class of what is sent, the DSCP of RFC 2474. HTTP/3 does not heed it: its packets say of themselves whether there is a jam.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 63))]
     pub dscp: Option<u8>,

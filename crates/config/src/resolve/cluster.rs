@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use model::Address;
 use model::fitness::AdminState;
 use model::queue::Queue;
-use model::snapshot::{Cluster, Endpoint, Http2Pool, Pool, UpstreamTimeouts, UpstreamTls};
+use model::snapshot::{Cluster, Endpoint, Pool, SharedPool, SharedVersion, UpstreamTimeouts, UpstreamTls};
 
 use model::retry::Retry;
 
@@ -52,7 +52,7 @@ impl Resolver<'_> {
                 idle_max: written.pool.idle_max,
                 idle_timeout: written.pool.idle_timeout.0,
                 requests_per_connection_max: written.pool.requests_per_connection_max,
-                http2: self.http2_pool(&at, name, written),
+                shared: self.shared_pool(&at, name, written),
             },
             timeouts: UpstreamTimeouts {
                 connect: written.timeouts.connect.0,
@@ -68,14 +68,15 @@ impl Resolver<'_> {
         })
     }
 
-    /// What its endpoints speak of HTTP/2.
-    fn http2_pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Option<Http2Pool> {
+    /// What its endpoints speak of HTTP/2 or HTTP/3.
+    fn shared_pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Option<SharedPool> {
         let versions = &written.http_versions;
         for (index, version) in versions.iter().enumerate() {
             let path = format!("{at}/http_versions/{index}");
-            if *version == file::HttpVersion::H3 {
-                let message = "`h3` towards endpoints is not available in this version".to_owned();
-                self.report(&path, message, Some("write `[h2]`, `[h1]`, or with `tls` `[h1, h2]`".to_owned()));
+            if *version == file::HttpVersion::H3 && versions.len() > 1 {
+                let message =
+                    "endpoints choose among versions as a TCP connection begins, and `h3` goes over UDP".to_owned();
+                self.report(&path, message, Some("write `[h3]` alone, or leave `h3` out".to_owned()));
             } else if versions[..index].contains(version) {
                 self.report(&path, "this version stands here twice", None);
             }
@@ -87,25 +88,33 @@ impl Resolver<'_> {
             let mend = "write `[h1]` or `[h2]`, whichever they speak, or add `tls: true`".to_owned();
             self.report(&format!("{at}/http_versions"), message, Some(mend));
         }
-        if speaks(file::HttpVersion::H2) && written.proxy_protocol.is_some() {
+        let is_http3 = speaks(file::HttpVersion::H3);
+        if is_http3 {
+            self.fit_for_http3(at, name, (written, has_tls));
+        }
+        let is_shared = is_http3 || speaks(file::HttpVersion::H2);
+        let shared = if is_http3 { "h3" } else { "h2" };
+        if is_shared && written.proxy_protocol.is_some() {
             let message = format!(
                 "`proxy_protocol` says of a connection who its client is, and requests of many clients share those that \
-                 cluster `{name}` has by `h2`"
+                 cluster `{name}` has by `{shared}`"
             );
             let mend = "write `http_versions: [h1]`, or leave `proxy_protocol` out".to_owned();
             let span = self.key_span(at, "proxy_protocol");
             self.sink.push(span, message, Some(mend));
         }
-        if speaks(file::HttpVersion::H2) && written.socket.source_address.as_slice().iter().any(|from| from == CLIENT) {
-            let message = format!("requests of many clients share the connections that cluster `{name}` has by `h2`");
+        if is_shared && written.socket.source_address.as_slice().iter().any(|from| from == CLIENT) {
+            let message =
+                format!("requests of many clients share the connections that cluster `{name}` has by `{shared}`");
             let mend = "write `http_versions: [h1]`, or another `source_address`".to_owned();
             self.report(&format!("{at}/socket/source_address"), message, Some(mend));
         }
-        if !speaks(file::HttpVersion::H2) {
-            self.refuse_http2_keys(at, name, written);
+        if !is_shared {
+            self.refuse_shared_keys(at, name, written);
             return None;
         }
-        Some(Http2Pool {
+        Some(SharedPool {
+            version: if is_http3 { SharedVersion::Http3 } else { SharedVersion::Http2 },
             is_only: !speaks(file::HttpVersion::H1),
             streams_max: written.pool.streams_per_connection_max,
             ping_interval: written.pool.ping_interval.0,
@@ -113,11 +122,29 @@ impl Resolver<'_> {
         })
     }
 
+    /// HTTP/3 is always encrypted, and goes over UDP.
+    fn fit_for_http3(&mut self, at: &str, name: &str, (written, has_tls): (&file::Cluster, bool)) {
+        if !has_tls {
+            let message = format!("HTTP/3 is always encrypted, and cluster `{name}` has no `tls`");
+            self.report(&format!("{at}/http_versions"), message, Some("add `tls: true`".to_owned()));
+        }
+        let of_tcp = [
+            ("fast_open", written.socket.fast_open),
+            ("keepalive", written.socket.keepalive.is_some()),
+            ("user_timeout", written.socket.user_timeout.is_some()),
+        ];
+        for (key, _) in of_tcp.into_iter().filter(|(_, is_asked)| *is_asked) {
+            let span = self.key_span(&format!("{at}/socket"), key);
+            let message = format!("`{key}` is for TCP, and cluster `{name}` speaks HTTP/3 over UDP");
+            self.sink.push(span, message, Some("leave it out".to_owned()));
+        }
+    }
+
     /// What is written as it is by default asks for nothing: the configuration that the program shows has every key.
-    fn refuse_http2_keys(&mut self, at: &str, name: &str, written: &file::Cluster) {
+    fn refuse_shared_keys(&mut self, at: &str, name: &str, written: &file::Cluster) {
         if written.grpc_web {
             let span = self.key_span(at, "grpc_web");
-            let message = format!("gRPC needs HTTP/2, which cluster `{name}` does not speak");
+            let message = format!("gRPC needs HTTP/2 or HTTP/3, and cluster `{name}` speaks neither");
             self.sink.push(span, message, Some("add `http_versions: [h2]` to the cluster".to_owned()));
         }
         let (pool, default) = (&written.pool, file::Pool::default());
@@ -128,7 +155,7 @@ impl Resolver<'_> {
         ];
         for (key, _) in keys.into_iter().filter(|(_, is_asked)| *is_asked) {
             let span = self.key_span(&format!("{at}/pool"), key);
-            let message = format!("`{key}` is for HTTP/2, which cluster `{name}` does not speak");
+            let message = format!("`{key}` is for HTTP/2 and HTTP/3, and cluster `{name}` speaks neither");
             let mend = "add `http_versions: [h2]` to the cluster, or leave it out".to_owned();
             self.sink.push(span, message, Some(mend));
         }
@@ -139,6 +166,10 @@ impl Resolver<'_> {
         if written.health_check.as_ref().is_some_and(|check| check.port.is_some()) {
             let message = format!("`{endpoint}` has no ports, so `port` has no meaning for it");
             self.report(&format!("{at}/health_check/port"), message, Some("leave it out".to_owned()));
+        }
+        if let Some(index) = written.http_versions.iter().position(|version| *version == file::HttpVersion::H3) {
+            let message = format!("HTTP/3 goes over UDP, and `{endpoint}` is a Unix socket");
+            self.report(&format!("{at}/http_versions/{index}"), message, Some("leave `h3` out".to_owned()));
         }
         if written.agent_check.is_some() {
             let message = format!("no agent can be asked beside `{endpoint}`, which has no ports");

@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use model::Name;
 use model::persistence::WhenFull;
 use model::retry::{Methods, Retry};
-use model::snapshot::{Action, Balance, Cluster, HealthCheckKind, Protocol, Route, Snapshot, TcpTarget};
+use model::snapshot::{
+    Action, Balance, Cluster, HealthCheckKind, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget,
+};
 
 use super::Resolver;
 
@@ -82,7 +84,9 @@ impl Resolver<'_> {
 
     fn useless_health(&mut self, at: &str, cluster: &Cluster) {
         let fitness = &cluster.fitness;
-        let speaks_http1 = cluster.pool.http2.as_ref().is_none_or(|http2| !http2.is_only);
+        // One that speaks HTTP/3 mostly speaks others at the same port of TCP.
+        let is_http2 = |shared: &SharedPool| shared.is_only && shared.version == SharedVersion::Http2;
+        let speaks_http1 = !cluster.pool.shared.as_ref().is_some_and(is_http2);
         if let Some(check) = cluster.health_check.as_ref().filter(|check| !speaks_http1 && check.port.is_none())
             && matches!(check.kind, HealthCheckKind::Http(_))
         {

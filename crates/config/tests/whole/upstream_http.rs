@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::snapshot::Http2Pool;
+use model::snapshot::{SharedPool, SharedVersion};
 
 use crate::support::{load, messages};
 
@@ -10,22 +10,27 @@ fn cluster(lines: &str) -> String {
     format!("version: 1\nclusters: {{ c: {{ endpoints: ['127.0.0.1:9'], {lines} }} }}\n")
 }
 
-fn http2(lines: &str) -> Option<Http2Pool> {
-    load(&cluster(lines)).unwrap().snapshot.clusters[0].pool.http2.clone()
+fn shared(lines: &str) -> Option<SharedPool> {
+    load(&cluster(lines)).unwrap().snapshot.clusters[0].pool.shared.clone()
 }
 
 #[test]
 fn endpoints_speak_what_is_written_and_http_1_by_default() {
-    assert_eq!(http2(""), None);
-    assert_eq!(http2("http_versions: [h1]"), None);
-    let only = http2("http_versions: [h2]").unwrap();
+    assert_eq!(shared(""), None);
+    assert_eq!(shared("http_versions: [h1]"), None);
+    let only = shared("http_versions: [h2]").unwrap();
     assert_eq!((only.is_only, only.streams_max), (true, 100));
-    let both = http2("http_versions: [h1, h2], tls: true").unwrap();
+    let both = shared("http_versions: [h1, h2], tls: true").unwrap();
     assert!(!both.is_only);
     let settings = "pool: { streams_per_connection_max: 7, ping_interval: 3s, ping_timeout: 400ms }";
-    let set = http2(&format!("http_versions: [h2], {settings}")).unwrap();
+    let set = shared(&format!("http_versions: [h2], {settings}")).unwrap();
     let (ping_interval, ping_timeout) = (Duration::from_secs(3), Duration::from_millis(400));
-    assert_eq!(set, Http2Pool { is_only: true, streams_max: 7, ping_interval, ping_timeout });
+    assert_eq!(
+        set,
+        SharedPool { version: SharedVersion::Http2, is_only: true, streams_max: 7, ping_interval, ping_timeout }
+    );
+    let third = shared("http_versions: [h3], tls: true").unwrap();
+    assert_eq!((third.version, third.is_only), (SharedVersion::Http3, true));
 }
 
 #[test]
@@ -41,7 +46,21 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
     );
     assert_eq!(
         about("http_versions: [h2, h3], tls: true"),
-        ["`h3` towards endpoints is not available in this version (write `[h2]`, `[h1]`, or with `tls` `[h1, h2]`)"]
+        [
+            "endpoints choose among versions as a TCP connection begins, and `h3` goes over UDP (write `[h3]` alone, or leave \
+          `h3` out)"
+        ]
+    );
+    assert_eq!(
+        about("http_versions: [h3]"),
+        ["HTTP/3 is always encrypted, and cluster `c` has no `tls` (add `tls: true`)"]
+    );
+    assert_eq!(
+        about("http_versions: [h3], tls: true, socket: { fast_open: true, user_timeout: 1s }"),
+        [
+            "`fast_open` is for TCP, and cluster `c` speaks HTTP/3 over UDP (leave it out)",
+            "`user_timeout` is for TCP, and cluster `c` speaks HTTP/3 over UDP (leave it out)"
+        ]
     );
     assert_eq!(
         about("http_versions: [h2], proxy_protocol: v2"),
@@ -52,18 +71,18 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
     );
     assert_eq!(
         about("grpc_web: true"),
-        ["gRPC needs HTTP/2, which cluster `c` does not speak (add `http_versions: [h2]` to the cluster)"]
+        ["gRPC needs HTTP/2 or HTTP/3, and cluster `c` speaks neither (add `http_versions: [h2]` to the cluster)"]
     );
     assert_eq!(about("http_versions: [h2, h2]"), ["this version stands here twice"]);
-    let for_http2 = |key: &str| {
+    let for_shared = |key: &str| {
         format!(
-            "`{key}` is for HTTP/2, which cluster `c` does not speak \
+            "`{key}` is for HTTP/2 and HTTP/3, and cluster `c` speaks neither \
              (add `http_versions: [h2]` to the cluster, or leave it out)"
         )
     };
     assert_eq!(
         about("pool: { streams_per_connection_max: 7, ping_interval: 3s, ping_timeout: 400ms }"),
-        [for_http2("streams_per_connection_max"), for_http2("ping_interval"), for_http2("ping_timeout")]
+        [for_shared("streams_per_connection_max"), for_shared("ping_interval"), for_shared("ping_timeout")]
     );
 }
 

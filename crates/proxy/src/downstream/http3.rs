@@ -30,7 +30,6 @@ use quinn_proto::{Dir, Incoming, StreamId, VarInt};
 use wire::http1::{Framing, HeadLimits, RequestParsed};
 use wire::http2::Allowance;
 use wire::http3::message::{self, BadHead};
-use wire::http3::uni::{self, Next, Told, UniReader};
 use wire::http3::{VARINT_MAX, code};
 
 use crate::accept::{LAST_CALL, Open, log_failure};
@@ -38,7 +37,7 @@ use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
 use crate::http2::websocket;
-use crate::http3::{Counts, Lost, Mesh, NoHead, Port, Quic, ReadFault, Stream, local_of};
+use crate::http3::{Control, Counts, Lost, Mesh, NoHead, Port, Quic, Stream, local_of};
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::registry::{Seat, Tether};
@@ -245,12 +244,7 @@ struct Session {
     tether: Rc<Tether>,
     watch: Watch,
     handshake: Option<Handshake>,
-    /// Our control stream, and what is to be said on it.
-    control: Option<StreamId>,
-    out: Vec<u8>,
-    /// The client's streams that go one way.
-    readers: Vec<(StreamId, UniReader)>,
-    told: Told,
+    control: Control,
     /// Streams begun.
     accepted: u64,
     /// The id that follows that of the last one.
@@ -296,10 +290,7 @@ async fn serve(
         watch: Watch::new(now, handshake_timeout, tether.clone()),
         tether,
         handshake: Some(handshake),
-        control: None,
-        out: Vec::new(),
-        readers: Vec::new(),
-        told: Told::default(),
+        control: Control::towards_client(quic.clone()),
         accepted: 0,
         next_id: 0,
         leave: Leave::No,
@@ -344,12 +335,12 @@ impl Session {
                 self.watch.set(Instant::now(), LAST_CALL);
             }
             self.speak(cx);
-            if let Err(code) = self.listen(cx) {
+            if let Err(code) = self.control.listen(cx) {
                 self.quic.close(code);
                 continue;
             }
             self.take_streams();
-            if !self.shared.is_bearable(std::mem::take(&mut self.told.idle)) {
+            if !self.shared.is_bearable(std::mem::take(&mut self.control.told.idle)) {
                 self.is_flooded = true;
                 self.quic.close(code::EXCESSIVE_LOAD);
                 continue;
@@ -362,7 +353,7 @@ impl Session {
                 self.leave = Leave::Over;
                 self.watch.set(Instant::now(), LINGER);
             }
-            if self.leave == Leave::Over && self.out.is_empty() && self.is_all_received() {
+            if self.leave == Leave::Over && self.control.is_said() && self.is_all_received() {
                 return Poll::Ready(Ok(()));
             }
             if self.leave != Leave::No || self.is_full() {
@@ -382,7 +373,11 @@ impl Session {
         }
         let plan = self.worker.plan_of(&self.tether.seat);
         let Some((listener, http)) = plan.http_listener(&self.tether) else { return };
-        listener.series.of(self.worker.index).handshakes_full.add(1);
+        let shard = listener.series.of(self.worker.index);
+        match self.quic.noted().is_resumed {
+            true => shard.handshakes_resumed.add(1),
+            false => shard.handshakes_full.add(1),
+        }
         self.know_client();
         self.watch.set(Instant::now(), rest(http));
     }
@@ -400,63 +395,13 @@ impl Session {
         *self.shared.facts.borrow_mut() = Rc::new(facts);
     }
 
-    /// Says on our control stream what is to be said: first our settings (RFC 9114 section 6.2.1).
+    /// Says on our control stream what is to be said.
     fn speak(&mut self, cx: &TaskContext<'_>) {
-        if self.control.is_none() {
-            let Some(id) = self.quic.open(Dir::Uni) else { return };
-            let plan = self.worker.plan_of(&self.tether.seat);
-            let most = plan.http_listener(&self.tether).map_or(0, |(_, http)| http.head_bytes_max as u64);
-            uni::begin_control(&mut self.out, most, true);
-            self.control = Some(id);
-        }
-        let Some(id) = self.control else { return };
-        while !self.out.is_empty() {
-            match self.quic.poll_write(id, cx, &self.out) {
-                Poll::Ready(Ok(count)) => drop(self.out.drain(..count)),
-                // RFC 9114 section 6.2.1: it must not be closed.
-                Poll::Ready(Err(())) => {
-                    self.out.clear();
-                    return self.quic.close(code::CLOSED_CRITICAL_STREAM);
-                }
-                Poll::Pending => return,
-            }
-        }
-    }
-
-    /// Reads what the client says on streams that go one way.
-    fn listen(&mut self, cx: &TaskContext<'_>) -> Result<(), u64> {
-        if !self.quic.take_news() {
-            return Ok(());
-        }
-        while let Some(id) = self.quic.accept(Dir::Uni) {
-            self.readers.push((id, UniReader::default()));
-        }
-        let mut place = 0;
-        while let Some((id, reader)) = self.readers.get_mut(place) {
-            let read = self.quic.poll_read(*id, cx);
-            let is_kept = match read {
-                Poll::Pending => {
-                    place += 1;
-                    continue;
-                }
-                Poll::Ready(Ok(Some(bytes))) => reader.take(&bytes, true, &mut self.told)? == Next::GoOn,
-                Poll::Ready(Err(ReadFault::Gone)) => false,
-                Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_new() => {
-                    self.told.idle += 1;
-                    false
-                }
-                Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_critical() => {
-                    return Err(code::CLOSED_CRITICAL_STREAM);
-                }
-                Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) => false,
-            };
-            if !is_kept {
-                self.quic.stop(*id, code::STREAM_CREATION_ERROR);
-                self.quic.forget(*id);
-                self.readers.swap_remove(place);
-            }
-        }
-        Ok(())
+        let (worker, tether) = (&self.worker, &self.tether);
+        self.control.speak(cx, || {
+            let plan = worker.plan_of(&tether.seat);
+            (plan.http_listener(tether).map_or(0, |(_, http)| http.head_bytes_max as u64), true)
+        });
     }
 
     /// Gives each new stream a task of its own. While as many exchanges are under way as there may be streams, and as many
@@ -517,13 +462,13 @@ impl Session {
     /// No new streams; a client that has not heard of it yet may still begin some (RFC 9114 section 5.2).
     fn say_goodbye(&mut self) {
         self.leave = Leave::Told;
-        uni::push_goaway(&mut self.out, LAST_STREAM_ID);
+        self.control.push_goaway(LAST_STREAM_ID);
         self.watch.set(Instant::now(), LAST_CALL.min(self.quic.rtt() * 3 / 2));
     }
 
     fn say_last_goodbye(&mut self) {
         self.leave = Leave::Last;
-        uni::push_goaway(&mut self.out, self.next_id);
+        self.control.push_goaway(self.next_id);
         let plan = self.worker.plan_of(&self.tether.seat);
         let patience = plan.http_listener(&self.tether).map_or(LINGER, |(_, http)| rest(http));
         self.watch.set(Instant::now(), patience);
@@ -531,7 +476,7 @@ impl Session {
 
     /// Whether the client has all that we have sent, but for our control stream, which never ends.
     fn is_all_received(&self) -> bool {
-        self.quic.unfinished() <= usize::from(self.control.is_some())
+        self.quic.unfinished() <= usize::from(self.control.has_begun())
     }
 
     /// The watch rang: how it ends, if it does. If not, the watch is set again.
@@ -716,7 +661,7 @@ async fn receive(
             stream.refuse(code::REQUEST_INCOMPLETE);
             return Err(NoRequest::Other);
         }
-        Ok(Err(NoHead::Gone)) => return Err(NoRequest::Other),
+        Ok(Err(NoHead::Gone | NoHead::Reset(_) | NoHead::Refused)) => return Err(NoRequest::Other),
         Err(fault) => return Err(NoRequest::Fault(fault)),
     };
     let read = message::read_request(stream.section(), (limits, ends), &mut worker.sections.borrow_mut(), head);

@@ -83,11 +83,7 @@ pub(crate) fn of_request(
     let fields = collect(|give| crossing::request_fields(head, framing, give)).ok_or(Fault::BadRequest)?;
     let authority = if head.authority().is_empty() { host_fallback.as_bytes() } else { head.authority() };
     let mut target = Vec::with_capacity(head.path().len() + 1 + head.query().map_or(0, <[u8]>::len));
-    push_encoded(&mut target, head.path());
-    if let Some(query) = head.query() {
-        target.push(b'?');
-        push_encoded(&mut target, query);
-    }
+    crossing::push_target(head, &mut target);
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(if is_https { Scheme::HTTPS } else { Scheme::HTTP });
     uri.authority = Some(Authority::try_from(authority).map_err(|_| Fault::BadRequest)?);
@@ -97,21 +93,6 @@ pub(crate) fn of_request(
     *request.uri_mut() = http::Uri::from_parts(uri).map_err(|_| Fault::BadRequest)?;
     *request.headers_mut() = fields;
     Ok(request)
-}
-
-/// Bytes that no URI has (RFC 3986 section 2) and that the library therefore does not take, though they are common in requests and
-/// mean to everyone what they mean encoded.
-fn push_encoded(target: &mut Vec<u8>, part: &[u8]) {
-    let is_foreign = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`');
-    for piece in part.split_inclusive(is_foreign) {
-        match piece.split_last() {
-            Some((last, before)) if is_foreign(last) => {
-                target.extend_from_slice(before);
-                target.extend_from_slice(format!("%{last:02X}").as_bytes());
-            }
-            _ => target.extend_from_slice(piece),
-        }
-    }
 }
 
 /// How large a list of fields is (RFC 9113 section 6.5.2).

@@ -55,11 +55,18 @@ impl Keys {
 }
 
 /// Whose connection a datagram is for, if that can be told: once a connection is made, its client uses the ids that we gave
-/// it, and a short header (RFC 9000 section 17.3). What comes before, the kernel gives to one worker.
+/// it, and a short header (RFC 9000 section 17.3), and before that in packets of type Handshake (section 17.2.4). What comes
+/// before those, the kernel gives to one worker.
 pub(super) fn owner(datagram: &[u8], keys: &Keys) -> Option<u16> {
     let (first, rest) = datagram.split_first()?;
-    let id = rest.get(..ID_BYTES).filter(|_| first & 0x80 == 0)?;
-    keys.owner_of(id)
+    let id = match first & 0xb0 {
+        0xa0 => {
+            rest.get(4..).and_then(|rest| rest.split_first()).filter(|(length, _)| usize::from(**length) == ID_BYTES)?.1
+        }
+        _ if first & 0x80 == 0 => rest,
+        _ => return None,
+    };
+    keys.owner_of(id.get(..ID_BYTES)?)
 }
 
 /// Makes the ids of a worker.
@@ -134,6 +141,11 @@ mod tests {
                 assert!(Ids { worker: worker ^ 1, keys: keys.clone() }.validate(&id).is_err());
                 let datagram = [&[0x41][..], &id, b"payload"].concat();
                 assert_eq!(owner(&datagram, &keys), Some(worker));
+                let handshake = [&[0xe3, 0, 0, 0, 1, ID_BYTES as u8][..], &id, b"more"].concat();
+                assert_eq!(owner(&handshake, &keys), Some(worker));
+                let initial = [&[0xc3, 0, 0, 0, 1, ID_BYTES as u8][..], &id, b"more"].concat();
+                assert_eq!(owner(&initial, &keys), None);
+                assert_eq!(owner(&handshake[..10], &keys), None);
                 seen.insert(id[NONCE_BYTES..].to_vec());
             }
         }

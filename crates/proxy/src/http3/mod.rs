@@ -6,7 +6,8 @@
 //!  datagrams ─►│ whose is it? ── another worker's ─► its Port, bounded │
 //!            ◄─│       └─ ours ─► Quic: a connection ─► wakes tasks    │
 //!              └───────────────────────────────────────────────────────┘
-//!  tasks:  downstream::http3 (a connection) ── an exchange per stream, reading and writing by Stream
+//!  tasks:  downstream::http3 (a client's connection) ── an exchange per stream, reading and writing by Stream
+//!          upstream::shared::http3 (one to an endpoint) ── streams of exchanges, by Stream
 //! ```
 //!
 //! The state of connections is that of the `quinn-proto` library, which does no I/O; frames and field sections are ours
@@ -17,32 +18,57 @@ use std::time::Duration;
 
 use model::limits::{
     HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_SILENCE_MIN,
-    HTTP3_STREAM_WINDOW_BYTES, HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX,
+    HTTP3_STREAM_WINDOW_BYTES, HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX, UPSTREAM_STREAM_WINDOW_BYTES,
 };
-use quinn_proto::{IdleTimeout, TransportConfig};
+use model::snapshot::SharedPool;
+use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
 
+mod control;
 mod ids;
+mod outgoing;
 mod port;
 mod quic;
 mod stream;
 
+pub(crate) use control::Control;
 pub(crate) use ids::{Mesh, Others, mesh};
+pub(crate) use outgoing::Outgoing;
 pub(crate) use port::{Port, local_of};
 pub(crate) use quic::{Lost, Quic, ReadFault};
 pub(crate) use stream::{Counts, NoHead, Stream};
 
-/// The bounds of a QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1), but for
+/// The bounds of a client's QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1), but for
 /// [`HTTP3_SILENCE_MIN`] in any case: exchanges may be under way, and one without any is ended by who looks after it.
 pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
-    let mut transport = TransportConfig::default();
+    let mut transport = bounded(idle_timeout.max(HTTP3_SILENCE_MIN));
     transport
         .max_concurrent_bidi_streams(HTTP3_STREAMS_MAX.into())
-        .max_concurrent_uni_streams(HTTP3_UNI_STREAMS_MAX.into())
         .stream_receive_window(HTTP3_STREAM_WINDOW_BYTES.into())
-        .receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into())
+        .receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into());
+    transport
+}
+
+/// The same of a connection to an endpoint, which begins no streams of requests (RFC 9114 section 6.1). Its window is as large as
+/// those of all streams together, so that who reads slowly holds up nobody else.
+pub(crate) fn outgoing_transport(shared: &SharedPool, idle_timeout: Duration) -> TransportConfig {
+    let silence = idle_timeout.max(shared.ping_interval + shared.ping_timeout).max(HTTP3_SILENCE_MIN);
+    let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(shared.streams_max);
+    // Whoever looks after the connection ends it before.
+    let mut transport = bounded(silence * 2);
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .stream_receive_window(UPSTREAM_STREAM_WINDOW_BYTES.into())
+        .receive_window(VarInt::from_u64(window).unwrap_or(VarInt::MAX));
+    transport
+}
+
+fn bounded(silence: Duration) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_uni_streams(HTTP3_UNI_STREAMS_MAX.into())
         .send_window(HTTP3_SEND_WINDOW_BYTES_MIN)
         .crypto_buffer_size(HTTP3_CRYPTO_BYTES_MAX)
-        .max_idle_timeout(IdleTimeout::try_from(idle_timeout.max(HTTP3_SILENCE_MIN)).ok())
+        .max_idle_timeout(IdleTimeout::try_from(silence).ok())
         // No datagrams that are not of a stream (RFC 9221).
         .datagram_receive_buffer_size(None);
     transport

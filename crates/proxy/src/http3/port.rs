@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,17 +15,20 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use model::limits::{HTTP3_RECEIVE_BATCH, HTTP3_SEGMENTS_MAX, HTTP3_TURNS_MAX};
 use quinn_proto::{
-    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig,
-    Transmit,
+    ClientConfig, ConnectError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, EndpointEvent,
+    Incoming, ServerConfig, Transmit,
 };
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Sleep;
+use wire::http3::code;
 
 use super::ids::{Ids, Mesh, Passed, owner};
 use super::quic::Quic;
+use crate::kernel;
+use crate::tls::Noted;
 
 /// Room for what one system call yields: with GRO the kernel joins many datagrams into one piece.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -34,6 +38,12 @@ const TRANSMITS_PER_TURN_MAX: usize = 8;
 const TRANSMITS_PER_PORT_TURN_MAX: usize = 64;
 /// The only version that is spoken: drafts of it are not offered.
 const QUIC_VERSION: u32 = 1;
+/// Pause after errors of the socket that do not end.
+const ERROR_PAUSE: Duration = Duration::from_millis(50);
+/// When the kernel is asked what the network says of the first datagram to an endpoint.
+const FIRST_WORDS: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(100), Duration::from_millis(400)];
+/// No connection has this number.
+const NOBODY: usize = usize::MAX;
 /// When nothing is to be done in time.
 const FAR: Duration = Duration::from_secs(3600);
 
@@ -50,8 +60,12 @@ pub(crate) struct Port {
     /// By handle.
     connections: RefCell<Vec<Option<Rc<Quic>>>>,
     open: Cell<usize>,
+    /// Its connections are those to endpoints.
+    is_outgoing: bool,
     /// Those that have something to say.
     dirty: RefCell<Vec<Rc<Quic>>>,
+    /// Memory for the same.
+    spare: RefCell<Vec<Rc<Quic>>>,
     /// When a connection wants to be looked at, which may be earlier than it now needs.
     timers: RefCell<BTreeSet<(Instant, usize)>>,
     waker: RefCell<Option<Waker>>,
@@ -81,6 +95,7 @@ impl Port {
         let mut endpoint = EndpointConfig::new(mesh.keys.resets.clone());
         endpoint.supported_versions(vec![QUIC_VERSION]);
         endpoint.cid_generator(move || Box::new(Ids { worker, keys: keys.clone() }));
+        let is_outgoing = config.is_none();
         let endpoint = Endpoint::new(Arc::new(endpoint), config, !state.may_fragment(), None);
         Ok(Rc::new(Self {
             socket: UdpSocket::from_std(socket)?,
@@ -90,7 +105,9 @@ impl Port {
             door,
             connections: RefCell::default(),
             open: Cell::new(0),
+            is_outgoing,
             dirty: RefCell::default(),
+            spare: RefCell::default(),
             timers: RefCell::default(),
             waker: RefCell::default(),
             blocked: RefCell::default(),
@@ -124,6 +141,7 @@ impl Port {
     pub(crate) fn accept(self: &Rc<Self>, incoming: Incoming, config: Option<Arc<ServerConfig>>) -> Option<Rc<Quic>> {
         let mut out = self.out.borrow_mut();
         out.clear();
+        let _of_others = Noted::take();
         let accepted = self.endpoint.borrow_mut().accept(incoming, Instant::now(), &mut out, config);
         match accepted {
             Ok((handle, connection)) => Some(self.add(handle, connection)),
@@ -153,6 +171,37 @@ impl Port {
         out.clear();
         let transmit = self.endpoint.borrow_mut().refuse(incoming, &mut out);
         self.send(&transmit, &out);
+    }
+
+    /// Begins a connection to an endpoint, which is to be called `name`.
+    ///
+    /// # Errors
+    /// There is nobody at such an address.
+    pub(crate) fn connect(
+        self: &Rc<Self>,
+        config: ClientConfig,
+        remote: SocketAddr,
+        name: &str,
+    ) -> Result<Rc<Quic>, ConnectError> {
+        let now = Instant::now();
+        let connected = self.endpoint.borrow_mut().connect(now, config, remote, name);
+        if self.is_outgoing {
+            // By then the network may have said that nobody is there.
+            self.timers.borrow_mut().extend(FIRST_WORDS.map(|after| (now + after, NOBODY)));
+        }
+        connected.map(|(handle, connection)| self.add(handle, connection))
+    }
+
+    /// Whether nobody drives it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Closes all connections, and sends what is to be said of it.
+    pub(crate) fn close_all(self: &Rc<Self>) {
+        let all: Vec<_> = self.connections.borrow().iter().flatten().cloned().collect();
+        all.iter().for_each(|quic| quic.close(code::NO_ERROR));
+        self.send_all(&mut TaskContext::from_waker(Waker::noop()));
     }
 
     fn add(self: &Rc<Self>, handle: ConnectionHandle, connection: quinn_proto::Connection) -> Rc<Quic> {
@@ -230,6 +279,11 @@ impl Port {
     }
 
     fn expire(self: &Rc<Self>, now: Instant) {
+        let is_due = self.timers.borrow().first().is_some_and(|(at, _)| *at <= now);
+        if is_due && self.is_outgoing {
+            // The runtime does not wake us for it.
+            self.take_undelivered();
+        }
         loop {
             let mut timers = self.timers.borrow_mut();
             let Some((at, handle)) = timers.first().copied().filter(|(at, _)| *at <= now) else { return };
@@ -249,6 +303,7 @@ impl Port {
 
     /// Receives from the socket.
     fn take_in(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
+        let mut is_broken = true;
         for _ in 0..HTTP3_TURNS_MAX {
             if self.socket.poll_recv_ready(cx).is_pending() {
                 return false;
@@ -261,8 +316,13 @@ impl Port {
                     std::array::from_fn(|_| IoSliceMut::new(pieces.next().unwrap_or_default()));
                 self.state.recv((&self.socket).into(), &mut slices, &mut metas)
             });
-            // Of something that was sent before, or nothing: it says nothing of what comes next.
-            let Ok(count) = received else { continue };
+            let Ok(count) = received else {
+                // Of something that was sent before, or nothing: it says nothing of what comes next.
+                drop(room);
+                self.take_undelivered();
+                continue;
+            };
+            is_broken = false;
             let now = Instant::now();
             for (meta, piece) in metas[..count].iter().zip(room.chunks_exact(PIECE_BYTES)) {
                 let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
@@ -273,7 +333,20 @@ impl Port {
                 }
             }
         }
-        true
+        if is_broken {
+            // Nothing but errors: that may last, and others are to have their turn.
+            self.timers.borrow_mut().insert((Instant::now() + ERROR_PAUSE, NOBODY));
+        }
+        !is_broken
+    }
+
+    /// The network may have said that some endpoint is not there. It is nobody's word, so that connections only ask.
+    fn take_undelivered(&self) {
+        kernel::undelivered(self.socket.as_fd(), |address| {
+            for quic in self.connections.borrow().iter().flatten().filter(|quic| quic.remote() == address) {
+                quic.doubt();
+            }
+        });
     }
 
     fn arrive(self: &Rc<Self>, datagram: Passed, now: Instant) {
@@ -335,8 +408,17 @@ impl Port {
             return false;
         }
         let now = Instant::now();
-        let waiting = std::mem::take(&mut *self.dirty.borrow_mut());
-        let mut waiting = waiting.into_iter();
+        // Two lists in turn, so that neither has to grow anew.
+        let mut list = self.spare.take();
+        std::mem::swap(&mut list, &mut *self.dirty.borrow_mut());
+        let is_more = self.send_each(&mut list, now, cx);
+        list.clear();
+        self.spare.replace(list);
+        is_more
+    }
+
+    fn send_each(self: &Rc<Self>, waiting: &mut Vec<Rc<Quic>>, now: Instant, cx: &mut TaskContext<'_>) -> bool {
+        let mut waiting = waiting.drain(..);
         let mut is_more = false;
         let mut budget = TRANSMITS_PER_PORT_TURN_MAX;
         while let Some(quic) = waiting.next() {

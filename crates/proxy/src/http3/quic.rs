@@ -13,7 +13,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use model::limits::{HTTP3_SEND_WINDOW_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN};
+use model::limits::{HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_SEND_WINDOW_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN};
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionEvent, ConnectionHandle, Dir, Endpoint, Event, ReadError, StreamEvent,
@@ -22,6 +22,7 @@ use quinn_proto::{
 use rustls_pki_types::CertificateDer;
 
 use super::Port;
+use crate::tls::Noted;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,12 @@ struct Inner {
     writable: Vec<StreamId>,
     /// There is something to read on streams that go one way.
     has_news: bool,
+    /// The peer does not look at streams of ours from this one on.
+    refused_from: u64,
+    /// The network says that nobody is there.
+    is_doubtful: bool,
+    /// What the handshake has told so far.
+    noted: Noted,
 }
 
 impl Inner {
@@ -137,6 +144,10 @@ impl Inner {
         match event {
             Event::Connected => {
                 self.is_connected = true;
+                if !self.connection.side().is_client() {
+                    // Of one that could send early it was smaller.
+                    self.connection.set_receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into());
+                }
                 // Those that wait for the end of the handshake, too.
                 self.wake_all();
             }
@@ -187,6 +198,9 @@ impl Quic {
             writes: 0,
             writable: Vec::new(),
             has_news: false,
+            refused_from: u64::MAX,
+            is_doubtful: false,
+            noted: Noted::take(),
         };
         Rc::new(Self { port, handle, is_dirty: Cell::new(false), inner: inner.into() })
     }
@@ -206,7 +220,13 @@ impl Quic {
         let inner = &mut *self.inner.borrow_mut();
         let before = inner.connection.is_handshaking().then(|| inner.connection.remote_address().ip());
         inner.heard_at = now;
+        if before.is_some() {
+            let _of_others = Noted::take();
+        }
         inner.connection.handle_event(event);
+        if before.is_some() {
+            inner.noted.add(Noted::take());
+        }
         let is_elsewhere = before.is_some_and(|before| inner.connection.remote_address().ip() != before);
         // Only the handshake proves where the peer is, and nobody moves before it is over (RFC 9000 section 9).
         if is_elsewhere && inner.lost.is_none() {
@@ -345,6 +365,11 @@ impl Quic {
         data.downcast().ok()
     }
 
+    /// What of a client's handshake the library does not tell.
+    pub(crate) fn noted(&self) -> Noted {
+        self.inner.borrow().noted
+    }
+
     /// The peer's certificates, once the handshake is over.
     pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
         let identity = self.inner.borrow().connection.crypto_session().peer_identity();
@@ -359,6 +384,25 @@ impl Quic {
     /// Wakes the task that looks after the connection.
     pub(crate) fn wake(&self) {
         self.inner.borrow_mut().wake();
+    }
+
+    /// The network says that nobody is there. Anybody can say so, and a connection that is made takes it for a reason to ask.
+    pub(super) fn doubt(self: &Rc<Self>) {
+        let inner = &mut *self.inner.borrow_mut();
+        if inner.is_connected {
+            inner.is_doubtful = true;
+            inner.wake();
+        } else if inner.lost.is_none() {
+            inner.lost = Some(Lost::Silent);
+            inner.connection.close(Instant::now(), VarInt::from_u32(0), Bytes::new());
+            inner.wake_all();
+            self.touch();
+        }
+    }
+
+    /// Whether the network has said that nobody is there since this was last asked.
+    pub(crate) fn take_doubt(&self) -> bool {
+        std::mem::take(&mut self.inner.borrow_mut().is_doubtful)
     }
 
     /// Asks the peer whether it is there.
@@ -391,6 +435,36 @@ impl Quic {
     /// Begins a stream, if the peer allows another.
     pub(crate) fn open(&self, dir: Dir) -> Option<StreamId> {
         self.inner.borrow_mut().connection.streams().open(dir)
+    }
+
+    /// Says that the peer does not look at streams of ours from this one on (RFC 9114 section 5.2).
+    pub(crate) fn refuse_from(&self, id: u64) {
+        let inner = &mut *self.inner.borrow_mut();
+        if id < inner.refused_from {
+            inner.refused_from = id;
+            inner.waiting.retain(|waiting, waker| {
+                let is_refused = *waiting >= id && waiting % 4 == 0;
+                if is_refused {
+                    waker.wake_by_ref();
+                }
+                !is_refused
+            });
+        }
+    }
+
+    /// Whether the peer has said so of a stream.
+    pub(crate) fn is_refused(&self, id: StreamId) -> bool {
+        u64::from(VarInt::from(id)) >= self.inner.borrow().refused_from
+    }
+
+    /// Whether the peer wants no more of our half.
+    pub(crate) fn is_stopped(&self, id: StreamId) -> bool {
+        matches!(self.inner.borrow_mut().connection.send_stream(id).stopped(), Ok(Some(_)))
+    }
+
+    /// Whether the peer has broken its half off.
+    pub(crate) fn is_reset(&self, id: StreamId) -> bool {
+        matches!(self.inner.borrow_mut().connection.recv_stream(id).received_reset(), Ok(Some(_)))
     }
 
     /// The next bytes of a stream; `None` is its end. What is read opens the peer's window.

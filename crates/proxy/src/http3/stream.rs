@@ -2,7 +2,9 @@
 //! ours, each in DATA frames. Heads and trailers go beside them.
 //!
 //! ```text
-//! listening:  head ──► body ──► (trailers) end            speaking:  interim* ──► head ──► body ──► (trailers) end
+//! towards a client     listening:  head ──► body ──► (trailers) end
+//!                      speaking:   interim* ──► head ──► body ──► (trailers) end
+//! towards an endpoint  the same with listening and speaking changed, and the head is said as the stream begins
 //! ```
 //!
 //! Flow control is end to end: the peer gets its window back when bytes have been read from here, and we write no more than
@@ -16,7 +18,7 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use bytes::{Buf, Bytes};
 use model::ResponseHead;
 use model::fields::Fields;
-use model::limits::{HTTP3_IDLE_FRAMES_SOON, TRAILER_BYTES_MAX};
+use model::limits::{HEAD_BYTES_MAX, HTTP3_IDLE_FRAMES_SOON, REPLAY_BYTES_MAX, TRAILER_BYTES_MAX};
 use quinn_proto::StreamId;
 use wire::http1::Framing;
 use wire::http3::code;
@@ -31,8 +33,12 @@ const ENCODING_OVERHEAD_BYTES: usize = 4 * 1024;
 /// How a stream ended before its head was whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoHead {
-    /// The peer has reset it, or its connection is gone.
+    /// Its connection is gone.
     Gone,
+    /// The peer has reset it.
+    Reset(u64),
+    /// The peer has said that it will not look at it.
+    Refused,
     /// It ended in good order.
     Incomplete,
     /// The head is too large to be read.
@@ -80,6 +86,10 @@ pub(crate) struct Stream {
     frame_left: usize,
     /// The peer has given it up, or broke the rules.
     is_spoilt: bool,
+    /// It was begun by us, towards an endpoint.
+    is_ours: bool,
+    /// What was sent of a request, as long as it may be needed again and there is not too much of it.
+    sent: Option<Vec<u8>>,
     counts: Rc<Counts>,
 }
 
@@ -98,7 +108,50 @@ impl Stream {
             out: Vec::new(),
             frame_left: 0,
             is_spoilt: false,
+            is_ours: false,
+            sent: None,
             counts,
+        }
+    }
+
+    /// A stream that we begin towards an endpoint with the head of a request, whose section `write` writes. It `ends` with that if
+    /// there is no body.
+    pub(crate) fn requested(
+        quic: Rc<Quic>,
+        id: StreamId,
+        counts: Rc<Counts>,
+        ends: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let mut stream = Self::new(quic, id, HEAD_BYTES_MAX, counts);
+        stream.is_ours = true;
+        stream.sent = (!ends).then(Vec::new);
+        stream.out.reserve(256);
+        write_frame(&mut stream.out, kind::HEADERS, write);
+        stream.speaking = if ends { Speaking::Ending } else { Speaking::Body };
+        // What is wrong with the stream is seen by who reads it.
+        let _ = stream.try_flush();
+        stream
+    }
+
+    /// What was sent, if that is the whole body of a request and it had no trailers.
+    pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
+        let sent = self.sent.take()?;
+        matches!(self.speaking, Speaking::Ending | Speaking::Ended).then(|| sent.into_boxed_slice())
+    }
+
+    /// What was sent is not needed any more.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent = None;
+    }
+
+    fn note_sent(&mut self, bytes: &[u8]) {
+        if let Some(sent) = &mut self.sent {
+            if sent.len() + bytes.len() > REPLAY_BYTES_MAX {
+                self.sent = None;
+            } else {
+                sent.extend_from_slice(bytes);
+            }
         }
     }
 
@@ -112,15 +165,22 @@ impl Stream {
                 Err(BadFrame::TooLarge) => return Poll::Ready(Err(NoHead::TooLarge)),
                 Err(BadFrame::Connection(_)) => return Poll::Ready(Err(NoHead::Gone)),
             }
-            match ready!(self.quic.poll_read(self.id, cx)) {
+            let read = self.quic.poll_read(self.id, cx);
+            if read.is_pending() && self.is_ours && self.quic.is_refused(self.id) {
+                return Poll::Ready(Err(NoHead::Refused));
+            }
+            match ready!(read) {
                 Ok(Some(chunk)) => self.chunk = chunk,
                 Ok(None) => {
                     self.is_over = true;
                     return Poll::Ready(Err(self.end_within().map_or(NoHead::Incomplete, |_| NoHead::Gone)));
                 }
-                Err(_) => {
+                Err(fault) => {
                     self.is_spoilt = true;
-                    return Poll::Ready(Err(NoHead::Gone));
+                    return Poll::Ready(Err(match fault {
+                        ReadFault::Reset(code) => NoHead::Reset(code),
+                        ReadFault::Gone => NoHead::Gone,
+                    }));
                 }
             }
         }
@@ -336,7 +396,8 @@ impl Stream {
 
     /// Why our half is broken off.
     fn reason(&self) -> u64 {
-        if self.is_spoilt { code::REQUEST_CANCELLED } else { code::INTERNAL_ERROR }
+        // Of a request only that it is not wanted any more (RFC 9114 section 4.1.1).
+        if self.is_spoilt || self.is_ours { code::REQUEST_CANCELLED } else { code::INTERNAL_ERROR }
     }
 
     /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
@@ -353,6 +414,7 @@ impl Stream {
         let piece = &bytes[..bytes.len().min(self.frame_left)];
         let count = ready!(self.quic.poll_write(self.id, cx, piece)).map_err(|()| self.unwanted())?;
         self.frame_left -= count;
+        self.note_sent(&piece[..count]);
         if count == bytes.len() {
             self.counts.pieces.set(self.counts.pieces.get().saturating_add(1));
             if ends {
@@ -371,6 +433,7 @@ impl Stream {
             Speaking::Head | Speaking::Broken => return Err(gone()),
         }
         if let Some(trailers) = trailers {
+            self.sent = None;
             write_frame(&mut self.out, kind::HEADERS, |out| message::write_trailers(trailers, out));
         }
         self.speaking = Speaking::Ending;
@@ -379,9 +442,13 @@ impl Stream {
 
     /// Ready when the peer wants no answer any more, or its connection is gone.
     pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        let stopped = self.quic.poll_stopped(self.id, cx);
-        self.is_spoilt |= stopped.is_ready();
-        stopped
+        let mut gone = self.quic.poll_stopped(self.id, cx);
+        // A request of which no more comes is not wanted either (RFC 9114 section 4.1.1).
+        if gone.is_pending() && !self.is_ours && !self.is_over && self.quic.is_reset(self.id) {
+            gone = Poll::Ready(());
+        }
+        self.is_spoilt |= gone.is_ready();
+        gone
     }
 
     /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
@@ -407,6 +474,11 @@ impl Stream {
         self.abandon(code);
     }
 
+    /// Breaks both halves off, for our message will never be whole.
+    pub(crate) fn break_off(&mut self) {
+        self.abandon(self.reason());
+    }
+
     /// Breaks both halves off. What is buffered is thrown away.
     pub(crate) fn abandon(&mut self, code: u64) {
         if self.speaking != Speaking::Broken {
@@ -421,7 +493,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.speaking != Speaking::Ended && self.speaking != Speaking::Broken {
+        // Towards a client what was said is to arrive, and of a request the answer too was wanted.
+        let is_whole = self.speaking == Speaking::Ended && (self.is_over || !self.is_ours);
+        if !is_whole && self.speaking != Speaking::Broken {
             self.abandon(self.reason());
         }
         self.quic.forget(self.id);

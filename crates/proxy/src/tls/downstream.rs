@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::Issue;
 use model::facts::TlsFacts;
-use model::limits::{HTTP3_HANDSHAKES_MAX, HTTP3_INCOMING_BYTES_MAX, HTTP3_SESSIONS_MAX};
+use model::limits::{HTTP3_EARLY_WINDOW_BYTES, HTTP3_HANDSHAKES_MAX, HTTP3_INCOMING_BYTES_MAX, HTTP3_SESSIONS_MAX};
 use model::snapshot::{ClientAuth, ClientTrust, Listener, Protocol, Route, TlsTermination, TlsVersion};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::server::danger::ClientCertVerifier;
@@ -14,7 +14,7 @@ use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Provider, certificates};
+use super::{Provider, certificates, noted};
 use crate::http3::Quic;
 
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
@@ -22,9 +22,9 @@ const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 /// What HTTP/2 over TLS is called in a handshake (RFC 9113 section 3.1).
 pub(crate) const ALPN_H2: &[u8] = b"h2";
-const ALPN_H1: &[u8] = b"http/1.1";
+pub(super) const ALPN_H1: &[u8] = b"http/1.1";
 /// What HTTP/3 is called (RFC 9114 section 3.1).
-const ALPN_H3: &[u8] = b"h3";
+pub(super) const ALPN_H3: &[u8] = b"h3";
 
 /// What may be agreed on in a handshake (RFC 7301), what is liked best first.
 pub(super) fn protocols(spoken: &Protocol) -> Vec<&'static [u8]> {
@@ -94,7 +94,7 @@ impl ListenerTls {
         let quic = match &quic_settings {
             None => None,
             Some(wanted) => {
-                let mut config = ServerConfig::builder_with_provider(provider.clone())
+                let mut config = ServerConfig::builder_with_provider(noted::provider(provider))
                     .with_protocol_versions(TLS_13)
                     .map_err(|error| vec![failed(&error)])?
                     .with_client_cert_verifier(verifier)
@@ -102,11 +102,11 @@ impl ListenerTls {
                 config.alpn_protocols = vec![ALPN_H3.to_vec()];
                 config.send_tls13_tickets = 1;
                 if wanted.early_data {
-                    config.session_storage = sessions.clone();
+                    config.session_storage = Arc::new(noted::Sessions(sessions.clone()));
                     // The only value beside 0 that QUIC knows (RFC 9001 section 4.6.1).
                     config.max_early_data_size = u32::MAX;
                 } else {
-                    config.ticketer = tickets.clone();
+                    config.ticketer = Arc::new(noted::Tickets(tickets.clone()));
                     config.session_storage = Arc::new(NoServerSessionStorage {});
                 }
                 Some(wanted.config(config).map_err(|message| vec![Issue::at("", message)])?)
@@ -148,9 +148,13 @@ impl QuicSettings {
 
     fn config(&self, tls: ServerConfig) -> Result<Arc<quinn_proto::ServerConfig>, String> {
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
+        let mut transport = crate::http3::transport(self.idle_timeout);
+        if self.early_data {
+            transport.receive_window(HTTP3_EARLY_WINDOW_BYTES.into());
+        }
         let mut config = quinn_proto::ServerConfig::new(Arc::new(crypto), TOKEN_KEY.clone());
         config
-            .transport_config(Arc::new(crate::http3::transport(self.idle_timeout)))
+            .transport_config(Arc::new(transport))
             .max_incoming(HTTP3_HANDSHAKES_MAX)
             .incoming_buffer_size(HTTP3_INCOMING_BYTES_MAX);
         Ok(Arc::new(config))
@@ -216,8 +220,7 @@ pub(crate) fn facts_of_quic(quic: &Quic) -> TlsFacts {
         server_name: quic.handshake_data().and_then(|data| data.server_name.clone()),
         // RFC 9001 section 4.2: there is no other.
         version: "TLSv1.3",
-        // The library does not tell.
-        cipher: "unknown",
+        cipher: quic.noted().cipher.unwrap_or("unknown"),
         client_subject: subject.whole,
         client_common_name: subject.common_name,
         alpn: Some("h3"),

@@ -5,6 +5,7 @@
 
 mod certificates;
 mod downstream;
+mod noted;
 mod upstream;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use plan::Plan;
 use rustls::crypto::CryptoProvider;
 
 pub(crate) use downstream::{ALPN_H2, ListenerTls, facts_of, facts_of_quic};
+pub(crate) use noted::Noted;
 pub(crate) use upstream::UpstreamTlsNow;
 
 /// The TLS side of one plan.

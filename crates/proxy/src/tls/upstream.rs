@@ -4,28 +4,35 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::Issue;
-use model::snapshot::{Endpoint, UpstreamTls};
+use model::snapshot::{Endpoint, HttpVersions, UpstreamTls};
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::TlsConnector;
 
+use super::downstream::{ALPN_H1, ALPN_H2, ALPN_H3};
 use super::{Provider, certificates};
+
+/// Sessions of QUIC that are kept to be resumed, by the names of endpoints.
+const SESSIONS_MAX: usize = 256;
 
 /// What a cluster needs to shake hands with its endpoints.
 pub(crate) struct UpstreamTlsNow {
     pub connector: TlsConnector,
     server_name: Option<ServerName<'static>>,
     settings: UpstreamTls,
-    /// HTTP/1.1, HTTP/2.
-    versions: (bool, bool),
+    versions: HttpVersions,
+    /// Where HTTP/3 is spoken: what is agreed on by UDP.
+    pub quic: Option<Arc<QuicClientConfig>>,
     /// The same for what HTTP/2 does not serve, where both are spoken: it offers HTTP/1.1 alone.
     http1: Option<Arc<Self>>,
 }
 
 impl UpstreamTlsNow {
     pub(super) fn build(
-        (settings, versions): (&UpstreamTls, (bool, bool)),
+        (settings, versions): (&UpstreamTls, HttpVersions),
         provider: &Provider,
         previous: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, Issue> {
@@ -51,7 +58,7 @@ impl UpstreamTlsNow {
             }
         };
         // The endpoint chooses; HTTP/2 stands first because we would rather speak that where both are spoken.
-        let offered = [(versions.1, &b"h2"[..]), (versions.0, b"http/1.1")];
+        let offered = [(versions.h3, ALPN_H3), (versions.h2, ALPN_H2), (versions.h1, ALPN_H1)];
         config.alpn_protocols =
             offered.iter().filter(|(is_spoken, _)| *is_spoken).map(|(_, name)| name.to_vec()).collect();
         let server_name = match &settings.server_name {
@@ -61,15 +68,25 @@ impl UpstreamTlsNow {
                     .map_err(|_| Issue::at("server_name", format!("`{name}` is not a host name")))?,
             ),
         };
+        let quic = match versions.h3 {
+            false => None,
+            true => {
+                let mut config = config.clone();
+                // Sessions of TCP are not those of QUIC (RFC 9001 section 4.5).
+                config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+                let quic = QuicClientConfig::try_from(config).map_err(|error| Issue::at("", error.to_string()))?;
+                Some(Arc::new(quic))
+            }
+        };
         let of = |config: ClientConfig, versions, http1| {
             let connector = TlsConnector::from(Arc::new(config));
-            let (server_name, settings) = (server_name.clone(), settings.clone());
-            Arc::new(Self { connector, server_name, settings, versions, http1 })
+            let (server_name, settings, quic) = (server_name.clone(), settings.clone(), quic.clone());
+            Arc::new(Self { connector, server_name, settings, versions, quic, http1 })
         };
-        let http1 = (versions == (true, true)).then(|| {
+        let http1 = (versions.h1 && versions.h2).then(|| {
             let mut config = config.clone();
-            config.alpn_protocols = vec![b"http/1.1".to_vec()];
-            of(config, (true, false), None)
+            config.alpn_protocols = vec![ALPN_H1.to_vec()];
+            of(config, HttpVersions { h2: false, ..versions }, None)
         });
         Ok(of(config, versions, http1))
     }

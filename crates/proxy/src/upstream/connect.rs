@@ -13,9 +13,9 @@ use plan::EndpointPlan;
 use tokio::net::TcpStream;
 
 use super::Line;
-use super::http2::attempt::Wanted;
 use super::opening::Opening;
 use super::pool::UpstreamConnection;
+use super::shared::attempt::Wanted;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::io::Io;

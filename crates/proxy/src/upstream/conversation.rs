@@ -17,8 +17,8 @@ use wire::http1::{
 };
 
 use super::Line;
-use super::http2::stream::{self, Ended};
 use super::pool::UpstreamConnection;
+use super::shared::stream::{self, Ended};
 use crate::answer;
 use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
@@ -61,7 +61,7 @@ impl<'p> Conversation<'p> {
         line: Line,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
-        if matches!(line, Line::Http2(_)) {
+        if matches!(line, Line::Shared(_)) {
             fit_for_stream(exchange, cluster);
         }
         exchange.pass_deadline_on();
@@ -78,7 +78,7 @@ impl<'p> Conversation<'p> {
                 write_request(&exchange.incoming.head, &how, &mut head);
                 upstream
             }
-            Line::Http2(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
+            Line::Shared(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
         };
         let writer = writer_of(exchange, &upstream.io);
         let source = match exchange.replay.again() {

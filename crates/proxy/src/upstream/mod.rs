@@ -3,17 +3,17 @@
 pub(crate) mod connect;
 pub(crate) mod conversation;
 pub(crate) mod hedge_connect;
-pub(crate) mod http2;
 pub(crate) mod opening;
 pub(crate) mod pool;
+pub(crate) mod shared;
 
-use http2::trunk::Berth;
 use pool::UpstreamConnection;
+use shared::trunk::Berth;
 
 /// What a conversation is held on.
 pub(crate) enum Line {
     /// A connection of its own.
     Http1(UpstreamConnection),
     /// A stream, not begun yet, of a connection that others use too.
-    Http2(Box<Berth>),
+    Shared(Box<Berth>),
 }

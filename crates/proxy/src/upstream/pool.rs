@@ -1,4 +1,4 @@
-//! Idle connections to one endpoint, kept by one worker. Those of HTTP/2 are in [`Trunks`], idle or not.
+//! Idle connections to one endpoint, kept by one worker. Those of HTTP/2 and HTTP/3 are in [`Trunks`], idle or not.
 //!
 //! Last in, first out: the connection used last is the least likely to be closed by the endpoint, and those that a quiet
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
@@ -15,9 +15,9 @@ use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
 
-use super::http2::stream::let_end;
-use super::http2::trunk::{Berth, Trunks};
 use super::opening::is_private;
+use super::shared::stream::let_end;
+use super::shared::trunk::{Berth, Trunks};
 use crate::connection::ConnectionFacts;
 use crate::io::Io;
 
@@ -60,8 +60,8 @@ pub(crate) struct Pool {
     is_private: bool,
     idle: RefCell<VecDeque<Idle>>,
     is_retired: Cell<bool>,
-    /// If the endpoint may speak HTTP/2.
-    pub http2: Option<Rc<Trunks>>,
+    /// If the endpoint may speak HTTP/2 or HTTP/3.
+    pub shared: Option<Rc<Trunks>>,
 }
 
 struct Idle {
@@ -85,8 +85,8 @@ impl Pool {
     pub(crate) fn new(cluster: &snapshot::Cluster) -> Self {
         let (settings, is_private) = (cluster.pool.clone(), is_private(cluster));
         let made = (cluster.socket.clone(), cluster.proxy_protocol.clone());
-        let http2 = Trunks::new(&settings);
-        Self { settings, made, is_private, idle: RefCell::default(), is_retired: Cell::new(false), http2 }
+        let shared = Trunks::new(&settings);
+        Self { settings, made, is_private, idle: RefCell::default(), is_retired: Cell::new(false), shared }
     }
 
     /// Whether connections would be made and kept in the same way for `cluster`.
@@ -156,7 +156,7 @@ impl Pool {
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
         self.idle.borrow_mut().clear();
-        if let Some(trunks) = &self.http2 {
+        if let Some(trunks) = &self.shared {
             trunks.retire();
         }
     }
@@ -166,7 +166,7 @@ impl Pool {
         self.idle.borrow_mut().retain_mut(|idle| {
             idle.has_owner() && self.is_fresh(&idle.connection, now) && idle.connection.io.is_quiet()
         });
-        if let Some(trunks) = &self.http2 {
+        if let Some(trunks) = &self.shared {
             trunks.sweep(now);
         }
     }

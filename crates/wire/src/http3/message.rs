@@ -190,6 +190,34 @@ pub fn read_trailers(section: &[u8], bytes_max: usize, memory: &mut Memory) -> R
     Ok((!fields.is_empty()).then(|| Box::new(fields)))
 }
 
+/// Writes the section of a request. `host_fallback` stands for the authority of a request without one (HTTP/1.0). A WebSocket
+/// that began as an HTTP/1.1 `Upgrade` becomes what it is in HTTP/3 (RFC 9220); its key is of no use there.
+pub fn write_request(
+    head: &RequestHead,
+    (framing, is_websocket): (Framing, bool),
+    host_fallback: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let authority = if head.authority().is_empty() { host_fallback } else { head.authority() };
+    let mut target = Vec::with_capacity(head.path().len() + 1 + head.query().map_or(0, <[u8]>::len));
+    crossing::push_target(head, &mut target);
+    qpack::begin_section(out);
+    if is_websocket {
+        qpack::push_field(out, b":method", b"CONNECT");
+        qpack::push_field(out, b":protocol", b"websocket");
+    } else {
+        qpack::push_field(out, b":method", head.method_bytes());
+    }
+    qpack::push_field(out, b":scheme", b"https");
+    qpack::push_field(out, b":authority", authority);
+    qpack::push_field(out, b":path", &target);
+    crossing::request_fields(head, framing, |name, value| {
+        if !is_websocket || !name.eq_ignore_ascii_case(b"sec-websocket-key") {
+            qpack::push_field(out, name, value);
+        }
+    });
+}
+
 /// Writes the section of a response; `status` stands for that of the head.
 pub fn write_response(head: &ResponseHead, status: u16, framing: Framing, out: &mut Vec<u8>) {
     qpack::begin_section(out);

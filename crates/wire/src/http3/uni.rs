@@ -124,7 +124,7 @@ impl UniReader {
                 }
                 Kind::Control => input = self.take_control(input, from_client, told)?,
                 Kind::Encoder => {
-                    self.take_encoder(input)?;
+                    take_encoder(input, told)?;
                     return Ok(Next::GoOn);
                 }
                 Kind::Decoder => {
@@ -220,16 +220,12 @@ impl UniReader {
         }
     }
 
-    /// RFC 9204 section 4.3: with a table of no size, all that may be said is that its size is 0.
-    fn take_encoder(&mut self, input: &[u8]) -> Result<(), u64> {
-        if input.iter().all(|byte| *byte == 0x20) { Ok(()) } else { Err(code::ENCODER_STREAM_ERROR) }
-    }
-
     /// RFC 9204 section 4.4: no section of ours waits for an answer; that a stream was given up may be said.
     fn take_decoder(&mut self, input: &[u8], told: &mut Told) -> Result<(), u64> {
         for byte in input {
             if self.is_in_integer {
                 self.is_in_integer = byte & 0x80 != 0;
+                told.idle += 1;
             } else if byte & 0xc0 == 0x40 {
                 self.is_in_integer = byte & 0x3f == 0x3f;
                 told.idle += 1;
@@ -239,6 +235,12 @@ impl UniReader {
         }
         Ok(())
     }
+}
+
+/// RFC 9204 section 4.3: with a table of no size, all that may be said is that its size is 0. Once would do.
+fn take_encoder(input: &[u8], told: &mut Told) -> Result<(), u64> {
+    told.idle = told.idle.saturating_add(input.len() as u32);
+    if input.iter().all(|byte| *byte == 0x20) { Ok(()) } else { Err(code::ENCODER_STREAM_ERROR) }
 }
 
 fn is_read(kind: u64) -> bool {
@@ -370,7 +372,7 @@ mod tests {
         assert_eq!(read(&[&[2, 0x3f, 0x01]], true), Err(code::ENCODER_STREAM_ERROR));
         assert_eq!(read(&[&[2, 0xc0, 0]], true), Err(code::ENCODER_STREAM_ERROR));
         // A stream that was given up may be told of; sections and insertions not.
-        assert_eq!(read(&[&[3, 0x44, 0x7f, 0x81, 0x01]], true).unwrap().idle, 2);
+        assert_eq!(read(&[&[3, 0x44, 0x7f, 0x81, 0x01]], true).unwrap().idle, 4);
         assert_eq!(read(&[&[3, 0x80]], true), Err(code::DECODER_STREAM_ERROR));
         assert_eq!(read(&[&[3, 0x01]], true), Err(code::DECODER_STREAM_ERROR));
     }

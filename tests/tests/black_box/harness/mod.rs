@@ -7,6 +7,7 @@ pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod http2_origin;
 pub(crate) mod http3;
+pub(crate) mod http3_origin;
 pub(crate) mod net;
 pub(crate) mod origin;
 pub(crate) mod peer;

@@ -28,7 +28,7 @@ const MIB: u64 = 1024 * 1024;
 /// What one stalled exchange may hold on its way: the kernel's buffers on both sides and the product's own.
 const IN_TRANSIT_MAX: u64 = 24 * MIB;
 /// What one stalled exchange may cost the product.
-const MEMORY_MAX: u64 = 6 * MIB;
+const MEMORY_MAX: u64 = 8 * MIB;
 /// So long without a byte is a stall. One that is taken for a stall too early only makes a test ask for less.
 const STALLED: Duration = Duration::from_millis(150);
 
@@ -46,13 +46,13 @@ enum Version {
     H2,
     /// HTTP/2 in clear.
     H2c,
-    /// HTTP/3, towards clients only.
+    /// HTTP/3.
     H3,
 }
 
 impl Version {
     const DOWN: [Self; 5] = [Self::H1, Self::H1s, Self::H2, Self::H2c, Self::H3];
-    const UP: [Self; 4] = [Self::H1, Self::H1s, Self::H2, Self::H2c];
+    const UP: [Self; 5] = [Self::H1, Self::H1s, Self::H2, Self::H2c, Self::H3];
 
     fn name(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ impl Stage {
                     Version::H1s => Endpoint::http1(Some(&tls)),
                     Version::H2 => Endpoint::http2(Some(&tls)),
                     Version::H2c => Endpoint::http2(None),
-                    Version::H3 => unreachable!("HTTP/3 is not spoken to endpoints"),
+                    Version::H3 => Endpoint::http3(&tls),
                 };
                 (*version, endpoint)
             })

@@ -21,9 +21,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
+use h3::error::Code;
 use http::Response;
 
 use super::super::harness::http2_origin::{Asked, Http2Origin, Rules};
+use super::super::harness::http3_origin::{self, Http3Origin};
 use super::super::harness::origin::Visit;
 use super::super::harness::poll::STEP;
 use super::super::harness::{Message, Origin, Peer};
@@ -82,6 +84,7 @@ impl Board {
 enum Kind {
     One(Origin),
     Two(Http2Origin),
+    Three(Http3Origin),
 }
 
 /// An endpoint and what it has written down.
@@ -115,10 +118,22 @@ impl Endpoint {
         Self { kind: Kind::Two(origin), board }
     }
 
+    /// One that speaks HTTP/3.
+    pub(super) fn http3(tls: &Tls) -> Self {
+        let board = Arc::<Board>::default();
+        let shared = Arc::clone(&board);
+        let origin = Http3Origin::start(http3_origin::Rules::with(&tls.endpoint(&["h3"])), move |asked| {
+            let board = Arc::clone(&shared);
+            Box::pin(async move { follow3(asked, &board).await })
+        });
+        Self { kind: Kind::Three(origin), board }
+    }
+
     pub(super) fn address(&self) -> SocketAddr {
         match &self.kind {
             Kind::One(origin) => origin.address(),
             Kind::Two(origin) => origin.address(),
+            Kind::Three(origin) => origin.address(),
         }
     }
 
@@ -127,6 +142,7 @@ impl Endpoint {
         match &self.kind {
             Kind::One(origin) => origin.busy(),
             Kind::Two(origin) => origin.busy(),
+            Kind::Three(origin) => origin.busy(),
         }
     }
 }
@@ -351,13 +367,13 @@ async fn echo2(mut asked: Asked) {
     let Some(trailers) = trailers else {
         return asked.say(sized(whole.len() as u64), whole).await;
     };
-    let fields: Fields = trailers
-        .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), value.to_str().expect("text").to_owned()))
-        .collect();
     let mut speech = asked.begin(status(200));
     speech.say(whole).await;
-    speech.end_with(mapped(&fields));
+    speech.end_with(mapped(&listed(&trailers)));
+}
+
+fn listed(trailers: &http::HeaderMap) -> Fields {
+    trailers.iter().map(|(name, value)| (name.as_str().to_owned(), value.to_str().expect("text").to_owned())).collect()
 }
 
 async fn pour2(asked: Asked, board: &Board, head: Response<()>, length: u64) {
@@ -372,4 +388,90 @@ async fn pour2(asked: Asked, board: &Board, head: Response<()>, length: u64) {
         at += piece.len() as u64;
     }
     speech.end();
+}
+
+/// Answers a request of HTTP/3.
+async fn follow3(mut asked: http3_origin::Asked, board: &Board) {
+    let path = asked.path();
+    let (what, number) = wish(&path);
+    if asked.head.headers().contains_key("expect") && what != "refused" {
+        asked.hint(status(100)).await;
+    }
+    match what {
+        "echo" => echo3(asked).await,
+        "empty" => asked.end(status(204)).await,
+        "up" => {
+            let mut check = Check::default();
+            if take3(&mut asked, |bytes| check.take(bytes)).await {
+                asked.say(status(200), check.verdict()).await;
+            }
+        }
+        "down" => pour3(asked, board, sized(number), number).await,
+        "pieces" => pour3(asked, board, status(200), number).await,
+        "hints" => {
+            let mut hint = status(103);
+            hint.headers_mut().insert("link", http::HeaderValue::from_static("</a.css>"));
+            asked.hint(hint).await;
+            asked.say(sized(6), "hinted").await;
+        }
+        "refused" => asked.say(status(417), "no").await,
+        "hang" => {
+            if take3(&mut asked, |_| {}).await {
+                asked.wait_left().await;
+            }
+        }
+        "reset/first" => asked.reset(Code::H3_INTERNAL_ERROR),
+        "reset/within" => {
+            let mut speech = asked.begin(sized(ENDLESS)).await;
+            speech.say(Bytes::from_static(pattern::piece(0, 1000))).await;
+            wait_open(board).await;
+            speech.reset(Code::H3_INTERNAL_ERROR);
+        }
+        "flood" => pour3(asked, board, sized(ENDLESS), ENDLESS).await,
+        "stuck" => {
+            wait_open(board).await;
+            if take3(&mut asked, |bytes| board.note(bytes)).await {
+                asked.say(status(200), "read").await;
+            }
+        }
+        _ => panic!("nothing is known of `{path}`"),
+    }
+}
+
+/// Reads the body; false: it did not come whole.
+async fn take3(asked: &mut http3_origin::Asked, mut with: impl FnMut(&[u8])) -> bool {
+    loop {
+        match asked.piece().await {
+            Ok(Some(piece)) => with(&piece),
+            Ok(None) => return true,
+            Err(()) => return false,
+        }
+    }
+}
+
+async fn echo3(mut asked: http3_origin::Asked) {
+    let Ok((whole, trailers)) = asked.read().await else { return };
+    if asked.head.method() == http::Method::HEAD {
+        return asked.end(sized(77)).await;
+    }
+    let Some(trailers) = trailers else {
+        return asked.say(sized(whole.len() as u64), whole).await;
+    };
+    let mut speech = asked.begin(status(200)).await;
+    speech.say(whole).await;
+    speech.end_with(mapped(&listed(&trailers))).await;
+}
+
+async fn pour3(asked: http3_origin::Asked, board: &Board, head: Response<()>, length: u64) {
+    let mut speech = asked.begin(head).await;
+    let mut at = 0;
+    while at < length {
+        let piece = pattern::piece(at, length - at);
+        if !speech.say(Bytes::from_static(piece)).await {
+            return;
+        }
+        board.count(piece);
+        at += piece.len() as u64;
+    }
+    speech.end().await;
 }

@@ -203,3 +203,40 @@ fn whatever_comes_nothing_panics_and_pieces_make_no_difference() {
         assert_eq!(one_way(&bytes, size), one_way(&bytes, usize::MAX), "seed {seed}");
     }
 }
+
+#[test]
+fn a_request_that_is_written_is_read_again() {
+    let (mut head, _) = get(&[("x-own", "v"), ("te", "trailers"), ("content-length", "4")]).unwrap_or_else(|_| {
+        read(&section(&[&GET[..], &[("x-own", "v"), ("te", "trailers"), ("content-length", "4")]].concat()), false)
+            .unwrap()
+    });
+    head.fields.append(&model::FieldName::new("Connection").unwrap(), b"close");
+    let mut out = Vec::new();
+    write_request(&head, (Framing::Length(4), false), b"fallback.example", &mut out);
+    let (again, parsed) = read(&out, false).unwrap();
+    assert_eq!((again.method, again.path(), again.query()), (Method::Get, &b"/p"[..], Some(&b"q=1"[..])));
+    assert_eq!((again.authority(), parsed.framing), (&b"a.example"[..], Framing::Length(4)));
+    assert_eq!(again.fields.iter().filter(|field| field.name == b"connection").count(), 0);
+}
+
+#[test]
+fn a_websocket_is_written_as_a_connect_that_names_it() {
+    let mut head = read(&section(&GET), true).unwrap().0;
+    head.fields.append(&model::FieldName::new("Upgrade").unwrap(), b"websocket");
+    head.fields.append(&model::FieldName::new("Sec-WebSocket-Key").unwrap(), b"dGhlIHNhbXBsZSBub25jZQ==");
+    let mut out = Vec::new();
+    write_request(&head, (Framing::None, true), b"", &mut out);
+    let (again, parsed) = read(&out, false).unwrap();
+    assert!(parsed.upgrade && again.method == Method::Get);
+    assert!(again.fields.iter().all(|field| field.name != b"sec-websocket-key"));
+}
+
+#[test]
+fn bytes_that_no_uri_has_are_encoded() {
+    let path = [(":method", "GET"), (":scheme", "https"), (":authority", "a.example"), (":path", "/a\"b?<c>`")];
+    let head = read(&section(&path), true).unwrap().0;
+    let mut out = Vec::new();
+    write_request(&head, (Framing::None, false), b"", &mut out);
+    let again = read(&out, true).unwrap().0;
+    assert_eq!((again.path(), again.query()), (&b"/a%22b"[..], Some(&b"%3Cc%3E%60"[..])));
+}

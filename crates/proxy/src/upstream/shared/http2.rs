@@ -1,105 +1,27 @@
-//! The task of one HTTP/2 connection to an endpoint: connects, drives, and tells the pool of the beginning and the end.
+//! A connection of HTTP/2 to an endpoint while it lives.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
-use model::Fault;
 use model::limits::{
-    UPSTREAM_DIAL_PAUSE, UPSTREAM_FRAME_OVERHEAD_BYTES_MAX, UPSTREAM_HEAD_READ_BYTES_MAX,
-    UPSTREAM_STREAM_SEND_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAMS_LEFT_KEPT,
-    UPSTREAM_STREAMS_LEFT_MAX,
+    UPSTREAM_FRAME_OVERHEAD_BYTES_MAX, UPSTREAM_HEAD_READ_BYTES_MAX, UPSTREAM_STREAM_SEND_BYTES_MAX,
+    UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAMS_LEFT_KEPT, UPSTREAM_STREAMS_LEFT_MAX,
 };
-use model::snapshot::Endpoint;
-use model::socket::ClusterSocket;
-use telemetry::EndpointSeries;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::trunk::{Dial, Trunk, Trunks};
+use super::trunk::{Trunk, Trunks};
 use crate::io::Io;
-use crate::tls::UpstreamTlsNow;
-use crate::upstream::connect::{Target, establish};
-use crate::upstream::opening::Opening;
-use crate::upstream::pool::UpstreamConnection;
 
 /// Largest window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
-
-/// What it takes to make a connection.
-pub(crate) struct Dialing {
-    pub endpoint: Endpoint,
-    pub socket: ClusterSocket,
-    pub tls: Option<Arc<UpstreamTlsNow>>,
-    pub timeout: Duration,
-    pub series: Arc<EndpointSeries>,
-    pub worker: usize,
-}
-
-/// What came of it.
-enum Opened {
-    Http1(UpstreamConnection),
-    Http2(SendRequest<Bytes>, Box<Driver>),
-}
-
-/// Makes a connection in a task of its own, so that it does not end with the client for whom it was begun.
-pub(crate) fn dial(trunks: &Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
-    tokio::task::spawn_local(run(trunks.clone(), dial, how));
-}
-
-async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
-    let opened = loop {
-        let work = Box::pin(open(&trunks, &how));
-        let opened = tokio::time::timeout(how.timeout, work).await.unwrap_or(Err(Fault::ConnectTimeout));
-        let shard = how.series.of(how.worker);
-        match &opened {
-            Ok(_) => shard.connects_opened.add(1),
-            Err(_) => shard.connects_failed.add(1),
-        }
-        if opened.is_ok() || !trunks.is_busy() {
-            break opened;
-        }
-        // Whoever waits gets a stream as others end, within the time to connect: the endpoint is at work, and may take no more
-        // connections than it has.
-        tokio::time::sleep(UPSTREAM_DIAL_PAUSE).await;
-        if !dial.is_wanted() {
-            return trunks.abandon(&dial);
-        }
-    };
-    drop(how);
-    match opened {
-        Err(fault) => trunks.fail(&dial, fault),
-        Ok(Opened::Http1(connection)) => trunks.add_http1(&dial, connection),
-        Ok(Opened::Http2(sender, mut driver)) => {
-            let trunk = trunks.add(&dial, sender);
-            drop(dial);
-            driver.drive(&trunks, &trunk).await;
-            // First, so that nobody is sent there when the streams under way are told.
-            trunks.forget(&trunk);
-        }
-    }
-}
-
-async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
-    let target = Target { endpoint: &how.endpoint, socket: &how.socket, tls: how.tls.as_deref() };
-    let connection = establish(target, Opening::default()).await?;
-    if how.tls.is_some() && !connection.io.has_chosen_http2() {
-        // Over TLS, HTTP/2 is spoken when it was chosen, and only then (RFC 9113 section 3.2).
-        let is_wrong = trunks.http2.is_only;
-        return if is_wrong { Err(Fault::UpstreamHandshakeFailed) } else { Ok(Opened::Http1(connection)) };
-    }
-    let (sender, driver) = shake_hands(trunks, connection.io).await.ok_or(Fault::UpstreamHandshakeFailed)?;
-    Ok(Opened::Http2(sender, driver))
-}
-
 /// An answer to a PING: a frame's head and 8 bytes (RFC 9113 section 6.7).
 const PONG_BYTES: u64 = 17;
 /// PINGs while an endpoint says nothing else. Those that speak gRPC close a connection on which more come than that, as if
@@ -108,9 +30,9 @@ const PINGS_IN_SILENCE_MAX: u32 = 2;
 
 /// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
 /// HTTP/2 at all. `None`: it does not, or has closed.
-async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
+pub(super) async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
     let heard = Rc::new(Cell::new(0));
-    let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(trunks.http2.streams_max);
+    let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(trunks.shared.streams_max);
     let window = window.min(u64::from(WINDOW_MAX)) as u32;
     let handshake = Builder::new()
         .enable_push(false)
@@ -139,7 +61,7 @@ async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box
 }
 
 /// A connection that is open.
-struct Driver {
+pub(super) struct Driver {
     connection: Connection<Transport, Bytes>,
     pings: Option<PingPong>,
     heard: Rc<Cell<u64>>,
@@ -147,9 +69,9 @@ struct Driver {
 
 impl Driver {
     /// Until the connection has ended, or the endpoint does not answer any more.
-    async fn drive(&mut self, trunks: &Trunks, trunk: &Trunk) {
+    pub(super) async fn drive(&mut self, trunks: &Trunks, trunk: &Trunk) {
         let Self { connection, pings, heard } = self;
-        let (interval, timeout) = (trunks.http2.ping_interval, trunks.http2.ping_timeout);
+        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
         let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
         let mut is_asked = false;
         let mut asked_in_vain = 0;

@@ -1,4 +1,4 @@
-//! How an exchange gets to an endpoint that may speak HTTP/2: a stream on a connection that others use too.
+//! How an exchange gets to an endpoint that may speak HTTP/2 or HTTP/3: a stream on a connection that others use too.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -16,6 +16,7 @@ use super::trunk::{Berth, Found, Trunks, Waiting};
 use crate::downstream::http1::Next;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
+use crate::http3::Outgoing;
 use crate::tls::UpstreamTlsNow;
 use crate::upstream::Line;
 use crate::upstream::connect::{Connecting, Target, attended, establish};
@@ -31,7 +32,7 @@ const ROUNDS_MAX: u32 = 8;
 enum Aim {
     Message,
     WebSocket,
-    /// Another protocol, which HTTP/2 has no way to ask for.
+    /// Another protocol, which a stream has no way to ask for.
     Upgrade,
 }
 
@@ -53,6 +54,7 @@ pub(crate) struct Wanted<'p> {
     trunks: &'p Rc<Trunks>,
     socket: &'p ClusterSocket,
     tls: Option<&'p Arc<UpstreamTlsNow>>,
+    outgoing: &'p Rc<Outgoing>,
     timeout: Duration,
     aim: Aim,
     /// No line that was idle, of which nobody knows whether it still works.
@@ -83,9 +85,10 @@ impl<'p> Wanted<'p> {
             worker: exchange.worker.index,
             endpoint,
             side,
-            trunks: side.pool.http2.as_ref()?,
+            trunks: side.pool.shared.as_ref()?,
             socket: &cluster.socket,
             tls: now.tls.as_ref(),
+            outgoing: &exchange.worker.outgoing,
             timeout: cluster.timeouts.connect,
             aim: Aim::of(exchange),
             is_fresh,
@@ -103,7 +106,7 @@ impl<'p> Wanted<'p> {
             return Ok(Line::Http1(kept));
         }
         let serves = match self.aim {
-            _ if self.trunks.http2.is_only => true,
+            _ if self.trunks.shared.is_only => true,
             Aim::Message => true,
             Aim::WebSocket => self.trunks.offers_upgrades() != Some(false),
             Aim::Upgrade => false,
@@ -122,6 +125,7 @@ impl<'p> Wanted<'p> {
                     timeout: self.timeout,
                     series: self.side.series.clone(),
                     worker: self.worker,
+                    outgoing: self.outgoing.clone(),
                 };
                 dial(self.trunks, begun, how);
                 Err(Missing::Connection(waiting))
@@ -133,14 +137,14 @@ impl<'p> Wanted<'p> {
     /// Takes a berth, unless an upgrade is wanted that is only to be had by HTTP/1.1 there. Where nothing else is spoken, the
     /// conversation says so.
     fn take(&self, berth: Box<Berth>) -> Result<Line, Missing> {
-        let serves = self.aim == Aim::Message || self.trunks.http2.is_only || berth.offers_upgrades();
+        let serves = self.aim == Aim::Message || self.trunks.shared.is_only || berth.offers_upgrades();
         if !serves {
             return Err(Missing::Http1Only);
         }
         if berth.is_reused {
             self.side.series.of(self.worker).reused.add(1);
         }
-        Ok(Line::Http2(berth))
+        Ok(Line::Shared(berth))
     }
 
     /// Waits until there is a line. The caller bounds the time.
@@ -167,7 +171,7 @@ impl<'p> Wanted<'p> {
                 Missing::Http1Only => self.connect_http1(true).await?,
             };
             let next = match got {
-                Some(Line::Http2(berth)) => self.take(berth),
+                Some(Line::Shared(berth)) => self.take(berth),
                 Some(line) => return Ok(line),
                 None => self.at_once(Instant::now()),
             };
@@ -213,9 +217,10 @@ impl<'p> Wanted<'p> {
 }
 
 impl<'p> Exchange<'p> {
-    /// As `attempt`, for an endpoint that may speak HTTP/2. A request whose stream the endpoint refused, or that it will
-    /// not look at since it has said goodbye, is sent anew whatever its method (RFC 9113 section 8.7).
-    pub(crate) async fn attempt_http2(
+    /// As `attempt`, for an endpoint that may speak HTTP/2 or HTTP/3. A request whose stream the endpoint refused, or that it
+    /// will not look at since it has said goodbye, is sent anew whatever its method (RFC 9113 section 8.7, RFC 9114 section
+    /// 4.1.1).
+    pub(crate) async fn attempt_shared(
         &mut self,
         (cluster, now): (&'p ClusterPlan, &'p ClusterNow),
         (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
@@ -239,7 +244,7 @@ impl<'p> Exchange<'p> {
         }
     }
 
-    /// A line to an endpoint that may speak HTTP/2, or to another that is connected sooner.
+    /// A line to an endpoint that may speak HTTP/2 or HTTP/3, or to another that is connected sooner.
     async fn line(
         &mut self,
         now: &'p ClusterNow,

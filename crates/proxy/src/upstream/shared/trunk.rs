@@ -1,4 +1,4 @@
-//! The HTTP/2 connections of one worker to one endpoint, and who waits for one.
+//! The HTTP/2 or HTTP/3 connections of one worker to one endpoint, and who waits for one.
 //!
 //! ```text
 //!            ┌────────── Dial (others wait for the same) ─────────┐
@@ -9,30 +9,82 @@
 //! Whoever waits has a turn: a stream that ends on a full trunk makes room for the one who waits longest, and a new trunk has room
 //! for those who waited for it, before anybody comes who has not waited.
 //!
-//! A trunk takes no new streams once its sender is gone: the endpoint has said goodbye, it is worn, idle for too long, or of a
+//! A trunk takes no new streams once its carrier is gone: the endpoint has said goodbye, it is worn, idle for too long, or of a
 //! plan that is no longer in force. Streams under way finish, and then the connection closes by itself.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use h2::SendStream;
-use h2::client::{ResponseFuture, SendRequest};
+use h2::client::SendRequest;
 use model::Fault;
 use model::limits::UPSTREAM_STREAMS_LEFT_EVER_MAX;
-use model::snapshot;
+use model::snapshot::{self, SharedVersion};
 use plan::trunk::{Bearing, Choice, Room, choose};
+use quinn_proto::StreamId;
 
+use super::http3::Session;
 use crate::upstream::Line;
 use crate::upstream::pool::UpstreamConnection;
 
-/// One HTTP/2 connection to an endpoint, as requests see it. Its task is in `dial`.
+/// What the streams of a trunk are begun with.
+pub(super) enum Carrier {
+    Http2(SendRequest<Bytes>),
+    Http3(Rc<Session>),
+}
+
+/// One stream that may begin.
+pub(super) enum Start {
+    /// A clone has no memory of streams before, for whose turn it would wait.
+    Http2(SendRequest<Bytes>),
+    Http3(Rc<Session>, StreamId),
+}
+
+impl Carrier {
+    /// Streams at once that the endpoint allows, while so many are open. `None`: it takes no more ever.
+    fn allowed(&mut self, open: u32) -> Option<u32> {
+        match self {
+            // Never used to send, so it never has to wait: this only tells whether the connection is still good.
+            Self::Http2(sender) => match sender.poll_ready(&mut TaskContext::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(())) => Some(u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX)),
+                _ => None,
+            },
+            // It says how many more, and not how many at once.
+            Self::Http3(session) => session.has_credit().map(|has_credit| open + u32::from(has_credit)),
+        }
+    }
+
+    fn offers_upgrades(&self) -> bool {
+        match self {
+            Self::Http2(sender) => sender.is_extended_connect_protocol_enabled(),
+            Self::Http3(session) => session.offers_connect(),
+        }
+    }
+
+    fn start(&self) -> Option<Start> {
+        match self {
+            Self::Http2(sender) => Some(Start::Http2(sender.clone())),
+            Self::Http3(session) => Some(Start::Http3(session.clone(), session.take_stream()?)),
+        }
+    }
+}
+
+impl Start {
+    fn offers_upgrades(&self) -> bool {
+        match self {
+            Self::Http2(sender) => sender.is_extended_connect_protocol_enabled(),
+            Self::Http3(session, _) => session.offers_connect(),
+        }
+    }
+}
+
+/// One HTTP/2 or HTTP/3 connection to an endpoint, as requests see it. Its task is in `dial`.
 pub(super) struct Trunk {
     /// `None`: it takes no new streams.
-    sender: RefCell<Option<SendRequest<Bytes>>>,
+    carrier: RefCell<Option<Carrier>>,
     open: Cell<u32>,
     /// Streams at once that it may carry.
     bearing: Cell<Bearing>,
@@ -53,7 +105,11 @@ impl Trunk {
 
     /// Takes no new streams from now on.
     pub(super) fn close(&self) {
-        drop(self.sender.borrow_mut().take());
+        let carrier = self.carrier.borrow_mut().take();
+        if let Some(Carrier::Http3(session)) = carrier {
+            // The endpoint is told.
+            session.wake();
+        }
         self.tell();
     }
 
@@ -78,8 +134,8 @@ impl Trunk {
     }
 
     /// Whether it takes no new streams.
-    fn is_closed(&self) -> bool {
-        self.sender.borrow().is_none()
+    pub(super) fn is_closed(&self) -> bool {
+        self.carrier.borrow().is_none()
     }
 
     /// Whether the endpoint may be about to close it: it has carried something, and carries nothing now.
@@ -89,15 +145,13 @@ impl Trunk {
 
     /// What fits. The endpoint may have changed its mind, or have said goodbye.
     fn room(&self) -> Room {
-        let mut sender = self.sender.borrow_mut();
+        let mut carrier = self.carrier.borrow_mut();
         let open = self.open.get();
-        let Some(alive) = &mut *sender else { return Room { open, max: 0 } };
-        // Never used to send, so it never has to wait: this only tells whether the connection is still good.
-        if !matches!(alive.poll_ready(&mut TaskContext::from_waker(Waker::noop())), Poll::Ready(Ok(()))) {
-            *sender = None;
+        let Some(alive) = &mut *carrier else { return Room { open, max: 0 } };
+        let Some(allowed) = alive.allowed(open) else {
+            *carrier = None;
             return Room { open, max: 0 };
-        }
-        let allowed = u32::try_from(alive.current_max_send_streams()).unwrap_or(u32::MAX);
+        };
         Room { open, max: self.bearing.get().max().min(allowed) }
     }
 }
@@ -106,8 +160,8 @@ impl Trunk {
 pub(crate) struct Berth {
     trunk: Rc<Trunk>,
     of: Rc<Trunks>,
-    /// Until the stream begins. A clone has no memory of streams before, for whose turn it would wait.
-    sender: RefCell<Option<SendRequest<Bytes>>>,
+    /// Until the stream begins.
+    start: RefCell<Option<Start>>,
     /// Streams that were under way when it was given.
     others: u32,
     /// The endpoint has ended the stream, so that nothing of it comes any more.
@@ -121,7 +175,7 @@ pub(crate) struct Berth {
 impl Berth {
     fn new(of: &Rc<Trunks>, trunk: &Rc<Trunk>) -> Self {
         let (is_reused, was_idle) = (trunk.carried.get() > 0, trunk.is_idle());
-        let sender = RefCell::new(trunk.sender.borrow().clone());
+        let start = RefCell::new(trunk.carrier.borrow().as_ref().and_then(Carrier::start));
         let others = trunk.open.get();
         trunk.open.set(others + 1);
         trunk.carried.set(trunk.carried.get() + 1);
@@ -130,26 +184,25 @@ impl Berth {
             trunk.close();
         }
         let (trunk, of, is_over) = (trunk.clone(), of.clone(), Cell::new(false));
-        Self { trunk, of, sender, others, is_over, is_reused, was_idle }
+        Self { trunk, of, start, others, is_over, is_reused, was_idle }
     }
 
-    /// Whether the endpoint takes requests for other protocols (RFC 8441 section 3).
+    /// Whether the endpoint takes requests for other protocols (RFC 8441 section 3, RFC 9220 section 3).
     pub(super) fn offers_upgrades(&self) -> bool {
-        self.sender.borrow().as_ref().is_some_and(SendRequest::is_extended_connect_protocol_enabled)
+        self.start.borrow().as_ref().is_some_and(Start::offers_upgrades)
     }
 
-    /// Sends the head of a request; `is_whole` says that it has no body.
+    /// Whether it is one of HTTP/3.
+    pub(super) fn is_http3(&self) -> bool {
+        matches!(&*self.start.borrow(), Some(Start::Http3(..)))
+    }
+
+    /// What its stream begins with, once.
     ///
     /// # Errors
-    /// [`Fault::StreamRefused`]: the connection takes no more streams, and nothing was sent.
-    pub(super) fn send(
-        &self,
-        request: http::Request<()>,
-        is_whole: bool,
-    ) -> Result<(ResponseFuture, SendStream<Bytes>), Fault> {
-        let sender = self.sender.take();
-        let sent = sender.ok_or(Fault::StreamRefused)?.send_request(request, is_whole);
-        sent.map_err(|error| if error.is_go_away() || error.is_io() { Fault::StreamRefused } else { Fault::SendFailed })
+    /// [`Fault::StreamRefused`]: the connection takes no more streams.
+    pub(super) fn begin(&self) -> Result<Start, Fault> {
+        self.start.take().ok_or(Fault::StreamRefused)
     }
 
     /// The endpoint has refused the stream (RFC 9113 section 8.7).
@@ -184,10 +237,15 @@ impl Drop for Berth {
     fn drop(&mut self) {
         let (trunk, of) = (&self.trunk, &self.of);
         trunk.open.set(trunk.open.get() - 1);
-        if self.sender.get_mut().is_some() {
+        let unused = self.start.get_mut().take();
+        if let Some(Start::Http3(session, id)) = &unused {
+            // Others may have begun since, and with them this one (RFC 9000 section 3.2).
+            session.give_up(*id);
+        }
+        if unused.is_some() {
             // It was given for nothing.
             trunk.carried.set(trunk.carried.get() - 1);
-        } else if !self.is_over.get() {
+        } else if !self.is_over.get() && of.shared.version == SharedVersion::Http2 {
             trunk.left.set(trunk.left.get() + 1);
             if trunk.left.get() >= UPSTREAM_STREAMS_LEFT_EVER_MAX {
                 trunk.close();
@@ -265,7 +323,7 @@ impl Waiting {
     /// made.
     pub(crate) fn poll(&self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Line>, Missed>> {
         if let Some(berth) = self.waiter.berth.take() {
-            return Poll::Ready(Ok(Some(Line::Http2(berth))));
+            return Poll::Ready(Ok(Some(Line::Shared(berth))));
         }
         let dial = &self.waiter.dial;
         match dial.outcome.get() {
@@ -302,7 +360,7 @@ pub(crate) enum Found {
 /// See the module.
 pub(crate) struct Trunks {
     settings: snapshot::Pool,
-    pub(super) http2: snapshot::Http2Pool,
+    pub(super) shared: snapshot::SharedPool,
     /// Oldest first.
     trunks: RefCell<Vec<Rc<Trunk>>>,
     dials: RefCell<Vec<Rc<Dial>>>,
@@ -316,11 +374,11 @@ pub(crate) struct Trunks {
 
 impl Trunks {
     pub(crate) fn new(settings: &snapshot::Pool) -> Option<Rc<Self>> {
-        let http2 = settings.http2.clone()?;
-        let expected = Cell::new(http2.streams_max);
+        let shared = settings.shared.clone()?;
+        let expected = Cell::new(shared.streams_max);
         Some(Rc::new(Self {
             settings: settings.clone(),
-            http2,
+            shared,
             trunks: RefCell::default(),
             dials: RefCell::default(),
             waiters: RefCell::default(),
@@ -352,12 +410,10 @@ impl Trunks {
         }
     }
 
-    /// Whether the endpoint takes requests for other protocols, if it speaks HTTP/2 now.
+    /// Whether the endpoint takes requests for other protocols, if it has a connection with streams now.
     pub(crate) fn offers_upgrades(&self) -> Option<bool> {
         let trunks = self.trunks.borrow();
-        let offers =
-            |trunk: &Rc<Trunk>| trunk.sender.borrow().as_ref().map(SendRequest::is_extended_connect_protocol_enabled);
-        trunks.iter().find_map(offers)
+        trunks.iter().find_map(|trunk| trunk.carrier.borrow().as_ref().map(Carrier::offers_upgrades))
     }
 
     /// Whether anything is under way at the endpoint, so that room will come of itself.
@@ -366,10 +422,18 @@ impl Trunks {
     }
 
     /// Gives what room there is on a trunk to those who wait: first to those who wait for this `dial`.
-    fn hand_out(self: &Rc<Self>, trunk: &Rc<Trunk>, dial: Option<&Rc<Dial>>) {
+    pub(super) fn hand_out(self: &Rc<Self>, trunk: &Rc<Trunk>, dial: Option<&Rc<Dial>>) {
         loop {
             let mut waiters = self.waiters.borrow_mut();
-            if waiters.is_empty() || !trunk.room().is_there() {
+            if waiters.is_empty() {
+                return;
+            }
+            let room = trunk.room();
+            if !room.is_there() {
+                // How many HTTP/3 allows, only the end of its credit tells.
+                if self.shared.version == SharedVersion::Http3 && room.max > 0 {
+                    self.expected.set(room.max);
+                }
                 return;
             }
             let own = dial.and_then(|dial| waiters.iter().position(|waiter| Rc::ptr_eq(&waiter.dial, dial)));
@@ -380,23 +444,30 @@ impl Trunks {
         }
     }
 
+    /// How long a connection is kept when nothing is under way on it.
+    pub(super) fn idle_timeout(&self) -> Duration {
+        self.settings.idle_timeout
+    }
+
     /// Whether a connection is kept when nothing is under way on it.
     pub(super) fn keeps_idle(&self) -> bool {
         self.settings.idle_max > 0 && !self.is_retired.get()
     }
 
     /// A connection is made: those who waited get streams on it.
-    pub(super) fn add(self: &Rc<Self>, dial: &Rc<Dial>, sender: SendRequest<Bytes>) -> Rc<Trunk> {
+    pub(super) fn add(self: &Rc<Self>, dial: &Rc<Dial>, carrier: Carrier) -> Rc<Trunk> {
         let trunk = Rc::new(Trunk {
-            sender: RefCell::new(Some(sender)),
+            carrier: RefCell::new(Some(carrier)),
             open: Cell::new(0),
-            bearing: Cell::new(Bearing::new(self.http2.streams_max)),
+            bearing: Cell::new(Bearing::new(self.shared.streams_max)),
             carried: Cell::new(0),
             left: Cell::new(0),
             idle_since: Cell::new(None),
             task: RefCell::new(None),
         });
-        self.expected.set(trunk.room().max.max(1));
+        if self.shared.version == SharedVersion::Http2 {
+            self.expected.set(trunk.room().max.max(1));
+        }
         self.speaks_http1.set(false);
         self.trunks.borrow_mut().push(trunk.clone());
         self.hand_out(&trunk, Some(dial));

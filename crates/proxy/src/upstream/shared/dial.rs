@@ -1,0 +1,99 @@
+//! The task of one connection to an endpoint that many exchanges share: connects, drives, and tells the pool of the beginning
+//! and the end.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use model::Fault;
+use model::limits::UPSTREAM_DIAL_PAUSE;
+use model::snapshot::{Endpoint, SharedVersion};
+use model::socket::ClusterSocket;
+use telemetry::EndpointSeries;
+
+use super::trunk::{Carrier, Dial, Trunks};
+use super::{http2, http3};
+use crate::http3::Outgoing;
+use crate::tls::UpstreamTlsNow;
+use crate::upstream::connect::{Target, establish};
+use crate::upstream::opening::Opening;
+use crate::upstream::pool::UpstreamConnection;
+
+/// What it takes to make a connection.
+pub(crate) struct Dialing {
+    pub endpoint: Endpoint,
+    pub socket: ClusterSocket,
+    pub tls: Option<Arc<UpstreamTlsNow>>,
+    pub timeout: Duration,
+    pub series: Arc<EndpointSeries>,
+    pub worker: usize,
+    /// Where connections over UDP begin.
+    pub outgoing: Rc<Outgoing>,
+}
+
+/// What came of it.
+enum Opened {
+    Http1(UpstreamConnection),
+    Http2(SendRequest<Bytes>, Box<http2::Driver>),
+    Http3(Box<http3::Driver>),
+}
+
+/// Makes a connection in a task of its own, so that it does not end with the client for whom it was begun.
+pub(crate) fn dial(trunks: &Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
+    tokio::task::spawn_local(run(trunks.clone(), dial, how));
+}
+
+async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
+    let opened = loop {
+        let work = Box::pin(open(&trunks, &how));
+        let opened = tokio::time::timeout(how.timeout, work).await.unwrap_or(Err(Fault::ConnectTimeout));
+        let shard = how.series.of(how.worker);
+        match &opened {
+            Ok(_) => shard.connects_opened.add(1),
+            Err(_) => shard.connects_failed.add(1),
+        }
+        if opened.is_ok() || !trunks.is_busy() {
+            break opened;
+        }
+        // Whoever waits gets a stream as others end, within the time to connect: the endpoint is at work, and may take no more
+        // connections than it has.
+        tokio::time::sleep(UPSTREAM_DIAL_PAUSE).await;
+        if !dial.is_wanted() {
+            return trunks.abandon(&dial);
+        }
+    };
+    drop(how);
+    match opened {
+        Err(fault) => trunks.fail(&dial, fault),
+        Ok(Opened::Http1(connection)) => trunks.add_http1(&dial, connection),
+        Ok(Opened::Http2(sender, mut driver)) => {
+            let trunk = trunks.add(&dial, Carrier::Http2(sender));
+            drop(dial);
+            driver.drive(&trunks, &trunk).await;
+            // First, so that nobody is sent there when the streams under way are told.
+            trunks.forget(&trunk);
+        }
+        Ok(Opened::Http3(mut driver)) => {
+            let trunk = trunks.add(&dial, Carrier::Http3(driver.session().clone()));
+            drop(dial);
+            driver.drive(&trunks, &trunk).await;
+        }
+    }
+}
+
+async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
+    if trunks.shared.version == SharedVersion::Http3 {
+        return http3::open(trunks, how).await.map(Opened::Http3);
+    }
+    let target = Target { endpoint: &how.endpoint, socket: &how.socket, tls: how.tls.as_deref() };
+    let connection = establish(target, Opening::default()).await?;
+    if how.tls.is_some() && !connection.io.has_chosen_http2() {
+        // Over TLS, HTTP/2 is spoken when it was chosen, and only then (RFC 9113 section 3.2).
+        let is_wrong = trunks.shared.is_only;
+        return if is_wrong { Err(Fault::UpstreamHandshakeFailed) } else { Ok(Opened::Http1(connection)) };
+    }
+    let (sender, driver) = http2::shake_hands(trunks, connection.io).await.ok_or(Fault::UpstreamHandshakeFailed)?;
+    Ok(Opened::Http2(sender, driver))
+}

@@ -1,0 +1,237 @@
+//! A connection of HTTP/3 to an endpoint: how it is made, and what looks after it while it lives.
+//!
+//! The socket and the state of QUIC are driven elsewhere (`crate::http3`), and streams by those whose requests they carry. What is
+//! left is what the endpoint says beside them: its settings, its goodbye, how many streams it allows, and whether it is there.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
+
+use model::limits::{HEAD_BYTES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND};
+use model::{Address, Fault};
+use quinn_proto::{ClientConfig, Dir, NoneTokenStore, StreamId};
+use tokio::time::Sleep;
+use wire::http2::Allowance;
+use wire::http3::code;
+
+use super::dial::Dialing;
+use super::trunk::{Trunk, Trunks};
+use crate::http3::{Control, Counts, Lost, Quic, outgoing_transport};
+
+/// How long an endpoint may take at least to answer when the network says that it is not there.
+const DOUBT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A connection, as streams see it.
+pub(crate) struct Session {
+    pub(super) quic: Rc<Quic>,
+    pub(super) counts: Rc<Counts>,
+    /// A stream that may begin, ahead of who takes it: to begin one is the only way to find out whether that may be.
+    spare: Cell<Option<StreamId>>,
+    offers_connect: Cell<bool>,
+    /// The largest head that the endpoint takes (RFC 9114 section 4.2.2).
+    pub(super) head_bytes_max: Cell<u64>,
+    /// The endpoint has said goodbye.
+    is_left: Cell<bool>,
+}
+
+impl Session {
+    /// Whether the endpoint allows another stream now. `None`: none ever.
+    pub(super) fn has_credit(&self) -> Option<bool> {
+        if self.is_left.get() || self.quic.lost().is_some() {
+            return None;
+        }
+        if self.spare.get().is_none() {
+            self.spare.set(self.quic.open(Dir::Bi));
+        }
+        Some(self.spare.get().is_some())
+    }
+
+    /// The stream that [`Self::has_credit`] has found.
+    pub(super) fn take_stream(&self) -> Option<StreamId> {
+        self.spare.take()
+    }
+
+    /// Gives up a stream on which nothing was sent. The endpoint is told, for others may have begun since, and with them this one
+    /// (RFC 9000 section 3.2).
+    pub(super) fn give_up(&self, id: StreamId) {
+        self.quic.reset(id, code::REQUEST_CANCELLED);
+        self.quic.stop(id, code::REQUEST_CANCELLED);
+    }
+
+    /// Whether the endpoint takes requests for other protocols (RFC 9220 section 3).
+    pub(super) fn offers_connect(&self) -> bool {
+        self.offers_connect.get()
+    }
+
+    /// Wakes the task that looks after the connection.
+    pub(super) fn wake(&self) {
+        self.quic.wake();
+    }
+}
+
+/// Looks after a connection, which ends with it.
+pub(super) struct Driver {
+    session: Rc<Session>,
+    control: Control,
+    allowance: Allowance,
+    /// Since when a word of the endpoint is due.
+    asked_at: Option<Instant>,
+    has_said_goodbye: bool,
+}
+
+/// Makes a connection. It is made when the endpoint's settings are here, as with HTTP/2: then it does speak HTTP/3, and what it
+/// takes is known. They mostly come with the end of the handshake.
+///
+/// # Errors
+/// [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
+pub(super) async fn open(trunks: &Trunks, how: &Dialing) -> Result<Box<Driver>, Fault> {
+    let tls = how.tls.as_ref().ok_or(Fault::UpstreamHandshakeFailed)?;
+    let crypto = tls.quic.clone().ok_or(Fault::UpstreamHandshakeFailed)?;
+    let name = tls.name_for(&how.endpoint).ok_or(Fault::UpstreamHandshakeFailed)?;
+    let Address::Ip(address) = how.endpoint.address else { return Err(Fault::ConnectFailed) };
+    let mut config = ClientConfig::new(crypto);
+    config
+        .transport_config(Arc::new(outgoing_transport(&trunks.shared, trunks.idle_timeout())))
+        // What proves an address was given by one endpoint, and the name may be that of many.
+        .token_store(Arc::new(NoneTokenStore));
+    let port = how.outgoing.port(address, &how.socket).map_err(|_| Fault::ConnectFailed)?;
+    let quic = port.connect(config, address, &name.to_str()).map_err(|_| Fault::ConnectFailed)?;
+    let mut driver = Driver::new(quic);
+    poll_fn(|cx| driver.poll_made(cx)).await?;
+    Ok(driver)
+}
+
+impl Driver {
+    fn new(quic: Rc<Quic>) -> Box<Self> {
+        let session = Session {
+            quic: quic.clone(),
+            counts: Rc::default(),
+            spare: Cell::new(None),
+            offers_connect: Cell::new(false),
+            head_bytes_max: Cell::new(u64::MAX),
+            is_left: Cell::new(false),
+        };
+        Box::new(Self {
+            session: Rc::new(session),
+            control: Control::towards_endpoint(quic),
+            allowance: Allowance::new(HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND, Instant::now()),
+            asked_at: None,
+            has_said_goodbye: false,
+        })
+    }
+
+    pub(super) fn session(&self) -> &Rc<Session> {
+        &self.session
+    }
+
+    fn poll_made(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
+        let quic = self.session.quic.clone();
+        quic.wait(cx);
+        if quic.is_connected() && quic.lost().is_none() {
+            self.converse(cx);
+        }
+        match quic.lost() {
+            Some(Lost::Silent) => Poll::Ready(Err(Fault::ConnectFailed)),
+            Some(_) => Poll::Ready(Err(Fault::UpstreamHandshakeFailed)),
+            None if self.control.told.has_settings => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Says and hears what goes beside the streams of requests.
+    fn converse(&mut self, cx: &TaskContext<'_>) {
+        let quic = &self.session.quic;
+        self.control.speak(cx, || (HEAD_BYTES_MAX as u64, false));
+        if let Err(code) = self.control.listen(cx) {
+            return quic.close(code);
+        }
+        let told = &mut self.control.told;
+        let session = &self.session;
+        session.offers_connect.set(told.offers_connect);
+        session.head_bytes_max.set(told.section_bytes_max.unwrap_or(u64::MAX));
+        let idle = session.counts.idle.take() + std::mem::take(&mut told.idle);
+        // Each piece of a body may bring a few of them.
+        self.allowance.earn(session.counts.pieces.take());
+        if idle > 0 && !self.allowance.spend(idle, Instant::now()) {
+            return quic.close(code::EXCESSIVE_LOAD);
+        }
+        if let Some(id) = told.goaway {
+            session.is_left.set(true);
+            quic.refuse_from(id);
+        }
+    }
+
+    /// Until the connection has ended, or the endpoint does not answer any more.
+    pub(super) async fn drive(&mut self, trunks: &Rc<Trunks>, trunk: &Rc<Trunk>) {
+        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
+        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
+        poll_fn(|cx| {
+            let quic = self.session.quic.clone();
+            quic.wait(cx);
+            self.converse(cx);
+            if quic.lost().is_some() {
+                // First, so that nobody is sent there when the streams under way are told.
+                trunks.forget(trunk);
+                return Poll::Ready(());
+            }
+            if self.session.is_left.get() && !trunk.is_closed() {
+                trunk.close();
+            }
+            if trunk.is_over(cx) {
+                return Poll::Ready(());
+            }
+            if trunk.is_closed() && !std::mem::replace(&mut self.has_said_goodbye, true) {
+                // RFC 9114 section 5.2: pushes from 0 on, for none were ever wanted.
+                self.control.push_goaway(0);
+                self.control.speak(cx, || (0, false));
+            }
+            trunks.hand_out(trunk, None);
+            if quic.take_doubt() && self.asked_at.is_none() {
+                self.asked_at = Some(Instant::now());
+                quic.ping();
+                let patience = timeout.min(DOUBT_PATIENCE.max(quic.rtt() * 4));
+                timer.as_mut().reset(tokio::time::Instant::now() + patience);
+            }
+            while timer.as_mut().poll(cx).is_ready() {
+                if !trunk.is_busy() && !trunks.keeps_idle() {
+                    trunk.close();
+                }
+                let Some(after) = self.look_after(trunk.is_busy(), (interval, timeout)) else {
+                    trunks.forget(trunk);
+                    return Poll::Ready(());
+                };
+                timer.as_mut().reset(tokio::time::Instant::now() + after);
+            }
+            Poll::Pending
+        })
+        .await;
+        trunks.forget(trunk);
+    }
+
+    /// Asks an endpoint that is silent whether it is there: when to look again. `None`: it has not answered.
+    fn look_after(&mut self, is_busy: bool, (interval, timeout): (Duration, Duration)) -> Option<Duration> {
+        let now = Instant::now();
+        let silence = self.session.quic.silence(now);
+        self.asked_at.take_if(|asked_at| silence < now.saturating_duration_since(*asked_at));
+        match self.asked_at {
+            Some(_) => None,
+            None if is_busy && silence >= interval => {
+                self.asked_at = Some(now);
+                self.session.quic.ping();
+                Some(timeout)
+            }
+            None if is_busy => Some(interval - silence),
+            None => Some(interval),
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.session.quic.close(code::NO_ERROR);
+    }
+}

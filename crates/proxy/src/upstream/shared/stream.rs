@@ -1,0 +1,210 @@
+//! What of a conversation is different on a stream: how the request head is sent, how response heads come, and what it
+//! means that none does.
+
+use std::future::poll_fn;
+use std::task::{Context as TaskContext, Poll, Waker, ready};
+
+use model::limits::UPSTREAM_STREAM_END;
+use model::snapshot::Endpoint;
+use model::{Fault, RequestHead};
+use wire::crossing;
+use wire::http1::{Framing, HeadLimits, ResponseParsed};
+use wire::http3::code;
+use wire::http3::message::{self, BadHead};
+
+use super::trunk::{Berth, Start};
+use crate::exchange::Exchange;
+use crate::http2::{self, heads, websocket};
+use crate::http3::{self, NoHead};
+use crate::io::Io;
+use crate::message::MessageStream;
+use crate::upstream::pool::UpstreamConnection;
+
+/// Begins a stream with the head of the request.
+///
+/// # Errors
+/// [`Fault::StreamRefused`]: nothing was sent. [`Fault::BadRequest`]: the head cannot be said on a stream.
+/// [`Fault::UpgradeNotOffered`]: it asks for a WebSocket, and the endpoint does not offer that.
+pub(crate) fn begin(
+    exchange: &Exchange<'_>,
+    (endpoint, is_https): (&Endpoint, bool),
+    berth: Box<Berth>,
+) -> Result<UpstreamConnection, Fault> {
+    let message = match berth.is_http3() {
+        true => begin_http3(exchange, endpoint, &berth)?,
+        false => begin_http2(exchange, (endpoint, is_https), &berth)?,
+    };
+    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), berth, exchange.told.now))
+}
+
+fn begin_http2(
+    exchange: &Exchange<'_>,
+    (endpoint, is_https): (&Endpoint, bool),
+    berth: &Berth,
+) -> Result<MessageStream, Fault> {
+    let framing = exchange.request.framing;
+    let host = (endpoint.name.as_str(), is_https);
+    let head = &exchange.incoming.head;
+    let request = match exchange.wants_upgrade() {
+        false => heads::of_request(head, framing, host)?,
+        true => {
+            check_websocket(head, berth)?;
+            heads::of_websocket(head, host)?
+        }
+    };
+    let is_whole = is_whole(exchange);
+    let Start::Http2(mut sender) = berth.begin()? else { return Err(Fault::StreamRefused) };
+    let sent = sender.send_request(request, is_whole);
+    let (response, send) = sent.map_err(|error| match error.is_go_away() || error.is_io() {
+        true => Fault::StreamRefused,
+        false => Fault::SendFailed,
+    })?;
+    Ok(MessageStream::Http2(http2::Stream::requested(send, response, is_whole)))
+}
+
+/// Whether a request ends with its head.
+fn is_whole(exchange: &Exchange<'_>) -> bool {
+    matches!(exchange.request.framing, Framing::None | Framing::Length(0)) && !exchange.wants_upgrade()
+}
+
+fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, berth: &Berth) -> Result<MessageStream, Fault> {
+    let (head, is_websocket) = (&exchange.incoming.head, exchange.wants_upgrade());
+    if is_websocket {
+        check_websocket(head, berth)?;
+    }
+    let how = (if is_websocket { Framing::None } else { exchange.request.framing }, is_websocket);
+    let Start::Http3(session, id) = berth.begin()? else { return Err(Fault::StreamRefused) };
+    if session.head_bytes_max.get() < crossing::request_bytes(head) as u64 {
+        session.give_up(id);
+        return Err(Fault::HeadTooLarge);
+    }
+    let (quic, counts) = (session.quic.clone(), session.counts.clone());
+    let stream = http3::Stream::requested(quic, id, counts, is_whole(exchange), |out| {
+        message::write_request(head, how, endpoint.name.as_bytes(), out);
+    });
+    Ok(MessageStream::Http3(stream))
+}
+
+/// It is we who would say that the key was read, and the endpoint that must know what is asked for.
+fn check_websocket(head: &RequestHead, berth: &Berth) -> Result<(), Fault> {
+    match websocket::has_key(head) {
+        false => Err(Fault::BadRequest),
+        true if !berth.offers_upgrades() => Err(Fault::UpgradeNotOffered),
+        true => Ok(()),
+    }
+}
+
+/// Ready with the next response head, interim or final.
+///
+/// # Errors
+/// It is malformed, or there will be none: see [`Ended::fault`].
+pub(crate) fn poll_head(
+    cx: &mut TaskContext<'_>,
+    exchange: &mut Exchange<'_>,
+    stream: &mut MessageStream,
+) -> Poll<Result<ResponseParsed, Ended>> {
+    let limits = HeadLimits::default();
+    let method = exchange.incoming.head.method;
+    let (mut parsed, ends) = match stream {
+        MessageStream::Http2(stream) => {
+            let (parts, ends) = ready!(stream.poll_head(cx)).map_err(|error| Ended::of(&error))?;
+            let parsed = heads::read_response(&parts, (method, &limits, ends), exchange.response());
+            (parsed.map_err(Ended::Malformed)?, ends)
+        }
+        MessageStream::Http3(stream) => {
+            let ends = ready!(stream.poll_head(cx)).map_err(Ended::of_http3)?;
+            let worker = exchange.worker;
+            let mut memory = worker.sections.borrow_mut();
+            let head = exchange.response();
+            let parsed = message::read_response(stream.section(), (method, &limits, ends), &mut memory, head);
+            let parsed = parsed.map_err(|bad| refuse(stream, bad))?;
+            if !(100..200).contains(&head.status) {
+                stream.begin_body();
+            }
+            (parsed, ends)
+        }
+    };
+    let is_success = (200..300).contains(&exchange.response().status);
+    if is_success && exchange.wants_upgrade() && !ends {
+        let worker = exchange.worker;
+        let response = exchange.response.get_or_insert_with(|| worker.take_response());
+        websocket::accept(&exchange.incoming.head, response);
+        parsed.switching = true;
+    }
+    Poll::Ready(Ok(parsed))
+}
+
+/// Tells the endpoint that its head is none (RFC 9114 section 4.1.2, RFC 9204 section 2.2).
+fn refuse(stream: &mut http3::Stream, bad: BadHead) -> Ended {
+    match bad {
+        BadHead::Malformed(fault) | BadHead::Fault(fault) => {
+            stream.refuse(code::MESSAGE_ERROR);
+            Ended::Malformed(fault)
+        }
+        BadHead::Undecodable => {
+            stream.end_connection(code::DECOMPRESSION_FAILED);
+            Ended::Malformed(Fault::BadResponse)
+        }
+    }
+}
+
+/// Takes a stream back whose response is whole. Its end may still be on its way, which is waited for beside the client: left
+/// before it, the stream looks cancelled to its endpoint, and endpoints end connections on which many are.
+pub(crate) fn let_end(mut connection: UpstreamConnection) {
+    if poll_end(&mut TaskContext::from_waker(Waker::noop()), &mut connection).is_pending() {
+        tokio::task::spawn_local(async move {
+            let end = poll_fn(|cx| poll_end(cx, &mut connection));
+            let _cancelled_when_late = tokio::time::timeout(UPSTREAM_STREAM_END, end).await;
+        });
+    }
+}
+
+fn poll_end(cx: &mut TaskContext<'_>, connection: &mut UpstreamConnection) -> Poll<()> {
+    let Some(stream) = connection.io.message() else { return Poll::Ready(()) };
+    if !stream.is_over() {
+        let _error_or_more_is_no_good_end = ready!(stream.poll_read_ready(cx));
+        stream.take_trailers();
+    }
+    let is_good = stream.is_over();
+    if let Some(berth) = connection.berth().filter(|_| is_good) {
+        berth.note_end();
+    }
+    Poll::Ready(())
+}
+
+/// How a stream ended that has no response head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The endpoint will not look at it: it was over its limit, or came after a goodbye (RFC 9113 section 8.7).
+    Refused,
+    /// The endpoint reset it.
+    Reset,
+    /// The connection is gone.
+    Closed,
+    /// What came breaks the rules.
+    Malformed(Fault),
+}
+
+impl Ended {
+    fn of_http3(none: NoHead) -> Self {
+        match none {
+            NoHead::Refused | NoHead::Reset(code::REQUEST_REJECTED) => Self::Refused,
+            NoHead::Reset(_) | NoHead::Incomplete => Self::Reset,
+            NoHead::TooLarge => Self::Malformed(Fault::ResponseHeadTooLarge),
+            NoHead::Gone => Self::Closed,
+        }
+    }
+
+    fn of(error: &h2::Error) -> Self {
+        if error.is_go_away() && error.is_remote() {
+            // Only streams beyond the last that a goodbye lets in are told of it this way.
+            return Self::Refused;
+        }
+        match error.reason() {
+            Some(h2::Reason::REFUSED_STREAM) if error.is_remote() => Self::Refused,
+            Some(_) if error.is_reset() && error.is_remote() => Self::Reset,
+            Some(_) if error.is_reset() => Self::Malformed(Fault::BadResponse),
+            _ => Self::Closed,
+        }
+    }
+}
