@@ -33,8 +33,6 @@ enum Source {
     Go { module: &'static str, version: &'static str, packages: &'static [&'static str] },
     /// What a script of `peers/` installs into the folder that it is given, where it leaves `versions`.
     Script { script: &'static str },
-    /// A Rust program.
-    Cargo { package: &'static str, version: &'static str, features: &'static str },
 }
 
 const fn part(name: &'static str, what: &'static str, needed_by: &'static [&'static str], source: Source) -> Part {
@@ -110,7 +108,7 @@ const PARTS: &[Part] = &[
         },
     ),
     // It compiles for minutes: only what asks for it by HTTP/3 waits for that.
-    suite("cargo-oha", "oha", &["oha"], Source::Cargo { package: "oha", version: "1.16.0", features: "http3" }),
+    suite("cargo-oha", "oha", &["oha"], Source::Script { script: "oha.sh" }),
     suite(
         "go-h2spec",
         "h2spec",
@@ -257,14 +255,6 @@ fn installer(paths: &Paths, part: &Part) -> Result<Launch, Failure> {
             let launch = launch.env("GOFLAGS", "-modcacherw -buildvcs=false").env("GOWORK", "off");
             launch.env("GOCACHE", paths.peers.join("go/cache")).env("GOBIN", folder.join("bin"))
         }
-        Source::Cargo { package, version, features } => {
-            let launch = Launch::new("cargo").args(["install", "--locked", "--root"]).arg(&folder);
-            let launch = launch.args(["--features", features]).arg(format!("{package}@{version}"));
-            // The last steps of optimizing take longer than the rest, and it is not the generator that is measured.
-            let launch =
-                launch.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-            launch.env("CARGO_TARGET_DIR", folder.join("target"))
-        }
     })
 }
 
@@ -303,7 +293,6 @@ fn versions(paths: &Paths, part: &Part) -> Result<String, Failure> {
             Ok(text.lines().collect::<Vec<_>>().join(", "))
         }
         Source::Go { module, version, .. } => Ok(format!("{module} {version}")),
-        Source::Cargo { package, version, features } => Ok(format!("{package} {version} with {features}")),
     }
 }
 

@@ -204,7 +204,7 @@ impl Bench {
         let launch = self.paths.generator("oha")?.args(["--no-tui", "--output-format", "json", "--http-version", "3"]);
         let launch = launch.arg("--insecure").arg("-z").arg(format!("{}s", whole_seconds(time)));
         let launch = launch.arg("-c").arg(asked.connections.to_string()).arg("-p").arg(streams.to_string());
-        let launch = launch.arg("--connect-to").arg(format!("localhost:{port}:127.0.0.1:{port}"));
+        let launch = launch.args(["--ipv4", "--worker-threads", "1"]);
         let launch = launch.arg(format!("https://localhost:{port}{}", asked.path));
         let output = self.generate("oha", &launch, workers, time)?;
         let outcome = oha::parse(&output).ok_or_else(|| Failure::new(format!("oha: {}", last_line(&output))))?;
