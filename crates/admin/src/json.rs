@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use control::Canary;
 use control::history::Entry;
+use control::providers;
 use control::status::{ClusterStatus, EndpointStatus, Latency, ListenerStatus, Status};
 use serde_json::{Value, json};
 use telemetry::summary::Totals;
@@ -31,6 +32,26 @@ pub(crate) fn status(status: &Status, version: &str) -> Value {
         "latency_ms": latency(&status.latency),
         "listeners": status.listeners.iter().map(listener).collect::<Vec<_>>(),
         "clusters": status.clusters.iter().map(cluster).collect::<Vec<_>>(),
+    })
+}
+
+/// One of `/api/providers`.
+pub(crate) fn provider(status: &providers::Status) -> Value {
+    let seconds = |at: Option<SystemTime>| Some(at?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs_f64());
+    json!({
+        "name": status.name,
+        "kind": status.kind,
+        "state": status.reach.as_str(),
+        "reason": status.reason,
+        "last_success_unix_s": seconds(status.last_success),
+        "last_change_unix_s": seconds(status.last_change),
+        "refused": status.refused,
+        "problems": status.problems,
+        "kept_from_before": status.is_kept,
+        "texts": status.texts,
+        "keys": status.keys,
+        "endpoints": status.endpoints,
+        "missing": status.missing,
     })
 }
 

@@ -33,6 +33,10 @@ pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&s
         }
         What::Objects | What::Object => objects(view, parts, query)?,
         What::Changes => changes(view),
+        What::Providers => {
+            let all: Vec<Value> = view.providers().iter().map(json::provider).collect();
+            Json(json!({ "providers": all })).into_response()
+        }
         What::Generations => {
             let all: Vec<Value> = view.generations().iter().map(json::generation_in_full).collect();
             Json(json!({ "generations": all })).into_response()

@@ -279,16 +279,25 @@ fn keep(node: &mut Node, old: Option<&Node>, shown: &Value) {
     }
 }
 
-/// The listener of the administrator is as the files have it: nobody locks himself out, and nobody gives himself a token.
+/// What the files alone decide, and what is told of who would change it by the API.
+const KEPT: [(&str, &str); 3] = [
+    ("admin", "the API cannot change its own listener"),
+    ("providers", "the API cannot change providers"),
+    ("watch", "the API cannot change whether files are watched"),
+];
+
+/// The listener of the administrator is as the files have it: nobody locks himself out, and nobody gives himself a token. So
+/// are providers.
 fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
-    let ours = loaded.files_alone.tree.get("admin");
     let Kind::Map(entries) = &mut tree.kind else { return };
-    if let Some((_, sent)) = entries.iter_mut().find(|(key, _)| key.text == "admin") {
+    for (key, message) in KEPT {
+        let ours = loaded.files_alone.tree.get(key);
+        let Some((_, sent)) = entries.iter_mut().find(|(known, _)| known.text == key) else { continue };
         let mut whole = sent.clone();
         restore(&mut whole, ours, &mut Sink::default());
         if !ours.is_some_and(|ours| is_same(&whole, ours)) {
-            let mend = "leave `admin` out here, and change it in the file".to_owned();
-            sink.push(sent.span, "the API cannot change its own listener", Some(mend));
+            let mend = format!("leave `{key}` out here, and change it in the file");
+            sink.push(sent.span, message, Some(mend));
             return;
         }
     }
@@ -296,9 +305,11 @@ fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
 }
 
 fn put_admin(tree: &mut Node, loaded: &Loaded) {
-    let ours = loaded.files_alone.tree.get("admin");
     let span = tree.span;
     if let Kind::Map(entries) = &mut tree.kind {
-        put(entries, "admin", ours.map(|ours| changes::moved(ours, span)));
+        for (key, _) in KEPT {
+            let ours = loaded.files_alone.tree.get(key);
+            put(entries, key, ours.map(|ours| changes::moved(ours, span)));
+        }
     }
 }

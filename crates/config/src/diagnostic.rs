@@ -162,6 +162,14 @@ impl Sink {
         }
     }
 
+    /// Takes over what another one collected.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.left_out += other.left_out;
+        for Problem { span, message, suggestion } in other.problems {
+            self.push(span, message, suggestion);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }

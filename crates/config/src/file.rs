@@ -9,6 +9,7 @@ mod cluster;
 mod health;
 mod listener;
 mod persistence;
+mod provider;
 mod proxy_protocol;
 mod queue;
 mod resilience;
@@ -32,6 +33,7 @@ pub use cluster::*;
 pub use health::*;
 pub use listener::*;
 pub use persistence::*;
+pub use provider::*;
 pub use proxy_protocol::*;
 pub use queue::*;
 pub use resilience::*;
@@ -85,6 +87,14 @@ pub struct File {
     /// How the program ends.
     #[schemars(default)]
     pub shutdown: Shutdown,
+    /// Who gives parts of the configuration while the program runs, by name: `listeners`, `routes`, `clusters`, or the endpoints
+    /// of clusters. Those that stand first come first where the order counts.
+    #[schemars(default, schema_with = "named::<Provider>")]
+    pub providers: BTreeMap<String, Provider>,
+    /// Read this file and those that it includes again when they change, as SIGHUP does. By default only certificates, keys and
+    /// authorities are.
+    #[schemars(default)]
+    pub watch: bool,
 }
 
 /// A map whose keys are names of objects.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::filter::FilterSpec;
+use model::provider::Provider;
+use model::snapshot::EndpointsFrom;
 use model::{Issue, Snapshot};
 use serde_json::Value;
 
@@ -14,6 +16,7 @@ use crate::changes::{self, Changes};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
 use crate::paths;
+use crate::provided::{Provided, ProvidedEndpoints, ProvidedText};
 use crate::read::{Access, Reading, read, read_part, read_text};
 use crate::resolve::Resolver;
 use crate::schema::schema;
@@ -47,11 +50,24 @@ pub struct Loaded {
     warnings: Vec<Diagnostic>,
 }
 
-/// What the files say, without changes beside them.
+/// What files and providers say, without changes beside them.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesAlone {
     pub(crate) documents: Documents,
     pub(crate) tree: Arc<Node>,
+    /// The files without providers.
+    pub(crate) own: Arc<(Documents, Arc<Node>)>,
+    /// Endpoints in the texts of providers.
+    pub(crate) endpoints: Arc<ProvidedEndpoints>,
+}
+
+/// What stands beside the files: what providers give, and before all else changes by the API.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// In the order in which they stand.
+    pub provided: &'a [Provided],
+    /// Objects in the place of all others.
+    pub changes: &'a Changes,
 }
 
 impl Loader<'_> {
@@ -60,18 +76,18 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong.
     pub fn load_file(&self, path: &Path) -> Result<Loaded, Diagnostics> {
-        self.load_file_with(path, &Changes::default())
+        self.load_file_with(path, Beside { provided: &[], changes: &Changes::default() })
     }
 
-    /// The same with changes beside the file.
+    /// The same with what stands beside the file.
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub fn load_file_with(&self, path: &Path, changes: &Changes) -> Result<Loaded, Diagnostics> {
+    pub fn load_file_with(&self, path: &Path, beside: Beside<'_>) -> Result<Loaded, Diagnostics> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         match read_text(path) {
-            Ok(text) => self.load(Document { name, folder, text, on_disk: true }, changes, Access::Disk),
+            Ok(text) => self.load(Document { name, folder, text, on_disk: true }, beside, Access::Disk),
             Err(message) => {
                 let mut documents = Documents::default();
                 let file = documents.add(Document { name, folder, text: "".into(), on_disk: true });
@@ -85,19 +101,19 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong.
     pub fn load_text(&self, name: &str, text: &str, base: &Path) -> Result<Loaded, Diagnostics> {
-        self.load_text_with((name, text, base), &Changes::default())
+        self.load_text_with((name, text, base), Beside { provided: &[], changes: &Changes::default() })
     }
 
-    /// The same with changes beside the text.
+    /// The same with what stands beside the text.
     ///
     /// # Errors
     /// Everything that is wrong.
     pub fn load_text_with(
         &self,
         (name, text, base): (&str, &str, &Path),
-        changes: &Changes,
+        beside: Beside<'_>,
     ) -> Result<Loaded, Diagnostics> {
-        self.load(document(name, text, base), changes, Access::Disk)
+        self.load(document(name, text, base), beside, Access::Disk)
     }
 
     /// The folder in which a file says that changes are kept, if it says so. What is wrong with the file is told when it
@@ -111,6 +127,19 @@ impl Loader<'_> {
         Some(documents.get(state.span.file)?.folder.join(state.text()?))
     }
 
+    /// The providers that a file names, and what its clusters ask of each, as far as that can be understood. What is wrong with
+    /// the file is told when it is loaded.
+    pub fn providers(&self, path: &Path) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
+        let Ok(text) = read_text(path) else { return <_>::default() };
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let main = Document { name: path.display().to_string(), folder, text, on_disk: true };
+        let Reading { documents, tree, mut sink, .. } =
+            read(Documents::default(), main, self.environment, Access::Disk);
+        let Some(tree) = tree else { return <_>::default() };
+        let faulty = validate(&schema(self.filters), &tree, &mut sink);
+        Resolver::new(self, Access::Disk, (&documents, &tree), &faulty, &mut sink).providers_alone()
+    }
+
     /// The same files, as they were read, with other changes. The files that they name (certificates, keys, lists) are read
     /// again.
     ///
@@ -118,6 +147,28 @@ impl Loader<'_> {
     /// Everything that is wrong.
     pub fn load_changed(&self, loaded: &Loaded, changes: &Changes) -> Result<Loaded, Diagnostics> {
         self.assemble(loaded.files_alone.clone(), changes, Sink::default(), Access::Disk)
+    }
+
+    /// A file, what it includes, and the folders that it looks into for that, as far as they can be read.
+    pub fn watched(&self, path: &Path) -> Vec<PathBuf> {
+        let main = |text| {
+            let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+            Document { name: path.display().to_string(), folder, text, on_disk: true }
+        };
+        let read = |text| read(Documents::default(), main(text), self.environment, Access::Disk).documents.watched();
+        read_text(path).map_or_else(|_| vec![path.to_owned()], read)
+    }
+
+    /// The same files, as they were read, with other providers and changes beside them.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn load_beside(&self, loaded: &Loaded, beside: Beside<'_>) -> Result<Loaded, Diagnostics> {
+        let mut sink = Sink::default();
+        match self.join(&loaded.files_alone, beside.provided, &mut sink) {
+            Ok(files) => self.assemble(files, beside.changes, sink, Access::Disk),
+            Err(documents) => Err(sink.finish(&documents)),
+        }
     }
 
     /// Makes the snapshot anew from the very same texts: the files that they name (certificates, keys, lists) are read again,
@@ -130,7 +181,7 @@ impl Loader<'_> {
         self.resolve(texts, loaded.files_alone.clone(), &Faulty::default(), (Sink::default(), Access::Disk))
     }
 
-    pub(crate) fn load(&self, main: Document, changes: &Changes, access: Access) -> Result<Loaded, Diagnostics> {
+    pub(crate) fn load(&self, main: Document, beside: Beside<'_>, access: Access) -> Result<Loaded, Diagnostics> {
         let Reading { documents, tree, whole, mut sink } = read(Documents::default(), main, self.environment, access);
         let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
         paths::settle(&schema(self.filters), &mut tree, &documents);
@@ -138,7 +189,11 @@ impl Loader<'_> {
             validate(&schema(self.filters), &tree, &mut sink);
             return Err(sink.finish(&documents));
         }
-        self.assemble(FilesAlone { documents, tree: Arc::new(tree) }, changes, sink, access)
+        let files = FilesAlone::new(documents, Arc::new(tree));
+        match self.join(&files, beside.provided, &mut sink) {
+            Ok(files) => self.assemble(files, beside.changes, sink, access),
+            Err(documents) => Err(sink.finish(&documents)),
+        }
     }
 
     /// Joins files and changes, and understands them.
@@ -190,7 +245,19 @@ impl Loader<'_> {
     }
 }
 
+impl FilesAlone {
+    pub(crate) fn new(documents: Documents, tree: Arc<Node>) -> Self {
+        let own = Arc::new((documents.clone(), Arc::clone(&tree)));
+        Self { documents, tree, own, endpoints: Arc::default() }
+    }
+}
+
 impl Loaded {
+    /// Endpoints in the texts of providers, by provider and key.
+    pub fn provided_endpoints(&self) -> &Arc<ProvidedEndpoints> {
+        &self.files_alone.endpoints
+    }
+
     /// Shows an issue that was found later, such as by compiling, at the line that it is about.
     pub fn diagnose(&self, issue: &Issue) -> Diagnostic {
         show(&self.documents, self.tree.locate(&issue.path), &issue.message, issue.suggestion.clone())
@@ -247,7 +314,23 @@ pub fn unsealed(value: Value) -> Value {
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
     let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
     let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
-    loader.load(document("text", text, Path::new("")), &Changes::default(), Access::None).map(|loaded| loaded.snapshot)
+    let beside = Beside { provided: &[], changes: &Changes::default() };
+    loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
+}
+
+/// The same for a text of a provider, beside a file that names that provider and a cluster of its endpoints.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
+    const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
+                        clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
+    let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
+    let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };
+    let provided = [Provided { provider: "fleet".to_owned(), texts: vec![text] }];
+    let beside = Beside { provided: &provided, changes: &Changes::default() };
+    loader.load(document("file", FILE, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
 }
 
 pub(crate) fn document(name: &str, text: &str, base: &Path) -> Document {

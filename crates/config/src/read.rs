@@ -90,7 +90,7 @@ pub(crate) fn read(
 ///
 /// # Errors
 /// A sentence.
-pub(crate) fn read_text(path: &Path) -> Result<Arc<str>, String> {
+pub fn read_text(path: &Path) -> Result<Arc<str>, String> {
     let bytes = read_bytes(path, FILE_BYTES_MAX)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
@@ -339,6 +339,22 @@ impl Reader<'_> {
         let message = format!("{what} is defined twice, first in {place}:{}", first.line);
         self.sink.push(span, message, Some("keep one of them".to_owned()));
     }
+}
+
+/// The configuration files that a path stands for: itself, or those directly in a folder, in the order of their names.
+///
+/// # Errors
+/// The folder cannot be read, or holds too many.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, String> {
+    expand(path, &mut Documents::default())
+}
+
+/// All files directly in a folder whose names are not hidden.
+///
+/// # Errors
+/// The folder cannot be read, or holds too many.
+pub fn files_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    list(folder, &|_| true, &mut Documents::default())
 }
 
 /// The files that a path of `include` stands for: itself, the files of a folder, or those that fit a pattern.

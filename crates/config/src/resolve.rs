@@ -15,6 +15,7 @@ mod health;
 mod listener;
 mod pem;
 mod persistence;
+mod provider;
 mod proxy_protocol;
 mod queue;
 mod resilience;
@@ -126,6 +127,14 @@ impl<'a> Resolver<'a> {
         let admin = self.single("admin", &mut effective, Self::admin);
         let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
         let shutdown = self.shutdown(&mut effective);
+        let providers = self.named("providers", &mut effective, Self::provider);
+        let is_watched = self.tree.get("watch").is_some_and(|node| node.to_value() == Value::Bool(true));
+        if is_watched {
+            effective.insert("watch".to_owned(), Value::Bool(true));
+        }
+        if providers.is_empty() {
+            effective.shift_remove("providers");
+        }
         let snapshot = Snapshot {
             listeners: listeners.into_iter().map(Arc::new).collect(),
             routes: routes.into_iter().map(|(_, route)| Arc::new(route)).collect(),
@@ -133,6 +142,8 @@ impl<'a> Resolver<'a> {
             admin: admin.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             drain_timeout: shutdown,
+            providers: providers.into_iter().map(Arc::new).collect(),
+            is_watched,
         };
         // What is wrong comes first; and what is left without it may seem useless.
         if self.sink.is_empty() {

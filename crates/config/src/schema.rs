@@ -27,6 +27,12 @@ fn base() -> Value {
     root
 }
 
+/// A schema of ours as files are checked against it.
+pub(crate) fn tidied(mut schema: Value) -> Value {
+    tidy(&mut schema);
+    schema
+}
+
 /// An absent key is how this format says nothing; `null` is a value that somebody forgot.
 fn tidy(schema: &mut Value) {
     match schema {

@@ -228,8 +228,9 @@ impl<'a> Validator<'a> {
             .collect();
         if fitting.is_empty() {
             let wanted = expectation(whole, self.root);
-            let text = branches.iter().filter_map(Value::as_object).find(|branch| shape(branch) == Shape::Text);
-            let mend = mend_type(text.unwrap_or(whole), self.root, node);
+            let of = |wanted| branches.iter().filter_map(Value::as_object).find(|branch| shape(branch) == wanted);
+            let likely = of(Shape::Text).or_else(|| of(Shape::List));
+            let mend = mend_type(likely.unwrap_or(whole), self.root, node);
             self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
             return;
         }

@@ -27,6 +27,10 @@ pub enum Origin {
     Rollback,
     /// Somebody wished something of an endpoint; the configuration stayed.
     Endpoint,
+    /// A provider gave other objects.
+    Provider,
+    /// A provider gave other endpoints; the configuration stayed.
+    ProviderEndpoints,
 }
 
 impl Origin {
@@ -39,6 +43,8 @@ impl Origin {
             Self::Api => "api",
             Self::Rollback => "rollback",
             Self::Endpoint => "endpoint",
+            Self::Provider => "provider",
+            Self::ProviderEndpoints => "provider_endpoints",
         }
     }
 }
@@ -70,7 +76,12 @@ pub struct History {
 
 impl History {
     /// Adds the newest, forgetting the oldest when there are more than [`GENERATIONS_MAX`].
+    /// Of endpoints that change again and again only the last is remembered: generations to go back to would be lost.
     pub fn push(&mut self, entry: Entry) {
+        let endpoints = |entry: &Entry| entry.origin == Origin::ProviderEndpoints;
+        if endpoints(&entry) && self.entries.back().is_some_and(endpoints) {
+            self.entries.pop_back();
+        }
         if self.entries.len() == GENERATIONS_MAX {
             self.entries.pop_front();
         }

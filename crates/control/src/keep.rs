@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use config::Changes;
 use serde::{Deserialize, Serialize};
 
+use crate::providers::Given;
 use crate::wishes::Wishes;
 
 /// Name of the file in the folder for it.
@@ -21,16 +22,26 @@ const FILE: &str = "changes.json";
 const FORMAT: u32 = 1;
 
 /// What is wanted beside the files of the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Desired {
     /// Objects that stand in the place of those in the files.
     pub changes: Changes,
     /// What is wished of endpoints.
     pub wishes: Wishes,
+    /// What providers give, which is kept elsewhere.
+    #[serde(skip)]
+    pub(crate) given: Given,
+}
+
+/// As far as it is kept here.
+impl PartialEq for Desired {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.changes, &self.wishes) == (&other.changes, &other.wishes)
+    }
 }
 
 impl Desired {
-    /// Whether the files alone decide.
+    /// Whether nothing is changed and nothing wished by the API.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.wishes.is_empty()
     }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{Diagnostic, Diagnostics, Loaded, Loader};
-use model::snapshot::{LogFormat, LogTarget};
+use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader};
+use model::provider::Provider;
+use model::snapshot::{EndpointsFrom, LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
 use crate::keep::Desired;
+use crate::providers::{self, Given};
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
@@ -37,12 +39,16 @@ impl Source {
     /// Where changes beside it are kept, if it says so.
     pub fn state_folder(&self) -> Option<PathBuf> {
         match self {
-            Self::File(path) => {
-                // It names no host.
-                let no_names = |_: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
-                with_loader(&no_names, |loader| loader.state_folder(path))
-            }
+            Self::File(path) => without_names(|loader| loader.state_folder(path)),
             Self::Text { .. } => None,
+        }
+    }
+
+    /// The providers that it names, and what clusters ask of each.
+    pub(crate) fn providers(&self) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
+        match self {
+            Self::File(path) => without_names(|loader| loader.providers(path)),
+            Self::Text { .. } => <_>::default(),
         }
     }
 }
@@ -82,7 +88,8 @@ impl Candidate {
     }
 }
 
-/// Reads, resolves, compiles and inspects a configuration. `previous` gives its runtime state to the new plan.
+/// Reads, resolves, compiles and inspects a configuration, with what its files and folders of providers say now; nobody
+/// else is asked. `previous` gives its runtime state to the new plan.
 ///
 /// # Errors
 /// All that is wrong, as far as it can be found at once.
@@ -92,7 +99,15 @@ pub fn prepare(
     generation: u64,
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
-    prepare_with(source, Desired::default(), Next { previous, generation, inspect }, &Names::of_a_start())
+    let mut given = Given::default();
+    for provider in source.providers().0 {
+        // One that is not there gives nothing, as when it is away.
+        if let Some(state) = providers::state_at_hand(&provider) {
+            given = without_names(|loader| given.with(loader, &provider.name, Arc::new(state)))?;
+        }
+    }
+    let desired = Desired { given, ..Desired::default() };
+    prepare_with(source, desired, Next { previous, generation, inspect }, &Names::of_a_start())
 }
 
 /// What a plan is compiled with.
@@ -116,11 +131,13 @@ pub(crate) fn prepare_with(
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
     let look_up = |host: &str, port: u16| names.look_up(host, port);
+    let provided = desired.given.texts();
+    let beside = Beside { provided: &provided, changes: &desired.changes };
     let loaded = with_loader(&look_up, |loader| match source {
-        Source::File(path) => loader.load_file_with(path, &desired.changes),
-        Source::Text { name, text, base } => loader.load_text_with((name, text, base), &desired.changes),
+        Source::File(path) => loader.load_file_with(path, beside),
+        Source::Text { name, text, base } => loader.load_text_with((name, text, base), beside),
     })?;
-    compile((loaded, desired), Some(read_from), next)
+    compile((loaded.into(), desired), Some(read_from), next)
 }
 
 /// As [`prepare`], but with the text of `loaded`: only the files that it names are read again.
@@ -130,7 +147,7 @@ pub(crate) fn prepare_with(
 pub(crate) fn prepare_files(loaded: &Loaded, desired: Desired, next: Next<'_>) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
     let loaded = with_known(loaded, &Names::of_a_change(), |loader| loader.reload_files(loaded))?;
-    compile((loaded, desired), Some(read_from), next)
+    compile((loaded.into(), desired), Some(read_from), next)
 }
 
 /// As [`prepare_files`], with other changes beside the files of the configuration.
@@ -145,15 +162,32 @@ pub(crate) fn prepare_changed(
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
     let loaded = with_known(loaded, names, |loader| loader.load_changed(loaded, &desired.changes))?;
-    compile((loaded, desired), Some(read_from), next)
+    compile((loaded.into(), desired), Some(read_from), next)
 }
 
-/// The very same configuration with other wishes for endpoints: nothing is read.
+/// The same files with other providers beside them.
 ///
 /// # Errors
 /// As [`prepare`].
-pub(crate) fn prepare_wishes(loaded: &Loaded, desired: Desired, next: Next<'_>) -> Result<Candidate, Diagnostics> {
-    compile((loaded.clone(), desired), None, next)
+pub(crate) fn prepare_provided(
+    loaded: &Loaded,
+    desired: Desired,
+    next: Next<'_>,
+    names: &Names,
+) -> Result<Candidate, Diagnostics> {
+    let read_from = SystemTime::now();
+    let provided = desired.given.texts();
+    let beside = Beside { provided: &provided, changes: &desired.changes };
+    let loaded = with_known(loaded, names, |loader| loader.load_beside(loaded, beside))?;
+    compile((loaded.into(), desired), Some(read_from), next)
+}
+
+/// The very same configuration with other wishes for endpoints, or other endpoints of providers: nothing is read.
+///
+/// # Errors
+/// As [`prepare`].
+pub(crate) fn prepare_wishes(loaded: &Arc<Loaded>, desired: Desired, next: Next<'_>) -> Result<Candidate, Diagnostics> {
+    compile((Arc::clone(loaded), desired), None, next)
 }
 
 /// Works with a loader for which known endpoints are where they are: a certificate, or a change of something else, must not
@@ -168,7 +202,7 @@ pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(
 }
 
 fn compile(
-    (loaded, mut desired): (Loaded, Desired),
+    (loaded, mut desired): (Arc<Loaded>, Desired),
     read_from: Option<SystemTime>,
     Next { previous, generation, inspect }: Next<'_>,
 ) -> Result<Candidate, Diagnostics> {
@@ -179,12 +213,14 @@ fn compile(
     let mut issues = log_lines(&loaded.snapshot);
     issues.extend(log_folders(&loaded.snapshot));
     let mut snapshot = loaded.snapshot.clone();
+    desired.given.retain(&snapshot);
+    desired.given.apply(&mut snapshot, &loaded);
     desired.wishes.apply(&mut snapshot);
     match plan::compile(Arc::new(snapshot), previous, generation) {
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
             if issues.is_empty() {
-                return Ok(Candidate { plan: Arc::new(plan), loaded: Arc::new(loaded), read_from, desired });
+                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from, desired });
             }
         }
         Err(found) => issues.extend(found),
@@ -280,6 +316,12 @@ fn look_up(host: String, port: u16, patience: Duration) -> io::Result<Vec<Socket
         let _ = sender.send(all);
     })?;
     found.recv_timeout(patience).unwrap_or_else(|_| Err(late()))
+}
+
+/// Works with a loader that looks no name up.
+pub(crate) fn without_names<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
+    let no_names = |_: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
+    with_loader(&no_names, use_it)
 }
 
 fn with_loader<T>(

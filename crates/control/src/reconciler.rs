@@ -5,6 +5,9 @@
 //!  commit:  publish on all workers or on none → counters, probes and view follow → a new generation
 //! ```
 
+mod provided;
+mod watched;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use crate::history::{Entry, Origin};
 use crate::keep::{self, Desired, Staged};
 use crate::load::{self, Candidate, Inspect, Next, Source};
 use crate::probes::{self, Probes};
+use crate::providers::Providers;
 use crate::view::{Canary as Told, Shown, View};
 use crate::watch::{Stamp, Watch};
 use crate::workshop::Workshop;
@@ -89,6 +93,7 @@ pub struct Reconciler {
     publisher: Publisher,
     view: View,
     probes: Probes,
+    providers: Providers,
     /// What is desired beside the files.
     desired: Desired,
     /// What is known of the folder in which that is kept.
@@ -97,6 +102,8 @@ pub struct Reconciler {
     not_kept: Option<String>,
     running: Option<Running>,
     canary: Option<Canary>,
+    /// The files of the configuration, if they are watched.
+    watched: Option<watched::Watched>,
 }
 
 /// A configuration that is tried.
@@ -152,16 +159,20 @@ impl Reconciler {
         let desired = folder.as_deref().map(keep::read).transpose()?.unwrap_or_default();
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
+        let (providers, not_kept, running) = (Providers::default(), None, None);
+        view.set_providers(providers.inbox());
         Ok(Self {
             source,
             inspect,
             publisher,
             view,
             probes,
+            providers,
             desired,
             kept,
-            not_kept: None,
-            running: None,
+            not_kept,
+            running,
+            watched: None,
             canary: None,
         })
     }
@@ -176,6 +187,7 @@ impl Reconciler {
             running,
             generation: self.next().generation,
             view: self.view.clone(),
+            board: Arc::clone(self.providers.board()),
         }
     }
 
@@ -195,7 +207,10 @@ impl Reconciler {
     /// What a candidate differs in from what runs, and what it would do to what is alive.
     pub fn compare(&self, candidate: &Candidate) -> (Differences, Effects) {
         let Some(running) = &self.running else { return <_>::default() };
-        let mut differences = Differences::between(running.loaded.sealed(), candidate.loaded.sealed());
+        let mut differences = match Arc::ptr_eq(&running.loaded, &candidate.loaded) {
+            true => Differences::default(),
+            false => Differences::between(running.loaded.sealed(), candidate.loaded.sealed()),
+        };
         differences.add_wishes(&self.desired.wishes, &candidate.desired.wishes);
         (differences, Effects::of(&running.plan, &candidate.plan))
     }
@@ -230,22 +245,18 @@ impl Reconciler {
         let (text, revision) = self.text_and_revision(&loaded, generation);
         let (at, kept) = (SystemTime::now(), Some(text.clone()));
         let entry = Entry { generation, at, origin, author, differences, tried, text: kept };
-        let shown = Shown {
-            effective: Arc::new(loaded.effective()),
-            written: Arc::new(loaded.written(&plan::filter::specs())),
-            revision,
-            desired: Arc::new(desired.clone()),
-        };
+        let shown = self.shown(&loaded, revision, &desired);
         // Told when it is so for callers of the API too: a token that was taken away opens nothing after this line.
         let changes = matches!(origin, Origin::Start | Origin::Reload).then(|| desired.changes.clone());
         self.view.set_running(Arc::clone(&plan), shown, entry.clone());
         tell_generation(&entry);
         changes.iter().for_each(tell_changes);
         // Neither certificates nor wishes change anything of it.
-        if !matches!(origin, Origin::Certificates | Origin::Endpoint) {
+        if !matches!(origin, Origin::Certificates | Origin::Endpoint | Origin::ProviderEndpoints) {
             loaded.warnings().iter().for_each(tell);
         }
         self.desired = desired;
+        self.follow_providers(&plan.snapshot, &loaded);
         let watch = match (read_from, self.running.take()) {
             (None, Some(running)) => running.watch,
             (read_from, _) => {
@@ -307,8 +318,21 @@ impl Reconciler {
         self.not_kept.clone()
     }
 
+    /// What may be shown of a configuration.
+    fn shown(&self, loaded: &Arc<Loaded>, revision: u64, desired: &Desired) -> Shown {
+        let desired = Arc::new(desired.clone());
+        if self.running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.loaded, loaded)) {
+            return Shown { revision, desired, ..self.view.shown() };
+        }
+        let written = Arc::new(loaded.written(&plan::filter::specs()));
+        Shown { effective: Arc::new(loaded.effective()), written, revision, desired }
+    }
+
     /// The text of a new configuration, and the generation that brought it: the one before, if it says the same.
-    fn text_and_revision(&self, loaded: &Loaded, generation: u64) -> (Arc<str>, u64) {
+    fn text_and_revision(&self, loaded: &Arc<Loaded>, generation: u64) -> (Arc<str>, u64) {
+        if let Some(running) = self.running.as_ref().filter(|running| Arc::ptr_eq(&running.loaded, loaded)) {
+            return (Arc::clone(&running.text), running.revision);
+        }
         let text = loaded.text();
         match &self.running {
             Some(running) if *running.text == *text => (Arc::clone(&running.text), running.revision),

@@ -19,6 +19,7 @@ use crate::difference::Differences;
 use crate::history::{Entry, History};
 use crate::keep::Desired;
 use crate::probes::Reasons;
+use crate::providers::{self, Inbox, Reach};
 use crate::status::{self, Latency, State, Status};
 
 /// Latency is told over this much time.
@@ -46,6 +47,7 @@ struct Shared {
     reasons: Arc<Reasons>,
     running: Mutex<Running>,
     connections: OnceLock<Connections>,
+    providers: OnceLock<Inbox>,
     samples: Mutex<VecDeque<(Instant, Totals)>>,
     canaries: Mutex<Canaries>,
 }
@@ -121,6 +123,7 @@ impl View {
             reasons: Arc::default(),
             running: Mutex::default(),
             connections: OnceLock::new(),
+            providers: OnceLock::new(),
             samples: Mutex::default(),
             canaries: Mutex::new(Canaries {
                 list: VecDeque::new(),
@@ -270,6 +273,8 @@ impl View {
                 gauges.push(gauge(Metric::EndpointInFlight, &labels, f64::from(endpoint.state.in_flight())));
             }
         }
+        let providers = self.providers();
+        providers.iter().for_each(|provider| push_provider(&mut gauges, provider));
         self.0.telemetry.expose(&gauges, out);
     }
 
@@ -287,6 +292,16 @@ impl View {
     /// How connections are asked for, if there is a data plane.
     pub fn connections(&self) -> Option<&Connections> {
         self.0.connections.get()
+    }
+
+    pub(crate) fn set_providers(&self, providers: Inbox) {
+        // A second time would be another owner of the configuration.
+        let _ = self.0.providers.set(providers);
+    }
+
+    /// The providers and how they are, in the order in which they are configured.
+    pub fn providers(&self) -> Vec<providers::Status> {
+        self.0.providers.get().map(Inbox::statuses).unwrap_or_default()
     }
 
     /// Tells that the program is ending.
@@ -333,6 +348,21 @@ impl View {
     fn running(&self) -> MutexGuard<'_, Running> {
         // Every change of it is a whole assignment: a panic elsewhere cannot leave it half made.
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push_provider<'a>(gauges: &mut Vec<Gauge<'a>>, provider: &'a providers::Status) {
+    let labels = [provider.name.as_str()];
+    let up = if provider.reach == Reach::Up { 1.0 } else { 0.0 };
+    gauges.push(Gauge::new(Metric::ProviderUp, &labels, up));
+    gauges.push(Gauge::new(Metric::ProviderRefused, &labels, provider.refused as f64));
+    gauges.push(Gauge::new(Metric::ProviderEndpoints, &labels, provider.endpoints as f64));
+    for (metric, at) in
+        [(Metric::ProviderLastSuccess, provider.last_success), (Metric::ProviderLastChange, provider.last_change)]
+    {
+        if let Some(since) = at.and_then(|at| at.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()) {
+            gauges.push(Gauge::new(metric, &labels, since.as_secs_f64()));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where configurations are made ready: with copies of what the owner holds, so that the owner goes on meanwhile.
 
+mod provided;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,8 +12,12 @@ use crate::desk::{Change, Order};
 use crate::history::Origin;
 use crate::keep::Desired;
 use crate::load::{self, Candidate, Inspect, Names, Next, Source};
+use crate::providers::Board;
 use crate::reconciler::Refusal;
 use crate::view::View;
+
+pub(crate) use provided::refuse;
+pub use provided::{Fitted, Wanted};
 
 /// Makes configurations ready; changes nothing. It knows what ran when it was made.
 #[derive(Clone)]
@@ -23,6 +29,8 @@ pub struct Workshop {
     /// The number of the next generation.
     pub(crate) generation: u64,
     pub(crate) view: View,
+    /// What providers want.
+    pub(crate) board: Arc<Board>,
 }
 
 impl Workshop {
@@ -32,8 +40,7 @@ impl Workshop {
     /// Everything that is wrong with it.
     pub fn prepare(&self) -> Result<Candidate, Diagnostics> {
         let names = if self.running.is_some() { Names::of_a_reload() } else { Names::of_a_start() };
-        load::prepare_with(&self.source, self.desired.clone(), self.next(), &names)
-            .inspect_err(|_| self.view.count_refused())
+        self.read_anew(&names).inspect_err(|_| self.view.count_refused())
     }
 
     /// Makes ready what somebody asks for.
@@ -43,9 +50,7 @@ impl Workshop {
     pub fn prepare_change(&self, order: &Order) -> Result<(Candidate, Origin), Refusal> {
         let change = &order.change;
         if *change == Change::Reload {
-            let names = Names::of_a_reload();
-            let candidate = load::prepare_with(&self.source, self.desired.clone(), self.next(), &names)?;
-            return Ok((candidate, Origin::Reload));
+            return Ok((self.read_anew(&Names::of_a_reload())?, Origin::Reload));
         }
         let Some((loaded, plan)) = &self.running else { return Err(Refusal::Ending) };
         let mut desired = self.desired.clone();

@@ -9,7 +9,9 @@ use admin::{Admin, Bound};
 use control::canary::Verdict;
 use control::connections::Connections;
 use control::history::Origin;
-use control::{Candidate, Cause, Change, Desk, Done, Order, Orders, Reconciler, Refusal, Source, View, Workshop};
+use control::{
+    Candidate, Cause, Change, Desk, Done, Fitted, Order, Orders, Reconciler, Refusal, Source, View, Workshop,
+};
 use proxy::Workers;
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
@@ -70,8 +72,12 @@ impl Live {
     /// How the program ends; why has been said on standard error.
     pub(crate) fn start(source: Source, workers: usize) -> Result<Self, Ending> {
         let mut live = Self::assemble(source, workers).map_err(|error| cannot_start(&error))?;
+        live.reconciler.await_providers().map_err(|error| cannot_start(&error))?;
         match live.first() {
-            Ok(()) => Ok(live),
+            Ok(()) => {
+                live.reconciler.watch_configuration();
+                Ok(live)
+            }
             Err(Refusal::Bad(diagnostics)) => {
                 eprintln!("{diagnostics}");
                 if let Some(folder) = live.reconciler.changes_from() {
@@ -317,6 +323,7 @@ impl Live {
     pub(crate) async fn serve(&mut self, signals: &mut Signals) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let provided = self.reconciler.inbox();
         loop {
             tokio::select! {
                 wish = signals.next() => match wish {
@@ -336,17 +343,64 @@ impl Live {
                     let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return };
                     let _ = answer.send(done);
                 }
-                _ = looks.tick() => self.look_after(),
+                // What is tried would not be what it was; providers wait for its end, as new certificates do.
+                () = provided.next(), if !self.reconciler.has_canary() => {
+                    let begun = Instant::now();
+                    if self.take_provided(signals).await.is_none() {
+                        return;
+                    }
+                    provided.pause_after(begun.elapsed());
+                }
+                _ = looks.tick() => {
+                    self.look_after();
+                    if self.look_at_configuration(signals).await.is_none() {
+                        return;
+                    }
+                }
             }
         }
     }
 
     /// `None`: a signal asked for the end meanwhile.
     async fn reload(&mut self, signals: &mut Signals) -> Option<()> {
+        self.reconciler.note_configuration();
         let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
         let candidate = prepared.unwrap_or(Err(Refusal::Failed));
         if let Err(refusal) = candidate.and_then(|candidate| self.put_into_force(candidate, Origin::Reload.into())) {
             tell_refusal("configuration refused, the one before stays in force", &refusal);
+        }
+        self.reconciler.watch_configuration();
+        Some(())
+    }
+
+    /// Puts the configuration into force if its files have changed and are watched. `None`: as with a reload.
+    async fn look_at_configuration(&mut self, signals: &mut Signals) -> Option<()> {
+        if self.reconciler.has_canary() || !self.reconciler.look_at_configuration() {
+            return Some(());
+        }
+        let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
+        let taken = prepared.unwrap_or(Err(Refusal::Failed)).and_then(|candidate| {
+            let is_news = !self.reconciler.is_in_force(&candidate);
+            if is_news { self.put_into_force(candidate, Origin::Reload.into()) } else { Ok(()) }
+        });
+        if let Err(refusal) = taken {
+            tell_refusal("configuration refused, the one before stays in force", &refusal);
+        }
+        self.reconciler.watch_configuration();
+        Some(())
+    }
+
+    /// Puts into force what providers want, as far as it fits. `None`: as with a reload.
+    async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
+        let fitted = self.aside(signals, Workshop::prepare_provided).await?;
+        let Some(Fitted { candidate, origin, taken, refused }) = fitted else { return Some(()) };
+        self.reconciler.refuse(&refused);
+        let Some(candidate) = candidate else { return Some(()) };
+        let names: Vec<&str> = taken.iter().map(|(name, _)| name.as_str()).collect();
+        let author = format!("provider {}", names.join(", "));
+        if let Err(refusal) = self.put_into_force(candidate, Cause { author: Some(author.into()), ..origin.into() }) {
+            let refused: Vec<_> = taken.into_iter().map(|one| (one, &refusal)).collect();
+            self.reconciler.refuse(&refused);
         }
         Some(())
     }

@@ -21,6 +21,7 @@ pub mod name;
 pub mod persistence;
 pub mod pick;
 pub mod placement;
+pub mod provider;
 pub mod proxy_protocol;
 pub mod queue;
 pub mod resilience;

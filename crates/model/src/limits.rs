@@ -261,3 +261,13 @@ pub const HTTP3_SESSIONS_MAX: usize = 10_000;
 pub const LINGER: Duration = Duration::from_secs(2);
 /// See [`LINGER`].
 pub const LINGER_BYTES_MAX: u64 = 1 << 20;
+/// Default of how long a start waits for what a provider says first.
+pub const PROVIDER_START: Duration = Duration::from_secs(5);
+/// Default of how often a provider looks at files.
+pub const PROVIDER_LOOK: Duration = Duration::from_millis(500);
+/// Default of how often a provider asks for a document.
+pub const PROVIDER_POLL: Duration = Duration::from_secs(10);
+/// Default of the time for the whole of an answer to a provider.
+pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default of the size of a document that a provider asks for.
+pub const PROVIDER_BYTES_MAX: u64 = 16 << 20;

@@ -15,6 +15,7 @@ use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::persistence::{Persistence, Secret};
 use crate::placement::{Placement, Spread, SubsetRule};
+use crate::provider::Provider;
 use crate::proxy_protocol::{AcceptProxy, SendProxy};
 use crate::queue::Precedence;
 pub use crate::queue::Queue;
@@ -38,6 +39,10 @@ pub struct Snapshot {
     pub access_logs: Vec<AccessLog>,
     /// Bound on draining at shutdown.
     pub drain_timeout: Duration,
+    /// Who gives parts of the configuration while the program runs, in the order of the file; names are unique.
+    pub providers: Vec<Arc<Provider>>,
+    /// The files of the configuration are read again when they change.
+    pub is_watched: bool,
 }
 
 /// A place where connections arrive.
@@ -312,8 +317,10 @@ pub struct Redirect {
 pub struct Cluster {
     /// Unique; the stable id.
     pub name: Name,
-    /// At least one; addresses are unique.
+    /// At least one, unless a provider gives them; addresses are unique.
     pub endpoints: Vec<Endpoint>,
+    /// Who gives the endpoints, if the configuration does not.
+    pub endpoints_from: Option<EndpointsFrom>,
     /// Exchanges (HTTP) or connections (TCP) at once at all endpoints together, over all workers.
     pub connections_max: Option<u32>,
     /// How one is chosen.
@@ -344,6 +351,15 @@ pub struct Cluster {
     pub resilience: Resilience,
     /// Sessions that stay with the endpoint where they began.
     pub persistence: Option<Persistence>,
+}
+
+/// Who gives the endpoints of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointsFrom {
+    /// The provider.
+    pub provider: Name,
+    /// What it knows them by.
+    pub key: Arc<str>,
 }
 
 /// One endpoint.

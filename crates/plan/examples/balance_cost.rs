@@ -132,6 +132,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
         endpoints: (0..endpoints).map(endpoint).collect(),
         connections_max: None,
         balance,
+        endpoints_from: None,
         spread: Spread::default(),
         health_check: Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::new(HealthCheckKind::Tcp, SECOND, SECOND) }),
         fitness: Fitness::default(),

@@ -120,6 +120,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         endpoints: (0..endpoints).map(endpoint).collect(),
         connections_max: None,
         balance,
+        endpoints_from: None,
         spread: model::placement::Spread::default(),
         health_check: None,
         fitness: model::fitness::Fitness::default(),

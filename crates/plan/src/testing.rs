@@ -50,6 +50,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
         endpoints,
         connections_max: None,
         balance,
+        endpoints_from: None,
         spread: Spread::default(),
         health_check: None,
         fitness: Fitness::default(),

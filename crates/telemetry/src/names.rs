@@ -188,6 +188,16 @@ metrics! {
     CanaryShare = Gauge "equipoise_canary_share" [];
     /// Configurations that were tried, by what became of them: `promoted`, `went_back`, `ended`.
     Canaries = Counter "equipoise_canaries_total" ["result"];
+    /// 1 while a provider answers; 0 while it is away, or has said nothing yet.
+    ProviderUp = Gauge "equipoise_provider_up" ["provider"];
+    /// States of a provider that were refused, because something in them was wrong.
+    ProviderRefused = Counter "equipoise_provider_refused_total" ["provider"];
+    /// Endpoints that a provider gives, as they are in force.
+    ProviderEndpoints = Gauge "equipoise_provider_endpoints" ["provider"];
+    /// When a provider last answered, in seconds since 1970.
+    ProviderLastSuccess = Gauge "equipoise_provider_last_success_timestamp_seconds" ["provider"];
+    /// When a provider last wanted something else than before, in seconds since 1970.
+    ProviderLastChange = Gauge "equipoise_provider_last_change_timestamp_seconds" ["provider"];
     /// Workers.
     Workers = Gauge "equipoise_workers" [];
     /// Always 1; the label tells the version.

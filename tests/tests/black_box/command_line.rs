@@ -237,6 +237,7 @@ const EXAMPLES: &[&str] = &[
     "include/main.yaml",
     "persistence.yaml",
     "protect.yaml",
+    "providers.yaml",
     "routing.yaml",
     "sni.yaml",
     "tcp.yaml",

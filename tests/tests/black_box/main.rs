@@ -42,6 +42,7 @@ mod matrix;
 mod messages;
 mod persistence;
 mod picks;
+mod providers;
 mod proxy_protocol;
 mod queue;
 mod reload;

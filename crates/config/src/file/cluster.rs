@@ -16,9 +16,9 @@ use crate::units::{Margin, Percent, Time};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// The endpoints: an address each, or a map with its settings.
-    #[schemars(length(min = 1))]
-    pub endpoints: Vec<Endpoint>,
+    /// The endpoints: a list, of an address each or a map with its settings; or the provider that gives them, such as
+    /// `{ from: consul }`.
+    pub endpoints: Endpoints,
     /// HTTP versions that the endpoints speak. With TLS, each endpoint chooses among them as its connections begin. Without TLS
     /// there is no such choice: `[h2]` speaks HTTP/2 from the first byte on. `[h3]` stands alone, and needs `tls`.
     #[serde(default = "http_versions")]
@@ -105,8 +105,46 @@ pub struct Cluster {
     pub persistence: Option<Persistence>,
 }
 
-/// An endpoint: its address, or its settings.
+/// The endpoints of a cluster: themselves, or who gives them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Endpoints {
+    /// Themselves.
+    List(#[schemars(length(min = 1))] Vec<Endpoint>),
+    /// Who gives them.
+    From(EndpointsFrom),
+}
+
+impl Endpoints {
+    /// Those that are written in the configuration.
+    pub(crate) fn written(&self) -> &[Endpoint] {
+        match self {
+            Self::List(list) => list,
+            Self::From(_) => &[],
+        }
+    }
+
+    /// Whether a provider gives them.
+    pub(crate) fn are_given(&self) -> bool {
+        matches!(self, Self::From(_))
+    }
+}
+
+/// Endpoints that a provider gives. Until it has given some, the cluster has none.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointsFrom {
+    /// The provider, one of `providers`.
+    pub from: String,
+    /// What the provider knows them by. By default the name of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub key: Option<String>,
+}
+
+/// An endpoint: its address, or its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum Endpoint {
@@ -117,7 +155,7 @@ pub enum Endpoint {
 }
 
 /// Settings of one endpoint.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointSettings {
@@ -160,6 +198,33 @@ pub struct EndpointSettings {
     /// What else is known of it, by name, such as `{ version: v2 }`. Routes may go by it, see `subset`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+}
+
+impl EndpointSettings {
+    /// An endpoint at an address, with defaults for all else.
+    pub fn at(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            weight: weight(),
+            connections_max: None,
+            requests_max: None,
+            agent_port: None,
+            state: EndpointState::default(),
+            priority: 0,
+            backup: false,
+            zone: None,
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+impl From<Endpoint> for EndpointSettings {
+    fn from(endpoint: Endpoint) -> Self {
+        match endpoint {
+            Endpoint::Address(address) => Self::at(address),
+            Endpoint::Settings(settings) => settings,
+        }
+    }
 }
 
 /// TLS towards endpoints, as written: a switch or settings.

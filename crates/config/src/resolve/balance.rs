@@ -9,7 +9,7 @@ use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
 
 use super::Resolver;
 use crate::file::{self, BalanceName};
-use crate::tree::Node;
+use crate::tree::{Kind, Node};
 
 impl Resolver<'_> {
     pub(super) fn balance(&mut self, at: &str, written: &file::Balance) -> Balance {
@@ -94,6 +94,10 @@ impl Resolver<'_> {
         let Some(endpoints) = tree.get("clusters").and_then(|clusters| clusters.get(cluster)?.get("endpoints")) else {
             return;
         };
+        // A provider may give some that have it.
+        if matches!(endpoints.kind, Kind::Map(_)) {
+            return;
+        }
         for (name, value) in labels {
             let mut known = endpoints
                 .items()

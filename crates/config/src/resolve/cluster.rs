@@ -17,7 +17,8 @@ use crate::file;
 impl Resolver<'_> {
     pub(super) fn cluster(&mut self, name: &str, written: &mut file::Cluster) -> Option<Cluster> {
         let at = format!("clusters/{name}");
-        let endpoints = self.endpoints(&format!("{at}/endpoints"), &written.endpoints);
+        let endpoints_from = self.endpoints_from(&at, name, &written.endpoints);
+        let endpoints = self.endpoints(&format!("{at}/endpoints"), written.endpoints.written());
         if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.address.ip().is_none()) {
             self.fit_for_unix(&at, written, &endpoint.name);
         }
@@ -31,6 +32,7 @@ impl Resolver<'_> {
         Some(Cluster {
             name: name.into(),
             endpoints,
+            endpoints_from,
             connections_max: smaller(written.connections_max, written.requests_max),
             balance: self.balance(&format!("{at}/balance"), &written.balance),
             spread: self.spread(&at, written),
@@ -187,7 +189,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn endpoints(&mut self, at: &str, written: &[file::Endpoint]) -> Vec<Endpoint> {
+    pub(super) fn endpoints(&mut self, at: &str, written: &[file::Endpoint]) -> Vec<Endpoint> {
         let mut all = Vec::new();
         let mut seen: HashMap<Address, &str> = HashMap::new();
         for (index, endpoint) in written.iter().enumerate() {

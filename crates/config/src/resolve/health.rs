@@ -23,7 +23,8 @@ impl Resolver<'_> {
             file::Endpoint::Address(_) => None,
             file::Endpoint::Settings(settings) => settings.agent_port,
         };
-        let has_own = written.endpoints.iter().any(|endpoint| own_port(endpoint).is_some());
+        let has_own = written.endpoints.are_given()
+            || written.endpoints.written().iter().any(|endpoint| own_port(endpoint).is_some());
         let agent = written.agent_check.as_ref()?;
         if agent.port.is_none() && !has_own {
             let mend = "give it a `port`, or endpoints an `agent_port`".to_owned();

@@ -87,7 +87,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn session_by(&mut self, at: &str, written: &file::Persistence, endpoints: &[file::Endpoint]) -> Option<SessionBy> {
+    fn session_by(&mut self, at: &str, written: &file::Persistence, endpoints: &file::Endpoints) -> Option<SessionBy> {
         let file::Persistence { cookie, learn, header, source, route, .. } = written;
         if let Some(cookie) = cookie {
             return Some(SessionBy::Cookie(self.session_cookie(&format!("{at}/cookie"), cookie)));
@@ -126,7 +126,7 @@ impl Resolver<'_> {
         &mut self,
         at: &str,
         written: &file::SessionRoute,
-        endpoints: &[file::Endpoint],
+        endpoints: &file::Endpoints,
     ) -> Option<SessionRoute> {
         let file::SessionRoute { cookie, header, query, label } = written;
         let on = match (cookie, header, query) {
@@ -141,12 +141,12 @@ impl Resolver<'_> {
             file::Endpoint::Address(_) => false,
             file::Endpoint::Settings(settings) => settings.labels.contains_key(label),
         };
-        if !endpoints.iter().any(has_label) {
+        if !endpoints.are_given() && !endpoints.written().iter().any(has_label) {
             let place = if self.has(at, "label") { format!("{at}/label") } else { at.to_owned() };
             let mend = format!("write `labels: {{ {label}: NAME }}` at the endpoints");
             self.report(&place, format!("no endpoint has a label `{label}`"), Some(mend));
         }
-        self.unique_labels(at, label, endpoints);
+        self.unique_labels(at, label, endpoints.written());
         Some(SessionRoute { on, label: label.clone() })
     }
 
@@ -249,7 +249,7 @@ impl Resolver<'_> {
         Some(Secret(bytes))
     }
 
-    fn secret_file(&mut self, at: &str, path: &Path) -> Option<Arc<[u8]>> {
+    pub(super) fn secret_file(&mut self, at: &str, path: &Path) -> Option<Arc<[u8]>> {
         match self.file_bytes(path, super::pem::PEM_BYTES_MAX) {
             Ok(bytes) => Some(bytes.trim_ascii_end().into()),
             Err(message) => {

@@ -57,6 +57,7 @@ impl Resolver<'_> {
 
     fn useless_queue(&mut self, at: &str, cluster: &Cluster) {
         let has_bound = cluster.connections_max.is_some()
+            || cluster.endpoints_from.is_some()
             || cluster.resilience.concurrency.is_some()
             || cluster.endpoints.iter().any(|endpoint| endpoint.connections_max.is_some());
         let breaker = cluster.resilience.breaker.as_ref();
@@ -94,7 +95,7 @@ impl Resolver<'_> {
             let mend = "check over `grpc` or `tcp`, or at another `port`".to_owned();
             self.warn_at_key(&format!("{at}/health_check"), "http", message, Some(mend));
         }
-        if let Some(passive) = &fitness.passive {
+        if let Some(passive) = fitness.passive.as_ref().filter(|_| cluster.endpoints_from.is_none()) {
             let eligible = cluster.endpoints.len();
             if eligible * usize::from(passive.ejected_percent_max) < 100 || eligible == 1 {
                 let of = if eligible == 1 { "one endpoint".to_owned() } else { format!("{eligible} endpoints") };

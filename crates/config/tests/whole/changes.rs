@@ -148,7 +148,9 @@ fn paths_of_included_files_mean_the_same_wherever_they_are_written_anew() {
         let changes = LOADER.edit_endpoints(&loaded, &Changes::default(), "site", &edit).unwrap().unwrap();
         let changed = LOADER.load_changed(&loaded, &changes).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(told(&changed), before, "{edit:?}");
-        let again = LOADER.load_file_with(&at("main.yaml"), &changes).unwrap_or_else(|error| panic!("{error}"));
+        let again = LOADER
+            .load_file_with(&at("main.yaml"), config::Beside { provided: &[], changes: &changes })
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(told(&again), before, "after a start");
     }
     let reach = loaded.reach(LOADER.filters);

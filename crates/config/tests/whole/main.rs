@@ -9,6 +9,7 @@ mod http3;
 mod includes;
 mod pages;
 mod persistence;
+mod providers;
 mod queue;
 mod snapshot;
 mod sockets;

@@ -4,7 +4,7 @@
 //! the same keeps its schedule and what is known of it; what is gone stops, what is new starts soon.
 
 mod agent;
-mod attempt;
+pub(crate) mod attempt;
 mod grpc;
 mod http;
 mod owner;
@@ -13,7 +13,7 @@ mod script;
 #[cfg(test)]
 mod tests;
 mod ticks;
-mod tls;
+pub(crate) mod tls;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -180,6 +180,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
     let cluster = Cluster {
         name: "site".into(),
         endpoints: endpoints.collect(),
+        endpoints_from: None,
         connections_max: None,
         balance: Balance::RoundRobin,
         spread: model::placement::Spread::default(),

@@ -86,6 +86,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
     Ok(match command {
         Command::Status => get("/api/status"),
         Command::Changes => get("/api/changes"),
+        Command::Providers => get("/api/providers"),
         Command::Generations { generation: None } => get("/api/generations"),
         Command::Generations { generation: Some(number) } => get(format!("/api/generations/{number}")),
         Command::Endpoints { cluster } => get(format!("/api/clusters/{}/endpoints", encoded(cluster))),
@@ -221,6 +222,7 @@ mod tests {
             ("config get route main", "GET /api/config/routes/main?as=written"),
             ("config remove cluster a/b --dry-run", "DELETE /api/config/clusters/a%2Fb?dry_run=true"),
             ("config reset", "DELETE /api/config"),
+            ("providers", "GET /api/providers"),
             ("generations 7", "GET /api/generations/7"),
             ("rollback 3", "POST /api/generations/3/rollback"),
             ("reload", "POST /api/reload"),

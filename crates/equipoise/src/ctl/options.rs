@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Config(Config),
     /// Tell what stands beside the files: changed objects and wishes for endpoints
     Changes,
+    /// Tell of providers: whether they answer, what of theirs is in force, what was refused and why
+    Providers,
     /// Read the files again, as SIGHUP does
     Reload,
     /// Tell who changed what, and when

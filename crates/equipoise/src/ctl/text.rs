@@ -14,6 +14,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Config(Config::Get { .. }) => return format!("{told:#}\n"),
         Command::Status => status(told),
         Command::Changes => changes(told),
+        Command::Providers => providers(told),
         Command::Generations { generation: None } => generations(told),
         Command::Generations { .. } => generation(told),
         Command::Canary { end: None } => canaries(told),
@@ -181,6 +182,39 @@ fn changes(told: &Value) -> String {
     match told["kept_in"].as_str() {
         Some(folder) => out.push_str(&format!("\nkept in {folder}\n")),
         None => out.push_str("\nkept as long as the program runs; `admin: { state: DIR }` keeps it longer\n"),
+    }
+    out
+}
+
+fn providers(told: &Value) -> String {
+    let row = |one: &Value| {
+        let when = |key: &str| if one[key].is_null() { "never".to_owned() } else { time(&one[key]) };
+        let kept = if one["kept_from_before"] == true { ", kept from before" } else { "" };
+        let count = |key: &str, what: &str| match one[key].as_u64() {
+            Some(1) => format!("1 {what}"),
+            other => format!("{} {what}s", other.unwrap_or(0)),
+        };
+        let holds = format!("{}, {}{kept}", count("endpoints", "endpoint"), count("texts", "text"));
+        let state = text(&one["state"]);
+        let (answered, changed) = (when("last_success_unix_s"), when("last_change_unix_s"));
+        vec![text(&one["name"]), text(&one["kind"]), state, answered, changed, holds, text(&one["refused"])]
+    };
+    let rows: Vec<Vec<String>> = list(&told["providers"]).map(row).collect();
+    if rows.is_empty() {
+        return "there are no providers\n".to_owned();
+    }
+    let head = ["PROVIDER", "KIND", "STATE", "ANSWERED", "CHANGED", "IN FORCE", "REFUSED"];
+    let mut out = table(&head, &rows);
+    for one in list(&told["providers"]) {
+        if let Some(reason) = one["reason"].as_str() {
+            out.push_str(&format!("\n{} is away: {reason}\n", text(&one["name"])));
+        }
+        for key in list(&one["missing"]) {
+            out.push_str(&format!("\n{} gives no endpoints for `{}`\n", text(&one["name"]), text(key)));
+        }
+        if let Some(problems) = one["problems"].as_str() {
+            out.push_str(&format!("\nwhat {} wants is refused:\n{}\n", text(&one["name"]), problems.trim_end()));
+        }
     }
     out
 }

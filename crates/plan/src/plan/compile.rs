@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::snapshot::{Action, Listener, Protocol, Route, Snapshot, TcpTarget};
+use model::snapshot::{Action, Cluster, Listener, Protocol, Route, Snapshot, TcpTarget};
 use model::{Issue, LocalResponse, Name};
 
 use crate::cluster::ClusterPlan;
@@ -53,10 +53,10 @@ impl<'a> Compiler<'a> {
     fn new(snapshot: &'a Snapshot, previous: Option<&'a Plan>) -> Self {
         let old = by_name(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
         let mut wanted = labels_wanted(snapshot);
-        let mut compile = |cluster: &Arc<model::snapshot::Cluster>| {
+        let mut compile = |cluster: &Arc<Cluster>| {
             let names = wanted.remove(cluster.name.as_str()).unwrap_or_default();
             match old.get(cluster.name.as_str()) {
-                Some(&same) if same.cluster == *cluster && same.subsets.are_by(&names) => same.clone(),
+                Some(&same) if is_same(&same.cluster, cluster) && same.subsets.are_by(&names) => same.clone(),
                 before => {
                     let before = before.map(|plan| &***plan);
                     Arc::new(ClusterPlan::compile_for(cluster.clone(), names, before))
@@ -270,6 +270,11 @@ fn listener_plan(
             Arc::new(ListenerPlan { listener: listener.clone(), target, state })
         }
     }
+}
+
+/// Whether two clusters are equal. Of tens of thousands most are the very same.
+fn is_same(one: &Arc<Cluster>, other: &Arc<Cluster>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
 }
 
 /// By which labels the routes want subsets of each cluster.

@@ -1,0 +1,371 @@
+//! Where providers leave what they want, and where the owner of the configuration takes it from: the latest of each, and not
+//! more often than is good.
+//!
+//! ```text
+//!  send ──▶ due after SETTLE, and not before the pause that the last publication asks for ──▶ Inbox::next ──▶ tried
+//! ```
+//! The time at which a change is due is set by the first that is waiting: a stream of changes does not put it off.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::Notify;
+
+use super::state::{Given, State};
+
+/// Changes within this time are made one.
+const SETTLE: Duration = Duration::from_millis(10);
+/// What a publication costs is at most one part in this many of all time.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause behind a publication.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Longest reason that is told.
+const REASON_CHARS_MAX: usize = 500;
+/// Longest text of diagnostics that is told.
+const PROBLEMS_CHARS_MAX: usize = 20_000;
+
+/// How a provider is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// It has said nothing yet.
+    #[default]
+    Waiting,
+    /// The last time that it was asked it answered.
+    Up,
+    /// It cannot be asked: what it said last stays.
+    Away,
+}
+
+impl Reach {
+    /// As the API says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Up => "up",
+            Self::Away => "away",
+        }
+    }
+}
+
+/// All that is known of a provider.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// `file`, `http` and so on.
+    pub kind: &'static str,
+    /// How it is.
+    pub reach: Reach,
+    /// Why it is away.
+    pub reason: Option<String>,
+    /// When it last answered.
+    pub last_success: Option<SystemTime>,
+    /// When it last wanted something else.
+    pub last_change: Option<SystemTime>,
+    /// States that were refused.
+    pub refused: u64,
+    /// What is wrong with what it wants now, if that is not in force.
+    pub problems: Option<String>,
+    /// What is in force was kept from before the program started.
+    pub is_kept: bool,
+    /// Texts in force.
+    pub texts: usize,
+    /// Keys of endpoints in force, and endpoints.
+    pub keys: usize,
+    /// See `keys`.
+    pub endpoints: usize,
+    /// Keys that clusters ask for and it does not give.
+    pub missing: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    status: Status,
+    /// What it wants.
+    latest: Option<Arc<State>>,
+    /// What of it is in force.
+    settled: Option<Arc<State>>,
+    /// What it wants was refused, and that was told.
+    is_refused: bool,
+    /// Its place among all.
+    place: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_name: BTreeMap<String, Slot>,
+    due: Option<Instant>,
+    /// Not due before.
+    pause_until: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    slots: Mutex<Slots>,
+    changed: Notify,
+    heard: Condvar,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        // Each change of it is whole before anything can panic.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The providers there are, in their order. Others are forgotten; those whose settings are others begin anew, and keep
+    /// what is in force.
+    pub(crate) fn set_providers(&self, providers: &[(&str, &'static str)]) {
+        let mut slots = self.lock();
+        slots.by_name.retain(|name, _| providers.iter().any(|(wanted, _)| wanted == name));
+        for (place, (name, kind)) in providers.iter().enumerate() {
+            let slot = slots.by_name.entry((*name).to_owned()).or_default();
+            (slot.place, slot.status.kind) = (place, kind);
+            slot.status.name = (*name).to_owned();
+        }
+    }
+
+    /// A state that was kept, for as long as the provider itself says nothing.
+    pub(crate) fn set_kept(&self, name: &str, state: State) {
+        if let Some(slot) = self.lock().by_name.get_mut(name)
+            && slot.latest.is_none()
+        {
+            slot.latest = Some(Arc::new(state));
+            slot.status.is_kept = true;
+        }
+    }
+
+    pub(crate) fn send(&self, name: &str, state: State) {
+        let mut slots = self.lock();
+        let Some(slot) = slots.by_name.get_mut(name) else { return };
+        note_success(&mut slot.status);
+        slot.status.is_kept = false;
+        if slot.latest.as_deref() != Some(&state) {
+            slot.latest = Some(Arc::new(state));
+            slot.is_refused = false;
+            slot.status.last_change = Some(SystemTime::now());
+            if slot.latest == slot.settled {
+                // What is in force is wanted again.
+                slot.status.problems = None;
+                return self.heard.notify_all();
+            }
+            let due = Instant::now() + SETTLE;
+            let due = slots.pause_until.map_or(due, |pause| due.max(pause));
+            slots.due.get_or_insert(due);
+            self.changed.notify_one();
+        }
+        self.heard.notify_all();
+    }
+
+    pub(crate) fn unchanged(&self, name: &str) {
+        if let Some(slot) = self.lock().by_name.get_mut(name) {
+            note_success(&mut slot.status);
+        }
+        self.heard.notify_all();
+    }
+
+    pub(crate) fn failed(&self, name: &str, why: &str) {
+        let reason: String = why.chars().take(REASON_CHARS_MAX).collect();
+        if let Some(slot) = self.lock().by_name.get_mut(name) {
+            let is_news = slot.status.reason.as_ref() != Some(&reason);
+            if is_news {
+                telemetry::log::warn(
+                    "a provider is away, what it said last stays",
+                    &[("provider", &name), ("reason", &reason)],
+                );
+            }
+            slot.status.reach = Reach::Away;
+            slot.status.reason = Some(reason);
+        }
+        self.heard.notify_all();
+    }
+
+    /// Waits until a provider has said something, or is away and something was kept of it.
+    pub(crate) fn wait_for(&self, name: &str, timeout: Duration) {
+        let is_waiting = |slots: &mut Slots| {
+            let Some(slot) = slots.by_name.get(name) else { return false };
+            match slot.status.reach {
+                Reach::Up => false,
+                Reach::Waiting => true,
+                Reach::Away => slot.latest.is_none(),
+            }
+        };
+        // What is left of the lock is let go.
+        drop(self.heard.wait_timeout_while(self.lock(), timeout, is_waiting));
+    }
+
+    /// What providers want that is not in force, in their order, whether it was refused before or not. From now on only what
+    /// comes anew is due.
+    pub(crate) fn unsettled(&self) -> Vec<(String, Arc<State>)> {
+        let mut slots = self.lock();
+        slots.due = None;
+        let open = slots.by_name.iter().filter(|(_, slot)| slot.latest.is_some() && slot.latest != slot.settled);
+        let mut open: Vec<_> = open.map(|(name, slot)| (slot.place, name.clone(), slot.latest.clone())).collect();
+        open.sort_by_key(|(place, ..)| *place);
+        open.into_iter().filter_map(|(_, name, state)| Some((name, state?))).collect()
+    }
+
+    /// Tells what is in force now, and how much there is of it.
+    pub(crate) fn settle(&self, given: &Given, tell: impl Fn(&mut Status)) {
+        let mut slots = self.lock();
+        for slot in slots.by_name.values_mut() {
+            tell(&mut slot.status);
+        }
+        for (name, state) in given.states() {
+            let Some(slot) = slots.by_name.get_mut(name) else { continue };
+            slot.settled = Some(Arc::clone(state));
+            if slot.latest.is_none() || slot.latest == slot.settled {
+                slot.latest = slot.settled.clone();
+                slot.is_refused = false;
+                slot.status.problems = None;
+            }
+            slot.status.texts = state.texts.len();
+        }
+    }
+
+    /// Tells that a state is not in force because something is wrong; once for each.
+    pub(crate) fn refuse(&self, name: &str, state: &Arc<State>, why: &str) {
+        let mut slots = self.lock();
+        let Some(slot) = slots.by_name.get_mut(name) else { return };
+        if !slot.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(latest, state)) {
+            return;
+        }
+        slot.status.problems = Some(why.chars().take(PROBLEMS_CHARS_MAX).collect());
+        if std::mem::replace(&mut slot.is_refused, true) {
+            return;
+        }
+        slot.status.refused += 1;
+        drop(slots);
+        telemetry::log::error("what a provider wants is refused, what it wanted before stays", &[("provider", &name)]);
+        eprintln!("{why}");
+    }
+
+    /// Asks for a pause behind a publication that took so long.
+    pub(crate) fn pause_after(&self, cost: Duration) {
+        let pause = (cost * PAUSE_FACTOR).min(PAUSE_MAX);
+        let mut slots = self.lock();
+        let until = Instant::now() + pause;
+        slots.pause_until = Some(until);
+        slots.due = slots.due.map(|due| due.max(until));
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<Status> {
+        let slots = self.lock();
+        let mut all: Vec<_> = slots.by_name.values().map(|slot| (slot.place, slot.status.clone())).collect();
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, status)| status).collect()
+    }
+}
+
+fn note_success(status: &mut Status) {
+    if status.reach == Reach::Away {
+        telemetry::log::info("a provider is back", &[("provider", &status.name)]);
+    }
+    status.reach = Reach::Up;
+    status.reason = None;
+    status.last_success = Some(SystemTime::now());
+}
+
+/// Tells when providers want something.
+#[derive(Clone, Debug, Default)]
+pub struct Inbox(pub(super) Arc<Board>);
+
+impl Inbox {
+    /// All providers and how they are, in their order.
+    pub fn statuses(&self) -> Vec<Status> {
+        self.0.statuses()
+    }
+
+    /// Asks for a pause behind a publication that took so long: what waits meanwhile is made one.
+    pub fn pause_after(&self, cost: Duration) {
+        self.0.pause_after(cost);
+    }
+
+    /// Waits until something new is wanted and it is time for it. Dropping the future loses nothing.
+    pub async fn next(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            let due = self.0.lock().due;
+            match due {
+                Some(due) if due <= Instant::now() => return,
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => changed.await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> State {
+        let text = super::super::state::Text { text: text.to_owned(), ..<_>::default() };
+        State { texts: vec![text], ..State::default() }
+    }
+
+    #[test]
+    fn the_latest_of_each_is_taken_in_the_order_written_until_it_is_settled() {
+        let board = Board::default();
+        board.set_providers(&[("z", "file"), ("a", "file")]);
+        for (name, wanted) in [("a", "1"), ("z", "1"), ("a", "2"), ("other", "1")] {
+            board.send(name, text(wanted));
+        }
+        let open = board.unsettled();
+        assert_eq!(open.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["z", "a"]);
+        assert_eq!(*open[1].1, text("2"));
+        assert!(board.lock().due.is_none(), "taken");
+        board.send("a", text("2"));
+        assert!(board.lock().due.is_none(), "the same as before is nothing new");
+        assert_eq!(board.unsettled().len(), 2, "what was not settled is wanted still");
+    }
+
+    #[test]
+    fn a_stream_of_changes_does_not_put_off_the_first() {
+        let board = Board::default();
+        board.set_providers(&[("a", "file")]);
+        board.send("a", text("1"));
+        let due = board.lock().due;
+        for n in 0..100 {
+            board.send("a", text(&n.to_string()));
+        }
+        assert!(due.is_some() && board.lock().due == due);
+        board.unsettled();
+        board.pause_after(Duration::from_secs(100));
+        let latest = Instant::now() + PAUSE_MAX + SETTLE;
+        board.send("a", text("next"));
+        assert!(board.lock().due.is_some_and(|due| due <= latest), "no pause is longer than its bound");
+    }
+
+    #[test]
+    fn a_refused_state_is_counted_once() {
+        let board = Board::default();
+        board.set_providers(&[("a", "file")]);
+        board.send("a", text("bad"));
+        let state = board.unsettled().remove(0).1;
+        board.refuse("a", &state, "it is bad");
+        board.refuse("a", &state, "it is bad still");
+        let status = board.statuses().remove(0);
+        assert_eq!((status.refused, status.problems.as_deref()), (1, Some("it is bad still")));
+        board.send("a", text("other"));
+        board.refuse("a", &state, "too late");
+        assert_eq!(board.statuses()[0].refused, 1, "it wants something else by now");
+    }
+
+    #[test]
+    fn one_that_is_away_is_waited_for_unless_something_was_kept_of_it() {
+        let board = Board::default();
+        board.set_providers(&[("a", "file")]);
+        board.set_kept("a", text("kept"));
+        board.failed("a", "nobody is there");
+        board.wait_for("a", Duration::from_secs(3600));
+        board.wait_for("nobody", Duration::from_secs(3600));
+        let status = board.statuses().remove(0);
+        assert_eq!((status.reach, status.is_kept), (Reach::Away, true));
+        board.send("a", text("own"));
+        board.set_kept("a", text("kept"));
+        assert_eq!(*board.unsettled()[0].1, text("own"));
+        assert!(!board.statuses()[0].is_kept);
+    }
+}

@@ -1,0 +1,133 @@
+//! States of providers that are kept, so that a start does not need them to be there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{Given, State};
+
+/// How long a change waits for others before it is written.
+const EVERY: Duration = Duration::from_secs(2);
+/// The version of what is written.
+const FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Kept<S> {
+    format: u32,
+    state: S,
+}
+
+/// Writes what is in force, a while after it has come into force.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    folder: Option<PathBuf>,
+    written: BTreeMap<String, Arc<State>>,
+    open: BTreeMap<String, Arc<State>>,
+    due: Option<Instant>,
+}
+
+impl Keeper {
+    /// Notes what is in force.
+    pub(super) fn follow(&mut self, folder: Option<PathBuf>, given: &Given) {
+        if self.folder != folder {
+            self.written.clear();
+            self.folder = folder;
+        }
+        if self.folder.is_none() {
+            (self.open, self.due) = (BTreeMap::new(), None);
+            return;
+        }
+        let is_written = |name: &str, state: &Arc<State>| {
+            self.written.get(name).is_some_and(|known| Arc::ptr_eq(known, state) || known == state)
+        };
+        let open = given.states().filter(|(name, state)| !is_written(name, state));
+        self.open = open.map(|(name, state)| (name.to_owned(), Arc::clone(state))).collect();
+        self.due = if self.open.is_empty() { None } else { self.due.or_else(|| Some(Instant::now() + EVERY)) };
+    }
+
+    /// When something is to be written.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Writes all that is not written. What cannot be is told, and tried again with the next change.
+    pub(super) fn keep(&mut self) {
+        self.due = None;
+        let Some(folder) = &self.folder else { return };
+        for (name, state) in std::mem::take(&mut self.open) {
+            match write(folder, &name, &state) {
+                Ok(()) => {
+                    self.written.insert(name, state);
+                }
+                Err(error) => {
+                    let pairs: telemetry::log::Pairs<'_> = &[("provider", &name), ("error", &error)];
+                    telemetry::log::error("what a provider wants is in force, but cannot be kept", pairs);
+                }
+            }
+        }
+    }
+}
+
+fn path_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("provider.{name}.json"))
+}
+
+/// What was kept of a provider.
+///
+/// # Errors
+/// It is there, and cannot be read or understood.
+pub(super) fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
+    let path = path_of(folder, name);
+    let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(named(error.to_string())),
+    };
+    let kept: Kept<State> = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
+    if kept.format != FORMAT {
+        return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
+    }
+    Ok(Some(kept.state))
+}
+
+fn write(folder: &Path, name: &str, state: &State) -> io::Result<()> {
+    let path = path_of(folder, name);
+    let beside = folder.join(format!("provider.{name}.json.new"));
+    let text = serde_json::to_string(&Kept { format: FORMAT, state }).map_err(io::Error::other)?;
+    // It may hold secrets that were sent.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, &path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Text;
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_back() {
+        let folder = tempfile::TempDir::new().unwrap();
+        assert_eq!(read(folder.path(), "a").unwrap(), None);
+        let text = Text { name: "x".into(), folder: Some("/etc".into()), text: "routes: []".into() };
+        let mut endpoint = config::file::EndpointSettings::at("127.0.0.1:1");
+        endpoint.weight = 3;
+        let state = State { texts: vec![text], endpoints: [("site".to_owned(), vec![endpoint])].into() };
+        write(folder.path(), "a", &state).unwrap();
+        assert_eq!(read(folder.path(), "a").unwrap(), Some(state));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        for bad in ["{", "{\"format\": 2, \"state\": {}}"] {
+            fs::write(path_of(folder.path(), "a"), bad).unwrap();
+            assert!(read(folder.path(), "a").unwrap_err().to_string().contains("provider.a.json"));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Providers: who gives parts of the configuration while the program runs. Each is a task of one thread, and leaves its whole
+//! desired state at a board; the owner of the configuration takes it from there, tries it, and puts it into force or refuses it.
+//!
+//! ```text
+//!  provider task ── Outlet ──▶ Board ── Inbox ──▶ Reconciler ──▶ in force | refused, what was before stays
+//! ```
+//! To add one: its settings in `model::provider`, `config::file` and `config::resolve`, a file here with
+//! `async fn run(settings, outlet)`, and an arm in [`start`].
+
+mod board;
+mod client;
+mod file;
+mod http;
+mod keeper;
+mod outlet;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use model::provider::{HttpProvider, Provider, ProviderKind};
+use model::snapshot::EndpointsFrom;
+use model::{Name, Snapshot};
+use tokio::sync::watch;
+
+pub use board::{Inbox, Reach, Status};
+pub use state::{State, Text};
+
+pub(crate) use board::Board;
+pub(crate) use outlet::{Keys, Outlet};
+pub(crate) use state::Given;
+
+/// The first wait after a failure.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// The longest.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// Starts a provider.
+fn start(provider: &Provider, outlet: Outlet) -> tokio::task::JoinHandle<()> {
+    match &provider.kind {
+        ProviderKind::File(settings) => tokio::task::spawn_local(file::run(settings.clone(), outlet)),
+        ProviderKind::Http(settings) => tokio::task::spawn_local(http::run(HttpProvider::clone(settings), outlet)),
+    }
+}
+
+/// What a provider says that needs nobody to be asked.
+pub(crate) fn state_at_hand(provider: &Provider) -> Option<State> {
+    match &provider.kind {
+        ProviderKind::File(settings) => file::state(settings).ok(),
+        _ => None,
+    }
+}
+
+/// How long to wait after so many failures in a row, between 1 s and 30 s, doubled each time, and by up to a quarter less, so
+/// that many instances do not ask at once.
+pub(crate) fn backoff(failures: u32, name: &str) -> Duration {
+    let whole = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(5)).min(BACKOFF_MAX);
+    jittered(whole, name)
+}
+
+/// By up to a quarter less.
+pub(crate) fn jittered(whole: Duration, name: &str) -> Duration {
+    use std::hash::{BuildHasher as _, RandomState};
+    // The keys of each state are random.
+    let chance = RandomState::new().hash_one(name) % 1024;
+    whole.saturating_sub(whole / 4096 * u32::try_from(chance).unwrap_or(0))
+}
+
+/// What the thread is to do.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    providers: Vec<Arc<Provider>>,
+    keys: BTreeMap<Name, Keys>,
+    /// Where states are kept.
+    kept_in: Option<PathBuf>,
+    /// What is in force.
+    given: Given,
+}
+
+/// The owner of all providers.
+#[derive(Debug, Default)]
+pub(crate) struct Providers {
+    board: Arc<Board>,
+    /// There are none before the first provider.
+    thread: Option<(watch::Sender<Wanted>, JoinHandle<()>)>,
+}
+
+impl Providers {
+    /// Tells when they want something.
+    pub(crate) fn inbox(&self) -> Inbox {
+        Inbox(Arc::clone(&self.board))
+    }
+
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Starts, keeps and stops providers as they are configured.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn follow(&mut self, snapshot: &Snapshot, given: &Given) -> io::Result<()> {
+        let keys = keys(&snapshot.asked());
+        let kept_in = snapshot.admin.as_ref().and_then(|admin| admin.state.clone());
+        self.want(Wanted { providers: snapshot.providers.clone(), keys, kept_in, given: given.clone() })
+    }
+
+    /// Starts those that a configuration names that does not run yet, and waits for what they say first.
+    ///
+    /// # Errors
+    /// The thread cannot be started, what was kept cannot be read.
+    pub(crate) fn begin(
+        &mut self,
+        (providers, asked): (Vec<Arc<Provider>>, Vec<EndpointsFrom>),
+        kept_in: Option<&Path>,
+    ) -> io::Result<()> {
+        if providers.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let wanted = Wanted { providers: providers.clone(), keys: keys(&asked), ..Wanted::default() };
+        self.want(wanted)?;
+        if let Some(folder) = kept_in {
+            for provider in &providers {
+                if let Some(state) = keeper::read(folder, &provider.name)? {
+                    self.board.set_kept(&provider.name, state);
+                }
+            }
+        }
+        for provider in &providers {
+            self.board.wait_for(&provider.name, provider.start_timeout.saturating_sub(begun.elapsed()));
+        }
+        Ok(())
+    }
+
+    fn want(&mut self, wanted: Wanted) -> io::Result<()> {
+        let kinds: Vec<_> = wanted.providers.iter().map(|one| (one.name.as_str(), one.kind.as_str())).collect();
+        self.board.set_providers(&kinds);
+        match &self.thread {
+            Some((sender, _)) => _ = sender.send_replace(wanted),
+            None if wanted.providers.is_empty() => {}
+            None => {
+                let (sender, receiver) = watch::channel(wanted);
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let board = Arc::clone(&self.board);
+                let run = move || tokio::task::LocalSet::new().block_on(&runtime, run(receiver, board));
+                let thread = std::thread::Builder::new().name("providers".to_owned()).spawn(run)?;
+                self.thread = Some((sender, thread));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What clusters ask, by provider.
+fn keys(asked: &[EndpointsFrom]) -> BTreeMap<Name, Keys> {
+    let mut keys: BTreeMap<Name, BTreeSet<Arc<str>>> = BTreeMap::new();
+    for from in asked {
+        keys.entry(from.provider.clone()).or_default().insert(Arc::clone(&from.key));
+    }
+    keys.into_iter().map(|(name, keys)| (name, Arc::new(keys))).collect()
+}
+
+impl Drop for Providers {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            // Without a sender the thread ends, and its tasks end where they wait.
+            drop(sender);
+            // A panic of the thread was reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A provider that runs.
+struct Running {
+    provider: Arc<Provider>,
+    keys: watch::Sender<Keys>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn run(mut wanted: watch::Receiver<Wanted>, board: Arc<Board>) {
+    let mut running: BTreeMap<Name, Running> = BTreeMap::new();
+    let mut keeper = keeper::Keeper::default();
+    loop {
+        let now = wanted.borrow_and_update().clone();
+        reconcile(&now, &mut running, &board);
+        keeper.follow(now.kept_in, &now.given);
+        let changed = match keeper.next() {
+            Some(at) => tokio::time::timeout_at(at.into(), wanted.changed()).await,
+            None => Ok(wanted.changed().await),
+        };
+        match changed {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return keeper.keep(),
+            Err(_) => keeper.keep(),
+        }
+    }
+}
+
+fn reconcile(wanted: &Wanted, running: &mut BTreeMap<Name, Running>, board: &Arc<Board>) {
+    let mut before = std::mem::take(running);
+    for provider in &wanted.providers {
+        let keys = wanted.keys.get(&provider.name).cloned().unwrap_or_default();
+        let kept = match before.remove(&provider.name) {
+            Some(known) if known.provider == *provider => {
+                let is_other = |known: &mut Keys| {
+                    *known != keys && {
+                        *known = Arc::clone(&keys);
+                        true
+                    }
+                };
+                known.keys.send_if_modified(is_other);
+                known
+            }
+            old => {
+                old.inspect(|old| old.task.abort());
+                let (sender, receiver) = watch::channel(keys);
+                let name = provider.name.to_string();
+                let outlet = Outlet { name, board: Arc::clone(board), keys: receiver };
+                Running { provider: Arc::clone(provider), keys: sender, task: start(provider, outlet) }
+            }
+        };
+        running.insert(provider.name.clone(), kept);
+    }
+    before.into_values().for_each(|gone| gone.task.abort());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_after_failures_grows_to_a_bound_and_is_not_the_same_for_all() {
+        for (failures, whole) in [(0, 1), (1, 1), (2, 2), (3, 4), (5, 16), (6, 30), (1000, 30)] {
+            let wait = backoff(failures, "a");
+            let whole = Duration::from_secs(whole);
+            assert!(wait <= whole && wait >= whole * 3 / 4, "{failures}: {wait:?}");
+        }
+        let waits: std::collections::BTreeSet<Duration> = (0..20).map(|_| backoff(6, "a")).collect();
+        assert!(waits.len() > 1);
+    }
+}

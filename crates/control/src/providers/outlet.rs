@@ -1,0 +1,56 @@
+//! What a provider has of the rest of the program.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::board::Board;
+use super::state::State;
+
+/// The keys that clusters ask of a provider.
+pub(crate) type Keys = Arc<BTreeSet<Arc<str>>>;
+
+/// Where a provider leaves what it wants.
+pub(crate) struct Outlet {
+    pub(super) name: String,
+    pub(super) board: Arc<Board>,
+    pub(super) keys: watch::Receiver<Keys>,
+}
+
+#[allow(dead_code, reason = "not every provider needs all of it")]
+impl Outlet {
+    /// The name of the provider.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Everything that is wanted from now on. The same as before says only that the provider is up.
+    pub(crate) fn send(&self, state: State) {
+        self.board.send(&self.name, state);
+    }
+
+    /// It was asked, and wants nothing new.
+    pub(crate) fn unchanged(&self) {
+        self.board.unchanged(&self.name);
+    }
+
+    /// It cannot be asked; what it said last stays.
+    pub(crate) fn failed(&self, why: impl Display) {
+        self.board.failed(&self.name, &why.to_string());
+    }
+
+    /// The keys that clusters ask of it: `endpoints: { from: NAME, key: KEY }`.
+    pub(crate) fn asked(&mut self) -> Keys {
+        Arc::clone(&self.keys.borrow_and_update())
+    }
+
+    /// Waits until other keys are asked than at the last call of [`Outlet::asked`].
+    pub(crate) async fn asked_changed(&mut self) {
+        if self.keys.changed().await.is_err() {
+            // The owner is gone; so will be this task.
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Providers, as the owner of the configuration has to do with them.
+
+use std::fmt::Display;
+
+use config::Loaded;
+use model::Snapshot;
+
+use super::Reconciler;
+use crate::providers::Inbox;
+use crate::workshop::{self, Wanted};
+
+impl Reconciler {
+    /// Tells when providers want something.
+    pub fn inbox(&self) -> Inbox {
+        self.providers.inbox()
+    }
+
+    /// Starts the providers that the configuration names, and waits, within their bounds, for what they say first. To be called
+    /// before the first configuration is prepared.
+    ///
+    /// # Errors
+    /// Their thread cannot be started, what was kept of them cannot be read.
+    pub fn await_providers(&mut self) -> std::io::Result<()> {
+        self.providers.begin(self.source.providers(), self.kept.as_ref().map(|kept| kept.folder.as_path()))
+    }
+
+    /// Tells what is not put into force, and why.
+    pub fn refuse(&self, refused: &[(Wanted, impl Display)]) {
+        workshop::refuse(self.providers.board(), refused);
+    }
+
+    /// Lets providers follow what is in force now.
+    pub(super) fn follow_providers(&mut self, snapshot: &Snapshot, loaded: &Loaded) {
+        let given = &self.desired.given;
+        if let Err(error) = self.providers.follow(snapshot, given) {
+            telemetry::log::error("providers cannot be started", &[("error", &error)]);
+        }
+        let asked = snapshot.asked();
+        self.providers.board().settle(given, |status| {
+            let counts = given.counts(loaded, &status.name);
+            let asked = asked.iter().filter(|from| from.provider.as_str() == status.name);
+            let missing = asked.filter(|from| !counts.contains_key(&*from.key)).map(|from| from.key.to_string());
+            let mut missing: Vec<String> = missing.collect();
+            let told = (counts.len(), counts.values().sum());
+            missing.sort();
+            missing.dedup();
+            (status.missing, (status.keys, status.endpoints)) = (missing, told);
+        });
+    }
+}

@@ -1,0 +1,138 @@
+//! The files of the configuration itself, where they are watched: `watch: true`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::Reconciler;
+use crate::load::{self, Candidate, Source};
+use crate::watch::Stamp;
+
+/// File systems keep times as coarse as this.
+const CLOCK_GRAIN: Duration = Duration::from_secs(2);
+
+type Look = BTreeMap<PathBuf, Option<Stamp>>;
+
+/// How the files looked.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// Files, and folders that an `include` looked into.
+    roots: Vec<PathBuf>,
+    taken: Look,
+    /// The look before, if it was another than what was taken.
+    before: Option<Look>,
+    /// They may have been written while they were read.
+    is_suspect: bool,
+}
+
+impl Watched {
+    fn of(roots: Vec<PathBuf>, read_from: SystemTime) -> Self {
+        let taken = look(&roots);
+        let since = read_from.checked_sub(CLOCK_GRAIN).unwrap_or(read_from);
+        let since_ns = since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |age| age.as_nanos() as i128);
+        let is_suspect = taken.values().any(|stamp| stamp.is_none_or(|stamp| stamp.modified_ns >= since_ns));
+        Self { roots, taken, before: None, is_suspect }
+    }
+
+    /// Watches these from now on; what is known of them already is as it was taken.
+    fn follow(&mut self, roots: Vec<PathBuf>) {
+        let mut now = look(&roots);
+        for (path, stamp) in &mut now {
+            if let Some(known) = self.taken.get(path) {
+                *stamp = *known;
+            }
+        }
+        (self.roots, self.taken) = (roots, now);
+    }
+
+    /// Whether something is other than it was taken, and the same at two looks.
+    fn look(&mut self) -> bool {
+        let now = look(&self.roots);
+        if now == self.taken && !self.is_suspect {
+            self.before = None;
+            return false;
+        }
+        if self.before.as_ref() != Some(&now) {
+            self.before = Some(now);
+            return false;
+        }
+        (self.taken, self.before, self.is_suspect) = (now, None, false);
+        true
+    }
+}
+
+/// All files, as they look now.
+fn look(roots: &[PathBuf]) -> Look {
+    let mut all = Look::new();
+    for root in roots {
+        // A folder that cannot be read looks as if it were gone.
+        let files = if root.is_dir() { config::files_in(root).unwrap_or_default() } else { vec![root.clone()] };
+        all.extend(files.into_iter().map(|file| (file.clone(), Stamp::of(&file))));
+    }
+    all
+}
+
+impl Reconciler {
+    /// Watches the files that the configuration names by now, if that is wanted. To be called after each reading.
+    pub fn watch_configuration(&mut self) {
+        let is_watched = self.running.as_ref().is_some_and(|running| running.plan.snapshot.is_watched);
+        let Source::File(path) = &self.source else { return };
+        if !is_watched {
+            self.watched = None;
+            return;
+        }
+        let roots = load::without_names(|loader| loader.watched(path));
+        match &mut self.watched {
+            Some(watched) => watched.follow(roots),
+            None => self.watched = Some(Watched::of(roots, SystemTime::now())),
+        }
+    }
+
+    /// Takes the files as they are now: they are about to be read.
+    pub fn note_configuration(&mut self) {
+        if let Some(watched) = &mut self.watched {
+            (watched.taken, watched.before, watched.is_suspect) = (look(&watched.roots), None, false);
+        }
+    }
+
+    /// Looks whether the files of the configuration have changed, if they are watched. To be called once a second or so.
+    pub fn look_at_configuration(&mut self) -> bool {
+        self.watched.as_mut().is_some_and(Watched::look)
+    }
+
+    /// Whether a candidate says what is in force already.
+    pub fn is_in_force(&self, candidate: &Candidate) -> bool {
+        let Some(running) = &self.running else { return false };
+        *running.text == *candidate.loaded.text() && running.plan.snapshot == candidate.plan.snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_once_when_it_is_the_same_at_two_looks() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (main, more) = (folder.path().join("main.yaml"), folder.path().join("more"));
+        fs::create_dir(&more).unwrap();
+        fs::write(&main, "a").unwrap();
+        let mut watched = Watched::of(vec![main.clone(), more.clone()], SystemTime::now());
+        assert!(watched.is_suspect, "it was written just now");
+        assert!(!watched.look() && watched.look() && !watched.look());
+        fs::write(more.join("new.yaml"), "b").unwrap();
+        assert!(!watched.look());
+        fs::write(more.join("new.yaml"), "longer").unwrap();
+        assert!(!watched.look(), "it is being written still");
+        assert!(watched.look() && !watched.look());
+        let other = folder.path().join("other.yaml");
+        fs::write(&other, "c").unwrap();
+        fs::write(&main, "changed").unwrap();
+        watched.follow(vec![main.clone(), more.clone(), other]);
+        assert!(!watched.look() && watched.look() && !watched.look(), "what is known is as it was taken");
+        fs::remove_file(&main).unwrap();
+        assert!(!watched.look() && watched.look() && !watched.look());
+    }
+}
