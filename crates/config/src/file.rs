@@ -6,6 +6,7 @@
 mod access_log;
 mod balance;
 mod cluster;
+mod discovery;
 mod health;
 mod listener;
 mod persistence;
@@ -30,6 +31,7 @@ use crate::units::Time;
 pub use access_log::*;
 pub use balance::*;
 pub use cluster::*;
+pub use discovery::*;
 pub use health::*;
 pub use listener::*;
 pub use persistence::*;

@@ -10,6 +10,7 @@ mod admin;
 mod balance;
 mod check;
 mod cluster;
+mod discovery;
 mod filter;
 mod health;
 mod listener;

@@ -7,6 +7,7 @@ pub mod address;
 pub mod check;
 pub mod connections;
 pub mod cookie;
+mod discovery;
 pub mod facts;
 pub mod fault;
 pub mod fields;

@@ -261,6 +261,14 @@ pub const HTTP3_SESSIONS_MAX: usize = 10_000;
 pub const LINGER: Duration = Duration::from_secs(2);
 /// See [`LINGER`].
 pub const LINGER_BYTES_MAX: u64 = 1 << 20;
+/// Default of the least time for which an answer of the domain name system holds.
+pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
+/// Default of the longest.
+pub const DNS_TTL_MAX: Duration = Duration::from_secs(300);
+/// Default of the time for one answer of a registry.
+pub const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default of how long a query to Consul waits for something new.
+pub const CONSUL_WAIT: Duration = Duration::from_secs(60);
 /// Default of how long a start waits for what a provider says first.
 pub const PROVIDER_START: Duration = Duration::from_secs(5);
 /// Default of how often a provider looks at files.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::discovery::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider};
 use crate::snapshot::{EndpointsFrom, Snapshot, UpstreamTls};
 use crate::{Address, Name};
 
@@ -24,6 +25,14 @@ pub enum ProviderKind {
     File(FileProvider),
     /// A document that is asked for by HTTP again and again.
     Http(Box<HttpProvider>),
+    /// The domain name system.
+    Dns(DnsProvider),
+    /// A prefix of the keys of etcd.
+    Etcd(EtcdProvider),
+    /// The catalog and the store of Consul.
+    Consul(Box<ConsulProvider>),
+    /// The labels of containers.
+    Docker(Box<DockerProvider>),
 }
 
 impl ProviderKind {
@@ -32,6 +41,10 @@ impl ProviderKind {
         match self {
             Self::File(_) => "file",
             Self::Http(_) => "http",
+            Self::Dns(_) => "dns",
+            Self::Etcd(_) => "etcd",
+            Self::Consul(_) => "consul",
+            Self::Docker(_) => "docker",
         }
     }
 }

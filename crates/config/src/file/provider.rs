@@ -6,13 +6,14 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterTls, Secret, one_of};
+use super::{ClusterTls, ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, Secret, one_of};
 use crate::units::{Size, Time};
 
-/// Somebody who gives parts of the configuration while the program runs: exactly one of `file` and `http`.
+/// Somebody who gives parts of the configuration while the program runs: exactly one of `file`, `http`, `dns`, `etcd`,
+/// `consul` and `docker`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["file", "http"])))]
+#[schemars(extend("oneOf" = one_of(&["file", "http", "dns", "etcd", "consul", "docker"])))]
 pub struct Provider {
     /// A file or a folder that is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,6 +21,18 @@ pub struct Provider {
     /// A document that is asked for by HTTP again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpProvider>,
+    /// Endpoints from the domain name system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<DnsProvider>,
+    /// Endpoints and configuration from etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdProvider>,
+    /// Endpoints from the catalog of Consul, and configuration from its store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consul: Option<ConsulProvider>,
+    /// Endpoints and routes from the labels of containers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docker: Option<DockerProvider>,
     /// How long the start of the program waits for what it says first. Then it starts with what was kept of it, or without.
     #[serde(default = "start_timeout")]
     pub start_timeout: Time,

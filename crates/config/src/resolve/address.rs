@@ -140,7 +140,7 @@ fn split_endpoint(text: &str) -> Result<Target<'_>, (String, Option<String>)> {
 }
 
 /// Labels of letters, digits, `-` and `_`, at most 63 long (RFC 1123 section 2.1; `_` as many networks have it).
-fn is_host_name(text: &str) -> bool {
+pub(super) fn is_host_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))

@@ -22,6 +22,14 @@ impl Resolver<'_> {
             let path = self.beside(&file.path);
             let interval = self.often(&format!("{at}/file/interval"), file.interval.0);
             ProviderKind::File(FileProvider { path, interval })
+        } else if let Some(dns) = &written.dns {
+            ProviderKind::Dns(self.dns_provider(&format!("{at}/dns"), dns))
+        } else if let Some(etcd) = &written.etcd {
+            ProviderKind::Etcd(self.etcd_provider(&format!("{at}/etcd"), etcd))
+        } else if let Some(consul) = &written.consul {
+            ProviderKind::Consul(self.consul_provider(&format!("{at}/consul"), consul)?.into())
+        } else if let Some(docker) = &written.docker {
+            ProviderKind::Docker(self.docker_provider(&format!("{at}/docker"), docker)?.into())
         } else {
             ProviderKind::Http(Box::new(self.http_provider(&format!("{at}/http"), written.http.as_ref()?)?))
         };
@@ -116,7 +124,7 @@ impl Resolver<'_> {
     }
 
     /// A secret of somebody else, however short.
-    fn credential(&mut self, at: &str, written: &file::Secret) -> Option<String> {
+    pub(super) fn credential(&mut self, at: &str, written: &file::Secret) -> Option<String> {
         let (bytes, place) = match written {
             file::Secret::Written(text) => (Arc::from(text.as_bytes()), at.to_owned()),
             file::Secret::File(file) => {
@@ -177,7 +185,11 @@ impl Resolver<'_> {
             let mend = did_you_mean(from, names).or_else(|| Some("define it under `providers`".to_owned()));
             self.report(&format!("{at}/endpoints/from"), format!("there is no provider `{from}`"), mend);
         }
-        let key = key.as_deref().unwrap_or(cluster).into();
+        let path = if key.is_some() { format!("{at}/endpoints/key") } else { format!("{at}/endpoints") };
+        let key: Arc<str> = key.as_deref().unwrap_or(cluster).into();
+        if tree.get("providers").and_then(|all| all.get(from)?.get("dns")).is_some() {
+            self.dns_key(&path, &key);
+        }
         Some(EndpointsFrom { provider: from.as_str().into(), key })
     }
 }

@@ -3,6 +3,7 @@
 mod balance;
 mod changes;
 mod diagnostics;
+mod discovery;
 mod examples;
 mod hostile;
 mod http3;

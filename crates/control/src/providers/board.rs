@@ -222,6 +222,13 @@ impl Board {
             }
             slot.status.texts = state.texts.len();
         }
+        // What was in force before this came into force, and was wanted again meanwhile, has not been due yet.
+        let waits = |slot: &Slot| slot.latest.is_some() && slot.latest != slot.settled && !slot.is_refused;
+        if slots.by_name.values().any(waits) {
+            let due = Instant::now() + SETTLE;
+            slots.due.get_or_insert(due);
+            self.changed.notify_one();
+        }
     }
 
     /// Tells that a state is not in force because something is wrong; once for each.

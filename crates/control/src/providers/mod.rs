@@ -9,10 +9,15 @@
 
 mod board;
 mod client;
+mod consul;
+mod dns;
+mod docker;
+mod etcd;
 mod file;
 mod http;
 mod keeper;
 mod outlet;
+mod pairs;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +27,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::provider::{HttpProvider, Provider, ProviderKind};
+use model::provider::{ConsulProvider, DockerProvider, HttpProvider, Provider, ProviderKind};
 use model::snapshot::EndpointsFrom;
 use model::{Name, Snapshot};
 use tokio::sync::watch;
@@ -44,6 +49,14 @@ fn start(provider: &Provider, outlet: Outlet) -> tokio::task::JoinHandle<()> {
     match &provider.kind {
         ProviderKind::File(settings) => tokio::task::spawn_local(file::run(settings.clone(), outlet)),
         ProviderKind::Http(settings) => tokio::task::spawn_local(http::run(HttpProvider::clone(settings), outlet)),
+        ProviderKind::Dns(settings) => tokio::task::spawn_local(dns::run(settings.clone(), outlet)),
+        ProviderKind::Etcd(settings) => tokio::task::spawn_local(etcd::run(settings.clone(), outlet)),
+        ProviderKind::Consul(settings) => {
+            tokio::task::spawn_local(consul::run(ConsulProvider::clone(settings), outlet))
+        }
+        ProviderKind::Docker(settings) => {
+            tokio::task::spawn_local(docker::run(DockerProvider::clone(settings), outlet))
+        }
     }
 }
 

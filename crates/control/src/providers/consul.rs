@@ -1,0 +1,354 @@
+//! Endpoints from the catalog of Consul, and configuration from its store of keys, by blocking queries.
+//!
+//! ```text
+//! each key of a cluster:  GET /v1/health/service/NAME?index=I&wait=W ─▶ endpoints, index I' ─▶ again with I'
+//! the prefix of the store: GET /v1/kv/PREFIX?recurse&index=I&wait=W  ─▶ pairs, index I'     ─▶ again with I'
+//! ```
+//! An index that is 0, not there or less than before begins anew, as Consul wants it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::file::EndpointSettings;
+use model::limits;
+use model::provider::ConsulProvider;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::client::{Client, Request};
+use super::pairs::{PAIRS_MAX, from_base64, state};
+use super::{Outlet, State, backoff};
+
+/// Bytes of an answer.
+const BYTES_MAX: u64 = 64 << 20;
+/// Labels of an endpoint, and characters of one.
+const LABELS_MAX: usize = 64;
+const LABEL_CHARS_MAX: usize = 256;
+/// Beyond the wait, Consul adds up to a sixteenth of it.
+const GRACE: Duration = Duration::from_secs(10);
+/// Between two answers, whatever changes how often.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    /// The endpoints of a key.
+    Key(String),
+    /// The store.
+    Store,
+}
+
+/// What was found about a subject.
+enum Found {
+    Endpoints(Vec<EndpointSettings>),
+    Stored(State),
+}
+
+struct Watched {
+    known: Option<Found>,
+    failing: Option<String>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Outcome = (Subject, Result<Option<Found>, String>);
+
+/// Watches what clusters ask for, and the store if there is a prefix.
+pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
+    let settings = Rc::new(settings);
+    let (sender, mut outcomes) = mpsc::channel::<Outcome>(64);
+    let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
+    let mut has_told = false;
+    loop {
+        let asked = outlet.asked();
+        let mut wanted: Vec<Subject> = asked.iter().map(|key| Subject::Key(key.to_string())).collect();
+        wanted.extend(settings.prefix.as_ref().map(|_| Subject::Store));
+        watched.retain(|subject, _| wanted.contains(subject));
+        for subject in wanted {
+            watched.entry(subject).or_insert_with_key(|subject| {
+                let task = tokio::task::spawn_local(watch(subject.clone(), Rc::clone(&settings), sender.clone()));
+                Watched { known: None, failing: None, task }
+            });
+        }
+        // The first word is a whole one: the start of the program waits for it.
+        if has_told || watched.values().all(|one| one.known.is_some() || one.failing.is_some()) {
+            tell(&watched, &outlet);
+            has_told = true;
+        }
+        tokio::select! {
+            outcome = outcomes.recv() => {
+                let Some((subject, outcome)) = outcome else { return };
+                let Some(one) = watched.get_mut(&subject) else { continue };
+                match outcome {
+                    Ok(found) => {
+                        one.failing = None;
+                        one.known = found.or(one.known.take());
+                    }
+                    Err(why) => one.failing = Some(why),
+                }
+            }
+            () = outlet.asked_changed() => {}
+        }
+    }
+}
+
+fn tell(watched: &BTreeMap<Subject, Watched>, outlet: &Outlet) {
+    let mut whole = State::default();
+    let mut has_some = false;
+    for (subject, one) in watched {
+        match (subject, &one.known) {
+            (Subject::Key(key), Some(Found::Endpoints(list))) => {
+                drop(whole.endpoints.insert(key.clone(), list.clone()))
+            }
+            (Subject::Store, Some(Found::Stored(stored))) => {
+                whole.texts.clone_from(&stored.texts);
+                for (key, list) in &stored.endpoints {
+                    whole.endpoints.entry(key.clone()).or_insert_with(|| list.clone());
+                }
+            }
+            _ => continue,
+        }
+        has_some = true;
+    }
+    let failing = watched.values().find_map(|one| one.failing.as_ref());
+    if has_some || failing.is_none() {
+        outlet.send(whole);
+    }
+    if let Some(why) = failing {
+        outlet.failed(why);
+    }
+}
+
+async fn watch(subject: Subject, settings: Rc<ConsulProvider>, outcomes: mpsc::Sender<Outcome>) {
+    let name = match &subject {
+        Subject::Key(key) => key.clone(),
+        Subject::Store => "kv".to_owned(),
+    };
+    let mut index = 0;
+    let mut failures = 0;
+    loop {
+        let asked = ask(&subject, &settings, &mut index).await;
+        let pause = match &asked {
+            Ok(_) => {
+                failures = 0;
+                PAUSE
+            }
+            Err(_) => {
+                failures += 1;
+                index = 0;
+                backoff(failures, &name)
+            }
+        };
+        let outcome = asked.map_err(|why| format!("{name}: {why}"));
+        if outcomes.send((subject.clone(), outcome)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// `None`: nothing is new.
+async fn ask(subject: &Subject, settings: &ConsulProvider, index: &mut u64) -> Result<Option<Found>, String> {
+    // It answers when something is new, or after the wait.
+    let origin =
+        model::provider::Origin { timeout: settings.origin.timeout + settings.wait + GRACE, ..settings.origin.clone() };
+    let (client, path) = (Client::new(&origin)?, path(subject, settings, *index));
+    let mut response = client.send(Request { method: "GET", path: &path, ..Request::default() }).await?;
+    let status = response.status;
+    let said = response.field("x-consul-index").and_then(|text| text.parse::<u64>().ok());
+    let body = tokio::time::timeout(settings.origin.timeout, response.whole(BYTES_MAX)).await;
+    let body = body.unwrap_or_else(|_| Err("the answer does not end".to_owned()))?;
+    // Nothing is stored there yet.
+    let is_empty = status == 404 && *subject == Subject::Store;
+    if status != 200 && !is_empty {
+        let text: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
+        return Err(format!("status {status}: {text}"));
+    }
+    let before = std::mem::replace(index, next_index(*index, said));
+    if before == *index && before != 0 {
+        return Ok(None);
+    }
+    let value: Value = if is_empty {
+        Value::Array(Vec::new())
+    } else {
+        serde_json::from_slice(&body).map_err(|error| format!("what came is no JSON: {error}"))?
+    };
+    let list = value.as_array().ok_or("what came is no list")?;
+    match subject {
+        Subject::Key(_) => Ok(Some(Found::Endpoints(endpoints(list)))),
+        Subject::Store => {
+            stored(list, settings.prefix.as_deref().unwrap_or_default()).map(|state| Some(Found::Stored(state)))
+        }
+    }
+}
+
+/// Goes back to 0 where the index went back, and is never trusted where it is 0.
+fn next_index(before: u64, said: Option<u64>) -> u64 {
+    said.filter(|said| *said >= before).unwrap_or(0)
+}
+
+fn path(subject: &Subject, settings: &ConsulProvider, index: u64) -> String {
+    let mut path = match subject {
+        Subject::Key(key) => {
+            // As in the names that Consul answers by DNS: TAG.NAME.
+            let (tag, name) = key.split_once('.').map_or((None, key.as_str()), |(tag, name)| (Some(tag), name));
+            let tag = tag.map(|tag| format!("tag={}&", encoded(tag, ""))).unwrap_or_default();
+            format!("/v1/health/service/{}?{tag}", encoded(name, ""))
+        }
+        Subject::Store => {
+            format!("/v1/kv/{}?recurse=true&", encoded(settings.prefix.as_deref().unwrap_or_default(), "/"))
+        }
+    };
+    path += &format!("index={index}&wait={}ms", settings.wait.as_millis());
+    for (name, value) in [("dc", &settings.datacenter), ("ns", &settings.namespace)] {
+        if let Some(value) = value {
+            path += &format!("&{name}={}", encoded(value, ""));
+        }
+    }
+    if settings.stale {
+        path += "&stale";
+    }
+    path
+}
+
+/// RFC 3986 section 2.1.
+fn encoded(text: &str, also: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        let plain = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~')
+            || also.as_bytes().contains(&byte);
+        if plain { out.push(char::from(byte)) } else { out += &format!("%{byte:02X}") }
+    }
+    out
+}
+
+/// Those that have no critical check. One with a warning has the weight for that.
+fn endpoints(list: &[Value]) -> Vec<EndpointSettings> {
+    let mut found: BTreeMap<SocketAddr, EndpointSettings> = BTreeMap::new();
+    for entry in list {
+        let checks = entry["Checks"].as_array().map_or(&[][..], Vec::as_slice);
+        let has = |status: &str| checks.iter().any(|check| check["Status"] == status);
+        if has("critical") || has("maintenance") {
+            continue;
+        }
+        let (offer, node) = (&entry["Service"], &entry["Node"]);
+        let address = [&offer["Address"], &node["Address"]].into_iter().filter_map(Value::as_str);
+        let ip = address.filter(|text| !text.is_empty()).map(str::parse::<IpAddr>).next();
+        let port = offer["Port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+        // A host name, or no port: nothing that traffic could be sent to.
+        let (Some(Ok(ip)), Some(port)) = (ip, port) else { continue };
+        let address = SocketAddr::new(ip, port);
+        let mut endpoint = EndpointSettings::at(address.to_string());
+        let weight = &offer["Weights"][if has("warning") { "Warning" } else { "Passing" }];
+        endpoint.weight = weight.as_u64().map_or(1, |weight| weight.min(u64::from(limits::WEIGHT_MAX)) as u32);
+        let meta = offer["Meta"].as_object().into_iter().flatten();
+        let texts = meta.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        let fits = |(name, value): &(String, String)| {
+            !name.is_empty() && name.len() <= 64 && !value.is_empty() && value.chars().count() <= LABEL_CHARS_MAX
+        };
+        endpoint.labels = texts.filter(fits).take(LABELS_MAX).collect();
+        found.entry(address).or_insert(endpoint);
+    }
+    found.into_values().collect()
+}
+
+fn stored(list: &[Value], prefix: &str) -> Result<State, String> {
+    if list.len() > PAIRS_MAX {
+        return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
+    }
+    let mut pairs = BTreeMap::new();
+    for entry in list {
+        let Some(key) = entry["Key"].as_str().and_then(|key| key.strip_prefix(prefix)) else { continue };
+        let value = from_base64(entry["Value"].as_str().unwrap_or_default()).ok_or("what came is no base64")?;
+        pairs.insert(key.to_owned(), value);
+    }
+    state(&pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings() -> ConsulProvider {
+        ConsulProvider {
+            origin: model::provider::Origin {
+                place: model::provider::Place::Host("localhost".to_owned(), 8500),
+                host: "localhost:8500".to_owned(),
+                tls: None,
+                timeout: Duration::from_secs(1),
+                fields: Vec::new(),
+            },
+            datacenter: Some("east 1".to_owned()),
+            namespace: None,
+            stale: true,
+            prefix: Some("eq uipoise/".to_owned()),
+            wait: Duration::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_written_as_consul_reads_it() {
+        let of = |subject| path(&subject, &settings(), 7);
+        assert_eq!(of(Subject::Key("web".into())), "/v1/health/service/web?index=7&wait=60000ms&dc=east%201&stale");
+        assert_eq!(
+            of(Subject::Key("a/b.web".into())),
+            "/v1/health/service/web?tag=a%2Fb&index=7&wait=60000ms&dc=east%201&stale"
+        );
+        assert_eq!(of(Subject::Store), "/v1/kv/eq%20uipoise/?recurse=true&index=7&wait=60000ms&dc=east%201&stale");
+    }
+
+    #[test]
+    fn an_index_that_goes_back_begins_anew() {
+        assert_eq!((next_index(0, Some(5)), next_index(5, Some(5)), next_index(5, Some(9))), (5, 5, 9));
+        assert_eq!((next_index(9, Some(5)), next_index(9, Some(0)), next_index(9, None)), (0, 0, 0));
+    }
+
+    #[test]
+    fn critical_ones_are_left_out_and_warned_ones_weigh_what_is_said_for_that() {
+        let entry = |address: &str, node: &str, port: u64, statuses: &[&str]| {
+            let checks: Vec<Value> = statuses.iter().map(|status| json!({ "Status": status })).collect();
+            json!({
+                "Node": { "Address": node },
+                "Service": {
+                    "Address": address, "Port": port, "Weights": { "Passing": 10, "Warning": 2 },
+                    "Meta": { "version": "v2", "empty": "" },
+                },
+                "Checks": checks,
+            })
+        };
+        let found = endpoints(&[
+            entry("10.0.0.2", "10.9.9.9", 80, &["passing", "warning"]),
+            entry("", "10.0.0.1", 80, &["passing"]),
+            entry("10.0.0.3", "", 80, &["passing", "critical"]),
+            entry("10.0.0.4", "", 0, &[]),
+            entry("host.example", "10.0.0.9", 80, &[]),
+            entry("10.0.0.2", "", 80, &[]),
+            json!({}),
+        ]);
+        let shown: Vec<_> = found.iter().map(|one| (one.address.as_str(), one.weight, one.labels.len())).collect();
+        assert_eq!(shown, [("10.0.0.1:80", 10, 1), ("10.0.0.2:80", 2, 1)]);
+    }
+
+    #[test]
+    fn what_is_stored_is_read_behind_the_prefix() {
+        let list = [
+            json!({ "Key": "eq/", "Value": null }),
+            json!({ "Key": "eq/endpoints/web/a", "Value": "MTAuMC4wLjE6ODA=" }),
+            json!({ "Key": "other", "Value": "?" }),
+        ];
+        let state = stored(&list, "eq/").unwrap();
+        assert_eq!(state.endpoints["web"][0].address, "10.0.0.1:80");
+        assert!(stored(&[json!({ "Key": "eq/x", "Value": "?" })], "eq/").is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! Endpoints from the domain name system.
+//!
+//! ```text
+//! for each key that clusters ask for:  look up ─▶ endpoints ─▶ sleep as long as the records live ─┐
+//!                                         ▲   └─▶ no answer: what was known stays, back off ──────┤
+//!                                         └───────────────────────────────────────────────────────┘
+//! ```
+
+mod ask;
+mod endpoints;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::file::EndpointSettings;
+use model::provider::DnsProvider;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use self::ask::{Asker, Found};
+use self::endpoints::{Answers, Target};
+use super::{Outlet, State, backoff, jittered};
+
+/// Names that are looked up at once; others wait for their turn.
+const LOOK_UPS_MAX: usize = 32;
+/// Hosts of one SRV name that are looked up.
+const HOSTS_MAX: usize = 256;
+/// For what is not there, if nobody says how long.
+const NEGATIVE_TTL: Duration = Duration::from_secs(5);
+/// What is not there may come at any time: longer is not waited for it.
+const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
+
+type Outcome = (String, Result<Vec<EndpointSettings>, String>);
+
+/// What is known of a key.
+struct Watched {
+    endpoints: Option<Vec<EndpointSettings>>,
+    failing: Option<String>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Looks up what clusters ask for, as long as they do.
+pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
+    let shared = (Rc::new(settings), Rc::new(Semaphore::new(LOOK_UPS_MAX)));
+    let (sender, mut outcomes) = mpsc::channel::<Outcome>(LOOK_UPS_MAX);
+    let mut watched: BTreeMap<String, Watched> = BTreeMap::new();
+    let mut has_told = false;
+    loop {
+        let asked = outlet.asked();
+        watched.retain(|key, _| asked.contains(key.as_str()));
+        for key in asked.iter().map(ToString::to_string) {
+            watched.entry(key).or_insert_with_key(|key| {
+                let task = tokio::task::spawn_local(watch(key.clone(), shared.clone(), sender.clone()));
+                Watched { endpoints: None, failing: None, task }
+            });
+        }
+        // The first word is a whole one: the start of the program waits for it.
+        let is_whole = watched.values().all(|one| one.endpoints.is_some() || one.failing.is_some());
+        if is_whole || has_told {
+            tell(&watched, &outlet);
+            has_told = true;
+        }
+        tokio::select! {
+            outcome = outcomes.recv() => {
+                let Some((key, outcome)) = outcome else { return };
+                if let Some(one) = watched.get_mut(&key) {
+                    match outcome {
+                        Ok(endpoints) => (one.endpoints, one.failing) = (Some(endpoints), None),
+                        Err(why) => one.failing = Some(format!("{key}: {why}")),
+                    }
+                }
+            }
+            () = outlet.asked_changed() => {}
+        }
+    }
+}
+
+fn tell(watched: &BTreeMap<String, Watched>, outlet: &Outlet) {
+    let known = watched.iter().filter_map(|(key, one)| Some((key.clone(), one.endpoints.clone()?)));
+    let endpoints: BTreeMap<_, _> = known.collect();
+    let failing = watched.values().find_map(|one| one.failing.as_ref());
+    if failing.is_none() || !endpoints.is_empty() {
+        outlet.send(State { endpoints, ..State::default() });
+    }
+    if let Some(why) = failing {
+        outlet.failed(why);
+    }
+}
+
+/// Looks one key up again and again.
+async fn watch(key: String, (settings, turns): (Rc<DnsProvider>, Rc<Semaphore>), outcomes: mpsc::Sender<Outcome>) {
+    let target = match Target::parse(&key) {
+        Ok(target) => target,
+        Err(why) => {
+            // It stays as wrong as it is.
+            let _ = outcomes.send((key, Err(why))).await;
+            return std::future::pending().await;
+        }
+    };
+    let mut answers = Answers::default();
+    let mut failures = 0;
+    loop {
+        let outcome = {
+            let _turn = turns.acquire().await;
+            look_up(&target, &settings, &mut answers).await
+        };
+        let pause = match &outcome {
+            Ok(ttl) => {
+                failures = 0;
+                // No longer than they live, and not all names at the same moment for ever.
+                jittered((*ttl).clamp(settings.ttl_min, settings.ttl_max), &key)
+            }
+            Err(_) => {
+                failures += 1;
+                backoff(failures, &key).min(settings.ttl_max.max(Duration::from_secs(1)))
+            }
+        };
+        let outcome = outcome.map(|_| answers.endpoints(&target));
+        if outcomes.send((key.clone(), outcome)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Asks all that a key needs, and notes the answers. Gives how long they live.
+async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers) -> Result<Duration, String> {
+    let asker = Asker::of(settings);
+    match target {
+        Target::Host { host, .. } => addresses(&asker, (host, settings), answers).await,
+        Target::Places(name) => {
+            let mut ttl = match asker.look_up(name, wire::dns::Kind::Srv).await? {
+                Found::Places(places, ttl) => {
+                    answers.places = places;
+                    seconds(ttl)
+                }
+                Found::Nothing(ttl) => {
+                    answers.places.clear();
+                    negative(ttl)
+                }
+                Found::Addresses(..) => return Err("addresses came where places were asked for".to_owned()),
+            };
+            let hosts = answers.hosts();
+            if hosts.len() > HOSTS_MAX {
+                return Err(format!("it has {} hosts, and {HOSTS_MAX} are looked up at most", hosts.len()));
+            }
+            answers.forget_others(&hosts);
+            for host in hosts {
+                // Whole names: nothing is searched for behind them.
+                ttl = ttl.min(addresses(&asker, (&format!("{host}."), settings), answers).await?);
+            }
+            Ok(ttl)
+        }
+    }
+}
+
+/// Both families at once. What one has no answer for stays as it was known, as long as the other has one.
+async fn addresses(
+    asker: &Asker,
+    (host, settings): (&str, &DnsProvider),
+    answers: &mut Answers,
+) -> Result<Duration, String> {
+    let ask = async |is_wanted: bool, kind| if is_wanted { Some(asker.look_up(host, kind).await) } else { None };
+    let (v4, v6) = tokio::join!(ask(settings.ipv4, wire::dns::Kind::A), ask(settings.ipv6, wire::dns::Kind::Aaaa));
+    let known = answers.addresses_of(host);
+    let (mut lives, mut nothing, mut why) = (None, None, None);
+    for (family, outcome) in [v4, v6].into_iter().enumerate() {
+        match outcome {
+            Some(Ok(Found::Addresses(found, ttl))) => {
+                known[family] = found;
+                lives = lives.into_iter().chain([ttl]).min();
+            }
+            Some(Ok(Found::Nothing(ttl))) => {
+                known[family].clear();
+                nothing = Some(nothing.flatten().into_iter().chain(ttl).min());
+            }
+            Some(Err(failed)) => why = Some(failed),
+            None | Some(Ok(Found::Places(..))) => {}
+        }
+    }
+    match (lives, nothing, why) {
+        // One family is enough. That the other is not there holds as long as is said, if anything is.
+        (Some(ttl), nothing, _) => Ok(seconds(nothing.flatten().into_iter().chain([ttl]).min().unwrap_or(ttl))),
+        (None, _, Some(why)) => Err(why),
+        (None, Some(ttl), None) => Ok(negative(ttl)),
+        (None, None, None) => Err("no family of addresses is wanted".to_owned()),
+    }
+}
+
+fn seconds(ttl: u32) -> Duration {
+    Duration::from_secs(u64::from(ttl))
+}
+
+fn negative(ttl: Option<u32>) -> Duration {
+    ttl.map_or(NEGATIVE_TTL, seconds).min(NEGATIVE_TTL_MAX)
+}

@@ -1,0 +1,379 @@
+//! Endpoints and routes from the labels of containers, by the API of the engine.
+//!
+//! ```text
+//!  open the stream of events ─▶ list containers ─▶ state ─▶ an event, or long silence ─┐
+//!                                    ▲                                                  │
+//!                                    └──────────────── a moment for more ◀──────────────┘
+//! ```
+//! Paths carry no version: the engine answers as its newest does, and what is read is there since 1.24.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use config::file::EndpointSettings;
+use model::limits;
+use model::provider::DockerProvider;
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, Request};
+use super::{Outlet, State, Text, backoff};
+
+/// Bytes of a list of containers.
+const BYTES_MAX: u64 = 64 << 20;
+const CONTAINERS_MAX: usize = 10_000;
+/// Several events that come together are one change.
+const GATHERED_FOR: Duration = Duration::from_millis(50);
+/// A stream that says nothing for so long may be dead: everything is asked for again.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// What changes which containers can be reached.
+const EVENTS: [&str; 9] =
+    ["start", "die", "destroy", "pause", "unpause", "health_status", "connect", "disconnect", "rename"];
+/// The name that Compose gives to what a container is of.
+const COMPOSE: &str = "com.docker.compose.service";
+
+/// Lists and watches containers.
+pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
+    let mut failures = 0;
+    let mut told = Vec::new();
+    loop {
+        let mut has_listed = false;
+        let ended = follow(&settings, &outlet, &mut told, &mut has_listed).await;
+        if has_listed {
+            failures = 0;
+        }
+        if let Err(why) = ended {
+            outlet.failed(&why);
+            failures += 1;
+            tokio::time::sleep(backoff(failures, outlet.name())).await;
+        }
+    }
+}
+
+/// `Ok`: it is time to begin anew.
+async fn follow(
+    settings: &DockerProvider,
+    outlet: &Outlet,
+    told: &mut Vec<String>,
+    has_listed: &mut bool,
+) -> Result<(), String> {
+    let client = Client::new(&settings.origin)?;
+    let filters = json!({ "type": ["container", "network"], "event": EVENTS }).to_string();
+    let path = format!("/events?filters={}", encoded(&filters));
+    let mut events = client.send(Request { method: "GET", path: &path, ..Request::default() }).await?;
+    if events.status != 200 {
+        return Err(format!("status {} for events", events.status));
+    }
+    loop {
+        let (state, problems) = read(&list(&client, settings).await?, settings, outlet.name());
+        *has_listed = true;
+        outlet.send(state);
+        if *told != problems {
+            problems.iter().for_each(|problem| {
+                telemetry::log::warn("a container is left out", &[("provider", &outlet.name()), ("why", problem)]);
+            });
+            *told = problems;
+        }
+        match tokio::time::timeout(SILENCE_MAX, events.chunk()).await {
+            Err(_) => return Ok(()),
+            Ok(chunk) => _ = chunk?.ok_or("the stream of events ended")?,
+        }
+        tokio::time::sleep(GATHERED_FOR).await;
+    }
+}
+
+async fn list(client: &Client, settings: &DockerProvider) -> Result<Vec<Value>, String> {
+    let label = format!("{}.enable=true", settings.prefix);
+    let path = match settings.all {
+        true => "/containers/json".to_owned(),
+        false => format!("/containers/json?filters={}", encoded(&json!({ "label": [label] }).to_string())),
+    };
+    let mut response = client.send(Request { method: "GET", path: &path, ..Request::default() }).await?;
+    let body = tokio::time::timeout(settings.origin.timeout, response.whole(BYTES_MAX)).await;
+    let body = body.unwrap_or_else(|_| Err("the list of containers does not end".to_owned()))?;
+    if response.status != 200 {
+        return Err(format!("status {} for the list of containers", response.status));
+    }
+    match serde_json::from_slice(&body) {
+        Ok(Value::Array(all)) if all.len() > CONTAINERS_MAX => {
+            Err(format!("there are more than {CONTAINERS_MAX} containers"))
+        }
+        Ok(Value::Array(all)) => Ok(all),
+        Ok(_) => Err("the list of containers is no list".to_owned()),
+        Err(error) => Err(format!("the list of containers is no JSON: {error}")),
+    }
+}
+
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// A container with its labels behind the prefix.
+struct Container<'a> {
+    name: &'a str,
+    labels: BTreeMap<&'a str, &'a str>,
+    whole: &'a Value,
+}
+
+/// The state that these containers make, and why some are left out.
+fn read(list: &[Value], settings: &DockerProvider, provider: &str) -> (State, Vec<String>) {
+    let mut containers: Vec<Container<'_>> = list.iter().filter_map(|whole| container(whole, settings)).collect();
+    containers.sort_by_key(|container| container.name);
+    let mut state = State::default();
+    let mut problems = Vec::new();
+    let mut routed: BTreeMap<&str, (&str, Value)> = BTreeMap::new();
+    for container in &containers {
+        let cluster = cluster_of(container);
+        let found = match endpoint(container, settings) {
+            Ok(found) => found,
+            Err(why) => {
+                problems.push(format!("{}: {why}", container.name));
+                continue;
+            }
+        };
+        if let Some(text) = routing(cluster, provider, &container.labels) {
+            match routed.get(cluster) {
+                Some((first, known)) if *known != text => {
+                    problems.push(format!("{}: its routes to `{cluster}` are not those of {first}", container.name));
+                    continue;
+                }
+                Some(_) => {}
+                None => _ = routed.insert(cluster, (container.name, text)),
+            }
+        }
+        // It is known, and there is nothing to be reached now: its cluster stays.
+        let known = state.endpoints.entry(cluster.to_owned()).or_default();
+        known.extend(found.filter(|found| !known.iter().any(|other| other.address == found.address)));
+    }
+    let text = |(cluster, (_, text)): (&str, (&str, Value))| Text {
+        name: cluster.to_owned(),
+        text: text.to_string(),
+        ..Text::default()
+    };
+    state.texts = routed.into_iter().map(text).collect();
+    (state, problems)
+}
+
+fn container<'a>(whole: &'a Value, settings: &DockerProvider) -> Option<Container<'a>> {
+    let name = whole["Names"][0].as_str()?.trim_start_matches('/');
+    let of_ours = |label: &'a str| label.strip_prefix(settings.prefix.as_str())?.strip_prefix('.');
+    let all = whole["Labels"].as_object().into_iter().flatten();
+    let labels: BTreeMap<&str, &str> =
+        all.filter_map(|(label, value)| Some((of_ours(label)?, value.as_str()?))).collect();
+    let is_wanted = labels.get("enable").map_or(settings.all, |text| *text == "true");
+    is_wanted.then_some(Container { name, labels, whole })
+}
+
+/// Its label, what Compose says, or its name.
+fn cluster_of<'a>(container: &Container<'a>) -> &'a str {
+    let composed = || container.whole["Labels"][COMPOSE].as_str();
+    container.labels.get("cluster").copied().or_else(composed).unwrap_or(container.name)
+}
+
+/// `None`: it is not to get any work now.
+fn endpoint(container: &Container<'_>, settings: &DockerProvider) -> Result<Option<EndpointSettings>, String> {
+    let port = port(container)?;
+    if !is_fit(container.whole) {
+        return Ok(None);
+    }
+    let address = SocketAddr::new(address(container, settings)?, port);
+    let mut endpoint = EndpointSettings::at(address.to_string());
+    let number = |label: &str, max: u32| match container.labels.get(label) {
+        None => Ok(None),
+        Some(text) => match text.parse::<u32>() {
+            Ok(number) if number <= max => Ok(Some(number)),
+            _ => Err(format!("`{}.{label}` is {text:?}, not a number up to {max}", settings.prefix)),
+        },
+    };
+    endpoint.weight = number("weight", limits::WEIGHT_MAX)?.unwrap_or(1);
+    endpoint.priority = number("priority", limits::PRIORITY_MAX)?.unwrap_or(0);
+    endpoint.zone = container.labels.get("zone").map(|zone| (*zone).to_owned());
+    let labels = container.labels.iter().filter_map(|(label, value)| Some((label.strip_prefix("label.")?, value)));
+    endpoint.labels = labels.map(|(label, value)| (label.to_owned(), (*value).to_owned())).collect();
+    Ok(Some(endpoint))
+}
+
+/// Its label, or the only port that its image exposes.
+fn port(container: &Container<'_>) -> Result<u16, String> {
+    if let Some(text) = container.labels.get("port") {
+        return text.parse().ok().filter(|port| *port > 0).ok_or(format!("{text:?} is not a port"));
+    }
+    let ports = container.whole["Ports"].as_array().into_iter().flatten();
+    let mut ports: Vec<u64> =
+        ports.filter(|port| port["Type"] == "tcp").filter_map(|port| port["PrivatePort"].as_u64()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    match ports[..] {
+        [port] => u16::try_from(port).ok().filter(|port| *port > 0).ok_or(format!("{port} is not a port")),
+        [] => Err("it exposes no port, and no label says one".to_owned()),
+        _ => Err("it exposes several ports, and no label says which".to_owned()),
+    }
+}
+
+/// Whether it runs and does not say that it is not healthy. One that is still starting is not yet.
+fn is_fit(whole: &Value) -> bool {
+    let status = whole["Status"].as_str().unwrap_or_default();
+    whole["State"] == "running" && !status.contains("(unhealthy)") && !status.contains("(health: starting)")
+}
+
+/// Its address in the network of its label or of the settings, or in its only one.
+fn address(container: &Container<'_>, settings: &DockerProvider) -> Result<IpAddr, String> {
+    if container.whole["HostConfig"]["NetworkMode"] == "host" {
+        // It is where the engine is: on this machine, as far as a socket tells.
+        return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    let ip = |network: &Value| {
+        let texts = [&network["IPAddress"], &network["GlobalIPv6Address"]];
+        texts.iter().find_map(|text| text.as_str()?.parse::<IpAddr>().ok())
+    };
+    let empty = Map::new();
+    let networks = container.whole["NetworkSettings"]["Networks"].as_object().unwrap_or(&empty);
+    let wanted = container.labels.get("network").copied().or(settings.network.as_deref());
+    if let Some(wanted) = wanted {
+        let network = networks.get(wanted).ok_or(format!("it is not in the network `{wanted}`"))?;
+        return ip(network).ok_or(format!("it has no address in the network `{wanted}`"));
+    }
+    let found: Vec<IpAddr> = networks.values().filter_map(ip).collect();
+    match found[..] {
+        [ip] => Ok(ip),
+        [] => Err("it has no address in any network".to_owned()),
+        _ => Err("it is in several networks, and no label says which".to_owned()),
+    }
+}
+
+/// A cluster with its route, if labels ask for one.
+fn routing(cluster: &str, provider: &str, labels: &BTreeMap<&str, &str>) -> Option<Value> {
+    let (host, path) = (labels.get("route.host"), labels.get("route.path"));
+    if host.is_none() && path.is_none() {
+        return None;
+    }
+    let mut matches = Map::new();
+    matches.extend(host.map(|host| ("host".to_owned(), json!(host))));
+    matches.extend(path.map(|path| ("path".to_owned(), json!({ "prefix": path }))));
+    let mut settings = json!({ "endpoints": { "from": provider, "key": cluster } });
+    if let Some(path) = labels.get("health_check.path") {
+        settings["health_check"] = json!({ "http": { "path": path } });
+    }
+    let route = json!({ "name": format!("{provider}-{cluster}"), "match": matches, "cluster": cluster });
+    Some(json!({ "clusters": { cluster: settings }, "routes": [route] }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> DockerProvider {
+        DockerProvider {
+            origin: model::provider::Origin {
+                place: model::provider::Place::Address("unix:/run/docker.sock".parse().unwrap()),
+                host: "docker".to_owned(),
+                tls: None,
+                timeout: Duration::from_secs(1),
+                fields: Vec::new(),
+            },
+            prefix: "equipoise".to_owned(),
+            network: None,
+            all: false,
+        }
+    }
+
+    fn one(name: &str, labels: Value, more: Value) -> Value {
+        let mut whole = json!({
+            "Names": [format!("/{name}")], "State": "running", "Status": "Up 5 minutes", "Labels": labels,
+            "Ports": [{ "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp", "IP": "0.0.0.0" }, { "PrivatePort": 80, "Type": "tcp" }],
+            "HostConfig": { "NetworkMode": "shop_default" },
+            "NetworkSettings": { "Networks": { "shop_default": { "IPAddress": "172.18.0.2", "GlobalIPv6Address": "" } } },
+        });
+        whole["Labels"]["equipoise.enable"] = json!("true");
+        for (key, value) in more.as_object().into_iter().flatten() {
+            whole[key] = value.clone();
+        }
+        whole
+    }
+
+    fn problem(labels: Value, more: Value) -> String {
+        let (state, problems) = read(&[one("web", labels, more)], &settings(), "engine");
+        assert!(state.endpoints.is_empty(), "{state:?}");
+        problems.join("; ")
+    }
+
+    #[test]
+    fn containers_are_gathered_by_label_by_what_compose_says_and_by_name() {
+        let all = [
+            one("shop-web-1", json!({ COMPOSE: "web" }), json!({})),
+            one("b", json!({ "equipoise.cluster": "web", "equipoise.port": "81", "equipoise.weight": "3" }), json!({})),
+            one("alone", json!({ "equipoise.zone": "a", "equipoise.label.version": "v2" }), json!({})),
+        ];
+        let (state, problems) = read(&all, &settings(), "engine");
+        assert!(problems.is_empty() && state.texts.is_empty(), "{problems:?}");
+        let web: Vec<_> = state.endpoints["web"].iter().map(|one| (one.address.as_str(), one.weight)).collect();
+        assert_eq!(web, [("172.18.0.2:81", 3), ("172.18.0.2:80", 1)]);
+        let alone = &state.endpoints["alone"][0];
+        assert_eq!((alone.zone.as_deref(), alone.labels["version"].as_str()), (Some("a"), "v2"));
+    }
+
+    #[test]
+    fn only_those_that_want_it_are_taken_unless_all_are() {
+        let mut whole = one("a", json!({}), json!({}));
+        whole["Labels"] = json!({});
+        assert!(read(std::slice::from_ref(&whole), &settings(), "engine").0.endpoints.is_empty());
+        let all = DockerProvider { all: true, ..settings() };
+        assert_eq!(read(std::slice::from_ref(&whole), &all, "engine").0.endpoints.len(), 1);
+        whole["Labels"] = json!({ "equipoise.enable": "false" });
+        assert!(read(&[whole], &all, "engine").0.endpoints.is_empty());
+    }
+
+    #[test]
+    fn those_that_do_not_run_or_are_not_healthy_get_no_work_and_their_cluster_stays() {
+        for more in [
+            json!({ "State": "paused" }),
+            json!({ "State": "exited" }),
+            json!({ "Status": "Up 2 minutes (unhealthy)" }),
+            json!({ "Status": "Up 1 second (health: starting)" }),
+        ] {
+            let (state, problems) = read(&[one("web", json!({}), more)], &settings(), "engine");
+            assert!(state.endpoints["web"].is_empty() && problems.is_empty(), "{problems:?}");
+        }
+        let (state, _) =
+            read(&[one("web", json!({}), json!({ "Status": "Up 2 minutes (healthy)" }))], &settings(), "engine");
+        assert_eq!(state.endpoints["web"].len(), 1);
+    }
+
+    #[test]
+    fn a_network_and_a_port_are_chosen_or_the_container_is_left_out_and_told() {
+        let several =
+            json!({ "a": { "IPAddress": "10.0.0.1" }, "b": { "IPAddress": "10.0.0.2" }, "c": { "IPAddress": "" } });
+        let several = json!({ "NetworkSettings": { "Networks": several } });
+        assert_eq!(problem(json!({}), several.clone()), "web: it is in several networks, and no label says which");
+        let chosen = |network: &str| json!({ "equipoise.network": network });
+        assert_eq!(problem(chosen("c"), several.clone()), "web: it has no address in the network `c`");
+        assert_eq!(problem(chosen("d"), several.clone()), "web: it is not in the network `d`");
+        let (state, _) = read(&[one("web", chosen("b"), several)], &settings(), "engine");
+        assert_eq!(state.endpoints["web"][0].address, "10.0.0.2:80");
+        assert_eq!(problem(json!({}), json!({ "Ports": [] })), "web: it exposes no port, and no label says one");
+        let two = json!({ "Ports": [{ "PrivatePort": 1, "Type": "tcp" }, { "PrivatePort": 2, "Type": "tcp" }] });
+        assert_eq!(problem(json!({}), two), "web: it exposes several ports, and no label says which");
+        assert_eq!(problem(json!({ "equipoise.port": "x" }), json!({})), "web: \"x\" is not a port");
+        let heavy = problem(json!({ "equipoise.weight": "1001" }), json!({}));
+        assert_eq!(heavy, "web: `equipoise.weight` is \"1001\", not a number up to 1000");
+        let host = json!({ "HostConfig": { "NetworkMode": "host" } });
+        let (state, _) = read(&[one("web", json!({}), host)], &settings(), "engine");
+        assert_eq!(state.endpoints["web"][0].address, "127.0.0.1:80");
+    }
+
+    #[test]
+    fn labels_make_a_route_and_a_cluster_once() {
+        let labels = json!({ "equipoise.route.host": "shop.example", "equipoise.route.path": "/api", "equipoise.cluster": "web" });
+        let mut other = labels.clone();
+        other["equipoise.route.host"] = json!("other.example");
+        let all = [one("a", labels.clone(), json!({})), one("b", labels, json!({})), one("c", other, json!({}))];
+        let (state, problems) = read(&all, &settings(), "engine");
+        assert_eq!(problems, ["c: its routes to `web` are not those of a"]);
+        let text: Value = serde_json::from_str(&state.texts[0].text).unwrap();
+        assert_eq!(text["routes"][0]["match"], json!({ "host": "shop.example", "path": { "prefix": "/api" } }));
+        assert_eq!(text["clusters"]["web"]["endpoints"], json!({ "from": "engine", "key": "web" }));
+        assert_eq!(state.texts.len(), 1);
+        assert_eq!(state.endpoints["web"].len(), 1, "the same address once");
+    }
+}

@@ -1,0 +1,297 @@
+//! Endpoints and configuration from etcd, by its gateway for JSON.
+//!
+//! ```text
+//!  range ─▶ pairs at revision R ─▶ watch from R + 1 ─▶ events ─┐
+//!    ▲                                ▲     └──────────────────┘ a state after each batch
+//!    └── the stream ended, was compacted, or was silent for long
+//! ```
+//! What is bound to a lease is deleted by etcd when the lease ends, so it leaves as anything else does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::provider::{EtcdProvider, Origin};
+use serde_json::{Value, json};
+
+use super::client::{Client, Request, Response};
+use super::pairs::{PAIRS_MAX, base64, end_of_prefix, from_base64, state};
+use super::{Outlet, backoff};
+
+/// Bytes of one answer to a range, and of one message of a watch.
+const BYTES_MAX: usize = 64 << 20;
+/// Pairs of one page of a range.
+const PAGE: usize = 1_000;
+/// A watch that says nothing for so long may be dead: everything is asked for again.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Reads and watches a prefix.
+pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
+    let mut failures = 0_usize;
+    loop {
+        let origin = &settings.origins[failures % settings.origins.len()];
+        let mut has_read = false;
+        let why = follow(origin, &settings, &outlet, &mut has_read).await.err();
+        if has_read {
+            failures = 0;
+        }
+        let Some(why) = why else { continue };
+        outlet.failed(&why);
+        failures += 1;
+        // Each of several is tried at once before there is a wait.
+        if failures.is_multiple_of(settings.origins.len()) {
+            let rounds = u32::try_from(failures / settings.origins.len()).unwrap_or(u32::MAX);
+            tokio::time::sleep(backoff(rounds, outlet.name())).await;
+        }
+    }
+}
+
+/// `Ok`: it is time to read everything again.
+async fn follow(origin: &Origin, settings: &EtcdProvider, outlet: &Outlet, has_read: &mut bool) -> Result<(), String> {
+    let client = Client::new(origin)?;
+    let token = authenticate(&client, settings).await?;
+    let caller = Caller { client, token };
+    let (mut pairs, revision) = caller.range(&settings.prefix).await?;
+    *has_read = true;
+    tell(&pairs, outlet);
+    let mut stream = caller.watch(&settings.prefix, revision + 1).await?;
+    let mut lines = Lines::default();
+    loop {
+        let chunk = match tokio::time::timeout(SILENCE_MAX, stream.chunk()).await {
+            Err(_) => return Ok(()),
+            Ok(chunk) => chunk?.ok_or("the watch ended")?,
+        };
+        lines.push(&chunk)?;
+        let mut has_changed = false;
+        while let Some(message) = lines.next()? {
+            match apply(&mut pairs, &settings.prefix, &message)? {
+                Step::Changed => has_changed = true,
+                Step::Nothing => {}
+                Step::Again => return Ok(()),
+            }
+        }
+        if has_changed {
+            tell(&pairs, outlet);
+        }
+    }
+}
+
+fn tell(pairs: &BTreeMap<String, Vec<u8>>, outlet: &Outlet) {
+    match state(pairs) {
+        Ok(state) => outlet.send(state),
+        Err(why) => outlet.failed(why),
+    }
+}
+
+async fn authenticate(client: &Client, settings: &EtcdProvider) -> Result<Option<String>, String> {
+    let Some((user, password)) = &settings.user else { return Ok(None) };
+    let body = json!({ "name": user, "password": password });
+    let answer = call(client, "/v3/auth/authenticate", &body, None).await?;
+    match answer["token"].as_str() {
+        Some(token) => Ok(Some(token.to_owned())),
+        None => Err("no token came for user and password".to_owned()),
+    }
+}
+
+struct Caller {
+    client: Client,
+    token: Option<String>,
+}
+
+impl Caller {
+    /// All pairs, by keys behind the prefix, as they were at one revision.
+    async fn range(&self, prefix: &str) -> Result<(BTreeMap<String, Vec<u8>>, i64), String> {
+        let end = base64(&end_of_prefix(prefix.as_bytes()));
+        let mut pairs = BTreeMap::new();
+        let mut from = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
+        let mut revision = 0;
+        loop {
+            let body = json!({ "key": base64(&from), "range_end": end, "limit": PAGE.to_string(), "revision": revision.to_string() });
+            let answer = call(&self.client, "/v3/kv/range", &body, self.token.as_deref()).await?;
+            if revision == 0 {
+                revision = number(&answer["header"]["revision"]).ok_or("the answer has no revision")?;
+            }
+            let page = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
+            for pair in page {
+                let key = bytes(&pair["key"])?;
+                from = [&key[..], &[0]].concat();
+                pairs.extend(
+                    behind(prefix, &key).map(|key| Ok::<_, String>((key, bytes(&pair["value"])?))).transpose()?,
+                );
+            }
+            if pairs.len() > PAIRS_MAX {
+                return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
+            }
+            if page.is_empty() || answer["more"] != true {
+                return Ok((pairs, revision));
+            }
+        }
+    }
+
+    async fn watch(&self, prefix: &str, revision: i64) -> Result<Response, String> {
+        let key = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
+        let create = json!({
+            "key": base64(&key), "range_end": base64(&end_of_prefix(prefix.as_bytes())),
+            "start_revision": revision.to_string(),
+        });
+        let body = json!({ "create_request": create });
+        let response = send(&self.client, "/v3/watch", &body, self.token.as_deref()).await?;
+        if response.status != 200 {
+            return Err(refusal(response).await);
+        }
+        Ok(response)
+    }
+}
+
+async fn send(client: &Client, path: &str, body: &Value, token: Option<&str>) -> Result<Response, String> {
+    let body = body.to_string();
+    let mut fields = vec![("content-type", "application/json")];
+    fields.extend(token.map(|token| ("authorization", token)));
+    client.send(Request { method: "POST", path, fields: &fields, body: body.as_bytes() }).await
+}
+
+async fn call(client: &Client, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
+    let mut response = send(client, path, body, token).await?;
+    if response.status != 200 {
+        return Err(refusal(response).await);
+    }
+    let bytes = response.whole(BYTES_MAX as u64).await?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("what came is no JSON: {error}"))
+}
+
+async fn refusal(mut response: Response) -> String {
+    let status = response.status;
+    let said = response.whole(64 << 10).await.unwrap_or_default();
+    let value: Value = serde_json::from_slice(&said).unwrap_or_default();
+    let why = value["message"].as_str().or(value["error"].as_str()).unwrap_or("no reason is given");
+    format!("status {status}: {}", why.chars().take(200).collect::<String>())
+}
+
+/// Numbers of 64 bits are texts in JSON of protocol buffers.
+fn number(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// What is not there is empty.
+fn bytes(value: &Value) -> Result<Vec<u8>, String> {
+    from_base64(value.as_str().unwrap_or_default()).ok_or_else(|| "what came is no base64".to_owned())
+}
+
+/// The key behind the prefix. Keys that are no text are not ours.
+fn behind(prefix: &str, key: &[u8]) -> Option<String> {
+    Some(std::str::from_utf8(key).ok()?.strip_prefix(prefix)?.to_owned())
+}
+
+/// What a message of a watch did.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Changed,
+    Nothing,
+    /// Revisions are missing: everything is to be read.
+    Again,
+}
+
+fn apply(pairs: &mut BTreeMap<String, Vec<u8>>, prefix: &str, message: &Value) -> Result<Step, String> {
+    let result = &message["result"];
+    if let Some(error) = message.get("error") {
+        return Err(error["message"].as_str().unwrap_or("the watch failed").chars().take(200).collect());
+    }
+    if result["canceled"] == true {
+        return match number(&result["compact_revision"]) {
+            Some(revision) if revision > 0 => Ok(Step::Again),
+            _ => Err(result["cancel_reason"].as_str().unwrap_or("the watch was cancelled").chars().take(200).collect()),
+        };
+    }
+    let events = result["events"].as_array().map_or(&[][..], Vec::as_slice);
+    for event in events {
+        let Some(key) = behind(prefix, &bytes(&event["kv"]["key"])?) else { continue };
+        if event["type"] == "DELETE" {
+            pairs.remove(&key);
+        } else {
+            pairs.insert(key, bytes(&event["kv"]["value"])?);
+        }
+    }
+    if pairs.len() > PAIRS_MAX {
+        return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
+    }
+    Ok(if events.is_empty() { Step::Nothing } else { Step::Changed })
+}
+
+/// Messages, each on a line.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    /// Of these, no byte ends a line.
+    seen: usize,
+}
+
+impl Lines {
+    fn push(&mut self, chunk: &[u8]) -> Result<(), String> {
+        if self.bytes.len() + chunk.len() > BYTES_MAX {
+            return Err("a message of the watch is too long".to_owned());
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Value>, String> {
+        while let Some(end) = self.bytes[self.seen..].iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.bytes.drain(..=self.seen + end).collect();
+            self.seen = 0;
+            if !line.trim_ascii().is_empty() {
+                return serde_json::from_slice(&line)
+                    .map(Some)
+                    .map_err(|error| format!("what came is no JSON: {error}"));
+            }
+        }
+        self.seen = self.bytes.len();
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, key: &str, value: &str) -> Value {
+        json!({ "type": kind, "kv": { "key": base64(key.as_bytes()), "value": base64(value.as_bytes()) } })
+    }
+
+    #[test]
+    fn events_put_and_delete_what_is_behind_the_prefix() {
+        let mut pairs = BTreeMap::from([("b".to_owned(), vec![1])]);
+        let put = json!({ "type": "PUT", "kv": { "key": base64(b"eq/a"), "value": base64(b"x") } });
+        // The kind that is 0 is left out.
+        let bare = json!({ "kv": { "key": base64(b"eq/c") } });
+        let message =
+            json!({ "result": { "events": [put, bare, event("DELETE", "eq/b", ""), event("PUT", "other", "y")] } });
+        assert_eq!(apply(&mut pairs, "eq/", &message), Ok(Step::Changed));
+        assert_eq!(pairs, BTreeMap::from([("a".to_owned(), b"x".to_vec()), ("c".to_owned(), Vec::new())]));
+        assert_eq!(apply(&mut pairs, "eq/", &json!({ "result": { "created": true } })), Ok(Step::Nothing));
+    }
+
+    #[test]
+    fn a_watch_that_lost_revisions_is_begun_again_and_other_ends_are_told() {
+        let mut pairs = BTreeMap::new();
+        let compacted = json!({ "result": { "canceled": true, "compact_revision": "7" } });
+        assert_eq!(apply(&mut pairs, "", &compacted), Ok(Step::Again));
+        let cancelled = json!({ "result": { "canceled": true, "cancel_reason": "no permission" } });
+        assert_eq!(apply(&mut pairs, "", &cancelled), Err("no permission".to_owned()));
+        let failed = json!({ "error": { "message": "gone" } });
+        assert_eq!(apply(&mut pairs, "", &failed), Err("gone".to_owned()));
+        let bad = json!({ "result": { "events": [{ "kv": { "key": "?" } }] } });
+        assert!(apply(&mut pairs, "", &bad).is_err());
+    }
+
+    #[test]
+    fn messages_come_in_any_pieces() {
+        let mut lines = Lines::default();
+        lines.push(b"{\"result\":").unwrap();
+        assert_eq!(lines.next(), Ok(None));
+        lines.push(b"1}\n\n{}\n{").unwrap();
+        assert_eq!(lines.next(), Ok(Some(json!({ "result": 1 }))));
+        assert_eq!(lines.next(), Ok(Some(json!({}))));
+        assert_eq!(lines.next(), Ok(None));
+        lines.push(b"\n").unwrap();
+        assert!(lines.next().is_err());
+    }
+}

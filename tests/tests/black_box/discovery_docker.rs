@@ -1,0 +1,189 @@
+//! Endpoints and routes from labels of containers. A stand-in answers on a Unix socket with what the API of Docker Engine 1.4x says:
+//! no engine can run here.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::harness::{Origin, Product, eventually};
+use super::reload::{Load, versatile};
+
+#[derive(Default)]
+struct Known {
+    containers: Vec<Value>,
+    /// Who listens to events.
+    streams: Vec<UnixStream>,
+    paths: Vec<String>,
+    is_down: bool,
+}
+
+struct Engine {
+    folder: TempDir,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Engine {
+    fn start(containers: Vec<Value>) -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let known = Arc::new(Mutex::new(Known { containers, ..Known::default() }));
+        let listener = UnixListener::bind(folder.path().join("docker.sock")).expect("a socket");
+        let shared = Arc::clone(&known);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                // Whoever goes away early is not waited for.
+                let _ = answer(stream, &shared);
+            }
+        });
+        Self { folder, known }
+    }
+
+    /// Other containers, which an event tells.
+    fn change(&self, containers: Vec<Value>) {
+        let mut known = self.known.lock().expect("what is known");
+        known.containers = containers;
+        let event =
+            json!({ "status": "start", "Type": "container", "Action": "start", "Actor": { "ID": "ede54ee1afda" } });
+        let line = format!("{event}\n");
+        known
+            .streams
+            .retain_mut(|stream| stream.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).is_ok());
+    }
+
+    /// Ends all streams and answers nothing more, or does again.
+    fn set_down(&self, is_down: bool) {
+        let mut known = self.known.lock().expect("what is known");
+        known.is_down = is_down;
+        known.streams.clear();
+    }
+
+    fn configuration(&self) -> String {
+        format!(
+            "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ cluster: site }}]\n\
+             admin: {{ bind: \"127.0.0.1:0\" }}\n\
+             providers: {{ engine: {{ docker: {{ url: \"unix:{}\" }} }} }}\n\
+             clusters: {{ site: {{ endpoints: {{ from: engine }} }} }}\n",
+            self.folder.path().join("docker.sock").display()
+        )
+    }
+}
+
+fn answer(mut stream: UnixStream, known: &Mutex<Known>) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut known = known.lock().expect("what is known");
+    known.paths.push(path.clone());
+    if known.is_down {
+        return Ok(());
+    }
+    if path.starts_with("/events?") {
+        let head = "HTTP/1.1 200 OK\r\nApi-Version: 1.47\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes())?;
+        known.streams.push(stream);
+        return Ok(());
+    }
+    let body = Value::from(known.containers.clone()).to_string();
+    write!(stream, "HTTP/1.1 200 OK\r\nApi-Version: 1.47\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// As `GET /containers/json` shows one.
+fn container(name: &str, address: SocketAddr, status: &str, labels: Value) -> Value {
+    let mut all = json!({
+        "equipoise.enable": "true", "equipoise.port": address.port().to_string(),
+        "com.docker.compose.project": "shop", "com.docker.compose.service": "site",
+    });
+    for (label, value) in labels.as_object().into_iter().flatten() {
+        all[label] = value.clone();
+    }
+    json!({
+        "Id": "8dfafdbc3a40", "Names": [format!("/{name}")], "Image": "shop/site:latest", "Command": "/run", "Created": 1_739_811_096,
+        "Ports": [{ "PrivatePort": 8080, "Type": "tcp" }], "Labels": all, "State": "running", "Status": status,
+        "HostConfig": { "NetworkMode": "shop_default" },
+        "NetworkSettings": { "Networks": { "shop_default": {
+            "NetworkID": "7ea29fc1412292a2d7bba362f9253545fecdfa8ce9a6e37dd10ba8bee7129812", "Gateway": "127.0.0.1",
+            "IPAddress": address.ip().to_string(), "IPPrefixLen": 16, "GlobalIPv6Address": "",
+        } } },
+        "Mounts": [],
+    })
+}
+
+fn plain(name: &str, origin: &Origin) -> Value {
+    container(name, origin.address(), "Up 5 minutes", json!({}))
+}
+
+fn provider(product: &Product) -> Value {
+    product.api("/api/providers")["providers"][0].clone()
+}
+
+fn endpoints(product: &Product) -> Vec<String> {
+    let cluster = product.api("/api/clusters/site/endpoints");
+    let list = cluster["endpoints"].as_array().expect("a list");
+    list.iter().map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn endpoints_follow_containers_and_no_request_fails() {
+    let [one, two] = [versatile(), versatile()];
+    let engine = Engine::start(vec![plain("shop-site-1", &one)]);
+    let product = Product::start(&engine.configuration());
+    assert_eq!(product.get("/").status(), 200, "known before the first request");
+    let load = Load::on(&product, 4);
+    let starting = container("shop-site-2", two.address(), "Up 1 second (health: starting)", json!({}));
+    let names = [one.address().to_string(), two.address().to_string()];
+    for _ in 0..3 {
+        engine.change(vec![plain("shop-site-1", &one), starting.clone()]);
+        engine.change(vec![plain("shop-site-1", &one), plain("shop-site-2", &two)]);
+        eventually("both are there", || endpoints(&product) == names);
+        engine.change(vec![starting.clone(), plain("shop-site-1", &one)]);
+        eventually("one is not healthy", || endpoints(&product) == names[..1]);
+        engine.change(vec![plain("shop-site-2", &two)]);
+        eventually("the other is there", || endpoints(&product) == names[1..]);
+    }
+    assert!(load.end() > 0);
+    let known = engine.known.lock().expect("what is known");
+    assert!(known.paths[0].starts_with("/events?filters=%7B%22"), "{:?}", known.paths);
+    assert!(known.paths[1].starts_with("/containers/json?filters="), "{:?}", known.paths);
+}
+
+#[test]
+fn an_engine_that_is_away_takes_nothing_and_is_followed_when_it_is_back() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let engine = Engine::start(vec![plain("a", &one)]);
+    let product = Product::start(&engine.configuration());
+    assert_eq!(product.get("/").text(), "one");
+    engine.set_down(true);
+    eventually("it is told", || provider(&product)["state"] == "away");
+    assert_eq!(product.get("/").text(), "one");
+    engine.known.lock().expect("what is known").containers = vec![plain("a", &two)];
+    engine.set_down(false);
+    eventually("it is followed", || product.get("/").text() == "two");
+    eventually("it is up", || provider(&product)["state"] == "up");
+}
+
+#[test]
+fn labels_make_routes_and_mistakes_in_them_are_told() {
+    let (one, shop) = (Origin::saying("one"), Origin::saying("shop"));
+    let engine = Engine::start(vec![plain("a", &one)]);
+    let product = Product::start(&engine.configuration());
+    assert_eq!(product.get("/shop").text(), "one");
+    let labels = json!({ "equipoise.cluster": "shop", "equipoise.route.path": "/shop" });
+    let routed = container("shop", shop.address(), "Up 5 minutes (healthy)", labels);
+    let mut wrong = plain("wrong", &shop);
+    wrong["Labels"]["equipoise.weight"] = json!("heavy");
+    engine.change(vec![plain("a", &one), routed, wrong]);
+    eventually("it is there", || product.get("/shop").text() == "shop");
+    assert_eq!(endpoints(&product), [one.address().to_string()], "the other is left out");
+    eventually("that is told", || product.stderr().contains("wrong: `equipoise.weight` is \\\"heavy\\\""));
+    // A route that cannot be is refused, and what was there stays.
+    let labels = json!({ "equipoise.cluster": "shop", "equipoise.route.path": "shop" });
+    engine.change(vec![plain("a", &one), container("shop", shop.address(), "Up 5 minutes", labels)]);
+    eventually("it is refused", || provider(&product)["problems"].is_string());
+    assert_eq!(product.get("/shop").text(), "shop");
+    engine.change(vec![plain("a", &one)]);
+    eventually("it is gone", || product.get("/shop").text() == "one");
+}

@@ -1,0 +1,202 @@
+//! Endpoints and configuration from a real etcd.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::harness::net::free;
+use super::harness::{Origin, Peer, Product, eventually, sys, until};
+use super::reload::{Load, versatile};
+
+struct Etcd {
+    folder: TempDir,
+    client: SocketAddr,
+    peer: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Etcd {
+    fn start() -> Self {
+        let mut it = Self { folder: TempDir::new().expect("a folder"), client: free(), peer: free(), child: None };
+        it.run();
+        it
+    }
+
+    fn run(&mut self) {
+        let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(self.folder.path().join("data"));
+        command.args([
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+            "--listen-peer-urls",
+            &peer,
+        ]);
+        command.args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")]);
+        // What is lost when the machine loses its power does not matter here.
+        command.args(["--unsafe-no-fsync", "--logger=zap", "--log-level=error"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("the Debian package etcd-server, which ./test installs"));
+        until("etcd answers", || {
+            Peer::try_connect(self.client)?;
+            self.try_call("/v3/kv/range", &json!({ "key": base64("x") }))
+        });
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            sys::signal(child.id(), libc::SIGKILL);
+            child.wait().expect("a child");
+        }
+    }
+
+    fn try_call(&self, path: &str, body: &Value) -> Option<Value> {
+        let body = body.to_string();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let answer = Peer::connect(self.client).ask(head);
+        (answer.status() == 200).then(|| serde_json::from_slice(&answer.body).expect("JSON"))
+    }
+
+    fn call(&self, path: &str, body: &Value) -> Value {
+        self.try_call(path, body).unwrap_or_else(|| panic!("{path} {body} is refused"))
+    }
+
+    fn put(&self, key: &str, value: &str) {
+        self.call("/v3/kv/put", &json!({ "key": base64(&format!("equipoise/{key}")), "value": base64(value) }));
+    }
+
+    fn delete(&self, key: &str) {
+        self.call("/v3/kv/deleterange", &json!({ "key": base64(&format!("equipoise/{key}")) }));
+    }
+
+    fn configuration(&self) -> String {
+        format!(
+            "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ cluster: site }}]\n\
+             admin: {{ bind: \"127.0.0.1:0\" }}\nproviders: {{ store: {{ etcd: {{ urls: [\"http://{}\"] }} }} }}\n\
+             clusters: {{ site: {{ endpoints: {{ from: store }} }} }}\n",
+            self.client
+        )
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+pub(crate) fn base64(text: &str) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let symbol = ALPHABET[(word >> (18 - 6 * place) & 63) as usize];
+            out.push(if place <= three.len() { char::from(symbol) } else { '=' });
+        }
+    }
+    out
+}
+
+fn provider(product: &Product) -> Value {
+    product.api("/api/providers")["providers"][0].clone()
+}
+
+fn endpoints(product: &Product) -> Vec<String> {
+    let cluster = product.api("/api/clusters/site/endpoints");
+    let list = cluster["endpoints"].as_array().expect("a list");
+    list.iter().map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn endpoints_follow_keys_and_no_request_fails() {
+    let origins = [versatile(), versatile()];
+    let names = origins.each_ref().map(|origin| origin.address().to_string());
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &names[0]);
+    let product = Product::start(&etcd.configuration());
+    assert_eq!(product.get("/").status(), 200, "known before the first request");
+    let load = Load::on(&product, 4);
+    for _ in 0..3 {
+        etcd.put("endpoints/site/b", &format!("{{ \"address\": \"{}\", \"weight\": 3 }}", names[1]));
+        eventually("both are there", || endpoints(&product) == names);
+        etcd.delete("endpoints/site/a");
+        eventually("one is there", || endpoints(&product) == names[1..]);
+        etcd.put("endpoints/site/a", &names[0]);
+        eventually("both are there", || endpoints(&product).len() == 2);
+        etcd.delete("endpoints/site/b");
+        eventually("the other is there", || endpoints(&product) == names[..1]);
+    }
+    assert!(load.end() > 0);
+}
+
+#[test]
+fn what_hangs_on_a_lease_leaves_with_it() {
+    let (here, leased) = (Origin::saying("here"), Origin::saying("leased"));
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/here", &here.address().to_string());
+    let lease = etcd.call("/v3/lease/grant", &json!({ "TTL": 60 }))["ID"].clone();
+    let (key, value) = (base64("equipoise/endpoints/site/leased"), base64(&leased.address().to_string()));
+    etcd.call("/v3/kv/put", &json!({ "key": key, "value": value, "lease": lease }));
+    let product = Product::start(&etcd.configuration());
+    eventually("both are there", || endpoints(&product).len() == 2);
+    etcd.call("/v3/lease/revoke", &json!({ "ID": lease }));
+    eventually("one is there", || endpoints(&product) == [here.address().to_string()]);
+}
+
+#[test]
+fn an_etcd_that_is_killed_takes_nothing_and_is_followed_when_it_is_back() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let mut etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &one.address().to_string());
+    let product = Product::start(&etcd.configuration());
+    assert_eq!(product.get("/").text(), "one");
+    etcd.stop();
+    eventually("it is told", || provider(&product)["state"] == "away");
+    assert_eq!(product.get("/").text(), "one");
+    etcd.run();
+    etcd.put("endpoints/site/a", &two.address().to_string());
+    eventually("it is followed", || product.get("/").text() == "two");
+    eventually("it is up", || provider(&product)["state"] == "up");
+}
+
+#[test]
+fn values_that_are_wrong_are_told_and_change_nothing() {
+    let one = Origin::saying("one");
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &one.address().to_string());
+    let product = Product::start(&etcd.configuration());
+    etcd.put("endpoints/site/b", "nowhere");
+    let reason = "the value of `endpoints/site/b`: `nowhere` is not an address with a port";
+    eventually("it is told", || provider(&product)["reason"] == reason);
+    assert_eq!(endpoints(&product), [one.address().to_string()]);
+    etcd.delete("endpoints/site/b");
+    eventually("it is well", || provider(&product)["state"] == "up");
+    etcd.put("config/shop", "routes: [{ name: shop, match: { path: { prefix: /shop } }, cluster: nobody }]");
+    eventually("it is told", || {
+        provider(&product)["problems"].as_str().is_some_and(|text| text.contains("there is no cluster `nobody`"))
+    });
+    assert_eq!(product.get("/shop").text(), "one", "by the route that there was");
+}
+
+#[test]
+fn routes_and_clusters_come_from_keys_too() {
+    let (one, shop) = (Origin::saying("one"), Origin::saying("shop"));
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &one.address().to_string());
+    let product = Product::start(&etcd.configuration());
+    assert_eq!(product.get("/shop").text(), "one");
+    let text = format!(
+        "routes:\n  - {{ name: shop, match: {{ path: {{ prefix: /shop }} }}, cluster: shop }}\nclusters:\n  shop: {{ endpoints: [\"{}\"] }}\n",
+        shop.address()
+    );
+    etcd.put("config/shop", &text);
+    eventually("it is there", || product.get("/shop").text() == "shop");
+    assert_eq!(product.get("/").text(), "one");
+    etcd.delete("config/shop");
+    eventually("it is gone", || product.get("/shop").text() == "one");
+}
