@@ -60,8 +60,16 @@ impl Ring {
     #[inline]
     pub(crate) fn push(&self, line: &[u8]) -> Pushed {
         for _ in 0..ROUNDS {
-            if let Some(mut buffer) = attempt(&self.first).or_else(|| attempt(&self.second)) {
-                return self.add(&mut buffer, line);
+            if let Some(mut first) = attempt(&self.first) {
+                return self.add(&mut first, line);
+            }
+            if let Some(mut second) = attempt(&self.second) {
+                // Once more, now that the thread cannot pass `second` by: it may have let go of `first` and begun anew
+                // while the worker was asleep, and what came into `first` behind this line would leave before it.
+                return match attempt(&self.first) {
+                    Some(mut first) => self.add(&mut first, line),
+                    None => self.add(&mut second, line),
+                };
             }
         }
         self.dropped.add(1);
