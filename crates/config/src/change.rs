@@ -313,3 +313,43 @@ fn put_admin(tree: &mut Node, loaded: &Loaded) {
         }
     }
 }
+
+/// What somebody sends to the API, by `choice` as a whole configuration, an object, or an endpoint, on top of a small site.
+/// There is no environment, no filter and no name service. For fuzzing: whatever is taken must hold.
+///
+/// # Errors
+/// Everything that is wrong with it.
+///
+/// # Panics
+/// What was taken does not give what was wanted.
+pub fn check_change(choice: u8, text: &str) -> Result<(), Diagnostics> {
+    let no_names = |_: &str, _: u16| Err(std::io::Error::other("names are not looked up here"));
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
+    let site = "version: 1\nlisteners: { web: { bind: '127.0.0.1:1' } }\nroutes: [{ name: main, cluster: a }]\nclusters:\n  \
+                a: { endpoints: ['127.0.0.1:1', { address: '127.0.0.1:2', weight: 2 }] }\n";
+    let loaded = loader.load_text("site", site, "".as_ref())?;
+    let none = Changes::default();
+    let (changes, is_whole) = match choice % 6 {
+        0 => (loader.replace(&loaded, text)?, true),
+        1 => (loader.go_back(&loaded, text)?, true),
+        2 => (loader.replace_object(&loaded, &none, ("clusters", "a"), Some(text))?, false),
+        3 => (loader.replace_object(&loaded, &none, (ROUTES, "main"), Some(text))?, false),
+        4 => (loader.replace_object(&loaded, &none, ("listeners", text), None)?, false),
+        _ => {
+            let edit = EndpointEdit::Add(text.to_owned());
+            (loader.edit_endpoints(&loaded, &none, "a", &edit)?.unwrap_or_default(), false)
+        }
+    };
+    let changed = loader.load_changed(&loaded, &changes);
+    assert!(!is_whole || changed.is_ok(), "a whole configuration was judged already");
+    let changed = changed?;
+    // What is in force can be put again, by what is shown of it and by its text, and changes nothing.
+    for again in [changed.text(), changed.written(loader.filters).to_string()] {
+        let twice = loader.replace(&changed, &again);
+        let same = twice.as_ref().is_ok_and(|twice| {
+            loader.load_changed(&loaded, twice).is_ok_and(|twice| twice.effective() == changed.effective())
+        });
+        assert!(same, "{again}: {twice:?}");
+    }
+    Ok(())
+}

@@ -30,7 +30,7 @@ mod validate;
 mod wording;
 mod yaml;
 
-pub use change::EndpointEdit;
+pub use change::{EndpointEdit, check_change};
 pub use changes::Changes;
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, did_you_mean};
 pub use load::{Beside, Loaded, Loader, check_provided, check_text, unsealed};

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::admin_api::{ANY, JSON, TOKENS, done, etag, folder_with_state, generation, refused, with_state, written};
+use super::admin_api::{
+    ANY, JSON, TOKENS, answer_if_any, done, etag, folder_with_state, generation, refused, with_state, written,
+};
 use super::harness::net::free;
 use super::harness::product::command_in;
 use super::harness::{Origin, Product, Setup, eventually};
@@ -131,4 +133,51 @@ fn what_another_run_has_kept_is_neither_lost_nor_brought_back_unasked() {
     let path = format!("PUT /api/clusters/site/endpoints/{}/state", origin.address());
     done(&product, &path, &[JSON], "{ \"state\": \"drain\" }");
     assert!(std::fs::read_to_string(&kept).expect("it is kept").contains("drain"));
+}
+
+/// What is kept of the weight of the endpoint: `None`, nothing; otherwise the file is whole.
+fn kept_weight(folder: &std::path::Path) -> Option<u64> {
+    let text = std::fs::read_to_string(folder.join("state/changes.json")).ok()?;
+    let whole: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let cluster = whole["changes"]["clusters/site"].as_str().expect("the cluster");
+    let rest = cluster.split("\"weight\": ").nth(1).unwrap_or_else(|| panic!("{cluster}"));
+    rest.split('\n').next().and_then(|number| number.parse().ok())
+}
+
+#[test]
+fn killed_at_any_of_thirty_two_moments_of_a_change_it_keeps_the_old_or_the_new() {
+    const SEED: u64 = 20_261_122;
+    let origin = Origin::saying("fine");
+    let text = with_state(&Setup::to(&origin));
+    let path = format!("/api/clusters/site/endpoints/{}/weight", origin.address());
+    let mut last = folder_with_state();
+    let mut before = None;
+    for round in 0..32_u64 {
+        let place = last.path().to_owned();
+        let mut product = Product::start_in(last, &text, 1);
+        let shown = product.api(path.trim_end_matches("/weight"))["weight"].as_u64();
+        assert_eq!(shown, before.or(Some(1)), "seed {SEED}, round {round}: what was kept is in force");
+        let (admin, weight) = (product.address("admin"), round + 2);
+        let body = format!("{{\"weight\":{weight}}}");
+        let fields = format!("Host: localhost\r\nConnection: close\r\n{JSON}\r\nContent-Length: {}", body.len());
+        let request = format!("PUT {path} HTTP/1.1\r\n{fields}\r\n\r\n{body}");
+        let asking = std::thread::spawn(move || answer_if_any(admin, &request));
+        // The moment: from before it is read until after it is answered.
+        let mixed = (SEED + round).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        std::thread::sleep(std::time::Duration::from_micros(mixed % 25_000));
+        product.signal(libc::SIGKILL);
+        product.wait_ended();
+        let answered = asking.join().expect("it ends");
+        let now = kept_weight(&place);
+        let is_one_of_both = now == before || now == Some(weight);
+        assert!(is_one_of_both, "seed {SEED}, round {round}: {now:?} is neither {before:?} nor {weight}");
+        assert!(answered != Some(200) || now == Some(weight), "seed {SEED}, round {round}: it was answered");
+        let next = folder_with_state();
+        for file in std::fs::read_dir(place.join("state")).expect("a folder") {
+            let file = file.expect("an entry");
+            std::fs::copy(file.path(), next.path().join("state").join(file.file_name())).expect("a copy");
+        }
+        (last, before) = (next, now);
+    }
+    assert!(before.is_some(), "some came that far");
 }

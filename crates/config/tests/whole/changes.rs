@@ -186,3 +186,45 @@ fn two_tokens_are_never_the_same() {
     let refused = LOADER.load_text("site.yaml", &text, Path::new("")).unwrap_err().to_string();
     assert!(refused.contains("it is the same as that of `eye`: who comes with it could be either"), "{refused}");
 }
+
+#[test]
+fn whatever_is_sent_is_refused_with_a_reason_or_can_be_put_again() {
+    let whole = SITE
+        .replace("admin: { bind: '127.0.0.1:9900', tokens: [{ name: me, role: admin, token: 0123456789abcdef }] }", "");
+    let seeds = [
+        whole.as_str(),
+        "version: 1\n",
+        "{ endpoints: ['127.0.0.1:9', { address: '127.0.0.1:8', weight: 7 }], balance: random, queue: { requests_max: 5 } }",
+        "{ match: { path: { prefix: /x } }, cluster: a }",
+        "web",
+        "{ address: '127.0.0.1:7', weight: 3 }",
+    ];
+    // SplitMix64.
+    let mut state = 7_u64;
+    let mut next = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as usize
+    };
+    let pieces: Vec<char> = "{}[]:,'\"\n -#&*!|>%@`$~0a\u{85}é".chars().collect();
+    let mut taken = 0;
+    for round in 0..3_000 {
+        let seed = seeds[next() % seeds.len()];
+        let mut text: Vec<char> = seed.chars().collect();
+        for _ in 0..next() % 4 {
+            let at = next() % text.len().max(1);
+            match next() % 3 {
+                0 if !text.is_empty() => drop(text.remove(at)),
+                1 => text.insert(at.min(text.len()), pieces[next() % pieces.len()]),
+                _ => text.truncate(text.len().saturating_sub(next() % 9)),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match config::check_change((next() % 6) as u8, &text) {
+            Ok(()) => taken += 1,
+            Err(diagnostics) => assert!(!diagnostics.to_string().is_empty(), "round {round}: {text}"),
+        }
+    }
+    assert!(taken > 100, "{taken}");
+}
