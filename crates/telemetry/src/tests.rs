@@ -365,6 +365,11 @@ fn every_metric_of_the_table_reaches_the_page() {
         (Metric::GenerationsRefused, &[]),
         (Metric::CanaryShare, &[]),
         (Metric::Canaries, &["promoted"]),
+        (Metric::ProviderUp, &["fleet"]),
+        (Metric::ProviderRefused, &["fleet"]),
+        (Metric::ProviderEndpoints, &["fleet"]),
+        (Metric::ProviderLastSuccess, &["fleet"]),
+        (Metric::ProviderLastChange, &["fleet"]),
         (Metric::BuildInfo, &["1"]),
     ]
     .into_iter()
