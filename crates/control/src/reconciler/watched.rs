@@ -1,7 +1,7 @@
 //! The files of the configuration itself, where they are watched: `watch: true`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::Reconciler;
@@ -28,21 +28,21 @@ pub(super) struct Watched {
 impl Watched {
     fn of(roots: Vec<PathBuf>, read_from: SystemTime) -> Self {
         let taken = look(&roots);
-        let since = read_from.checked_sub(CLOCK_GRAIN).unwrap_or(read_from);
-        let since_ns = since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |age| age.as_nanos() as i128);
-        let is_suspect = taken.values().any(|stamp| stamp.is_none_or(|stamp| stamp.modified_ns >= since_ns));
+        let is_suspect = is_younger(&taken, read_from);
         Self { roots, taken, before: None, is_suspect }
     }
 
-    /// Watches these from now on; what is known of them already is as it was taken.
+    /// Watches these from now on. What came into folders that were watched already, or went, since they were read is still news.
     fn follow(&mut self, roots: Vec<PathBuf>) {
-        let mut now = look(&roots);
-        for (path, stamp) in &mut now {
-            if let Some(known) = self.taken.get(path) {
-                *stamp = *known;
-            }
+        let stays = |file: &Path| roots.iter().any(|root| file == root || file.parent() == Some(root));
+        self.taken.retain(|file, _| stays(file));
+        let fresh: Vec<PathBuf> = roots.iter().filter(|root| !self.roots.contains(root)).cloned().collect();
+        let found = look(&fresh);
+        self.is_suspect |= is_younger(&found, SystemTime::now());
+        for (file, stamp) in found {
+            self.taken.entry(file).or_insert(stamp);
         }
-        (self.roots, self.taken) = (roots, now);
+        self.roots = roots;
     }
 
     /// Whether something is other than it was taken, and the same at two looks.
@@ -59,6 +59,13 @@ impl Watched {
         (self.taken, self.before, self.is_suspect) = (now, None, false);
         true
     }
+}
+
+/// Whether files may have been written after they were read, some time after `read_from`.
+fn is_younger(files: &Look, read_from: SystemTime) -> bool {
+    let since = read_from.checked_sub(CLOCK_GRAIN).unwrap_or(read_from);
+    let since_ns = since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |age| age.as_nanos() as i128);
+    files.values().any(|stamp| stamp.is_none_or(|stamp| stamp.modified_ns >= since_ns))
 }
 
 /// All files, as they look now.
@@ -134,5 +141,21 @@ mod tests {
         assert!(!watched.look() && watched.look() && !watched.look(), "what is known is as it was taken");
         fs::remove_file(&main).unwrap();
         assert!(!watched.look() && watched.look() && !watched.look());
+    }
+
+    #[test]
+    fn what_comes_into_a_folder_or_goes_between_reading_and_following_is_news() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let roots = vec![folder.path().to_owned()];
+        let (one, two) = (folder.path().join("one.yaml"), folder.path().join("two.yaml"));
+        fs::write(&one, "a").unwrap();
+        let mut watched = Watched::of(roots.clone(), SystemTime::now());
+        assert!(!watched.look() && watched.look() && !watched.look());
+        fs::write(&two, "b").unwrap();
+        watched.follow(roots.clone());
+        assert!(!watched.look() && watched.look() && !watched.look(), "it came");
+        fs::remove_file(&one).unwrap();
+        watched.follow(roots);
+        assert!(!watched.look() && watched.look() && !watched.look(), "it went");
     }
 }

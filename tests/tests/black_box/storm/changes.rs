@@ -9,8 +9,17 @@ use super::super::harness::{Origin, Product};
 use super::World;
 use super::clients::UdpEcho;
 
-/// What signs cookies. The API never tells it.
+/// What signs cookies and opens the API, which never tells it.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const AUTHORIZATION: &str = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
+const JSON: &str = "Content-Type: application/json";
+
+/// What the API answers.
+pub(super) fn get(product: &Product, path: &str) -> Value {
+    let answer = product.call(&format!("GET {path}"), &[AUTHORIZATION], "");
+    assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
+    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}: {}", answer.text()))
+}
 
 /// Chance from a seed (splitmix64).
 pub(super) struct Dice(u64);
@@ -103,7 +112,7 @@ impl<'a> Changes<'a> {
         if self.last.len() > 8 {
             self.last.remove(0);
         }
-        let answer = self.product.call(request, &["Content-Type: application/json", "If-Match: *"], &text);
+        let answer = self.product.call(request, &[JSON, "If-Match: *", AUTHORIZATION], &text);
         (answer.status(), answer.text())
     }
 
@@ -196,7 +205,7 @@ impl<'a> Changes<'a> {
             return self.done("PUT /api/config/routes/main", &main);
         }
         // As somebody does who gets all of it, edits it, and puts it back.
-        let mut config = self.product.api("/api/config?as=written");
+        let mut config = get(self.product, "/api/config?as=written");
         config["routes"] = Value::Array(routes);
         self.done("PUT /api/config", &config);
     }
@@ -257,7 +266,7 @@ impl<'a> Changes<'a> {
 
     /// The records of requests go to other files, in other forms.
     fn access_logs(&mut self) {
-        let mut config = self.product.api("/api/config?as=written");
+        let mut config = get(self.product, "/api/config?as=written");
         let line = *self.dice.pick(&["{status} {uri}", "{time} {endpoint} {pick}"]);
         let mut logs = vec![json!({ "path": self.place.join("access.json"), "format": "json" })];
         if self.dice.coin() {
@@ -288,7 +297,7 @@ impl<'a> Changes<'a> {
     }
 
     fn go_back(&mut self) {
-        let history = self.product.api("/api/generations?limit=20");
+        let history = get(self.product, "/api/generations?limit=20");
         let all = history["generations"].as_array().expect("a list");
         let newest = all.len().min(10);
         let chosen = all[self.dice.below(newest)]["generation"].as_u64().expect("a number");
