@@ -481,8 +481,9 @@ fn connections(workers: &Workers) -> Connections {
 fn tell_refusal(message: &'static str, refusal: &Refusal) {
     match refusal {
         Refusal::Bad(diagnostics) => {
-            telemetry::log::error(message, &[("problems", &(diagnostics.list.len() + diagnostics.left_out))]);
+            // First, so that who waits for the line below has read what it is about.
             eprintln!("{diagnostics}");
+            telemetry::log::error(message, &[("problems", &(diagnostics.list.len() + diagnostics.left_out))]);
         }
         other => telemetry::log::error(message, &[("reason", &other)]),
     }
