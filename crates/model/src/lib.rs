@@ -4,6 +4,7 @@
 //! Start reading at [`snapshot`] (what is configured), then [`head`] (what travels), then [`fault`] (what goes wrong).
 
 pub mod address;
+pub mod base64;
 pub mod check;
 pub mod connections;
 pub mod cookie;

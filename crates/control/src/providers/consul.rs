@@ -12,14 +12,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use config::file::EndpointSettings;
-use model::limits;
 use model::provider::ConsulProvider;
+use model::{base64, limits};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::client::{Client, Request};
-use super::pairs::{PAIRS_MAX, from_base64, state};
+use super::pairs::{PAIRS_MAX, state};
 use super::{Outlet, State, backoff};
 
 /// Bytes of an answer.
@@ -268,7 +268,8 @@ fn stored(list: &[Value], prefix: &str) -> Result<State, String> {
     let mut pairs = BTreeMap::new();
     for entry in list {
         let Some(key) = entry["Key"].as_str().and_then(|key| key.strip_prefix(prefix)) else { continue };
-        let value = from_base64(entry["Value"].as_str().unwrap_or_default()).ok_or("what came is no base64")?;
+        let value =
+            base64::decode(entry["Value"].as_str().unwrap_or_default().as_bytes()).ok_or("what came is no base64")?;
         pairs.insert(key.to_owned(), value);
     }
     state(&pairs)

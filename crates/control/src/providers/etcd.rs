@@ -10,11 +10,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::base64;
 use model::provider::{EtcdProvider, Origin};
 use serde_json::{Value, json};
 
 use super::client::{Client, Request, Response};
-use super::pairs::{PAIRS_MAX, base64, end_of_prefix, from_base64, state};
+use super::pairs::{PAIRS_MAX, end_of_prefix, state};
 use super::{Outlet, backoff};
 
 /// Bytes of one answer to a range, and of one message of a watch.
@@ -100,12 +101,12 @@ struct Caller {
 impl Caller {
     /// All pairs, by keys behind the prefix, as they were at one revision.
     async fn range(&self, prefix: &str) -> Result<(BTreeMap<String, Vec<u8>>, i64), String> {
-        let end = base64(&end_of_prefix(prefix.as_bytes()));
+        let end = base64::encode(&end_of_prefix(prefix.as_bytes()));
         let mut pairs = BTreeMap::new();
         let mut from = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
         let mut revision = 0;
         loop {
-            let body = json!({ "key": base64(&from), "range_end": end, "limit": PAGE.to_string(), "revision": revision.to_string() });
+            let body = json!({ "key": base64::encode(&from), "range_end": end, "limit": PAGE.to_string(), "revision": revision.to_string() });
             let answer = call(&self.client, "/v3/kv/range", &body, self.token.as_deref()).await?;
             if revision == 0 {
                 revision = number(&answer["header"]["revision"]).ok_or("the answer has no revision")?;
@@ -130,7 +131,7 @@ impl Caller {
     async fn watch(&self, prefix: &str, revision: i64) -> Result<Response, String> {
         let key = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
         let create = json!({
-            "key": base64(&key), "range_end": base64(&end_of_prefix(prefix.as_bytes())),
+            "key": base64::encode(&key), "range_end": base64::encode(&end_of_prefix(prefix.as_bytes())),
             "start_revision": revision.to_string(),
         });
         let body = json!({ "create_request": create });
@@ -173,7 +174,7 @@ fn number(value: &Value) -> Option<i64> {
 
 /// What is not there is empty.
 fn bytes(value: &Value) -> Result<Vec<u8>, String> {
-    from_base64(value.as_str().unwrap_or_default()).ok_or_else(|| "what came is no base64".to_owned())
+    base64::decode(value.as_str().unwrap_or_default().as_bytes()).ok_or_else(|| "what came is no base64".to_owned())
 }
 
 /// The key behind the prefix. Keys that are no text are not ours.
@@ -253,15 +254,15 @@ mod tests {
     use super::*;
 
     fn event(kind: &str, key: &str, value: &str) -> Value {
-        json!({ "type": kind, "kv": { "key": base64(key.as_bytes()), "value": base64(value.as_bytes()) } })
+        json!({ "type": kind, "kv": { "key": base64::encode(key.as_bytes()), "value": base64::encode(value.as_bytes()) } })
     }
 
     #[test]
     fn events_put_and_delete_what_is_behind_the_prefix() {
         let mut pairs = BTreeMap::from([("b".to_owned(), vec![1])]);
-        let put = json!({ "type": "PUT", "kv": { "key": base64(b"eq/a"), "value": base64(b"x") } });
+        let put = json!({ "type": "PUT", "kv": { "key": base64::encode(b"eq/a"), "value": base64::encode(b"x") } });
         // The kind that is 0 is left out.
-        let bare = json!({ "kv": { "key": base64(b"eq/c") } });
+        let bare = json!({ "kv": { "key": base64::encode(b"eq/c") } });
         let message =
             json!({ "result": { "events": [put, bare, event("DELETE", "eq/b", ""), event("PUT", "other", "y")] } });
         assert_eq!(apply(&mut pairs, "eq/", &message), Ok(Step::Changed));

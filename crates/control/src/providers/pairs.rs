@@ -47,48 +47,6 @@ fn endpoint(text: &str) -> Result<EndpointSettings, String> {
     }
 }
 
-/// RFC 4648 section 4.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let symbol = ALPHABET[(word >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= three.len() { char::from(symbol) } else { '=' });
-        }
-    }
-    text
-}
-
-/// The other way. `None`: it is none.
-pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let bare = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - bare.len() > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(bare.len() * 3 / 4);
-    let (mut word, mut bits) = (0_u32, 0);
-    for symbol in bare.bytes() {
-        let value = match symbol {
-            b'A'..=b'Z' => symbol - b'A',
-            b'a'..=b'z' => symbol - b'a' + 26,
-            b'0'..=b'9' => symbol - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        word = word << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((word >> bits) as u8);
-            word &= (1 << bits) - 1;
-        }
-    }
-    Some(bytes)
-}
-
 /// What follows the last of all keys that begin with this: the end of the range of a prefix.
 pub(super) fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
@@ -143,17 +101,6 @@ mod tests {
         }
         let bytes = BTreeMap::from([("config/x".to_owned(), vec![0xff])]);
         assert_eq!(state(&bytes).unwrap_err(), "the value of `config/x` is no text");
-    }
-
-    #[test]
-    fn base64_goes_both_ways_and_nothing_else_does() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(base64(plain.as_bytes()), coded);
-            assert_eq!(from_base64(coded).unwrap(), plain.as_bytes());
-        }
-        for bad in ["Z", "Zg", "Zg=", "Z===", "====", "Zg=a", "Zm9\n", "Zm-v"] {
-            assert_eq!(from_base64(bad), None, "{bad}");
-        }
     }
 
     #[test]

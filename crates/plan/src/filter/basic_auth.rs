@@ -163,7 +163,7 @@ impl Credentials {
         if encoded.len() > CREDENTIALS_BYTES_MAX.div_ceil(3) * 4 {
             return None;
         }
-        let bytes = hash::base64(encoded)?;
+        let bytes = model::base64::decode(encoded)?;
         let name = bytes.iter().position(|byte| *byte == b':')?;
         // Neither part holds controls (RFC 7617 section 2).
         let is_clean = bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
