@@ -167,9 +167,7 @@ fn the_file_decides_what_the_api_has_not_changed() {
             .contains("configuration is live")
     );
     assert_eq!((product.get("/").text().as_str(), product.get("/more").text().as_str()), ("api", "later"));
-    eventually("the log says so", || {
-        product.stderr().contains("changes by the API stand before the files objects=1 first=clusters/site")
-    });
+    product.expect_said(&["changes by the API stand before the files objects=1 first=clusters/site"]);
     // A file that no longer fits is refused, with the place in what the API has set.
     let route = json!({ "match": { "path": { "exact": "/by-api" } }, "cluster": "more" }).to_string();
     done(&product, "PUT /api/config/routes/by-api", &[JSON, ANY], &route);
@@ -352,9 +350,7 @@ fn requests_that_are_not_meant_well_get_what_they_deserve() {
     assert_eq!((generation(&product), product.get("/").text().as_str()), (1, "fine"));
     assert_eq!(done(&product, "PUT /api/log", &[JSON], "{ \"level\": \"warn\" }")["level"], "warn");
     assert_eq!(product.api("/api/log")["level"], "warn");
-    eventually("the log tells it", || {
-        product.stderr().contains("the level of this log was set by the API from=info to=warn by=local")
-    });
+    product.expect_said(&["the level of this log was set by the API from=info to=warn by=local"]);
     assert_eq!(
         refused(&product, "PUT /api/log", &[JSON], "{ \"level\": \"inf\" }", 422)["suggestion"],
         "did you mean `info`?"

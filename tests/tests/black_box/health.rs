@@ -46,8 +46,7 @@ fn an_endpoint_whose_check_fails_gets_no_work_until_it_is_well_again() {
         product.get("/work");
         sick.requests().iter().any(|request| request.target() == "/work")
     });
-    let said = product.stderr();
-    assert!(said.contains("endpoint is down") && said.contains("endpoint is up"), "{said}");
+    product.expect_said(&["endpoint is down", "endpoint is up"]);
 }
 
 #[test]
@@ -197,10 +196,7 @@ fn an_endpoint_that_fails_requests_in_a_row_is_ejected_and_comes_back() {
     broken.store(false, Ordering::SeqCst);
     eventually("it works again", || product.get("/").text() == "mended");
     product.expect_metric("equipoise_endpoint_ejected", &[&endpoint], 0.0);
-    let said = product.stderr();
-    for words in ["endpoint is ejected", "cause=consecutive_failures", "endpoint is no longer ejected"] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
+    product.expect_said(&["endpoint is ejected", "cause=consecutive_failures", "endpoint is no longer ejected"]);
 }
 
 #[test]
@@ -532,8 +528,7 @@ fn an_agent_tells_how_much_work_an_endpoint_wants() {
     assert_eq!(told(&product, &one)["standing"], "down", "rubbish says nothing");
     say("ready,up,100%");
     eventually("it gets all of its share", || share() == 15);
-    let said = product.stderr();
-    assert!(said.contains("agent reports") && said.contains("drain"), "{said}");
+    product.expect_said(&["agent reports", "drain"]);
 }
 
 #[test]

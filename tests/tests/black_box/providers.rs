@@ -110,7 +110,7 @@ fn a_bad_file_changes_nothing_and_is_told_with_the_provider_and_the_line() {
         product.expect_metric("equipoise_provider_refused_total", &["fleet"], refused + 1.0);
         let told = problems(&product, "fleet");
         assert!(told.contains("provider:fleet:") && told.contains(place), "{told}");
-        assert!(product.stderr().contains(place), "the log tells it too");
+        product.expect_said(&[place]);
         assert!(says(&product, "/").contains("one"), "what was before stays");
     }
     let ctl = product_ctl(&product);

@@ -163,10 +163,7 @@ fn a_bad_configuration_changes_nothing_and_says_why() {
         assert_eq!(product.get("/").text(), "fine");
         product.expect_metric("equipoise_generations_refused_total", &[], number as f64 + 1.0);
     }
-    eventually("the place and the mend are told", || {
-        let said = product.stderr();
-        said.contains("equipoise.yaml:") && said.contains("did you mean `clusters`?") && said.contains("`site`")
-    });
+    product.expect_said(&["equipoise.yaml:", "did you mean `clusters`?", "`site`"]);
     assert_eq!(product.api("/api/status")["generation"], 1);
     product.reload(&setup.text());
     assert_eq!(product.api("/api/status")["generation"], 2);
@@ -180,7 +177,7 @@ fn a_configuration_whose_address_is_taken_changes_nothing_at_all() {
     let taken = format!("  extra: {{ bind: \"{}\" }}\nroutes:\n", origin.address());
     let said = product.reload(&Setup::to(&other).text().replace("routes:\n", &taken));
     assert!(said.contains("stays in force"), "{said}");
-    assert!(product.stderr().contains(&origin.address().to_string()), "{}", product.stderr());
+    product.expect_said(&[&origin.address().to_string()]);
     for _ in 0..10 {
         assert_eq!(product.get("/").text(), "before");
     }

@@ -253,10 +253,10 @@ fn a_stream_without_a_known_name_is_closed_and_reaches_no_endpoint() {
     endless.send(b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03");
     let started = std::time::Instant::now();
     while endless.try_send([0; 1024]).is_ok() {
-        assert!(started.elapsed() < Duration::from_secs(10), "an endless hello is read for ever");
+        assert!(started.elapsed() < Duration::from_secs(30), "an endless hello is read for ever");
     }
     let mut silent = line(&product);
-    assert!(silent.wait_closed() < Duration::from_secs(5));
+    assert!(silent.wait_closed() < Duration::from_secs(20));
     assert_eq!(origin.connections(), 0);
     product.flagged("CS");
 }

@@ -120,7 +120,7 @@ fn datagrams_go_to_one_endpoint_and_answers_come_back() {
         assert_eq!(client.ask(&turn.to_string()), first.replace('0', &turn.to_string()));
     }
     assert_eq!(one.sources().len() + other.sources().len(), 1, "one flow, one socket");
-    assert!(product.stderr().contains("listener dns on udp://127.0.0.1:"));
+    product.expect_said(&["listener dns on udp://127.0.0.1:"]);
     let record = product.record("the flow", |record| record["kind"] == "flow");
     assert_eq!((record["received_bytes"].as_u64(), record["sent_bytes"].as_u64()), (Some(10), Some(20)));
     assert_eq!((record["client_ip"].as_str(), record["flag"].as_str()), (Some("127.0.0.1"), None));

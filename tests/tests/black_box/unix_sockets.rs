@@ -80,7 +80,7 @@ fn requests_come_and_go_by_unix_sockets() {
     let web = format!("unix:{}", product.folder().join("web.sock").display());
     assert_eq!(status["listeners"][0]["address"], web.as_str());
     assert_eq!(status["clusters"][0]["endpoints"][0]["address"], app.as_str());
-    assert!(product.stderr().contains(&format!("listener web on {web} (http)")), "{}", product.stderr());
+    product.expect_said(&[&format!("listener web on {web} (http)")]);
     let explained = product.admin("/api/explain?request=GET%20http://test/");
     assert!(explained.text().contains(&web) && explained.text().contains(&app), "{}", explained.text());
     // Framing is as strict as anywhere.

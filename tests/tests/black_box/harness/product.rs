@@ -248,6 +248,15 @@ impl Product {
         })
     }
 
+    /// Waits until its standard error has all of these words: another task may write them, a
+    /// moment after their cause is seen elsewhere.
+    pub(crate) fn expect_said(&self, words: &[&str]) {
+        poll::eventually(&format!("the log says {words:?}"), || {
+            let said = self.stderr();
+            words.iter().all(|words| said.contains(words))
+        });
+    }
+
     /// Waits until the process ends by itself.
     pub(crate) fn wait_ended(&mut self) -> ExitStatus {
         poll::until("the product ends", || self.child.try_wait().expect("a child"))
