@@ -105,6 +105,7 @@ pub(crate) enum What {
     Abort,
     Log,
     SetLog,
+    Upgrade,
 }
 
 impl What {
@@ -233,6 +234,13 @@ pub(crate) const CALLS: &[Call] = &[
         "Providers: whether they answer, what of theirs is in force, what was refused and why",
     ),
     order(Method::Post, "/api/reload", What::Reload, "Read the files again, as SIGHUP does"),
+    call(
+        Method::Post,
+        "/api/upgrade",
+        What::Upgrade,
+        Some(AdminRole::Admin),
+        "Start the program anew and let it take over, as SIGUSR2 does",
+    ),
     read("/api/generations", What::Generations, "The last generations, newest first: who changed what, and when"),
     read("/api/generations/{generation}", What::Generation, "One generation"),
     change(
@@ -356,6 +364,7 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
         }
         What::Connections => look::connections(shared, request.uri().query()).await,
         What::EndConnection => crate::change::end_connection(shared, &parts, entered.caller.name).await,
+        What::Upgrade => crate::change::upgrade(&shared, entered).await,
         What::Explain => look::explained(shared, request.uri().query()).await,
         What::OpenApi => Ok(axum::Json(openapi::document()).into_response()),
         what => look::answer(&shared.view, what, &parts, request.uri().query()),
@@ -477,7 +486,7 @@ mod tests {
             assert_eq!(call.needs == Some(AdminRole::Admin), changes, "{}", call.path);
             assert_eq!(
                 changes,
-                call.what.is_order() || [What::SetLog, What::EndConnection].contains(&call.what),
+                call.what.is_order() || [What::SetLog, What::EndConnection, What::Upgrade].contains(&call.what),
                 "{}",
                 call.path
             );

@@ -111,6 +111,15 @@ pub(crate) fn terms(query: Option<&str>) -> Result<Option<Terms>, Problem> {
     }))
 }
 
+/// Lets a new program take over.
+pub(crate) async fn upgrade(shared: &Shared, Entered { caller, under }: Entered) -> Result<Response, Problem> {
+    let (author, is_trusted) = (caller.name, caller.is_trusted);
+    let order =
+        Order { change: Change::Upgrade, author, expected: None, is_dry: false, is_trusted, under, canary: None };
+    let done = shared.desk.place(order).await?;
+    Ok(Json(json!({ "successor": done.successor, "generation": done.generation })).into_response())
+}
+
 /// Ends a connection.
 pub(crate) async fn end_connection(shared: Shared, parts: &[String], author: Arc<str>) -> Result<Response, Problem> {
     let text = parts[0].clone();

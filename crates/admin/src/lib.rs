@@ -23,9 +23,11 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::{HeaderName, StatusCode, Version, header};
@@ -45,6 +47,10 @@ pub use reference::reference;
 /// The page. It reads nothing but `/api/status`.
 const PAGE: &str = include_str!("../../../dashboard/index.html");
 
+/// Longest wait, once another process has the socket, for answers that are on their way; and between two looks.
+const PARTING: Duration = Duration::from_secs(2);
+const STEP: Duration = Duration::from_millis(2);
+
 /// The version that the API tells.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -58,6 +64,9 @@ pub struct Admin {
     configured: Address,
     address: Address,
     file: Option<SocketFile>,
+    socket: OwnedFd,
+    /// Lets it end as its clients do.
+    part: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
     is_closed: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -73,7 +82,7 @@ impl Admin {
     }
 
     fn start_with(bound: Bound, (view, desk): (View, Desk), bounds: Bounds) -> io::Result<Self> {
-        let (configured, address) = (bound.configured.clone(), bound.address.clone());
+        let (configured, address, socket) = (bound.configured.clone(), bound.address.clone(), bound.duplicate()?);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (door, file) = {
             let _entered = runtime.enter();
@@ -81,6 +90,7 @@ impl Admin {
         };
         let listener = BoundedListener::new(door, address.clone(), bounds);
         let (stop, stopped) = oneshot::channel();
+        let (part, parted) = oneshot::channel::<()>();
         let ip = address.ip();
         let is_closed = Arc::new(AtomicBool::new(false));
         let router = calls::router(calls::Shared { view, desk, is_closed: Arc::clone(&is_closed) })
@@ -88,8 +98,14 @@ impl Admin {
             .into_make_service_with_connect_info::<bounded::Busy>();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
             runtime.block_on(async move {
+                let parting = async {
+                    if parted.await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                let until_parted = axum::serve(listener, router).with_graceful_shutdown(parting);
                 tokio::select! {
-                    ended = axum::serve(listener, router) => {
+                    ended = until_parted => {
                         if let Err(error) = ended {
                             telemetry::log::error("the admin listener ended", &[("error", &error)]);
                         }
@@ -98,7 +114,8 @@ impl Admin {
                 }
             });
         })?;
-        Ok(Self { configured, address, file, stop: Some(stop), is_closed, thread: Some(thread) })
+        let (part, stop, thread) = (Some(part), Some(stop), Some(thread));
+        Ok(Self { configured, address, file, socket, part, stop, is_closed, thread })
     }
 
     /// Lets nobody in any more, or again. Who is in is answered.
@@ -116,6 +133,25 @@ impl Admin {
         &self.address
     }
 
+    /// The same socket for another process.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
+    /// Another process has the socket: answers what was asked already, and nothing new.
+    pub fn part(&mut self) {
+        if let Some(file) = self.file.take() {
+            file.leave();
+        }
+        if let Some(part) = self.part.take() {
+            // It may have ended by itself.
+            let _ = part.send(());
+        }
+    }
+
     /// Sets the permissions of the Unix socket.
     ///
     /// # Errors
@@ -127,6 +163,13 @@ impl Admin {
 
 impl Drop for Admin {
     fn drop(&mut self) {
+        let until = Instant::now() + PARTING;
+        while self.part.is_none()
+            && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+            && Instant::now() < until
+        {
+            std::thread::sleep(STEP);
+        }
         self.stop = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported by the thread.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,38 @@ impl Bound {
                 let address = configured.clone();
                 Ok(Self { listener: Listener::Unix(listener), configured, address, file })
             }
+        }
+    }
+
+    /// The socket of another process, which goes on here.
+    ///
+    /// # Errors
+    /// It is no socket that waits for connections.
+    pub fn adopt(configured: &Address, socket: OwnedFd) -> io::Result<Self> {
+        let configured = configured.clone();
+        match &configured {
+            Address::Ip(_) => {
+                let listener = std::net::TcpListener::from(socket);
+                listener.set_nonblocking(true)?;
+                let address = listener.local_addr()?.into();
+                Ok(Self { listener: Listener::Tcp(listener), configured, address, file: None })
+            }
+            Address::Unix(path) => {
+                let listener = unix::UnixListener::from(socket);
+                listener.set_nonblocking(true)?;
+                let found = fs::symlink_metadata(&**path).ok().filter(|_| !path.starts_with('@'));
+                let file = found.map(|found| SocketFile { path: (&**path).into(), id: (found.dev(), found.ino()) });
+                let address = configured.clone();
+                Ok(Self { listener: Listener::Unix(listener), configured, address, file })
+            }
+        }
+    }
+
+    /// The same socket once more.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            Listener::Unix(listener) => listener.as_fd().try_clone_to_owned(),
         }
     }
 
@@ -107,6 +140,12 @@ pub(crate) struct SocketFile {
 impl SocketFile {
     pub(crate) fn permit(&self, mode: u32) -> io::Result<()> {
         fs::set_permissions(&self.path, Permissions::from_mode(mode))
+    }
+
+    /// It is another process's from now on.
+    pub(crate) fn leave(mut self) {
+        // No file has that.
+        self.id = (u64::MAX, u64::MAX);
     }
 }
 

@@ -46,6 +46,7 @@ impl From<Refusal> for Problem {
                 .suggest("read it again, and send the `etag` of that answer in `if-match`"),
             Refusal::Missing { suggestion, .. } => Self { suggestion, ..Self::new(StatusCode::NOT_FOUND, message) },
             Refusal::Denied { suggestion, .. } => Self::new(StatusCode::FORBIDDEN, message).suggest(suggestion),
+            Refusal::Upgrading => Self::new(StatusCode::CONFLICT, message).suggest("ask again in a moment"),
             Refusal::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
             Refusal::Ending | Refusal::Outdated => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
         }

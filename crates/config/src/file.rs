@@ -209,10 +209,12 @@ pub enum AdminRole {
 pub struct Shutdown {
     /// Time that requests in flight get to end.
     pub drain_timeout: Time,
+    /// Time that a new program gets to be ready, when it is to take over from this one; then this one goes on alone.
+    pub upgrade_timeout: Time,
 }
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { drain_timeout: Time(limits::DRAIN) }
+        Self { drain_timeout: Time(limits::DRAIN), upgrade_timeout: Time(limits::UPGRADE) }
     }
 }

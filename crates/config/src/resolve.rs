@@ -142,9 +142,10 @@ impl<'a> Resolver<'a> {
             clusters: clusters.into_iter().map(Arc::new).collect(),
             admin: admin.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
-            drain_timeout: shutdown,
             providers: providers.into_iter().map(Arc::new).collect(),
             is_watched,
+            drain_timeout: shutdown.drain_timeout.0,
+            upgrade_timeout: shutdown.upgrade_timeout.0,
         };
         // What is wrong comes first; and what is left without it may seem useless.
         if self.sink.is_empty() {
@@ -222,12 +223,12 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn shutdown(&mut self, effective: &mut Map<String, Value>) -> std::time::Duration {
-        let given = self.single("shutdown", effective, |_, shutdown: &file::Shutdown| shutdown.drain_timeout.0);
+    fn shutdown(&mut self, effective: &mut Map<String, Value>) -> file::Shutdown {
+        let given = self.single("shutdown", effective, |_, shutdown: &file::Shutdown| shutdown.clone());
         given.unwrap_or_else(|| {
             let default = file::Shutdown::default();
             effective.insert("shutdown".to_owned(), serde_json::to_value(&default).unwrap_or_default());
-            default.drain_timeout.0
+            default
         })
     }
 

@@ -35,6 +35,8 @@ pub enum Change {
     Rollback(u64),
     /// The files are read again.
     Reload,
+    /// The program is started anew and takes over.
+    Upgrade,
     /// The endpoints of a cluster.
     Endpoints {
         /// The cluster.
@@ -102,6 +104,8 @@ pub struct Done {
     pub is_tried: bool,
     /// Why it is in force, but not kept for the next start.
     pub not_kept: Option<String>,
+    /// The process that has taken over.
+    pub successor: Option<u32>,
 }
 
 type Answer = oneshot::Sender<Result<Done, Refusal>>;

@@ -17,6 +17,8 @@ pub const TEXT_BYTES_MAX: usize = 32 << 20;
 pub enum Origin {
     /// The program started.
     Start,
+    /// The program took over from another process.
+    Upgrade,
     /// Somebody asked for the configuration to be read again.
     Reload,
     /// A certificate file changed.
@@ -38,6 +40,7 @@ impl Origin {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
+            Self::Upgrade => "upgrade",
             Self::Reload => "reload",
             Self::Certificates => "certificates",
             Self::Api => "api",

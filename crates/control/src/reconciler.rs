@@ -16,6 +16,7 @@ use std::time::{Instant, SystemTime};
 
 use config::{Changes, Diagnostic, Diagnostics, Loaded};
 use plan::{Plan, Publisher};
+use serde::{Deserialize, Serialize};
 use telemetry::trial::Trial;
 
 use crate::canary::{self, Terms, Verdict};
@@ -59,6 +60,8 @@ pub enum Refusal {
     Outdated,
     /// The program has failed in itself.
     Failed,
+    /// Another process is just made ready to take over.
+    Upgrading,
     /// The program is ending.
     Ending,
 }
@@ -73,6 +76,7 @@ impl fmt::Display for Refusal {
             Self::Busy => f.write_str("a configuration is tried already"),
             Self::Outdated => f.write_str("the rules of the admin listener have changed meanwhile; ask again"),
             Self::Failed => f.write_str("the program has failed in this; nothing was changed, and its log may say why"),
+            Self::Upgrading => f.write_str("an upgrade is under way: until it is over, nothing can be changed"),
             Self::Ending => f.write_str("the program is ending"),
         }
     }
@@ -100,6 +104,8 @@ pub struct Reconciler {
     kept: Option<Kept>,
     /// Why it is not.
     not_kept: Option<String>,
+    /// The last generation of the process before.
+    past: u64,
     running: Option<Running>,
     canary: Option<Canary>,
     /// The files of the configuration, if they are watched.
@@ -130,6 +136,18 @@ struct Running {
     revision: u64,
     text: Arc<str>,
     watch: Watch,
+}
+
+/// What a process leaves to the one that follows it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Past {
+    /// Its last generation.
+    pub generation: u64,
+    /// Configurations that were refused.
+    pub refused: u64,
+    /// What is desired beside the files.
+    pub desired: Option<Desired>,
 }
 
 /// What makes a generation, and who.
@@ -173,8 +191,29 @@ impl Reconciler {
             not_kept,
             running,
             watched: None,
+            past: 0,
             canary: None,
         })
+    }
+
+    /// Goes on from where another process ended: with what was desired beside the files, and with the generations that come
+    /// after its last. Before anything runs.
+    pub fn follow(&mut self, past: &Past) {
+        self.past = past.generation;
+        self.view.add_refused(past.refused);
+        if let Some(desired) = &past.desired {
+            self.desired = desired.clone();
+            if let Some(kept) = &mut self.kept {
+                // What that one could not keep is written anew.
+                kept.desired = kept.desired.take().filter(|kept| kept == desired);
+            }
+        }
+    }
+
+    /// What another process that is to follow this one has to know.
+    pub fn past(&self) -> Past {
+        let generation = self.running.as_ref().map_or(self.past, |running| running.generation);
+        Past { generation, refused: self.view.refused(), desired: Some(self.desired.clone()) }
     }
 
     /// Where configurations are made ready from what runs now.
@@ -247,7 +286,8 @@ impl Reconciler {
         let entry = Entry { generation, at, origin, author, differences, tried, text: kept };
         let shown = self.shown(&loaded, revision, &desired);
         // Told when it is so for callers of the API too: a token that was taken away opens nothing after this line.
-        let changes = matches!(origin, Origin::Start | Origin::Reload).then(|| desired.changes.clone());
+        let changes =
+            matches!(origin, Origin::Start | Origin::Upgrade | Origin::Reload).then(|| desired.changes.clone());
         self.view.set_running(Arc::clone(&plan), shown, entry.clone());
         tell_generation(&entry);
         changes.iter().for_each(tell_changes);
@@ -474,7 +514,7 @@ impl Reconciler {
     fn next(&self) -> Next<'_> {
         let (previous, generation) = match &self.running {
             Some(running) => (Some(&*running.plan), running.generation + 1),
-            None => (None, 1),
+            None => (None, self.past + 1),
         };
         Next { previous, generation, inspect: self.inspect }
     }

@@ -317,7 +317,15 @@ impl View {
     }
 
     pub(crate) fn count_refused(&self) {
-        self.0.refused.fetch_add(1, Ordering::Relaxed);
+        self.add_refused(1);
+    }
+
+    pub(crate) fn add_refused(&self, count: u64) {
+        self.0.refused.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn reasons(&self) -> Arc<Reasons> {

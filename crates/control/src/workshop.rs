@@ -110,7 +110,9 @@ impl Workshop {
                     load::with_known(loaded, names, |loader| loader.edit_endpoints(loaded, changes, cluster, edit))?;
                 edited.ok_or_else(|| missing("the endpoint is not in the configuration".to_owned(), None))?
             }
-            Change::Reset | Change::Reload | Change::Wish { .. } | Change::EndCanary { .. } => Changes::default(),
+            Change::Reset | Change::Reload | Change::Upgrade | Change::Wish { .. } | Change::EndCanary { .. } => {
+                Changes::default()
+            }
         };
         Ok((wanted, Origin::Api))
     }

@@ -41,6 +41,8 @@ Signals (run, proxy, demo):
   SIGHUP   read the configuration again, certificates and host names included;
            a bad one changes nothing (demo: end)
   SIGUSR1  open the access logs anew, after they were rotated
+  SIGUSR2  start the program anew from the same file, with the same arguments, and let
+           it take over; if it cannot, this one goes on (not demo)
   SIGTERM, SIGINT
            stop accepting, let exchanges end within shutdown.drain_timeout, end;
            a second one ends at once
@@ -110,12 +112,15 @@ impl WorkersOption {
 /// `equipoise run`
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  equipoise run -c /etc/equipoise/site.yaml --workers 4\n  kill -HUP $PID     reads the file again"
+    after_help = "Example:\n  equipoise run -c /etc/equipoise/site.yaml --workers 4\n  kill -HUP $PID     reads the file again\n  kill -USR2 $PID    lets the program that is installed now take over"
 )]
 pub(crate) struct Run {
     /// The configuration: YAML or JSON
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    /// A file that gets the number of the process, for as long as it serves
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) workers: WorkersOption,
 }

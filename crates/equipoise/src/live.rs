@@ -1,8 +1,12 @@
 //! A started program: workers, configuration, probes and admin listener, from start to end. Every command that proxies
 //! goes through here.
 
+mod upgrade;
+
 use std::io;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use admin::{Admin, Bound};
@@ -10,21 +14,30 @@ use control::canary::Verdict;
 use control::connections::Connections;
 use control::history::Origin;
 use control::{
-    Candidate, Cause, Change, Desk, Done, Fitted, Order, Orders, Reconciler, Refusal, Source, View, Workshop,
+    Candidate, Cause, Change, Desk, Done, Fitted, Order, Orders, Past, Reconciler, Refusal, Source, View, Workshop,
 };
 use proxy::Workers;
+use proxy::handover::Heritage;
 use telemetry::Telemetry;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::ending::Ending;
 use crate::limits;
 use crate::signals::{Signals, Wish};
+use crate::systemd::{self, Watchdog};
+use crate::upgrade::manifest;
+use crate::upgrade::predecessor::Offer;
+use crate::upgrade::{Predecessor, Program, Successor};
 
 /// How often certificate files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long an admin listener whose address is another now is kept for answers that are on their way.
 const LEAVE_AFTER: Duration = Duration::from_secs(1);
+
+/// How often a process that has ended its own looks whether the one before has, too.
+const STEP: Duration = Duration::from_millis(20);
 
 /// Runs `program` on the runtime of the main thread, with the signals taken over.
 pub(crate) fn block_on<F: Future<Output = Ending>>(program: impl FnOnce(Signals) -> F) -> Ending {
@@ -54,6 +67,7 @@ pub(crate) fn cannot_start(reason: &dyn std::fmt::Display) -> Ending {
 
 /// The parts of a running program.
 pub(crate) struct Live {
+    telemetry: Arc<Telemetry>,
     workers: Workers,
     count: usize,
     reconciler: Reconciler,
@@ -63,6 +77,26 @@ pub(crate) struct Live {
     desk: Desk,
     orders: Orders,
     drain_timeout: Duration,
+    upgrade_timeout: Duration,
+    program: Option<Program>,
+    predecessor: upgrade::Before,
+    /// No process before this one is there any more.
+    is_alone: Arc<AtomicBool>,
+    /// Signals that came to the process before.
+    notes: (UnboundedSender<Wish>, UnboundedReceiver<Wish>),
+    /// The socket of the admin listener, and where it was, of the process before.
+    admin_offered: Option<(model::Address, OwnedFd)>,
+    watchdog: Watchdog,
+    /// Another process goes on.
+    is_followed: bool,
+}
+
+/// Why a program serves no more.
+pub(crate) enum After {
+    /// It was told to end.
+    Told,
+    /// Another process has taken over.
+    Followed(Successor),
 }
 
 impl Live {
@@ -71,48 +105,102 @@ impl Live {
     /// # Errors
     /// How the program ends; why has been said on standard error.
     pub(crate) fn start(source: Source, workers: usize) -> Result<Self, Ending> {
-        let mut live = Self::assemble(source, workers).map_err(|error| cannot_start(&error))?;
+        let predecessor = Predecessor::find().map_err(|error| cannot_start(&error))?;
+        let origin = if predecessor.is_some() { Origin::Upgrade } else { Origin::Start };
+        let mut live = Self::assemble(source, workers, predecessor).map_err(|error| cannot_start(&error))?;
         live.reconciler.await_providers().map_err(|error| cannot_start(&error))?;
-        match live.first() {
+        match live.first(origin).and_then(|()| live.take_over()) {
             Ok(()) => {
                 live.reconciler.watch_configuration();
                 Ok(live)
             }
-            Err(Refusal::Bad(diagnostics)) => {
+            Err(refusal) => {
+                live.refuse(&refusal);
+                Err(live.tell_why(refusal))
+            }
+        }
+    }
+
+    /// Says why nothing was started.
+    fn tell_why(&self, refusal: Refusal) -> Ending {
+        match refusal {
+            Refusal::Bad(diagnostics) => {
                 eprintln!("{diagnostics}");
-                if let Some(folder) = live.reconciler.changes_from() {
+                if let Some(folder) = self.reconciler.changes_from() {
                     let place = folder.display();
                     eprintln!(
                         "equipoise: changes by the API, kept in {place}, stand beside the file; without changes.json there the file is alone"
                     );
                 }
-                Err(Ending::Bad)
+                Ending::Bad
             }
-            Err(other) => Err(cannot_start(&other)),
+            other => cannot_start(&other),
         }
     }
 
-    fn assemble(source: Source, count: usize) -> io::Result<Self> {
+    /// Tells who started this process that it can be used. One that follows another leaves that to it.
+    pub(crate) fn tell_ready(&self) {
+        if self.view().generations().iter().all(|entry| entry.origin != Origin::Upgrade) {
+            systemd::ready();
+        }
+    }
+
+    /// Lets this program take over when somebody asks for an upgrade. Without it, none can.
+    pub(crate) fn may_be_followed_by(&mut self, program: Option<Program>) {
+        self.program = program;
+    }
+
+    fn assemble(source: Source, count: usize, mut predecessor: Option<Predecessor>) -> io::Result<Self> {
         let telemetry = Telemetry::new(count);
-        let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry) })?;
-        let view = View::new(telemetry, count, Box::new(workers.lost_records()));
+        let (mut past, mut admin_offered) = (None, None);
+        let mut heritage = Heritage::new(systemd::sockets()?, false);
+        if let Some(Predecessor { offer: Offer { sockets, admin, told }, .. }) = &mut predecessor {
+            heritage = Heritage::new(std::mem::take(sockets), true);
+            (heritage.tickets, heritage.tokens) = manifest::read_secrets(&told["secrets"]);
+            admin_offered = admin.take();
+            past = Some(serde_json::from_value::<Past>(told["past"].take()).map_err(io::Error::other)?);
+        }
+        let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry), heritage })?;
+        let view = View::new(Arc::clone(&telemetry), count, Box::new(workers.lost_records()));
         view.set_connections(connections(&workers));
-        let reconciler = Reconciler::new(source, proxy::check, workers.publisher(), view)?;
+        let predecessor = Arc::new(Mutex::new(predecessor));
+        let publisher = upgrade::publisher(&workers, (&telemetry, &predecessor));
+        let mut reconciler = Reconciler::new(source, proxy::check, publisher, view)?;
+        if let Some(past) = &past {
+            reconciler.follow(past);
+        }
         let (desk, orders) = Desk::new();
-        let drain_timeout = model::limits::DRAIN;
-        Ok(Self { workers, count, reconciler, admin: None, leaving: Vec::new(), desk, orders, drain_timeout })
+        Ok(Self {
+            telemetry,
+            workers,
+            count,
+            reconciler,
+            admin: None,
+            leaving: Vec::new(),
+            desk,
+            orders,
+            drain_timeout: model::limits::DRAIN,
+            upgrade_timeout: model::limits::UPGRADE,
+            program: None,
+            predecessor,
+            is_alone: Arc::new(AtomicBool::new(true)),
+            notes: unbounded_channel(),
+            admin_offered,
+            watchdog: Watchdog::of_this_process(),
+            is_followed: false,
+        })
     }
 
     /// Reads the first configuration and puts it into force.
-    fn first(&mut self) -> Result<(), Refusal> {
+    fn first(&mut self, origin: Origin) -> Result<(), Refusal> {
         let candidate = self.reconciler.prepare()?;
-        self.put_into_force(candidate, Origin::Start.into())
+        self.put_into_force(candidate, origin.into())
     }
 
     /// Puts a configuration into force, the admin listener included: whatever goes wrong leaves all as it was.
     fn put_into_force(&mut self, candidate: Candidate, cause: Cause) -> Result<(), Refusal> {
         let wanted = candidate.snapshot().admin.clone();
-        let drain_timeout = candidate.snapshot().drain_timeout;
+        let timeouts = (candidate.snapshot().drain_timeout, candidate.snapshot().upgrade_timeout);
         let stays = match (&self.admin, &wanted) {
             (Some(admin), Some(wanted)) => *admin.configured() == wanted.bind,
             _ => false,
@@ -124,7 +212,12 @@ impl Live {
         let bound = match wanted.as_ref().filter(|_| !stays) {
             Some(admin) => {
                 let failed = |error| Refusal::Unpublished(format!("admin: cannot listen on {}: {error}", admin.bind));
-                Some(Bound::bind(&admin.bind, admin.mode).map_err(failed)?)
+                let offered = self.admin_offered.take_if(|(bind, _)| *bind == admin.bind);
+                let bound = match offered {
+                    Some((_, socket)) => self.adopt_admin(&admin.bind, socket),
+                    None => Bound::bind(&admin.bind, admin.mode),
+                };
+                Some(bound.map_err(failed)?)
             }
             None => None,
         };
@@ -137,7 +230,7 @@ impl Live {
             return Err(Refusal::Unpublished(reason));
         }
         self.view().set_addresses(self.workers.addresses());
-        self.drain_timeout = drain_timeout;
+        (self.drain_timeout, self.upgrade_timeout) = timeouts;
         if !stays {
             let now = Instant::now();
             self.leaving.extend(self.admin.take().map(|admin| (now, admin)));
@@ -206,9 +299,9 @@ impl Live {
             }
         }
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
-        let not_kept = self.reconciler.not_kept();
+        let (differences, not_kept) = (differences.into(), self.reconciler.not_kept());
         let is_tried = !order.is_dry && order.canary.is_some();
-        Ok(Done { generation, revision, differences: differences.into(), effects, warnings, is_tried, not_kept })
+        Ok(Done { generation, revision, differences, effects, warnings, is_tried, not_kept, successor: None })
     }
 
     /// Ends a trial by hand.
@@ -227,7 +320,8 @@ impl Live {
             self.view().canaries().first().map(|canary| Arc::clone(&canary.differences)).unwrap_or_default();
         let (effects, warnings) = (<_>::default(), Vec::new());
         let not_kept = self.reconciler.not_kept();
-        Ok(Done { generation, revision, differences, effects, warnings, is_tried: false, not_kept })
+        let is_tried = false;
+        Ok(Done { generation, revision, differences, effects, warnings, is_tried, not_kept, successor: None })
     }
 
     /// Puts what is tried into force.
@@ -319,44 +413,57 @@ impl Live {
         text
     }
 
-    /// Does what signals ask for and watches the certificate files, until a signal asks for the end.
-    pub(crate) async fn serve(&mut self, signals: &mut Signals) {
+    /// Does what signals ask for and watches the certificate files, until a signal asks for the end, or another process has
+    /// taken over.
+    pub(crate) async fn serve(&mut self, signals: &mut Signals) -> After {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let provided = self.reconciler.inbox();
         loop {
             tokio::select! {
-                wish = signals.next() => match wish {
+                wish = next(signals, &mut self.notes.1) => match wish {
                     Wish::Reload => {
                         if self.reload(signals).await.is_none() {
-                            return;
+                            return After::Told;
                         }
                     }
                     Wish::ReopenLogs => self.reopen_logs(),
-                    Wish::End => return,
+                    Wish::Upgrade => {
+                        if let Some(after) = self.upgrade(signals, None).await {
+                            return after;
+                        }
+                    }
+                    Wish::End => return After::Told,
                 },
                 (order, answer) = self.orders.next() => {
                     // Who asked may have gone meanwhile, before it was begun or after.
                     if answer.is_closed() {
                         continue;
                     }
-                    let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return };
+                    if order.change == Change::Upgrade {
+                        if let Some(after) = self.upgrade(signals, Some((order, answer))).await {
+                            return after;
+                        }
+                        continue;
+                    }
+                    let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return After::Told };
                     let _ = answer.send(done);
                 }
                 // What is tried would not be what it was; providers wait for its end, as new certificates do.
                 () = provided.next(), if !self.reconciler.has_canary() => {
                     let begun = Instant::now();
                     if self.take_provided(signals).await.is_none() {
-                        return;
+                        return After::Told;
                     }
                     provided.pause_after(begun.elapsed());
                 }
                 _ = looks.tick() => {
                     self.look_after();
                     if self.look_at_configuration(signals).await.is_none() {
-                        return;
+                        return After::Told;
                     }
                 }
+                () = self.watchdog.turn() => self.watchdog.beat(&self.workers),
             }
         }
     }
@@ -364,12 +471,14 @@ impl Live {
     /// `None`: a signal asked for the end meanwhile.
     async fn reload(&mut self, signals: &mut Signals) -> Option<()> {
         self.reconciler.note_configuration();
+        systemd::reloading();
         let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
         let candidate = prepared.unwrap_or(Err(Refusal::Failed));
         if let Err(refusal) = candidate.and_then(|candidate| self.put_into_force(candidate, Origin::Reload.into())) {
             tell_refusal("configuration refused, the one before stays in force", &refusal);
         }
         self.reconciler.watch_configuration();
+        systemd::ready();
         Some(())
     }
 
@@ -435,7 +544,8 @@ impl Live {
         self.view().set_draining();
         // Who waits for a change is told that none comes.
         drop(self.orders);
-        let timeout = self.drain_timeout;
+        let (timeout, is_followed, is_alone) = (self.drain_timeout, self.is_followed, self.is_alone);
+        let until = Instant::now() + timeout;
         telemetry::log::info(
             "draining",
             &[("open", &self.workers.open_connections()), ("timeout_s", &timeout.as_secs_f64())],
@@ -452,11 +562,24 @@ impl Live {
                 std::process::exit(i32::from(Ending::CutShort.code()));
             }
         };
+        // What is for the process before this one comes by this one, and what it counts goes by it.
+        let is_over = || !is_followed || is_alone.load(Ordering::Relaxed) || Instant::now() >= until;
+        while !is_over() {
+            tokio::time::sleep(STEP).await;
+        }
         if all_ended {
             return Ending::Good;
         }
         telemetry::log::warn("connections were cut off at the end of the drain", &[]);
         Ending::CutShort
+    }
+}
+
+/// The next signal, to this process or, before it was followed, to the one before.
+async fn next(signals: &mut Signals, notes: &mut UnboundedReceiver<Wish>) -> Wish {
+    tokio::select! {
+        wish = signals.next() => wish,
+        Some(wish) = notes.recv() => wish,
     }
 }
 

@@ -12,10 +12,13 @@ mod ending;
 mod explain;
 mod limits;
 mod live;
+mod pid_file;
 mod quick;
 mod reference;
 mod run;
 mod signals;
+mod systemd;
+mod upgrade;
 mod visible;
 
 use std::io::Write;

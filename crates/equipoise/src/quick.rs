@@ -21,7 +21,7 @@ pub(crate) fn run(options: &cli::Proxy) -> Ending {
         text: format!("{:#}\n", configuration(options)),
         base: PathBuf::from("."),
     };
-    run::until_a_signal(source, options.workers.count())
+    run::until_a_signal(source, options.workers.count(), None)
 }
 
 /// What the command line says, as a file would say it.

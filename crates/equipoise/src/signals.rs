@@ -11,6 +11,8 @@ pub(crate) enum Wish {
     Reload,
     /// SIGUSR1: open the access logs anew.
     ReopenLogs,
+    /// SIGUSR2: start the program anew and let it take over.
+    Upgrade,
     /// SIGTERM or SIGINT: end, in good order the first time, at once the second.
     End,
 }
@@ -19,6 +21,7 @@ pub(crate) enum Wish {
 pub(crate) struct Signals {
     hangup: Signal,
     user: Signal,
+    other_user: Signal,
     terminate: Signal,
     interrupt: Signal,
     hangup_ends: bool,
@@ -33,6 +36,7 @@ impl Signals {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
+            other_user: signal(SignalKind::user_defined2())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup_ends: false,
@@ -49,6 +53,7 @@ impl Signals {
         tokio::select! {
             _ = self.hangup.recv() => if self.hangup_ends { Wish::End } else { Wish::Reload },
             _ = self.user.recv() => Wish::ReopenLogs,
+            _ = self.other_user.recv() => Wish::Upgrade,
             _ = self.terminate.recv() => Wish::End,
             _ = self.interrupt.recv() => Wish::End,
         }

@@ -167,6 +167,8 @@ pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
 pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// Default time for a TLS handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Default time that a new program gets to be ready to take over.
+pub const UPGRADE: Duration = Duration::from_secs(60);
 /// Default bound on draining at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(30);
 /// Streams that a client may have open at once on one HTTP/2 connection.

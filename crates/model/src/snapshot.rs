@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub providers: Vec<Arc<Provider>>,
     /// The files of the configuration are read again when they change.
     pub is_watched: bool,
+    /// Bound on the time that a new program takes to be ready to take over.
+    pub upgrade_timeout: Duration,
 }
 
 /// A place where connections arrive.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +24,9 @@ use tokio::net::TcpStream;
 use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram::Port;
 use crate::downstream;
+use crate::http3::{self, Keys};
 use crate::io::Io;
+use crate::kernel::Envelope;
 use crate::listen::Transport;
 use crate::proxy_header;
 use crate::reconcile::{Bound, Opened};
@@ -38,6 +41,9 @@ use crate::worker::Worker;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A connection that was accepted as its listener ended may still send a request within this time.
 pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
+
+/// The same for any request, where another process has the listener: who sends one is told to come anew.
+pub(crate) const PARTING: Duration = Duration::from_secs(5);
 
 /// A listener on which a worker accepts.
 pub(crate) struct Accepting {
@@ -54,23 +60,24 @@ pub(crate) struct Accepting {
 enum Taking {
     Streams(Rc<Acceptor>),
     Datagrams(Rc<Port>),
+    Quic(Rc<http3::Port>),
 }
 
 impl Accepting {
     /// Accepts on `socket`, or takes its datagrams, until told to end.
     pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
-        let Opened { name, transport, socket, mesh } = opened;
+        let Opened { name, transport, socket, mesh, beside } = opened;
         let seat = Rc::new(Seat::new(index));
         let (waker, done) = Told::default();
         let taking = match (transport, mesh) {
             (Transport::Quic, Some(mesh)) => {
                 let done = done.clone();
                 let ended = move || drop(done.take());
-                downstream::http3::open(worker, (socket.into(), mesh), seat.clone(), waker.clone(), ended)?;
-                None
+                let port = downstream::http3::open(worker, (socket.into(), mesh), seat.clone(), waker.clone(), ended)?;
+                Some(Taking::Quic(port))
             }
             (Transport::Datagram | Transport::Quic, _) => {
-                let port = Port::new(worker, socket.into(), seat.clone())?;
+                let port = Port::new(worker, socket.into(), (seat.clone(), beside))?;
                 let kept = port.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
@@ -94,7 +101,7 @@ impl Accepting {
         match &*self.socket.borrow() {
             Some(Taking::Streams(acceptor)) => acceptor.tune(settings),
             Some(Taking::Datagrams(port)) => port.tune(settings),
-            None => {}
+            Some(Taking::Quic(_)) | None => {}
         }
     }
 
@@ -102,6 +109,45 @@ impl Accepting {
     pub(crate) fn review(&self) {
         if let Some(Taking::Datagrams(port)) = &*self.socket.borrow() {
             port.review();
+        }
+    }
+
+    /// The same socket for another process.
+    pub(crate) fn duplicate(&self) -> Option<io::Result<OwnedFd>> {
+        Some(match &*self.socket.borrow() {
+            Some(Taking::Streams(acceptor)) => acceptor.duplicate(),
+            Some(Taking::Datagrams(port)) => port.duplicate(),
+            Some(Taking::Quic(port)) => port.duplicate(),
+            None => return None,
+        })
+    }
+
+    /// A way by which another process can pass on what is for connections or flows of this one; nothing for streams.
+    pub(crate) fn open_way(&self) -> io::Result<Option<OwnedFd>> {
+        match &*self.socket.borrow() {
+            Some(Taking::Datagrams(port)) => port.open_way().map(Some),
+            Some(Taking::Quic(port)) => port.open_way().map(Some),
+            Some(Taking::Streams(_)) | None => Ok(None),
+        }
+    }
+
+    /// What ids of QUIC are made with, and the number of this process.
+    pub(crate) fn keys(&self) -> Option<(Keys, u8)> {
+        match &*self.socket.borrow() {
+            Some(Taking::Quic(port)) => Some(port.keys()),
+            _ => None,
+        }
+    }
+
+    /// Whether another process reads the socket, if it is one of datagrams; and the flows that there are.
+    pub(crate) fn pause(&self, is_paused: bool) -> Vec<Envelope> {
+        match &*self.socket.borrow() {
+            Some(Taking::Datagrams(port)) => port.pause(is_paused),
+            Some(Taking::Quic(port)) => {
+                port.pause(is_paused);
+                Vec::new()
+            }
+            Some(Taking::Streams(_)) | None => Vec::new(),
         }
     }
 
@@ -137,8 +183,8 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (wak
             tokio::task::yield_now().await;
         }
     }
-    // What the kernel holds for a socket that is to be closed would be reset otherwise.
-    if let Some(acceptor) = Rc::into_inner(acceptor) {
+    // What the kernel holds for a socket that is to be closed would be reset otherwise; another process takes it.
+    if let Some(acceptor) = Rc::into_inner(acceptor).filter(|_| !seat.is_given.get()) {
         acceptor.drain(|tcp, peer| on_accept(&worker, tcp, peer, &seat));
     }
     drop(done.take());

@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -39,8 +39,10 @@ use tokio::net::UdpSocket;
 use crate::accept::{LAST_CALL, Open};
 use crate::connection::ConnectionFacts;
 use crate::guard::{Gate, full};
+use crate::handover::Beside;
 use crate::kernel::{Batch, Envelope, tell_destinations};
 use crate::listen;
+use crate::past::{self, End, Fate, Message, Past, Says};
 use crate::persistence::{moment, seed};
 use crate::registry::{Registration, Seat};
 use crate::socket;
@@ -68,6 +70,17 @@ pub(crate) struct Port {
     batch: RefCell<Batch>,
     /// When a flow that never began was last told of, by fault.
     refusals: RefCell<Vec<(Fault, Instant)>>,
+    /// Flows of the process before.
+    beside: Option<Beside>,
+    /// Another process reads the socket.
+    is_paused: Cell<bool>,
+    /// The way by which it passes on what is for flows of this one.
+    handed: RefCell<Option<End>>,
+    /// The same, to say that a flow is over.
+    said: RefCell<Option<OwnedFd>>,
+    /// Who serves it.
+    waker: RefCell<Option<Waker>>,
+    scratch: RefCell<Vec<u8>>,
 }
 
 /// A client with its endpoint, as the listener sees it.
@@ -148,6 +161,24 @@ impl Flow {
         next - places.start
     }
 
+    /// The same for one datagram that came otherwise.
+    fn pass_one(&self, bytes: &[u8], now: Instant, dropped: &Counter) {
+        match SockRef::from(&self.socket).send(bytes) {
+            Ok(_) => {
+                self.asked.set(self.asked.get() + 1);
+                self.received_bytes.set(self.received_bytes.get() + bytes.len() as u64);
+                self.last.set(now);
+            }
+            Err(error) if is_refusal(&error) => {
+                self.broken.set(true);
+                if let Some(waker) = &*self.waker.borrow() {
+                    waker.wake_by_ref();
+                }
+            }
+            Err(_) => dropped.add(1),
+        }
+    }
+
     fn end(&self) {
         self.is_over.set(true);
         if let Some(waker) = self.waker.take() {
@@ -157,13 +188,17 @@ impl Flow {
 }
 
 impl Port {
-    pub(crate) fn new(worker: &Rc<Worker>, socket: std::net::UdpSocket, seat: Rc<Seat>) -> io::Result<Rc<Self>> {
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        socket: std::net::UdpSocket,
+        (seat, beside): (Rc<Seat>, Option<Beside>),
+    ) -> io::Result<Rc<Self>> {
         let local = socket.local_addr()?;
         if local.ip().is_unspecified() {
             // Answers are to leave from the address that was asked, not from the one that the route would have.
             tell_destinations(socket.as_fd(), local.is_ipv4())?;
         }
-        Ok(Rc::new(Self {
+        let port = Rc::new(Self {
             worker: worker.clone(),
             socket: UdpSocket::from_std(socket)?,
             seat,
@@ -171,7 +206,24 @@ impl Port {
             flows: RefCell::default(),
             batch: RefCell::new(Batch::new()),
             refusals: RefCell::default(),
-        }))
+            beside,
+            is_paused: Cell::new(false),
+            handed: RefCell::default(),
+            said: RefCell::default(),
+            waker: RefCell::default(),
+            scratch: RefCell::default(),
+        });
+        if let Some(Beside { past, port: number, ports }) = &port.beside {
+            for (other, end) in past.ends(*number, *ports) {
+                tokio::task::spawn_local(port.clone().hear(past.clone(), other, end?));
+            }
+        }
+        Ok(port)
+    }
+
+    /// The same socket for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
     }
 
     /// Sets the socket up as configured now. What cannot be set stays as it was.
@@ -196,7 +248,12 @@ impl Port {
         while !self.seat.closing.get() {
             let ready = poll_fn(|cx| {
                 waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-                if self.seat.closing.get() { Poll::Ready(None) } else { self.socket.poll_recv_ready(cx).map(Some) }
+                self.waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
+                match () {
+                    () if self.seat.closing.get() => Poll::Ready(None),
+                    () if self.is_paused.get() => Poll::Pending,
+                    () => self.socket.poll_recv_ready(cx).map(Some),
+                }
             });
             match ready.await {
                 None => return,
@@ -253,11 +310,137 @@ impl Port {
             self.flows.borrow_mut().remove(&envelope);
             flow.end();
         }
+        if let Some(Beside { past, .. }) = &self.beside
+            && let Some(port) = past.port_of(&envelope)
+        {
+            places.start += self.pass_back(past, (port, envelope), batch, places.clone());
+            if places.is_empty() {
+                return;
+            }
+        }
         if let Some(flow) = self.begin(envelope, listener, now) {
             places.start += flow.pass_on(batch, places.clone(), now, dropped);
             self.flows.borrow_mut().insert(envelope, flow);
         }
         dropped.add(places.len() as u64);
+    }
+
+    /// Passes on what is for a flow of the process before, and says how many of these have their way, or have none.
+    fn pass_back(&self, past: &Past, (port, envelope): (u32, Envelope), batch: &Batch, places: Range<usize>) -> usize {
+        let mut scratch = self.scratch.borrow_mut();
+        for place in places.clone() {
+            let message = Message { says: Says::Passed, envelope, ecn: 0, bytes: batch.bytes(place) };
+            if past.pass(port as usize, &message, &mut scratch) == Fate::Ours {
+                past.forget_all(port);
+                return place - places.start;
+            }
+        }
+        places.len()
+    }
+
+    /// Hears of flows of the process before that are over.
+    async fn hear(self: Rc<Self>, past: Arc<Past>, other: u32, mut end: End) {
+        poll_fn(|cx| {
+            loop {
+                match end.poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Ready(Some(message)) => {
+                        past.forget(&message.envelope);
+                        if self.is_paused.get() {
+                            self.tell_successor(&message);
+                        } else if message.says == Says::Back {
+                            self.take_one(message.envelope, message.bytes, true);
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+        past.forget_all(other);
+    }
+
+    /// Takes what the process that follows this one passes on.
+    async fn take_handed(self: Rc<Self>, mut end: End) {
+        poll_fn(|cx| {
+            loop {
+                match end.poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Ready(Some(Message { envelope, bytes, .. })) => {
+                        if !self.take_one(envelope, bytes, false) && !self.pass_further(envelope, bytes) {
+                            let back = Message { says: Says::Back, envelope, ecn: 0, bytes };
+                            self.tell_successor(&back);
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Passes on what is for a flow of a process before this one.
+    fn pass_further(&self, envelope: Envelope, bytes: &[u8]) -> bool {
+        let Some(Beside { past, .. }) = &self.beside else { return false };
+        let Some(port) = past.port_of(&envelope) else { return false };
+        let message = Message { says: Says::Passed, envelope, ecn: 0, bytes };
+        past.pass(port as usize, &message, &mut self.scratch.borrow_mut()) != Fate::Ours
+    }
+
+    /// Says something to the process that follows this one.
+    fn tell_successor(&self, message: &Message<'_>) {
+        if let Some(way) = &*self.said.borrow() {
+            message.write(&mut self.scratch.borrow_mut());
+            // Should it be lost, what comes is passed on, and given back.
+            let _ = SockRef::from(way).send(&self.scratch.borrow());
+        }
+    }
+
+    /// Takes one datagram for a flow that is there, or that may begin. `false`: there is none.
+    fn take_one(self: &Rc<Self>, envelope: Envelope, bytes: &[u8], may_begin: bool) -> bool {
+        let now = Instant::now();
+        let plan = self.worker.plan_of(&self.seat);
+        let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return false };
+        let known = self.flows.borrow().get(&envelope).cloned();
+        let flow = known.filter(|flow| self.is_in_force(flow));
+        let flow = flow.or_else(|| {
+            let flow = may_begin.then(|| self.begin(envelope, listener, now)).flatten()?;
+            self.flows.borrow_mut().insert(envelope, flow.clone());
+            Some(flow)
+        });
+        let Some(flow) = flow else { return false };
+        flow.pass_one(bytes, now, &listener.series.of(self.worker.index).datagrams_dropped);
+        true
+    }
+
+    /// A way by which another process can pass on what is for flows of this one.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn open_way(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = past::way()?;
+        *self.said.borrow_mut() = Some(ours.duplicate()?);
+        *self.handed.borrow_mut() = Some(ours);
+        Ok(theirs)
+    }
+
+    /// Whether another process reads the socket; and the flows that there are, those of a process before this one among them.
+    pub(crate) fn pause(self: &Rc<Self>, is_paused: bool) -> Vec<Envelope> {
+        self.is_paused.set(is_paused);
+        match self.handed.take() {
+            Some(end) if is_paused => drop(tokio::task::spawn_local(self.clone().take_handed(end))),
+            _ => {}
+        }
+        if !is_paused {
+            *self.said.borrow_mut() = None;
+            if let Some(waker) = &*self.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+        let flows = self.flows.borrow();
+        let own = flows.iter().filter(|(_, flow)| !flow.is_over.get()).map(|(envelope, _)| *envelope);
+        let before = self.beside.as_ref().map(|beside| beside.past.flows_of(beside.port, beside.ports));
+        own.chain(before.unwrap_or_default()).collect()
     }
 
     /// Whether a flow may go on: its endpoint is configured still, and its checks have not failed.
@@ -420,7 +603,8 @@ impl Life {
             if let Poll::Ready(end) = self.poll_answers(&flow, cx) {
                 return Poll::Ready(end);
             }
-            let is_closing = tether.is_closing();
+            // Where another process goes on, what this one has begun ends in its own time.
+            let is_closing = tether.is_closing() && !tether.seat.is_given.get();
             let patience = if is_closing { LAST_CALL.min(idle) } else { idle };
             if is_closing {
                 // An endpoint that goes on speaking would hold the socket of a listener that is gone.
@@ -448,6 +632,7 @@ impl Life {
             flows.remove(&self.envelope);
         }
         drop(flows);
+        self.port.tell_successor(&Message { says: Says::Over, envelope: self.envelope, ecn: 0, bytes: b"" });
         if fault.is_some_and(|fault| fault.consequence().against_health) {
             self.witness(Seen::Failed, Instant::now());
         } else if fault.is_none() && self.is_one_way(&flow) {

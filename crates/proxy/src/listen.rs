@@ -27,7 +27,7 @@ pub(crate) struct Listening {
 
 /// What arrives at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// Connections, of TCP or by a Unix socket.
     Stream,
     /// Datagrams that are passed on.
@@ -44,6 +44,18 @@ impl Transport {
             () if listener.speaks_http3_only() => &[Self::Quic],
             () if listener.speaks_http3() => &[Self::Stream, Self::Quic],
             () => &[Self::Stream],
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Stream, Self::Datagram, Self::Quic];
+
+    /// As it is called between processes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Datagram => "datagram",
+            Self::Quic => "quic",
         }
     }
 
@@ -109,6 +121,24 @@ fn free_for_both(address: SocketAddr, settings: &ListenerSocket) -> io::Result<S
         }
     }
     Err(last)
+}
+
+/// One more socket that shares the address of others.
+///
+/// # Errors
+/// It cannot be had.
+pub(crate) fn bind_beside(address: SocketAddr, transport: Transport, settings: &ListenerSocket) -> io::Result<OwnedFd> {
+    let kind = if transport.is_udp() { Type::DGRAM } else { Type::STREAM };
+    let socket = bind_shared(address, kind, settings)?;
+    if transport == Transport::Quic {
+        widen(&socket);
+    }
+    Ok(socket.into())
+}
+
+/// Whether others can be bound beside a socket.
+pub(crate) fn is_shared(socket: &OwnedFd) -> bool {
+    SockRef::from(socket).reuse_port().unwrap_or(false)
 }
 
 fn bind_unix(

@@ -26,7 +26,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::Accepting;
 use crate::clients::{self, Question};
-use crate::http3::{Mesh, Others, mesh};
+use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
+use crate::http3::{Keys, Mesh, Others, mesh};
 use crate::listen::{self, Transport};
 use crate::socket;
 use crate::socket_file::{SocketFile, Undo};
@@ -53,6 +54,18 @@ pub(crate) enum Command {
     Cut,
     /// About connections of clients.
     Ask(Question),
+    /// Tell of every socket where something arrives.
+    Offer(Sender<Offered>),
+    /// Another process has the sockets of these places. Dropped when that is so for this worker.
+    Give(Arc<[Place]>, Sender<()>),
+    /// Another process is about to read the sockets of datagrams, or not after all. Tells of the flows that there are.
+    Pause(bool, Sender<Paused>),
+    /// Dropped by a worker that is alive.
+    Pulse {
+        _answer: Sender<()>,
+    },
+    /// Take what arrives at the sockets that were held, and at these.
+    Begin(Vec<Opened>),
     Stop,
 }
 
@@ -81,6 +94,8 @@ pub(crate) struct Opened {
     pub socket: OwnedFd,
     /// For connections of QUIC.
     pub mesh: Option<Mesh>,
+    /// For flows that are the process before's.
+    pub beside: Option<Beside>,
 }
 
 /// How the data plane runs.
@@ -89,29 +104,34 @@ pub struct Options {
     pub workers: usize,
     /// Where records are counted; made for at least as many workers.
     pub telemetry: Arc<Telemetry>,
+    /// What came from another process.
+    pub heritage: Heritage,
 }
 
 /// The running data plane. Dropping it ends the workers at once.
 pub struct Workers {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    commands: Vec<UnboundedSender<Command>>,
+pub(crate) struct Shared {
+    pub commands: Vec<UnboundedSender<Command>>,
     published: Mutex<Published>,
     open_connections: Arc<AtomicUsize>,
     telemetry: Arc<Telemetry>,
+    pub heritage: Mutex<Heritage>,
+    /// Sockets that workers are to have beside those that came from another process.
+    pub spares: Mutex<Vec<Spare>>,
 }
 
 #[derive(Default)]
-struct Published {
-    tls: Arc<TlsMaterial>,
-    plan: Option<Arc<Plan>>,
+pub(crate) struct Published {
+    pub tls: Arc<TlsMaterial>,
+    pub plan: Option<Arc<Plan>>,
     /// The plan that is tried, with its TLS.
     tried: Option<(Arc<Plan>, Arc<TlsMaterial>)>,
     logs: Option<Arc<AccessLogs>>,
-    bound: HashMap<(Name, Transport), Bound>,
+    pub bound: HashMap<(Name, Transport), Bound>,
     /// Sockets of QUIC that no listener has any more, as long as there are connections on them.
     leaving: Vec<Bound>,
 }
@@ -126,9 +146,9 @@ pub(crate) struct Bound {
     /// What arrives there.
     pub transport: Transport,
     /// Of a Unix socket; not in the workers, so that it goes when the listener does.
-    file: Option<Arc<SocketFile>>,
+    pub file: Option<Arc<SocketFile>>,
     /// Of QUIC; it is there as long as any of its sockets.
-    others: Option<Weak<Others>>,
+    pub others: Option<Weak<Others>>,
 }
 
 impl Bound {
@@ -156,11 +176,17 @@ impl Workers {
             let (sender, receiver) = unbounded_channel();
             let (telemetry, open) = (options.telemetry.clone(), open_connections.clone());
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-            threads.push(thread.spawn(move || worker::run(index, telemetry, open, receiver))?);
+            let is_held = options.heritage.is_held;
+            threads.push(thread.spawn(move || worker::run(index, telemetry, (open, is_held), receiver))?);
             commands.push(sender);
         }
         let telemetry = options.telemetry;
-        let shared = Shared { commands, published: Mutex::default(), open_connections, telemetry };
+        let mut heritage = options.heritage;
+        let tls = Arc::new(TlsMaterial::after(std::mem::take(&mut heritage.tickets)));
+        crate::tls::set_token_secret(&heritage.tokens);
+        let published = Published { tls, ..Published::default() }.into();
+        let (heritage, spares) = (heritage.into(), Mutex::default());
+        let shared = Shared { commands, published, open_connections, telemetry, heritage, spares };
         Ok(Self { shared: Arc::new(shared), threads })
     }
 
@@ -268,7 +294,7 @@ pub fn check(plan: &Plan) -> Result<(), Vec<Issue>> {
 }
 
 impl Shared {
-    fn published(&self) -> MutexGuard<'_, Published> {
+    pub(crate) fn published(&self) -> MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,7 +305,7 @@ impl Shared {
         }
     }
 
-    fn tell_all(&self, command: impl Fn() -> Command) {
+    pub(crate) fn tell_all(&self, command: impl Fn() -> Command) {
         for worker in &self.commands {
             // A worker that is gone needs no telling.
             let _ = worker.send(command());
@@ -295,7 +321,7 @@ impl Shared {
         };
         socket::check(&plan.clusters)?;
         let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
-        let (bound, mut sockets) = self.bind(&plan, &published)?;
+        let (bound, sockets) = self.bind(&plan, &published)?;
         for opened in sockets.iter().flatten().filter(|opened| opened.transport == Transport::Stream) {
             let Some(listener) = plan.listener(&opened.name).map(|plan| &plan.listener) else { continue };
             listen::listen(&opened.socket, &listener.socket)
@@ -308,8 +334,7 @@ impl Shared {
             plan.take_effect(before);
         }
         let (done, acknowledged) = channel();
-        for worker in &self.commands {
-            let sockets = sockets.iter_mut().filter_map(Vec::pop).collect();
+        for (worker, sockets) in self.commands.iter().zip(sockets) {
             let (plan, tls, logs, done) = (plan.clone(), tls.clone(), logs.clone(), done.clone());
             let commit = Commit { plan, tls, sockets, logs, done };
             worker.send(Command::Commit(Box::new(commit))).map_err(|_| "a worker has ended".to_owned())?;
@@ -373,7 +398,7 @@ impl Shared {
 
     /// Binds what is new. The sockets come one per worker.
     fn bind(&self, plan: &Plan, published: &Published) -> Result<Bindings, String> {
-        let mut bindings = Bindings::default();
+        let mut bindings = (HashMap::new(), self.commands.iter().map(|_| Vec::new()).collect());
         for listener in &plan.snapshot.listeners {
             for transport in Transport::of(listener) {
                 self.bind_one(listener, *transport, published, &mut bindings)?;
@@ -407,19 +432,33 @@ impl Shared {
             bound.insert(key, Bound { bind, ..kept.clone() });
             return Ok(());
         }
+        if let Some(inherited) = self.claim(listener, transport, beside.as_ref()) {
+            let adopted = self.adopt(listener, inherited, sockets).map_err(failed)?;
+            bound.insert(key, adopted);
+            return Ok(());
+        }
         // Our own listener of another name may still hold the address: it goes with this very plan.
         let is_ours =
             |other: &Bound| other.transport.is_udp() == transport.is_udp() && listen::overlap(&other.address, &at);
         let ours = published.bound.values().any(is_ours)
-            || published.leaving.iter().any(|other| other.is_in_use() && is_ours(other));
+            || published.leaving.iter().any(|other| other.is_in_use() && is_ours(other))
+            || self.heritage().is_at(transport, &at);
         let workers = self.commands.len();
         let files: Vec<Arc<SocketFile>> =
             published.bound.values().chain(bound.values()).filter_map(|place| place.file.clone()).collect();
         let made = listen::bind(listener, (transport, &at), workers, !ours, &files).map_err(failed)?;
-        let mut meshes = if transport == Transport::Quic { mesh(workers) } else { Vec::new() };
+        let meshes = if transport == Transport::Quic { mesh(workers, (Keys::new(), 0), None) } else { Vec::new() };
         let others = meshes.first().map(|mesh| Arc::downgrade(&mesh.others));
-        let opened = |socket| Opened { name: listener.name.clone(), transport, socket, mesh: meshes.pop() };
-        sockets.push(made.sockets.into_iter().map(opened).collect());
+        let mut meshes = meshes.into_iter();
+        for (of_worker, socket) in sockets.iter_mut().zip(made.sockets) {
+            of_worker.push(Opened {
+                name: listener.name.clone(),
+                transport,
+                socket,
+                mesh: meshes.next(),
+                beside: None,
+            });
+        }
         bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, others });
         Ok(())
     }
@@ -438,8 +477,8 @@ fn permit<'a>(plan: &Plan, bound: &'a HashMap<(Name, Transport), Bound>) -> Resu
     Ok(permitted)
 }
 
-/// Where sockets are, and those that are new: for each place one per worker.
-type Bindings = (HashMap<(Name, Transport), Bound>, Vec<Vec<Opened>>);
+/// Where sockets are, and those that are new, by worker.
+pub(crate) type Bindings = (HashMap<(Name, Transport), Bound>, Vec<Vec<Opened>>);
 
 fn join(issues: &[Issue]) -> String {
     issues.iter().map(Issue::to_string).collect::<Vec<_>>().join("; ")
@@ -448,7 +487,7 @@ fn join(issues: &[Issue]) -> String {
 /// Whether the socket of the listener called `name` serves `listener`. By address: a listener that only gets another name
 /// keeps its socket and its connections, for a socket cannot be closed without losing clients that are just
 /// connecting. Several listeners may ask for a free port, so there the name decides.
-fn is_same_place(name: &Name, bound: &Bound, listener: &Listener, transport: Transport) -> bool {
+pub(crate) fn is_same_place(name: &Name, bound: &Bound, listener: &Listener, transport: Transport) -> bool {
     let is_free_port = listener.bind.port() == Some(0);
     let is_there =
         bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind;
@@ -473,7 +512,17 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
         }
         Command::Cut => worker.registry.cut_all(),
         Command::Ask(question) => clients::answer(worker, question),
-        Command::Stop => {}
+        Command::Offer(offers) => handover::offer(worker, &offers),
+        Command::Pause(is_paused, told) => handover::pause(worker, is_paused, &told),
+        Command::Give(places, _done) => handover::give(worker, &places),
+        Command::Begin(sockets) => {
+            let held = worker.held.take().unwrap_or_default();
+            let listeners = worker.plan().plan.listeners.clone();
+            for opened in held.into_iter().chain(sockets) {
+                start(worker, &listeners, opened);
+            }
+        }
+        Command::Pulse { .. } | Command::Stop => {}
     }
 }
 
@@ -530,19 +579,10 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         }
         place.is_some()
     });
-    for opened in commit.sockets {
-        if worker.is_draining.get() {
-            break;
-        }
-        let Some(index) = listeners.iter().position(|listener| listener.listener.name == opened.name) else { continue };
-        let bind = listeners[index].listener.bind.clone();
-        let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
-        let address = address.map_or_else(|| bind.clone(), Address::Ip);
-        let bound = Bound { bind, address, transport: opened.transport, file: None, others: None };
-        match Accepting::start(worker, bound, index, opened) {
-            Ok(accepting) => worker.listening.borrow_mut().push(accepting),
-            Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
-        }
+    let held = &mut *worker.held.borrow_mut();
+    match held {
+        Some(held) => held.extend(commit.sockets),
+        None => commit.sockets.into_iter().for_each(|opened| start(worker, &listeners, opened)),
     }
     for accepting in worker.listening.borrow().iter() {
         accepting.review();
@@ -550,4 +590,20 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
     worker.registry.wake_closing();
     // The publisher may have stopped waiting; the plan is in force all the same.
     let _ = commit.done.send(());
+}
+
+/// Takes what arrives at a socket from now on.
+fn start(worker: &Rc<Worker>, listeners: &[Arc<ListenerPlan>], opened: Opened) {
+    if worker.is_draining.get() {
+        return;
+    }
+    let Some(index) = listeners.iter().position(|listener| listener.listener.name == opened.name) else { return };
+    let bind = listeners[index].listener.bind.clone();
+    let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
+    let address = address.map_or_else(|| bind.clone(), Address::Ip);
+    let bound = Bound { bind, address, transport: opened.transport, file: None, others: None };
+    match Accepting::start(worker, bound, index, opened) {
+        Ok(accepting) => worker.listening.borrow_mut().push(accepting),
+        Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
+    }
 }

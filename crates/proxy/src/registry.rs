@@ -18,13 +18,20 @@ pub(crate) struct Seat {
     pub index: Cell<usize>,
     /// The listener is gone or the program is ending: finish what is begun, begin nothing.
     pub closing: Cell<bool>,
+    /// Its socket is another process's, which takes what comes from now on.
+    pub is_given: Cell<bool>,
     /// The last plan that had the listener, once it is gone; `index` is its place there.
     pub last_plan: RefCell<Option<Rc<WorkerPlan>>>,
 }
 
 impl Seat {
     pub(crate) fn new(index: usize) -> Self {
-        Self { index: Cell::new(index), closing: Cell::new(false), last_plan: RefCell::new(None) }
+        Self {
+            index: Cell::new(index),
+            closing: Cell::new(false),
+            is_given: Cell::new(false),
+            last_plan: RefCell::new(None),
+        }
     }
 }
 

@@ -48,6 +48,14 @@ impl Acceptor {
         }
     }
 
+    /// The same socket for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            Self::Unix(listener) => listener.as_fd().try_clone_to_owned(),
+        }
+    }
+
     /// Takes what the kernel holds, then closes. It asks the kernel itself: the runtime knows only what the kernel had
     /// reported before.
     pub(crate) fn drain(self, mut take: impl FnMut(TcpStream, SocketAddr)) {

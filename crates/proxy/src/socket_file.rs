@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::socket;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -17,6 +18,8 @@ pub(crate) struct SocketFile {
     id: (u64, u64),
     /// As the process made it.
     made: Permission,
+    /// It is another process's from now on.
+    is_given: AtomicBool,
 }
 
 /// Who may connect.
@@ -67,7 +70,27 @@ impl SocketFile {
             return Ok(None);
         }
         let found = fs::symlink_metadata(path)?;
-        Ok(Some(Self { path: path.into(), id: (found.dev(), found.ino()), made: Permission::of(&found) }))
+        let (id, made) = ((found.dev(), found.ino()), Permission::of(&found));
+        Ok(Some(Self { path: path.into(), id, made, is_given: AtomicBool::new(false) }))
+    }
+
+    /// The file of another process, which it has made so: from now on it is ours. `None`: there is none.
+    pub(crate) fn adopt(path: &str, made: Option<[u32; 3]>) -> Option<Self> {
+        let mut file = Self::of(path).ok()??;
+        if let Some([mode, owner, group]) = made {
+            file.made = Permission { mode, owner, group };
+        }
+        Some(file)
+    }
+
+    /// Permissions, owner and group as it was made with.
+    pub(crate) fn made(&self) -> [u32; 3] {
+        [self.made.mode, self.made.owner, self.made.group]
+    }
+
+    /// Leaves it to another process.
+    pub(crate) fn give(&self) {
+        self.is_given.store(true, Ordering::Relaxed);
     }
 
     /// Sets permissions, owner and group; what is not given is as the process made it. If it fails, all is as before.
@@ -129,8 +152,8 @@ impl Permission {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id);
-        if is_ours {
+        let is_there = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id);
+        if is_there && !self.is_given.load(Ordering::Relaxed) {
             // It may be gone by itself.
             let _ = fs::remove_file(&self.path);
         }

@@ -19,7 +19,7 @@ use wire::http3::message::Memory;
 use crate::buffer::BufferPool;
 use crate::http3::Outgoing;
 use crate::random::Random;
-use crate::reconcile::{self, Command};
+use crate::reconcile::{self, Command, Opened};
 use crate::registry::{Registry, Seat};
 use crate::worker_plan::WorkerPlan;
 
@@ -80,6 +80,8 @@ pub(crate) struct Worker {
     /// The same for heads of HTTP/3.
     pub sections: RefCell<Memory>,
     pub listening: RefCell<Vec<crate::accept::Accepting>>,
+    /// Sockets at which nothing is taken yet, while another process may still do that.
+    pub held: RefCell<Option<Vec<Opened>>>,
     requests: Boxes<Incoming>,
     responses: Boxes<ResponseHead>,
     date: RefCell<(u64, String)>,
@@ -107,6 +109,7 @@ impl Worker {
             scratch: RefCell::default(),
             sections: RefCell::default(),
             listening: RefCell::default(),
+            held: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),
             date: RefCell::new((0, String::new())),
@@ -203,11 +206,11 @@ impl Worker {
     }
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it is told to stop. `is_held`: nothing is taken at sockets before it is told to.
 pub(crate) fn run(
     index: usize,
     telemetry: Arc<Telemetry>,
-    open_connections: Arc<AtomicUsize>,
+    (open_connections, is_held): (Arc<AtomicUsize>, bool),
     commands: UnboundedReceiver<Command>,
 ) {
     let builder = &mut tokio::runtime::Builder::new_current_thread();
@@ -219,6 +222,7 @@ pub(crate) fn run(
         }
     };
     let worker = Worker::new(index, telemetry, open_connections);
+    *worker.held.borrow_mut() = is_held.then(Vec::new);
     runtime.block_on(obey(worker, commands));
 }
 

@@ -19,6 +19,11 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
+    /// Replaces what was counted. Only the owner may call it.
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
     /// What was added so far.
     #[inline]
     pub fn get(&self) -> u64 {
@@ -35,6 +40,11 @@ impl ClassCounters {
     #[inline]
     pub fn add(&self, status: u16) {
         self.0[class(status)].add(1);
+    }
+
+    /// The counters, in the order of [`crate::record::CLASS_LABELS`].
+    pub(crate) fn counters(&self) -> &[Counter] {
+        &self.0
     }
 
     /// All counts, in the order of [`crate::record::CLASS_LABELS`].
@@ -59,8 +69,17 @@ impl FaultCounters {
     /// Counts a fault.
     #[inline]
     pub fn add(&self, fault: Fault) {
-        let array = self.0.get_or_init(|| Box::new(FaultArray(std::array::from_fn(|_| Counter::default()))));
-        array.0[fault as usize].add(1);
+        self.made()[fault as usize].add(1);
+    }
+
+    /// The counters, in the order of [`Fault::ALL`]; made if there are none.
+    pub(crate) fn made(&self) -> &[Counter; FAULTS] {
+        &self.0.get_or_init(|| Box::new(FaultArray(std::array::from_fn(|_| Counter::default())))).0
+    }
+
+    /// The same, if any fault was counted.
+    pub(crate) fn counters(&self) -> Option<&[Counter; FAULTS]> {
+        self.0.get().map(|array| &array.0)
     }
 
     /// Adds all counts to `totals`, in the order of [`Fault::ALL`].

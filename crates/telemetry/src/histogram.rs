@@ -67,11 +67,37 @@ impl Histogram {
     #[inline]
     pub fn record(&self, value: Duration) {
         let micros = value.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(value.subsec_micros()));
-        let buckets = self.0.get_or_init(|| {
-            Box::new(Buckets { counts: std::array::from_fn(|_| Counter::default()), nanos: Counter::default() })
-        });
+        let buckets = self.made();
         buckets.counts[index(micros)].add(1);
         buckets.nanos.add(nanos(value));
+    }
+
+    fn made(&self) -> &Buckets {
+        self.0.get_or_init(|| {
+            Box::new(Buckets { counts: std::array::from_fn(|_| Counter::default()), nanos: Counter::default() })
+        })
+    }
+
+    /// Calls `see` with the first microsecond of each bucket that is not empty and its count, and with the sum in nanoseconds.
+    pub(crate) fn each(&self, see: &mut dyn FnMut(Bin, u64)) {
+        let Some(buckets) = self.0.get() else { return };
+        see(Bin::Nanos, buckets.nanos.get());
+        for (place, count) in buckets.counts.iter().enumerate().filter(|(_, count)| count.get() > 0) {
+            see(Bin::From(span(place).0), count.get());
+        }
+    }
+
+    /// Replaces what was counted by what `find` knows of each bucket, and of the sum. Only the owner may call it.
+    pub(crate) fn set(&self, find: &dyn Fn(Bin) -> u64) {
+        let sum = find(Bin::Nanos);
+        if sum == 0 && self.0.get().is_none() {
+            return;
+        }
+        let buckets = self.made();
+        buckets.nanos.set(sum);
+        for (place, count) in buckets.counts.iter().enumerate() {
+            count.set(find(Bin::From(span(place).0)));
+        }
     }
 
     /// Adds everything counted so far to `total`.
@@ -84,6 +110,15 @@ impl Histogram {
             total.nanos = total.nanos.wrapping_add(buckets.nanos.get());
         }
     }
+}
+
+/// A part of a histogram, by a name that another version of this program understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bin {
+    /// The sum.
+    Nanos,
+    /// The bucket that begins with this microsecond.
+    From(u64),
 }
 
 /// A duration in nanoseconds; what does not fit in 584 years is cut off.

@@ -11,6 +11,7 @@
 pub mod access_log;
 pub mod counter;
 mod expose;
+pub mod figures;
 pub mod histogram;
 pub mod log;
 pub mod names;
@@ -30,6 +31,7 @@ pub mod trial;
 pub use access_log::{AccessLogs, LogWriter, check_line};
 pub use counter::Counter;
 pub use expose::Gauge;
+pub use figures::Figures;
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use names::Metric;
 pub use record::{Kind, Phases, Record};

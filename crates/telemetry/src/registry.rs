@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::{Name, Snapshot};
 
 use crate::expose::{self, Gauge};
+use crate::figures::{Figures, take, tell};
 use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Series};
 use crate::summary::{Summary, Totals};
 use crate::trial::Trial;
@@ -49,6 +50,10 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
             }
             keep
         });
+    }
+
+    fn find(&self, key: &K) -> Option<Arc<Series<S>>> {
+        self.0.get(key).map(|entry| Arc::clone(&entry.series))
     }
 
     fn list(&self) -> Vec<(K, Arc<Series<S>>)> {
@@ -164,6 +169,35 @@ impl Telemetry {
     /// All totals at this moment, to show or to subtract from later ones.
     pub fn summary(&self) -> Summary {
         Summary::of(&self.listing())
+    }
+
+    /// What was counted so far, the figures of the process before among it, for one that follows.
+    pub fn figures(&self) -> Figures {
+        let listing = self.listing();
+        Figures {
+            listeners: listing.listeners.iter().map(|(name, series)| (name.clone(), tell(&**series))).collect(),
+            routes: listing.routes.iter().map(|(name, series)| (name.clone(), tell(&**series))).collect(),
+            clusters: listing.clusters.iter().map(|(name, series)| (name.clone(), tell(&**series))).collect(),
+            endpoints: listing.endpoints.iter().map(|(key, series)| (key.clone(), tell(&**series))).collect(),
+        }
+    }
+
+    /// Takes the figures of the process before for those from which this one counts on, in place of those that were taken
+    /// before. Of what is not configured here, nothing is kept. One thread calls this.
+    pub fn inherit(&self, figures: &Figures) {
+        let shelves = self.shelves();
+        for (name, counts) in &figures.listeners {
+            shelves.listeners.find(name).iter().for_each(|series| take(&**series, counts));
+        }
+        for (name, counts) in &figures.routes {
+            shelves.routes.find(name).iter().for_each(|series| take(&**series, counts));
+        }
+        for (name, counts) in &figures.clusters {
+            shelves.clusters.find(name).iter().for_each(|series| take(&**series, counts));
+        }
+        for (key, counts) in &figures.endpoints {
+            shelves.endpoints.find(key).iter().for_each(|series| take(&**series, counts));
+        }
     }
 
     fn listing(&self) -> Listing {

@@ -12,7 +12,7 @@ use crate::counter::{ClassCounters, Counter, FaultCounters};
 use crate::histogram::{Histogram, nanos};
 use crate::record::{Kind, Record};
 
-/// One shard per worker.
+/// One shard per worker, and one for what the process before has counted.
 #[derive(Debug)]
 pub struct Series<S> {
     shards: Box<[OnceLock<Box<S>>]>,
@@ -20,7 +20,12 @@ pub struct Series<S> {
 
 impl<S: Default> Series<S> {
     pub(crate) fn new(workers: usize) -> Self {
-        Self { shards: (0..workers).map(|_| OnceLock::new()).collect() }
+        Self { shards: (0..=workers).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// What the process before has counted, which is like the shard of one more worker.
+    pub(crate) fn inherited(&self) -> &S {
+        self.shards[self.shards.len() - 1].get_or_init(Box::default)
     }
 
     /// The shard of a worker, which nobody else may write to.
@@ -104,11 +109,11 @@ pub struct ClusterShard {
     pub hedges_won: Counter,
     /// Hedges that the budget did not allow. The data plane counts them.
     pub hedges_refused: Counter,
-    refused: [Counter; Refusal::ALL.len()],
+    pub(crate) refused: [Counter; Refusal::ALL.len()],
     pub(crate) retries: Counter,
     /// In the order of [`model::persistence::SessionPick::ALL`].
     pub(crate) sessions: [Counter; 4],
-    picks: [Counter; PickReason::ALL.len()],
+    pub(crate) picks: [Counter; PickReason::ALL.len()],
     pub(crate) queue: Histogram,
     pub(crate) latency: Histogram,
     pub(crate) first_byte: Histogram,

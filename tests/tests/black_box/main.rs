@@ -60,6 +60,8 @@ mod tcp;
 mod tls;
 mod udp;
 mod unix_sockets;
+mod upgrade;
+mod upgrade_state;
 mod upstream;
 mod upstream_http2;
 mod upstream_http2_lines;

@@ -14,14 +14,14 @@ use super::harness::{Product, eventually};
 type Script = dyn Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync;
 
 /// An endpoint for datagrams, and where they came from.
-struct Echo {
+pub(super) struct Echo {
     address: SocketAddr,
     sources: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Echo {
     /// Answers with a letter and what it got.
-    fn start(letter: &'static str) -> Self {
+    pub(super) fn start(letter: &'static str) -> Self {
         Self::start_at("127.0.0.1:0", move |bytes| vec![[letter.as_bytes(), bytes].concat()])
     }
 
@@ -43,16 +43,16 @@ impl Echo {
     }
 
     /// Every socket that something came from.
-    fn sources(&self) -> HashSet<SocketAddr> {
+    pub(super) fn sources(&self) -> HashSet<SocketAddr> {
         self.sources.lock().expect("sources").iter().copied().collect()
     }
 }
 
 /// A client for datagrams.
-struct Client(UdpSocket);
+pub(super) struct Client(UdpSocket);
 
 impl Client {
-    fn of(product: &Product) -> Self {
+    pub(super) fn of(product: &Product) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.connect(product.address("dns")).expect("an address");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
@@ -70,7 +70,7 @@ impl Client {
         room
     }
 
-    fn ask(&self, text: &str) -> String {
+    pub(super) fn ask(&self, text: &str) -> String {
         self.send(text.as_bytes());
         String::from_utf8_lossy(&self.receive()).into_owned()
     }
@@ -102,7 +102,7 @@ fn text(listener: &str, endpoints: &str, cluster: &str) -> String {
     )
 }
 
-fn start(listener: &str, endpoints: &[&Echo], cluster: &str) -> Product {
+pub(super) fn start(listener: &str, endpoints: &[&Echo], cluster: &str) -> Product {
     Product::start(&text(listener, &list(endpoints), cluster))
 }
 

@@ -367,7 +367,7 @@ shutdown: 5s
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
             "13: `host` is written by the protocol itself and cannot be chosen",
             "13: `x` is not an address or a network such as 10.0.0.0/8",
-            "14: `shutdown` must be a map, not the text `5s` (write `{ drain_timeout: 5s }`)",
+            "14: `shutdown` must be a map, not the text `5s`",
         ]
     );
 }

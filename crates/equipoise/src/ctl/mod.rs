@@ -101,6 +101,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
         Command::Canary { end: Some(CanaryEnd::Promote) } => bare("POST", "/api/canary/promote", None),
         Command::Canary { end: Some(CanaryEnd::Abort) } => bare("DELETE", "/api/canary", None),
         Command::Reload => bare("POST", "/api/reload", None),
+        Command::Upgrade => bare("POST", "/api/upgrade", None),
         Command::Rollback { generation, dry } => {
             bare("POST", &format!("/api/generations/{generation}/rollback"), Some(*dry))
         }
@@ -229,6 +230,7 @@ mod tests {
             ("canary", "GET /api/canary"),
             ("canary promote", "POST /api/canary/promote"),
             ("canary abort", "DELETE /api/canary"),
+            ("upgrade", "POST /api/upgrade"),
             ("connections --listener web", "GET /api/connections?limit=100&after=0&listener=web"),
             ("end 4097", "DELETE /api/connections/4097"),
             ("log warn", "PUT /api/log {\"level\":\"warn\"}"),

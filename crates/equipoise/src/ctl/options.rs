@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Providers,
     /// Read the files again, as SIGHUP does
     Reload,
+    /// Start the program anew, from the same file and with the same arguments, and let it take over
+    Upgrade,
     /// Tell who changed what, and when
     Generations {
         /// One of them, in full

@@ -22,6 +22,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Endpoints { .. } => endpoints(&told["endpoints"]),
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
+        Command::Upgrade => format!("process {} has taken over\n", text(&told["successor"])),
         Command::End { connection } => format!("connection {connection} is ended\n"),
         _ => done(told),
     };

@@ -67,7 +67,7 @@ async fn run_with(options: &cli::Demo, mut signals: Signals) -> Ending {
 async fn until_a_signal(live: &mut Live, signals: &mut Signals, origins: &[Origin]) {
     let mut line = LiveLine::new(live.view().clone(), origins);
     tokio::select! {
-        () = live.serve(signals) => {}
+        _ = live.serve(signals) => {}
         () = line.run() => {}
     }
     line.end();

@@ -1,6 +1,7 @@
 //! Whether an endpoint is fit for work, as its active checks tell.
 
 pub mod agent;
+pub mod estate;
 pub mod passive;
 pub(crate) mod ramp;
 pub mod standing;
@@ -89,6 +90,11 @@ impl Health {
     /// The state of an endpoint that was at work before it had a check.
     pub(crate) fn presumed_up() -> Self {
         Self { state: HealthState::Up, against: 0 }
+    }
+
+    /// What another process knows.
+    pub(crate) fn of(state: HealthState, against: u32) -> Self {
+        Self { state, against }
     }
 
     /// Where it stands.

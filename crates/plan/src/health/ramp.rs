@@ -42,6 +42,19 @@ impl Ramp {
         self.share.store(FIRST, Ordering::Relaxed);
     }
 
+    /// The share that it has, and how long ago it began, while it climbs.
+    pub(crate) fn climb(&self, now: Instant) -> Option<(u32, Duration)> {
+        let began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        Some((self.share(), gone)).filter(|(share, _)| *share < WHOLE)
+    }
+
+    /// Climbs on from where another process has come to.
+    pub(crate) fn climb_on(&self, (share, gone): (u32, Duration), now: Instant) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = now.checked_sub(gone);
+        self.share.store(share.clamp(FIRST, WHOLE), Ordering::Relaxed);
+    }
+
     /// Time passes. Says whether the share has changed. One thread calls this.
     pub(crate) fn step(&self, now: Instant, over: Duration) -> bool {
         let before = self.share();

@@ -31,6 +31,7 @@ use crate::hash::FastMap;
 use crate::route::query;
 use cookie::{Dates, Shown, Signer};
 pub(crate) use pinned::Pins;
+pub use table::TableEstate;
 use table::{Begun, Table, Tick, tenths};
 
 /// The place of an endpoint that is not there.
@@ -283,6 +284,32 @@ impl Persistence {
         let By::Table(_, table, bounds) = &self.by else { return None };
         table.sweep(now, idle_of(bounds));
         Some((table.len(), table.evictions()))
+    }
+
+    /// What its table remembers, for another process, and what that knows sessions by. `None`: it has none, or nobody has used
+    /// it yet.
+    pub fn bequeath(&self, now: Instant) -> Option<(String, TableEstate)> {
+        let By::Table(_, table, bounds) = &self.by else { return None };
+        Some((self.known_by(), table.bequeath(now, idle_of(bounds))?))
+    }
+
+    /// Remembers what another process did, if it knew sessions by the same.
+    pub fn inherit(&self, known_by: &str, estate: &TableEstate, now: Instant) {
+        if let By::Table(_, table, bounds) = &self.by
+            && self.known_by() == known_by
+        {
+            table.inherit(estate, now, idle_of(bounds));
+        }
+    }
+
+    fn known_by(&self) -> String {
+        match &self.settings.by {
+            SessionBy::Learned(Learned::Cookie(name), _) => format!("learned cookie {name}"),
+            SessionBy::Learned(Learned::Header(name), _) => format!("learned header {name}"),
+            SessionBy::Header(name, _) => format!("header {name}"),
+            SessionBy::Source(PrefixLengths { v4, v6 }, _) => format!("source {v4} {v6}"),
+            SessionBy::Cookie(_) | SessionBy::Route(_) => String::new(),
+        }
     }
 
     /// The plan is in force, and with it the bound of its table.

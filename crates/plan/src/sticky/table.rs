@@ -8,13 +8,13 @@
 //! Keys are hashed with a seed (SipHash), so that nobody can choose keys that fall into one shard or onto one entry.
 //! Two keys of one hash would share an entry, and thus an endpoint: with 64 bits that does not happen, and would do no harm.
 
-use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::balance::Chance;
 use crate::hash::FastMap;
+use crate::keyed;
 use crate::padded::Padded;
 
 /// A table for fewer entries than this has one shard, in which the order of use is exact; others have [`SHARDS`], a power of
@@ -54,17 +54,24 @@ impl Begun {
 
     /// The hash of a key.
     pub(super) fn key(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.seed[0]);
-        hasher.write_u64(self.seed[1]);
-        hasher.write(bytes);
-        hasher.finish()
+        keyed::hash(self.seed, bytes)
     }
 }
 
 /// A duration in the unit of [`Tick`].
 pub(super) fn tenths(duration: Duration) -> Tick {
     u32::try_from(duration.as_millis() / 100).unwrap_or(Tick::MAX)
+}
+
+/// What a table remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableEstate {
+    /// By which keys are hashed.
+    pub seed: [u64; 2],
+    /// Entries that had to go before their time.
+    pub evictions: u64,
+    /// Key, endpoint, and how long ago it was used, in tenths of a second; never growing.
+    pub entries: Vec<(u64, u64, u32)>,
 }
 
 #[derive(Default)]
@@ -232,6 +239,35 @@ impl Table {
     /// Entries, those beyond their time among them until they are met.
     pub(super) fn len(&self) -> u32 {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    /// All that is remembered, for another process: what was used longest ago comes first.
+    pub(super) fn bequeath(&self, now: Instant, idle: Tick) -> Option<TableEstate> {
+        let begun = *self.begun.get()?;
+        self.sweep(now, idle);
+        let now = begun.tick(now);
+        let mut entries: Vec<(u64, u64, u32)> = Vec::with_capacity(self.len() as usize);
+        for shard in &self.shards {
+            let shard = lock(shard);
+            entries.extend(shard.entries.iter().map(|one| (one.key, one.endpoint, now.saturating_sub(one.seen))));
+        }
+        entries.sort_by_key(|(_, _, age)| std::cmp::Reverse(*age));
+        Some(TableEstate { seed: begun.seed, evictions: self.evictions(), entries })
+    }
+
+    /// Remembers what another process did, as long as nobody has used this table; as much of it as there is room for.
+    pub(super) fn inherit(&self, estate: &TableEstate, now: Instant, idle: Tick) {
+        let oldest = estate.entries.first().map_or(0, |(_, _, age)| *age);
+        let at = now.checked_sub(Duration::from_millis(u64::from(oldest) * 100)).unwrap_or(now);
+        let begun = Begun { at, seed: estate.seed };
+        if self.begun.set(begun).is_err() {
+            return;
+        }
+        let now = begun.tick(now);
+        for (key, endpoint, age) in &estate.entries {
+            self.put(*key, *endpoint, now.saturating_sub(*age), idle);
+        }
+        self.evictions.fetch_add(estate.evictions, Ordering::Relaxed);
     }
 
     /// Entries that had to go before their time, for others.

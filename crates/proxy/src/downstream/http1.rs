@@ -19,7 +19,7 @@ use model::snapshot::HttpListener;
 use wire::http1::{HeadLimits, RequestParsed, parse_request};
 use wire::http2::{Preface, preface};
 
-use crate::accept::LAST_CALL;
+use crate::accept::{LAST_CALL, PARTING};
 use crate::connection::Connection;
 use crate::exchange;
 use crate::worker::{Incoming, Worker};
@@ -97,12 +97,13 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
         Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
         Poll::Pending => {
             if connection.tether.is_closing() && !is_last_call {
-                if connection.requests > 0 {
+                let is_given = connection.tether.seat.is_given.get();
+                if connection.requests > 0 && !is_given {
                     return Poll::Ready(false);
                 }
-                // Its first request may be on its way.
+                // Its first request may be on its way; where another process goes on, so that nobody is to notice, any.
                 is_last_call = true;
-                connection.watch.set(Instant::now(), LAST_CALL);
+                connection.watch.set(Instant::now(), if is_given { PARTING } else { LAST_CALL });
             }
             connection.watch.poll(cx).map(|()| false)
         }

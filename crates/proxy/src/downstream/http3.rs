@@ -60,12 +60,12 @@ pub(crate) fn open(
     seat: Rc<Seat>,
     waker: Rc<RefCell<Option<Waker>>>,
     ended: impl FnOnce() + 'static,
-) -> io::Result<()> {
+) -> io::Result<Rc<Port>> {
     let door = Door { worker: worker.clone(), seat: seat.clone(), handshakes: Rc::default() };
     let plan = worker.plan_of(&seat);
     let config = plan.listeners.get(seat.index.get()).and_then(|listener| listener.tls.as_ref()?.quic.clone());
     let port = Port::new(socket, mesh, config, Box::new(move |port, incoming| door.knock(port, incoming)))?;
-    let worker = worker.clone();
+    let (worker, opened) = (worker.clone(), port.clone());
     let mut ended = Some(ended);
     let mut generation = plan.plan.generation;
     tokio::task::spawn_local(async move {
@@ -77,7 +77,7 @@ pub(crate) fn open(
         let driven = port.clone();
         port.drive(|| {
             let plan = worker.plan_of(&seat);
-            let Some(listener) = plan.listeners.get(seat.index.get()) else { return driven.open() == 0 };
+            let Some(listener) = plan.listeners.get(seat.index.get()) else { return !driven.is_needed() };
             let dropped = driven.take_dropped();
             if dropped > 0 {
                 listener.series.of(worker.index).datagrams_dropped.add(dropped);
@@ -86,7 +86,7 @@ pub(crate) fn open(
                 if let Some(ended) = ended.take() {
                     ended();
                 }
-                return driven.open() == 0;
+                return !driven.is_needed();
             }
             if std::mem::replace(&mut generation, plan.plan.generation) != plan.plan.generation {
                 driven.configure(listener.tls.as_ref().and_then(|tls| tls.quic.clone()));
@@ -95,7 +95,7 @@ pub(crate) fn open(
         })
         .await;
     });
-    Ok(())
+    Ok(opened)
 }
 
 /// Decides who is let in.

@@ -1,7 +1,7 @@
-//! Connection ids that name the worker of their connection, so that a datagram finds its way when the kernel has given it to
-//! another: it goes by addresses, and those of a client change (RFC 9000 section 9).
+//! Connection ids that name the worker of their connection and its process, so that a datagram finds its way when the kernel has
+//! given it to another: it goes by addresses, and those of a client change (RFC 9000 section 9), and it knows nothing of processes
+//! that follow one another.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,67 +11,111 @@ use model::limits::HTTP3_PASSED_MAX;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, EcnCodepoint, InvalidCid};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Random bytes of an id; two more say whose it is, and one that this was said by us.
+use crate::past::Past;
+
+/// Random bytes of an id.
 const NONCE_BYTES: usize = 5;
-const ID_BYTES: usize = NONCE_BYTES + 3;
+/// Behind them it says whose it is, and that this was said by us: so that of the ids that clients choose themselves none is
+/// ever taken for one of ours.
+const CHECK_BYTES: usize = 4;
+const ID_BYTES: usize = NONCE_BYTES + 3 + CHECK_BYTES;
+
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// Number of the process: each that follows another has the next.
+    pub process: u8,
+    /// Number of the port among those of its listener there.
+    pub port: u16,
+}
 
 /// Of the sockets of one listener: nobody else can tell the worker by an id, nor which ids belong together (RFC 9000 section
-/// 5.1), and what one listener signs is of no use at another (section 21.11).
+/// 5.1), and what one listener signs is of no use at another (section 21.11). Processes that follow one another share them.
 #[derive(Clone)]
 pub(crate) struct Keys {
-    ids: RandomState,
+    ids: [u64; 2],
+    secret: [u8; RESET_KEY_BYTES],
     /// What stateless resets are signed with (section 10.3).
     pub resets: Arc<aws_lc_rs::hmac::Key>,
 }
 
+/// Bytes of the key of stateless resets.
+pub(crate) const RESET_KEY_BYTES: usize = 64;
+
 impl Keys {
-    fn new() -> Self {
-        let mut key = [0; 64];
+    pub(crate) fn new() -> Self {
+        let mut both = [0; 16];
+        let mut secret = [0; RESET_KEY_BYTES];
         // Without randomness there is no TLS either.
-        let _ = aws_lc_rs::rand::fill(&mut key);
-        let resets = Arc::new(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &key));
-        Self { ids: RandomState::new(), resets }
+        let _ = aws_lc_rs::rand::fill(&mut both);
+        let _ = aws_lc_rs::rand::fill(&mut secret);
+        let (words, _) = both.as_chunks::<8>();
+        Self::of([u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])], secret)
     }
 
-    fn mask(&self, nonce: &[u8]) -> u16 {
-        self.ids.hash_one(nonce) as u16
+    /// Those of another process.
+    pub(crate) fn of(ids: [u64; 2], secret: [u8; RESET_KEY_BYTES]) -> Self {
+        let resets = Arc::new(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &secret));
+        Self { ids, secret, resets }
     }
 
-    fn check(&self, nonce: &[u8], worker: u16) -> u8 {
-        self.ids.hash_one((nonce, worker)) as u8
+    /// For another process.
+    pub(crate) fn parts(&self) -> ([u64; 2], [u8; RESET_KEY_BYTES]) {
+        (self.ids, self.secret)
     }
 
-    /// What follows the nonce.
-    fn name(&self, nonce: &[u8], worker: u16) -> [u8; 3] {
-        let [high, low] = (self.mask(nonce) ^ worker).to_be_bytes();
-        [high, low, self.check(nonce, worker)]
+    fn mask(&self, nonce: &[u8]) -> [u8; 3] {
+        let [a, b, c, ..] = plan::keyed::hash(self.ids, nonce).to_be_bytes();
+        [a, b, c]
     }
 
-    fn owner_of(&self, id: &[u8]) -> Option<u16> {
+    fn check(&self, nonce: &[u8], owner: Owner) -> [u8; CHECK_BYTES] {
+        let mut all = [0; NONCE_BYTES + 3];
+        all[..NONCE_BYTES].copy_from_slice(nonce);
+        all[NONCE_BYTES..].copy_from_slice(&owner.bytes());
+        let [a, b, c, d, ..] = plan::keyed::hash(self.ids, &all).to_be_bytes();
+        [a, b, c, d]
+    }
+
+    /// Writes behind the nonce whose it is.
+    fn name(&self, id: &mut [u8; ID_BYTES], owner: Owner) {
+        let (nonce, named) = id.split_at_mut(NONCE_BYTES);
+        let masked = self.mask(nonce).into_iter().zip(owner.bytes()).map(|(mask, byte)| mask ^ byte);
+        named.iter_mut().zip(masked).for_each(|(into, byte)| *into = byte);
+        named[3..].copy_from_slice(&self.check(nonce, owner));
+    }
+
+    fn owner_of(&self, id: &[u8]) -> Option<Owner> {
         let (nonce, named) = id.split_at(NONCE_BYTES);
-        let worker = self.mask(nonce) ^ u16::from_be_bytes([named[0], named[1]]);
-        (self.check(nonce, worker) == named[2]).then_some(worker)
+        let [a, b, c] = self.mask(nonce);
+        let owner = Owner { process: named[2] ^ c, port: u16::from_be_bytes([named[0] ^ a, named[1] ^ b]) };
+        (self.check(nonce, owner) == named[3..]).then_some(owner)
     }
 }
 
-/// Whose connection a datagram is for, if that can be told: once a connection is made, its client uses the ids that we gave
-/// it, and a short header (RFC 9000 section 17.3), and before that in packets of type Handshake (section 17.2.4). What comes
-/// before those, the kernel gives to one worker.
-pub(super) fn owner(datagram: &[u8], keys: &Keys) -> Option<u16> {
+impl Owner {
+    fn bytes(self) -> [u8; 3] {
+        let [high, low] = self.port.to_be_bytes();
+        [high, low, self.process]
+    }
+}
+
+/// Whose connection a datagram is for, if that can be told: once its client has heard of us, it uses the ids that we gave it.
+/// What comes before, the kernel gives to one worker, and is the latest process's. The id stands behind the first byte of a
+/// short header (RFC 9000 section 17.3), and with its length behind the version of a long one (section 17.2).
+pub(super) fn owner(datagram: &[u8], keys: &Keys) -> Option<Owner> {
     let (first, rest) = datagram.split_first()?;
-    let id = match first & 0xb0 {
-        0xa0 => {
-            rest.get(4..).and_then(|rest| rest.split_first()).filter(|(length, _)| usize::from(**length) == ID_BYTES)?.1
-        }
-        _ if first & 0x80 == 0 => rest,
+    let id = match first & 0x80 {
+        0 => rest.get(..ID_BYTES)?,
+        _ if usize::from(*rest.get(4)?) == ID_BYTES => rest.get(5..5 + ID_BYTES)?,
         _ => return None,
     };
-    keys.owner_of(id.get(..ID_BYTES)?)
+    keys.owner_of(id)
 }
 
 /// Makes the ids of a worker.
 pub(super) struct Ids {
-    pub worker: u16,
+    pub owner: Owner,
     pub keys: Keys,
 }
 
@@ -80,13 +124,12 @@ impl ConnectionIdGenerator for Ids {
         let mut id = [0; ID_BYTES];
         // Without randomness there is no TLS either; ids would only be easier to guess.
         let _ = aws_lc_rs::rand::fill(&mut id[..NONCE_BYTES]);
-        let named = self.keys.name(&id[..NONCE_BYTES], self.worker);
-        id[NONCE_BYTES..].copy_from_slice(&named);
+        self.keys.name(&mut id, self.owner);
         ConnectionId::new(&id)
     }
 
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
-        if id.len() == ID_BYTES && self.keys.owner_of(id) == Some(self.worker) { Ok(()) } else { Err(InvalidCid) }
+        if id.len() == ID_BYTES && self.keys.owner_of(id) == Some(self.owner) { Ok(()) } else { Err(InvalidCid) }
     }
 
     fn cid_len(&self) -> usize {
@@ -111,19 +154,32 @@ pub(crate) type Others = [Sender<Passed>];
 
 /// How a worker gives the others of a listener what is theirs, and gets what is its own.
 pub(crate) struct Mesh {
-    pub worker: usize,
+    /// Number of the port among those of the listener.
+    pub port: usize,
+    pub process: u8,
     pub others: Arc<Others>,
     pub own: Receiver<Passed>,
     pub keys: Keys,
+    /// Where what is for the process before goes.
+    pub past: Option<Arc<Past>>,
 }
 
-/// One for each worker. What finds a full channel is dropped, as any network may do.
-pub(crate) fn mesh(workers: usize) -> Vec<Mesh> {
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
+impl Mesh {
+    pub(super) fn owner(&self) -> Owner {
+        Owner { process: self.process, port: self.port as u16 }
+    }
+}
+
+/// One for each port. What finds a full channel is dropped, as any network may do.
+pub(crate) fn mesh(ports: usize, (keys, process): (Keys, u8), past: Option<&Arc<Past>>) -> Vec<Mesh> {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..ports).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
     let others: Arc<Others> = senders.into();
     let ends = receivers.into_iter().enumerate();
-    let keys = Keys::new();
-    ends.map(|(worker, own)| Mesh { worker, others: others.clone(), own, keys: keys.clone() }).collect()
+    let mesh = |(port, own)| {
+        let (others, keys, past) = (others.clone(), keys.clone(), past.cloned());
+        Mesh { port, process, others, own, keys, past }
+    };
+    ends.map(mesh).collect()
 }
 
 #[cfg(test)]
@@ -131,25 +187,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_names_its_worker_and_shows_it_to_nobody() {
+    fn an_id_names_its_process_and_port_and_shows_them_to_nobody() {
         let (keys, mut seen) = (Keys::new(), std::collections::HashSet::new());
-        for worker in [0, 1, 7, u16::MAX] {
-            let mut ids = Ids { worker, keys: keys.clone() };
+        for (process, port) in [(0, 0), (0, 1), (7, 1), (255, u16::MAX)] {
+            let owned = Owner { process, port };
+            let mut ids = Ids { owner: owned, keys: keys.clone() };
             for _ in 0..50 {
                 let id = ids.generate_cid();
                 assert!(ids.validate(&id).is_ok());
-                assert!(Ids { worker: worker ^ 1, keys: keys.clone() }.validate(&id).is_err());
-                let datagram = [&[0x41][..], &id, b"payload"].concat();
-                assert_eq!(owner(&datagram, &keys), Some(worker));
-                let handshake = [&[0xe3, 0, 0, 0, 1, ID_BYTES as u8][..], &id, b"more"].concat();
-                assert_eq!(owner(&handshake, &keys), Some(worker));
-                let initial = [&[0xc3, 0, 0, 0, 1, ID_BYTES as u8][..], &id, b"more"].concat();
-                assert_eq!(owner(&initial, &keys), None);
-                assert_eq!(owner(&handshake[..10], &keys), None);
+                let other = Owner { process, port: port ^ 1 };
+                assert!(Ids { owner: other, keys: keys.clone() }.validate(&id).is_err());
+                let short = [&[0x41][..], &id, b"payload"].concat();
+                let long = [&[0xe1, 0, 0, 0, 1, ID_BYTES as u8][..], &id, b"payload"].concat();
+                assert_eq!((owner(&short, &keys), owner(&long, &keys)), (Some(owned), Some(owned)));
                 seen.insert(id[NONCE_BYTES..].to_vec());
             }
         }
-        assert!(seen.len() > 100, "{}", seen.len());
+        assert!(seen.len() > 190, "{}", seen.len());
+    }
+
+    #[test]
+    fn a_process_that_follows_reads_the_ids_of_the_one_before() {
+        let keys = Keys::new();
+        let id = Ids { owner: Owner { process: 3, port: 2 }, keys: keys.clone() }.generate_cid();
+        let (ids, secret) = keys.parts();
+        let datagram = [&[0x41][..], &id].concat();
+        assert_eq!(owner(&datagram, &Keys::of(ids, secret)), Some(Owner { process: 3, port: 2 }));
     }
 
     #[test]
@@ -157,13 +220,17 @@ mod tests {
         let keys = Keys::new();
         assert_eq!(owner(b"", &keys), None);
         assert_eq!(owner(b"\x41short", &keys), None);
+        for length in 0..20 {
+            assert_eq!(owner(&[0xc1; 20][..length], &keys), None);
+            assert_eq!(owner(&[&[0xc1, 0, 0, 0, 1, ID_BYTES as u8][..], &[7; 20][..length]].concat(), &keys), None);
+        }
         assert_eq!(owner(&[0xc1; 1200], &keys), None);
     }
 
     #[test]
-    fn ids_of_other_sockets_and_ids_that_were_changed_name_nobody_but_by_chance() {
+    fn ids_of_other_sockets_and_ids_that_were_changed_name_nobody() {
         let (keys, others) = (Keys::new(), Keys::new());
-        let mut ids = Ids { worker: 3, keys: keys.clone() };
+        let mut ids = Ids { owner: Owner { process: 0, port: 3 }, keys: keys.clone() };
         let made: Vec<_> = (0..1_000).map(|_| ids.generate_cid()).collect();
         let strange = made.iter().filter(|id| others.owner_of(id).is_some()).count();
         let changed = |id: &ConnectionId| {
@@ -172,7 +239,6 @@ mod tests {
             keys.owner_of(&id).is_some()
         };
         let changed = made.iter().filter(|id| changed(id)).count();
-        // One of 256 each.
-        assert!(strange < 40 && changed < 40, "{strange} {changed}");
+        assert_eq!((strange, changed), (0, 0));
     }
 }

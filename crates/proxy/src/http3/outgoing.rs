@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 
 use model::socket::{ClusterSocket, Source};
 
-use super::{Port, mesh};
+use super::{Keys, Port, mesh};
 use crate::socket;
 
 /// See the module.
@@ -52,7 +52,7 @@ impl Outgoing {
             return Ok(port);
         }
         let socket = socket::datagrams_from(from.is_v4, from.source)?;
-        let mesh = mesh(1).pop().ok_or(io::ErrorKind::Other)?;
+        let mesh = mesh(1, (Keys::new(), 0), None).pop().ok_or(io::ErrorKind::Other)?;
         let port = Port::new(socket, mesh, None, Box::new(|port, incoming| port.refuse(incoming)))?;
         ports.push((from, Rc::downgrade(&port)));
         let driven = port.clone();

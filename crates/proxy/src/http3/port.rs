@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,9 +25,10 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Sleep;
 use wire::http3::code;
 
-use super::ids::{Ids, Mesh, Passed, owner};
+use super::ids::{Ids, Keys, Mesh, Passed, owner};
 use super::quic::Quic;
-use crate::kernel;
+use crate::kernel::{self, Envelope};
+use crate::past::{self, End, Fate, Message, Says};
 use crate::tls::Noted;
 
 /// Room for what one system call yields: with GRO the kernel joins many datagrams into one piece.
@@ -77,6 +78,10 @@ pub(crate) struct Port {
     dropped: Cell<u64>,
     /// Nobody drives it any more.
     is_over: Cell<bool>,
+    /// Another process reads the socket, and passes on what is for connections of this one.
+    is_paused: Cell<bool>,
+    handed: RefCell<Option<End>>,
+    scratch: RefCell<Vec<u8>>,
 }
 
 impl Port {
@@ -91,10 +96,10 @@ impl Port {
         door: Door,
     ) -> io::Result<Rc<Self>> {
         let state = UdpSocketState::new((&socket).into())?;
-        let (worker, keys) = (mesh.worker as u16, mesh.keys.clone());
+        let (owner, keys) = (mesh.owner(), mesh.keys.clone());
         let mut endpoint = EndpointConfig::new(mesh.keys.resets.clone());
         endpoint.supported_versions(vec![QUIC_VERSION]);
-        endpoint.cid_generator(move || Box::new(Ids { worker, keys: keys.clone() }));
+        endpoint.cid_generator(move || Box::new(Ids { owner, keys: keys.clone() }));
         let is_outgoing = config.is_none();
         let endpoint = Endpoint::new(Arc::new(endpoint), config, !state.may_fragment(), None);
         Ok(Rc::new(Self {
@@ -115,6 +120,9 @@ impl Port {
             room: RefCell::new(vec![0; PIECE_BYTES * HTTP3_RECEIVE_BATCH].into_boxed_slice()),
             dropped: Cell::new(0),
             is_over: Cell::new(false),
+            is_paused: Cell::new(false),
+            handed: RefCell::default(),
+            scratch: RefCell::default(),
         }))
     }
 
@@ -128,9 +136,19 @@ impl Port {
         self.open.get()
     }
 
+    /// Whether anything is left to do: connections of its own, or of a process before this one, for which it is the way.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.open() > 0 || (self.is_paused.get() && self.mesh.borrow().past.is_some())
+    }
+
     /// Datagrams that were dropped since this was last asked.
     pub(crate) fn take_dropped(&self) -> u64 {
         self.dropped.take()
+    }
+
+    /// The same socket for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
     }
 
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
@@ -263,7 +281,7 @@ impl Port {
     /// Does what can be done. True: there may be more.
     fn turn(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
         self.expire(Instant::now());
-        let mut is_more = self.take_in(cx);
+        let mut is_more = if self.is_paused.get() { self.take_handed(cx) } else { self.take_in(cx) };
         is_more |= self.take_passed(cx);
         is_more | self.send_all(cx)
     }
@@ -355,17 +373,83 @@ impl Port {
             return;
         }
         let mesh = self.mesh.borrow();
-        if let Some(owner) = owner(&datagram.bytes, &mesh.keys).map(usize::from)
-            && owner != mesh.worker
-            && let Some(other) = mesh.others.get(owner)
-        {
-            if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = other.try_send(datagram) {
-                self.dropped.set(self.dropped.get() + 1);
+        match owner(&datagram.bytes, &mesh.keys) {
+            Some(other) if other.process != mesh.process => {
+                // Should it be gone, this process resets its connections, by the keys that both have (RFC 9000 section 10.3).
+                if let Some(past) = &mesh.past {
+                    let Passed { remote, local_ip, ecn, bytes } = &datagram;
+                    let envelope = Envelope { from: *remote, to: *local_ip };
+                    let ecn = ecn.map_or(0, |ecn| ecn as u8);
+                    let message = Message { says: Says::Passed, envelope, ecn, bytes };
+                    match past.pass(usize::from(other.port), &message, &mut self.scratch.borrow_mut()) {
+                        Fate::Passed => return,
+                        Fate::Dropped => return self.dropped.set(self.dropped.get() + 1),
+                        Fate::Ours => {}
+                    }
+                }
             }
-            return;
+            Some(other) if usize::from(other.port) != mesh.port => {
+                if let Some(other) = mesh.others.get(usize::from(other.port)) {
+                    if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = other.try_send(datagram) {
+                        self.dropped.set(self.dropped.get() + 1);
+                    }
+                    return;
+                }
+            }
+            _ => {}
         }
         drop(mesh);
         self.handle(datagram, now);
+    }
+
+    /// Takes what the process that follows this one got.
+    fn take_handed(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
+        let now = Instant::now();
+        for _ in 0..HTTP3_TURNS_MAX * HTTP3_RECEIVE_BATCH {
+            let mut handed = self.handed.borrow_mut();
+            let Some(end) = &mut *handed else { return false };
+            let datagram = match end.poll(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(None) => {
+                    *handed = None;
+                    return false;
+                }
+                Poll::Ready(Some(Message { envelope, ecn, bytes, .. })) => Passed {
+                    remote: envelope.from,
+                    local_ip: envelope.to,
+                    ecn: EcnCodepoint::from_bits(ecn),
+                    bytes: BytesMut::from(bytes),
+                },
+            };
+            drop(handed);
+            self.arrive(datagram, now);
+        }
+        true
+    }
+
+    /// A way by which another process can pass on what is for connections of this one.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn open_way(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = past::way()?;
+        *self.handed.borrow_mut() = Some(ours);
+        Ok(theirs)
+    }
+
+    /// What its ids are made with, and the number of this process.
+    pub(crate) fn keys(&self) -> (Keys, u8) {
+        let mesh = self.mesh.borrow();
+        (mesh.keys.clone(), mesh.process)
+    }
+
+    /// Whether another process reads the socket.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.is_paused.set(is_paused);
+        if !is_paused {
+            *self.handed.borrow_mut() = None;
+        }
+        self.wake();
     }
 
     /// Takes what other workers got.

@@ -1,6 +1,6 @@
 //! TLS towards clients.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::Issue;
@@ -9,11 +9,12 @@ use model::limits::{HTTP3_EARLY_WINDOW_BYTES, HTTP3_HANDSHAKES_MAX, HTTP3_INCOMI
 use model::snapshot::{ClientAuth, ClientTrust, Listener, Protocol, Route, TlsTermination, TlsVersion};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConnection, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConnection, WebPkiClientVerifier};
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
+use super::tickets::{TicketKey, Tickets};
 use super::{Provider, certificates, noted};
 use crate::http3::Quic;
 
@@ -50,14 +51,14 @@ pub(crate) struct ListenerTls {
     /// Sessions that may begin with a request: each is taken once, which a ticket alone cannot prove (RFC 8446 section 8.1).
     sessions: Arc<dyn StoresServerSessions>,
     /// Encrypts session tickets; kept through a change of certificates so that clients resume.
-    tickets: Arc<dyn ProducesTickets>,
+    tickets: Arc<Tickets>,
 }
 
 impl ListenerTls {
     pub(super) fn build(
         (settings, protocols, quic_settings): (&TlsTermination, Vec<&'static [u8]>, Option<QuicSettings>),
         provider: &Provider,
-        previous: Option<&Arc<Self>>,
+        (previous, inherited): (Option<&Arc<Self>>, Option<&TicketEstate>),
     ) -> Result<Arc<Self>, Vec<Issue>> {
         let is_same = |previous: &&Arc<Self>| {
             previous.settings == *settings && previous.protocols == protocols && previous.quic_settings == quic_settings
@@ -74,7 +75,7 @@ impl ListenerTls {
         });
         let tickets = match kept {
             Some(previous) => previous.tickets.clone(),
-            None => rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| vec![failed(&error)])?,
+            None => tickets_for(settings, inherited)?,
         };
         let sessions: Arc<dyn StoresServerSessions> = match kept {
             Some(previous) => previous.sessions.clone(),
@@ -126,6 +127,41 @@ impl ListenerTls {
     }
 }
 
+impl ListenerTls {
+    /// The keys of its tickets, for another process.
+    pub(super) fn estate(&self, listener: &str) -> TicketEstate {
+        TicketEstate { listener: listener.to_owned(), proof: proof_of(&self.settings), keys: self.tickets.estate() }
+    }
+}
+
+/// The keys of a listener's tickets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketEstate {
+    /// Its name.
+    pub listener: String,
+    /// A digest of what its tickets prove: they are of use only where the same is asked of clients.
+    pub proof: Vec<u8>,
+    /// The one that seals comes first.
+    pub keys: Vec<TicketKey>,
+}
+
+impl TicketEstate {
+    fn keys_for(&self, settings: &TlsTermination) -> Option<&[TicketKey]> {
+        (self.proof == proof_of(settings)).then_some(&self.keys)
+    }
+}
+
+/// With the keys of another process, where the same is asked of clients.
+fn tickets_for(settings: &TlsTermination, inherited: Option<&TicketEstate>) -> Result<Arc<Tickets>, Vec<Issue>> {
+    let keys = inherited.and_then(|estate| estate.keys_for(settings)).unwrap_or_default();
+    Tickets::new(keys).ok_or_else(|| vec![Issue::at("", "the system has no randomness")])
+}
+
+fn proof_of(settings: &TlsTermination) -> Vec<u8> {
+    let asked = format!("{:?} {:?}", settings.client, settings.version_min);
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, asked.as_bytes()).as_ref().to_vec()
+}
+
 /// What of a listener decides how clients agree on HTTP/3.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QuicSettings {
@@ -152,7 +188,7 @@ impl QuicSettings {
         if self.early_data {
             transport.receive_window(HTTP3_EARLY_WINDOW_BYTES.into());
         }
-        let mut config = quinn_proto::ServerConfig::new(Arc::new(crypto), TOKEN_KEY.clone());
+        let mut config = quinn_proto::ServerConfig::new(Arc::new(crypto), token_key());
         config
             .transport_config(Arc::new(transport))
             .max_incoming(HTTP3_HANDSHAKES_MAX)
@@ -161,12 +197,30 @@ impl QuicSettings {
     }
 }
 
-/// Of this process: what clients prove with that they are where they say (RFC 9000 section 8.1.4).
-static TOKEN_KEY: LazyLock<Arc<aws_lc_rs::hkdf::Prk>> = LazyLock::new(|| {
-    let mut key = [0; 64];
-    let _ = aws_lc_rs::rand::fill(&mut key);
-    Arc::new(aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]).extract(&key))
-});
+/// What clients prove with that they are where they say (RFC 9000 section 8.1.4); the process that follows has the same.
+static TOKEN_SECRET: OnceLock<[u8; TOKEN_SECRET_BYTES]> = OnceLock::new();
+const TOKEN_SECRET_BYTES: usize = 64;
+
+/// Has this process make and take the tokens of another; before it makes any.
+pub(crate) fn set_token_secret(secret: &[u8]) {
+    if let Ok(secret) = secret.try_into() {
+        // Set once, at the start.
+        let _ = TOKEN_SECRET.set(secret);
+    }
+}
+
+/// See [`set_token_secret`].
+pub(crate) fn token_secret() -> &'static [u8] {
+    TOKEN_SECRET.get_or_init(|| {
+        let mut secret = [0; TOKEN_SECRET_BYTES];
+        let _ = aws_lc_rs::rand::fill(&mut secret);
+        secret
+    })
+}
+
+fn token_key() -> Arc<aws_lc_rs::hkdf::Prk> {
+    Arc::new(aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]).extract(token_secret()))
+}
 
 fn failed(error: &rustls::Error) -> Issue {
     Issue::at("", error.to_string())

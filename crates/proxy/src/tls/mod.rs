@@ -6,6 +6,7 @@
 mod certificates;
 mod downstream;
 mod noted;
+mod tickets;
 mod upstream;
 
 use std::collections::HashMap;
@@ -15,8 +16,10 @@ use model::{Issue, Name};
 use plan::Plan;
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use downstream::{ALPN_H2, ListenerTls, facts_of, facts_of_quic};
+pub use downstream::TicketEstate;
+pub(crate) use downstream::{ALPN_H2, ListenerTls, facts_of, facts_of_quic, set_token_secret, token_secret};
 pub(crate) use noted::Noted;
+pub use tickets::TicketKey;
 pub(crate) use upstream::UpstreamTlsNow;
 
 /// The TLS side of one plan.
@@ -24,6 +27,8 @@ pub(crate) use upstream::UpstreamTlsNow;
 pub(crate) struct TlsMaterial {
     listeners: HashMap<Name, Arc<ListenerTls>>,
     clusters: HashMap<Name, Arc<UpstreamTlsNow>>,
+    /// Of the process before, for listeners that begin.
+    inherited: Vec<TicketEstate>,
 }
 
 impl TlsMaterial {
@@ -39,8 +44,13 @@ impl TlsMaterial {
             let Some(settings) = &listener.tls else { continue };
             let path = format!("listeners/{}/tls", listener.name);
             let speaks = downstream::protocols(&listener.protocol);
+            let inherited = previous.inherited.iter().find(|estate| estate.listener == listener.name.as_str());
             let quic = downstream::QuicSettings::of(listener, &plan.snapshot.routes);
-            match ListenerTls::build((settings, speaks, quic), &provider, previous.listeners.get(&listener.name)) {
+            match ListenerTls::build(
+                (settings, speaks, quic),
+                &provider,
+                (previous.listeners.get(&listener.name), inherited),
+            ) {
                 Ok(tls) => drop(built.listeners.insert(listener.name.clone(), tls)),
                 Err(more) => issues.extend(more.into_iter().map(|issue| issue.below(&path))),
             }
@@ -55,6 +65,16 @@ impl TlsMaterial {
             }
         }
         if issues.is_empty() { Ok(built) } else { Err(issues) }
+    }
+
+    /// Nothing yet but the keys of tickets of another process.
+    pub(crate) fn after(inherited: Vec<TicketEstate>) -> Self {
+        Self { inherited, ..Self::default() }
+    }
+
+    /// The keys of tickets of all listeners, for another process.
+    pub(crate) fn tickets(&self) -> Vec<TicketEstate> {
+        self.listeners.iter().map(|(name, tls)| tls.estate(name.as_str())).collect()
     }
 
     pub(crate) fn listener(&self, name: &Name) -> Option<Arc<ListenerTls>> {

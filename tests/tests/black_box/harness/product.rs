@@ -96,8 +96,19 @@ impl Product {
 
     /// Runs any command that proxies, until it says where it listens.
     pub(crate) fn spawn(folder: TempDir, arguments: &[&str]) -> Self {
-        let mut child = Command::new(executable())
-            .args(arguments)
+        Self::spawn_program(executable(), folder, arguments)
+    }
+
+    /// The same with an executable of the test's own.
+    pub(crate) fn spawn_program(program: &Path, folder: TempDir, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Self::spawn_command(&mut command, folder)
+    }
+
+    /// The same with anything else that a command may have.
+    pub(crate) fn spawn_command(command: &mut Command, folder: TempDir) -> Self {
+        let mut child = command
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -222,6 +233,34 @@ impl Product {
         sys::signal(self.pid(), signal);
     }
 
+    /// The process that serves now: after an upgrade another one.
+    pub(crate) fn serving(&self) -> u32 {
+        *announced_pids(&self.stderr()).last().expect("it has said its number")
+    }
+
+    /// Lets it be followed by what its file holds now, and waits for that: the number of the new process.
+    pub(crate) fn upgrade(&self) -> u32 {
+        let (before, from) = (announced_pids(&self.stderr()).len(), self.stderr().len());
+        let taken = self.stderr().matches("a new process has taken over").count();
+        sys::signal(self.serving(), libc::SIGUSR2);
+        poll::eventually("a new process takes over", || {
+            let said = self.stderr();
+            assert!(!said[from..].contains("the upgrade failed"), "{said}");
+            said.matches("a new process has taken over").count() > taken && announced_pids(&said).len() > before
+        });
+        self.serving()
+    }
+
+    /// Asks for an upgrade that is to fail: what is said of it.
+    pub(crate) fn upgrade_in_vain(&self) -> String {
+        let before = self.stderr().len();
+        sys::signal(self.serving(), libc::SIGUSR2);
+        poll::until("it says why it goes on", || {
+            let said = self.stderr()[before..].to_owned();
+            said.lines().find(|line| line.contains("the upgrade failed")).map(str::to_owned)
+        })
+    }
+
     /// What it has written to standard error.
     pub(crate) fn stderr(&self) -> String {
         self.stderr.lock().expect("text").clone()
@@ -303,6 +342,9 @@ impl Product {
 impl Drop for Product {
     fn drop(&mut self) {
         let _ = self.child.kill();
+        for pid in announced_pids(&self.stderr()).into_iter().filter(|pid| *pid != self.child.id()) {
+            sys::kill_ours(pid, self.folder.path());
+        }
         let status = self.child.wait();
         let said = self.settled_stderr();
         if std::thread::panicking() {
@@ -343,6 +385,12 @@ fn announced(stderr: &str) -> Option<HashMap<String, SocketAddr>> {
     let found: HashMap<_, _> = stderr.lines().filter_map(place).collect();
     // The log is written by a thread of its own: its first line may come after the listeners.
     (!found.is_empty() && stderr.contains("configuration is live")).then_some(found)
+}
+
+/// The processes that have said that they serve, oldest first.
+fn announced_pids(stderr: &str) -> Vec<u32> {
+    let of = |line: &str| line.strip_prefix("equipoise ")?.split_once(", pid ")?.1.split(',').next()?.parse().ok();
+    stderr.lines().filter_map(of).collect()
 }
 
 fn reload_is_told(said: &str) -> bool {

@@ -12,6 +12,37 @@ pub(crate) fn signal(pid: u32, signal: i32) {
     assert_eq!(result, 0, "kill({pid}, {signal}): {}", std::io::Error::last_os_error());
 }
 
+/// Ends a process at once that works in this folder, which is a test's own: another may have its number by now.
+pub(crate) fn kill_ours(pid: u32, folder: &std::path::Path) {
+    if std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|found| found == folder) {
+        let pid = i32::try_from(pid).expect("a process id");
+        // SAFETY: kill takes two integers and touches no memory of ours.
+        let _ = unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}
+
+/// Gives a command these descriptors as 3, 4 and so on.
+pub(crate) fn pass(command: &mut std::process::Command, descriptors: Vec<std::os::fd::OwnedFd>) {
+    use std::os::unix::process::CommandExt;
+    // Beyond those that they are to be: none is overwritten before it is copied.
+    let high = |socket: &std::os::fd::OwnedFd| {
+        // SAFETY: fcntl takes integers and touches no memory of ours.
+        unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100) }
+    };
+    let numbers: Vec<i32> = descriptors.iter().map(high).collect();
+    let give = move || {
+        for (number, place) in numbers.iter().zip(3..) {
+            // SAFETY: dup2 takes integers, touches no memory of ours, and may be called between fork and exec.
+            if unsafe { libc::dup2(*number, place) } < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: what is called between fork and exec allocates nothing and takes no lock.
+    unsafe { command.pre_exec(give) };
+}
+
 /// Closes a connection with RST instead of FIN.
 pub(crate) fn reset(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

@@ -83,6 +83,31 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// As numbers, for another process.
+    pub fn figures(&self) -> [f64; 3] {
+        match *self {
+            Self::Failures(count) | Self::Errors(count) => [f64::from(count), 0.0, 0.0],
+            Self::FailureRate { bad, requests } => [bad as f64, requests as f64, 0.0],
+            Self::SuccessRate { rate, mean, needed } => [rate, mean, needed],
+            Self::Latency { mean, others } => [mean.as_secs_f64(), others.as_secs_f64(), 0.0],
+        }
+    }
+
+    /// The reverse of [`Self::figures`].
+    pub fn of(cause: Cause, figures: [f64; 3]) -> Self {
+        let [one, two, three] = figures.map(|figure| if figure.is_finite() { figure.max(0.0) } else { 0.0 });
+        let seconds = |figure: f64| Duration::try_from_secs_f64(figure).unwrap_or(Duration::MAX);
+        match cause {
+            Cause::ConsecutiveFailures => Self::Failures(one as u32),
+            Cause::Consecutive5xx => Self::Errors(one as u32),
+            Cause::FailureRate => Self::FailureRate { bad: one as u64, requests: two as u64 },
+            Cause::SuccessRate => Self::SuccessRate { rate: one, mean: two, needed: three },
+            Cause::Latency => Self::Latency { mean: seconds(one), others: seconds(two) },
+        }
+    }
+}
+
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,10 +134,10 @@ impl fmt::Display for Evidence {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ejection {
-    until: Option<Instant>,
-    evidence: Option<Evidence>,
-    level: u32,
-    counts: [u64; Cause::ALL.len()],
+    pub(super) until: Option<Instant>,
+    pub(super) evidence: Option<Evidence>,
+    pub(super) level: u32,
+    pub(super) counts: [u64; Cause::ALL.len()],
 }
 
 impl Ejection {

@@ -34,6 +34,16 @@ impl Run {
         reaches(self.bad, rules.consecutive_5xx).then_some(Evidence::Errors(self.bad))
     }
 
+    /// Of these parts.
+    pub(super) fn of(failures: u32, bad: u32) -> Self {
+        Self { failures, bad }
+    }
+
+    /// Failures, and all that went wrong.
+    pub(super) fn parts(self) -> (u32, u32) {
+        (self.failures, self.bad)
+    }
+
     /// Both parts in one word.
     pub(super) fn to_bits(self) -> u64 {
         u64::from(self.bad) << 32 | u64::from(self.failures)

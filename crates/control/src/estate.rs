@@ -1,0 +1,265 @@
+//! What this process has come to know, as JSON, for the one that follows it; and the other way round.
+//!
+//! Objects go by their names, endpoints by cluster, name and address. What either side does not know is passed over: the
+//! other may be of another version.
+
+use std::time::{Duration, Instant};
+
+use model::Name;
+use plan::health::agent::{Report, Wish};
+use plan::health::estate::EndpointEstate;
+use plan::health::passive::{Cause, Evidence, PassiveEstate};
+use plan::{HealthState, Plan, TableEstate};
+use serde_json::{Map, Value, json};
+use telemetry::Figures;
+use telemetry::figures::Counts;
+
+/// Bytes of an entry of a table of sessions.
+const ENTRY_BYTES: usize = 20;
+
+/// What is known of the endpoints of a plan.
+pub fn of_endpoints(plan: &Plan, now: Instant) -> Value {
+    let mut clusters = Map::new();
+    for cluster in &plan.clusters {
+        let known = cluster.bequeath(now).into_iter().zip(&cluster.endpoints).map(|(estate, plan)| {
+            let mut told = endpoint(&estate);
+            told["name"] = plan.endpoint.name.as_str().into();
+            told["address"] = plan.endpoint.address.to_string().into();
+            told
+        });
+        clusters.insert(cluster.cluster.name.to_string(), known.collect());
+    }
+    clusters.into()
+}
+
+/// Takes in what [`of_endpoints`] tells.
+pub fn inherit_endpoints(plan: &Plan, told: &Value, now: Instant) {
+    for cluster in &plan.clusters {
+        let list = told[cluster.cluster.name.as_str()].as_array();
+        let mut estates = Vec::new();
+        for one in list.into_iter().flatten() {
+            let is_it = |plan: &plan::EndpointPlan| {
+                one["name"] == plan.endpoint.name.as_str() && one["address"] == plan.endpoint.address.to_string()
+            };
+            if let Some(place) = cluster.endpoints.iter().position(is_it) {
+                estates.push((place, read_endpoint(one)));
+            }
+        }
+        if !estates.is_empty() {
+            cluster.inherit(&estates, now);
+        }
+    }
+}
+
+fn endpoint(estate: &EndpointEstate) -> Value {
+    let EndpointEstate { health: (health, against), agent, climb, passive } = estate;
+    let mut told = json!({ "health": health.as_str(), "against": against });
+    if *agent != Report::default() {
+        let wish = match agent.wish {
+            Wish::Ready => "ready",
+            Wish::Drain => "drain",
+            Wish::Maintenance => "maint",
+        };
+        told["agent"] = json!({ "wish": wish, "down": agent.is_down, "percent": agent.percent });
+    }
+    if let Some((share, gone)) = climb {
+        told["climb"] = json!({ "share": share, "for_s": gone.as_secs_f64() });
+    }
+    if let Some(passive) = passive {
+        told["passive"] = told_passive(passive);
+    }
+    told
+}
+
+fn told_passive(passive: &PassiveEstate) -> Value {
+    let counts: Map<String, Value> =
+        passive.counts.iter().map(|(cause, count)| (cause.as_str().to_owned(), (*count).into())).collect();
+    let mut told = json!({ "level": passive.level, "counts": counts, "run": passive.run });
+    if let Some((number, left)) = passive.ejected {
+        told["ejected"] = json!({ "number": number, "left_s": left.as_secs_f64() });
+    }
+    if let Some(evidence) = passive.evidence {
+        told["evidence"] = json!({ "cause": evidence.cause().as_str(), "figures": evidence.figures() });
+    }
+    told
+}
+
+fn read_endpoint(told: &Value) -> EndpointEstate {
+    let health = match told["health"].as_str() {
+        Some("up") => HealthState::Up,
+        Some("down") => HealthState::Down,
+        _ => HealthState::Unknown,
+    };
+    let agent = &told["agent"];
+    let wish = match agent["wish"].as_str() {
+        Some("drain") => Wish::Drain,
+        Some("maint") => Wish::Maintenance,
+        _ => Wish::Ready,
+    };
+    let percent = agent["percent"].as_u64().and_then(|percent| u16::try_from(percent).ok()).unwrap_or(100);
+    let report = Report { wish, is_down: agent["down"] == true, percent };
+    let climb = &told["climb"];
+    let climb = number(&climb["share"]).zip(seconds(&climb["for_s"]));
+    let passive = told.get("passive").map(read_passive);
+    EndpointEstate { health: (health, number(&told["against"]).unwrap_or(0)), agent: report, climb, passive }
+}
+
+fn read_passive(told: &Value) -> PassiveEstate {
+    let cause = |name: &str| Cause::ALL.into_iter().find(|cause| cause.as_str() == name);
+    let counts = told["counts"].as_object().into_iter().flatten();
+    let ejected = &told["ejected"];
+    let evidence = &told["evidence"];
+    let figures = serde_json::from_value(evidence["figures"].clone()).unwrap_or_default();
+    PassiveEstate {
+        ejected: ejected["number"].as_u64().filter(|number| *number > 0).zip(seconds(&ejected["left_s"])),
+        evidence: evidence["cause"].as_str().and_then(cause).map(|cause| Evidence::of(cause, figures)),
+        level: number(&told["level"]).unwrap_or(0),
+        counts: counts.filter_map(|(name, count)| Some((cause(name)?, count.as_u64()?))).collect(),
+        run: serde_json::from_value(told["run"].clone()).unwrap_or_default(),
+    }
+}
+
+fn number(told: &Value) -> Option<u32> {
+    told.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+fn seconds(told: &Value) -> Option<Duration> {
+    Duration::try_from_secs_f64(told.as_f64()?).ok()
+}
+
+/// What tables of sessions remember. Entries are one text of hexadecimal digits each, for there may be a million.
+pub fn of_sessions(plan: &Plan, now: Instant) -> Value {
+    let mut clusters = Map::new();
+    for cluster in &plan.clusters {
+        let Some(persistence) = &cluster.persistence else { continue };
+        let Some((known_by, estate)) = persistence.bequeath(now) else { continue };
+        let mut entries = Vec::with_capacity(estate.entries.len() * ENTRY_BYTES);
+        for (key, endpoint, age) in &estate.entries {
+            entries.extend(key.to_be_bytes());
+            entries.extend(endpoint.to_be_bytes());
+            entries.extend(age.to_be_bytes());
+        }
+        let told = json!({
+            "by": known_by,
+            "seed": estate.seed,
+            "evictions": estate.evictions,
+            "entries": to_hex(&entries),
+        });
+        clusters.insert(cluster.cluster.name.to_string(), told);
+    }
+    clusters.into()
+}
+
+/// Takes in what [`of_sessions`] tells.
+pub fn inherit_sessions(plan: &Plan, told: &Value, now: Instant) {
+    for cluster in &plan.clusters {
+        let Some(persistence) = &cluster.persistence else { continue };
+        let told = &told[cluster.cluster.name.as_str()];
+        let (Some(known_by), Ok(seed)) = (told["by"].as_str(), serde_json::from_value(told["seed"].clone())) else {
+            continue;
+        };
+        let bytes = told["entries"].as_str().and_then(from_hex).unwrap_or_default();
+        let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
+        let entry = |bytes: &[u8; ENTRY_BYTES]| {
+            let number = |from: usize| bytes[from..from + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            // The last four of its bytes.
+            (number(0), number(8), (number(12) & u64::from(u32::MAX)) as u32)
+        };
+        let evictions = told["evictions"].as_u64().unwrap_or(0);
+        let estate = TableEstate { seed, evictions, entries: entries.iter().map(entry).collect() };
+        persistence.inherit(known_by, &estate, now);
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)] as char, DIGITS[usize::from(byte & 15)] as char];
+    bytes.iter().flat_map(digits).collect()
+}
+
+/// The reverse of [`to_hex`]. `None`: these are no such digits.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8; 2]| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}
+
+/// All counters.
+pub fn of_figures(figures: &Figures) -> Value {
+    let by_name = |list: &[(Name, Counts)]| -> Value {
+        list.iter()
+            .filter(|(_, counts)| !counts.is_empty())
+            .map(|(name, counts)| json!([name.as_str(), counts]))
+            .collect()
+    };
+    let endpoints = figures.endpoints.iter().filter(|(_, counts)| !counts.is_empty());
+    let endpoints: Value =
+        endpoints.map(|((cluster, name), counts)| json!([cluster.as_str(), name.as_str(), counts])).collect();
+    json!({
+        "listeners": by_name(&figures.listeners),
+        "routes": by_name(&figures.routes),
+        "clusters": by_name(&figures.clusters),
+        "endpoints": endpoints,
+    })
+}
+
+/// The reverse of [`of_figures`].
+pub fn read_figures(told: &Value) -> Figures {
+    let counts = |told: &Value| serde_json::from_value::<Counts>(told.clone()).ok();
+    let name = |told: &Value| told.as_str().map(Name::from);
+    let list = |key: &str| told[key].as_array().into_iter().flatten();
+    let by_name = |key: &str| list(key).filter_map(|one| Some((name(&one[0])?, counts(&one[1])?))).collect();
+    let endpoints = list("endpoints").filter_map(|one| Some(((name(&one[0])?, name(&one[1])?), counts(&one[2])?)));
+    Figures {
+        listeners: by_name("listeners"),
+        routes: by_name("routes"),
+        clusters: by_name("clusters"),
+        endpoints: endpoints.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_an_endpoint_is_told_and_read_back() {
+        let estate = EndpointEstate {
+            health: (HealthState::Down, 2),
+            agent: Report { wish: Wish::Drain, is_down: true, percent: 40 },
+            climb: Some((7, Duration::from_millis(1_500))),
+            passive: Some(PassiveEstate {
+                ejected: Some((9, Duration::from_secs(4))),
+                evidence: Some(Evidence::FailureRate { bad: 6, requests: 10 }),
+                level: 3,
+                counts: vec![(Cause::FailureRate, 5)],
+                run: (1, 2),
+            }),
+        };
+        assert_eq!(read_endpoint(&endpoint(&estate)), estate);
+        assert_eq!(read_endpoint(&endpoint(&EndpointEstate::default())), EndpointEstate::default());
+        let strange = json!({
+            "health": "floating", "against": -1, "agent": 7, "climb": { "share": "x", "for_s": -3 },
+            "passive": { "counts": { "moon": 1, "latency": 2.5 }, "ejected": { "number": 0, "left_s": 1e300 }, "run": "x" },
+        });
+        let read = read_endpoint(&strange);
+        assert_eq!((read.health, read.climb), ((HealthState::Unknown, 0), None));
+        assert_eq!(read.passive, Some(PassiveEstate::default()));
+    }
+
+    #[test]
+    fn figures_are_told_and_read_back() {
+        let counts: Counts = [("requests.2xx".to_owned(), 7), ("latency.nanos".to_owned(), u64::MAX)].into();
+        let figures = Figures {
+            listeners: vec![("web".into(), counts.clone())],
+            routes: vec![("main".into(), counts.clone())],
+            clusters: vec![("site".into(), counts.clone())],
+            endpoints: vec![(("site".into(), "a:1".into()), counts)],
+        };
+        let text = of_figures(&figures).to_string();
+        assert_eq!(read_figures(&serde_json::from_str(&text).unwrap()), figures);
+        assert_eq!(read_figures(&json!({ "listeners": [7, ["a"], ["a", { "b": -1 }]] })), Figures::default());
+    }
+}

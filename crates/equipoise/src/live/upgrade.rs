@@ -1,0 +1,305 @@
+//! A running program with the one that follows it, and with the one that it follows.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use admin::Bound;
+use control::estate;
+use control::{Done, Order, Refusal};
+use model::Address;
+use plan::{Plan, Publisher};
+use proxy::Workers;
+use serde_json::{Value, json};
+use telemetry::Telemetry;
+use tokio::sync::oneshot;
+
+use super::{After, Live};
+use crate::ending::Ending;
+use crate::signals::{Signals, Wish};
+use crate::systemd;
+use crate::upgrade::channel::{Channel, Frame, Kind};
+use crate::upgrade::manifest;
+use crate::upgrade::successor::Wanted;
+use crate::upgrade::{Predecessor, Successor};
+
+/// How often the new process is told what the old one has counted.
+const FIGURES_EVERY: Duration = Duration::from_secs(1);
+
+/// Where an order goes when it is carried out.
+type Answer = oneshot::Sender<Result<Done, Refusal>>;
+
+/// The process before, until it has been followed.
+pub(super) type Before = Arc<Mutex<Option<Predecessor>>>;
+
+/// The way by which plans reach the workers. The first takes over from the process before, if there is one: it is published,
+/// but nothing is taken at its sockets before that process has said what it knows.
+pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>, &Before)) -> Publisher {
+    let (publisher, threshold) = (Arc::new(workers.publisher()), workers.threshold());
+    let tries = Arc::clone(&publisher);
+    let (telemetry, before, is_first) = (Arc::clone(telemetry), Arc::clone(before), AtomicBool::new(true));
+    Publisher::new(move |plan| {
+        publisher.publish(Arc::clone(&plan))?;
+        if is_first.swap(false, Ordering::Relaxed) {
+            if let Some(before) = &*before.lock().unwrap_or_else(PoisonError::into_inner) {
+                let failed = |error: io::Error| format!("the process before does not leave: {error}");
+                let estate = before.prepared(&threshold.taken()).map_err(failed)?;
+                take_in(&estate, &plan, &telemetry);
+                threshold.know(&manifest::read_flows(&estate["flows"]));
+            }
+            threshold.begin();
+        }
+        Ok(())
+    })
+    .with_trials(move |trial| tries.try_out(trial))
+}
+
+/// Takes in what the process before has come to know.
+fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
+    let now = Instant::now();
+    estate::inherit_endpoints(plan, &told["endpoints"], now);
+    estate::inherit_sessions(plan, &told["sessions"], now);
+    telemetry.inherit(&estate::read_figures(&told["figures"]));
+}
+
+impl Live {
+    /// Takes over the admin listener of the process before.
+    pub(super) fn adopt_admin(&self, bind: &Address, socket: OwnedFd) -> io::Result<Bound> {
+        let bound = Bound::adopt(bind, socket)?;
+        if let Some(before) = &mut *self.predecessor.lock().unwrap_or_else(PoisonError::into_inner) {
+            before.takes_admin = true;
+        }
+        Ok(bound)
+    }
+
+    /// Says to the process before that this one goes on, and hears what it still has to say.
+    pub(super) fn take_over(&mut self) -> Result<(), Refusal> {
+        self.admin_offered = None;
+        let Some(before) = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        let failed = |error: io::Error| Refusal::Unpublished(format!("the process before is gone: {error}"));
+        before.ready().map_err(failed)?;
+        let (telemetry, notes) = (Arc::clone(&self.telemetry), self.notes.0.clone());
+        let is_gone = Arc::clone(&self.is_alone);
+        is_gone.store(false, Ordering::Relaxed);
+        let hear = move |frame: Option<&Frame>| {
+            let Some(frame) = frame else { return is_gone.store(true, Ordering::Relaxed) };
+            let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
+            match frame.kind {
+                Kind::Figures => telemetry.inherit(&estate::read_figures(&told)),
+                Kind::Note => {
+                    let wishes = [("reload", Wish::Reload), ("reopen_logs", Wish::ReopenLogs)];
+                    for (_, wish) in wishes.into_iter().filter(|(name, _)| told[name] == true) {
+                        // The program may be ending.
+                        let _ = notes.send(wish);
+                    }
+                }
+                _ => {}
+            }
+        };
+        before.listen(hear).map_err(failed)
+    }
+
+    /// Says to the process before, if there is one, why this one cannot follow it.
+    pub(super) fn refuse(&self, refusal: &Refusal) {
+        if let Some(before) = &*self.predecessor.lock().unwrap_or_else(PoisonError::into_inner) {
+            before.refuse(&refusal.to_string());
+        }
+    }
+
+    /// Starts the program anew and lets it take over. `None`: this one goes on.
+    pub(super) async fn upgrade(&mut self, signals: &mut Signals, order: Option<(Order, Answer)>) -> Option<After> {
+        let author = order.as_ref().map(|(order, _)| Arc::clone(&order.author));
+        let mut meanwhile = Meanwhile::default();
+        if let Some(Err(refusal)) = order.as_ref().map(|(order, _)| self.may_begin(order)) {
+            self.answer(order, Err(refusal));
+            return None;
+        }
+        let outcome = match self.make_ready() {
+            Ok((successor, offered)) => self.follow(successor, offered, (signals, &mut meanwhile)).await,
+            Err(why) => Err(why),
+        };
+        match outcome {
+            Ok(successor) => {
+                systemd::followed_by(successor.pid);
+                self.leave_to(&successor, &meanwhile);
+                self.answer(order, Ok(successor.pid));
+                Some(After::Followed(successor))
+            }
+            Err(why) => {
+                let by = author.as_deref().unwrap_or("a signal");
+                let pairs: telemetry::log::Pairs<'_> = &[("reason", &why), ("by", &by)];
+                self.workers.go_on();
+                telemetry::log::error("the upgrade failed, this process goes on", pairs);
+                let why = format!("the new process has not taken over: {why}");
+                self.answer(order, Err(Refusal::Unpublished(why)));
+                if meanwhile.ends || (meanwhile.reload && self.reload(signals).await.is_none()) {
+                    return Some(After::Told);
+                }
+                None
+            }
+        }
+    }
+
+    /// Starts the new process, and says what it is to be offered.
+    fn make_ready(&mut self) -> Result<(Successor, Offered), String> {
+        let program = self.program.as_ref().ok_or("this command cannot be upgraded")?;
+        let failed = |error: io::Error| format!("what is to be handed over cannot be had: {error}");
+        let (sockets, mut descriptors) = manifest::write(self.workers.offer().map_err(failed)?);
+        let secrets = manifest::write_secrets(&self.workers.secrets());
+        let mut told = json!({ "sockets": sockets, "past": self.reconciler.past(), "secrets": secrets });
+        if let Some(admin) = &self.admin {
+            told["admin"] = admin.configured().to_string().into();
+            descriptors.push(admin.duplicate().map_err(failed)?);
+        }
+        let successor = Successor::start(program)?;
+        let path = program.path.display();
+        telemetry::log::info("a new process is to take over", &[("pid", &successor.pid), ("program", &path)]);
+        Ok((successor, Offered { told, descriptors }))
+    }
+
+    /// Makes the new process follow this one.
+    async fn follow(
+        &mut self,
+        successor: Successor,
+        offered: Offered,
+        (signals, meanwhile): (&mut Signals, &mut Meanwhile),
+    ) -> Result<Successor, String> {
+        let hold = successor.hold().map_err(|error| error.to_string())?;
+        let until = Instant::now() + self.upgrade_timeout;
+        let preparing = tokio::task::spawn_blocking(move || {
+            let mut successor = successor;
+            let wanted = successor.offer((&offered.told, &offered.descriptors), until);
+            wanted.map(|wanted| (successor, wanted))
+        });
+        let (successor, wanted) = self.meanwhile(preparing, &hold, (signals, meanwhile)).await?;
+        // From here on datagrams wait in the sockets until either process reads them.
+        let mut estate = self.estate();
+        estate["flows"] = manifest::write_flows(&self.workers.pause());
+        let taking_over = tokio::task::spawn_blocking(move || {
+            let mut successor = successor;
+            successor.bequeath(&estate).map(|()| successor)
+        });
+        let mut successor = self.meanwhile(taking_over, &hold, (signals, meanwhile)).await?;
+        successor.leave();
+        meanwhile.wanted = Some(wanted);
+        Ok(successor)
+    }
+
+    /// Waits for the new process, and does what signals and others ask for.
+    async fn meanwhile<T>(
+        &mut self,
+        mut task: tokio::task::JoinHandle<Result<T, String>>,
+        hold: &Channel,
+        (signals, meanwhile): (&mut Signals, &mut Meanwhile),
+    ) -> Result<T, String> {
+        loop {
+            tokio::select! {
+                done = &mut task => {
+                    let done = done.unwrap_or_else(|error| Err(error.to_string()));
+                    return if meanwhile.ends { Err("this process was told to end".to_owned()) } else { done };
+                }
+                wish = signals.next() => match wish {
+                    Wish::Reload => meanwhile.reload = true,
+                    Wish::ReopenLogs => {
+                        self.reopen_logs();
+                        meanwhile.reopen = true;
+                    }
+                    Wish::Upgrade => telemetry::log::warn("an upgrade is under way already", &[]),
+                    Wish::End => {
+                        meanwhile.ends = true;
+                        // Whoever waits for the new process sees its end.
+                        hold.shut();
+                    }
+                },
+                () = self.watchdog.turn() => self.watchdog.beat(&self.workers),
+                (_, answer) = self.orders.next() => {
+                    // Who asked may have gone meanwhile.
+                    let _ = answer.send(Err(Refusal::Upgrading));
+                }
+            }
+        }
+    }
+
+    /// What this process has come to know.
+    fn estate(&self) -> Value {
+        let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
+        json!({
+            "endpoints": estate::of_endpoints(&plan, now),
+            "sessions": estate::of_sessions(&plan, now),
+            "figures": estate::of_figures(&self.telemetry.figures()),
+        })
+    }
+
+    /// The new process has taken over: it has the sockets that it wants, and is told of signals that came meanwhile.
+    fn leave_to(&mut self, successor: &Successor, meanwhile: &Meanwhile) {
+        self.is_followed = true;
+        let wanted = meanwhile.wanted.as_ref();
+        self.workers.give(wanted.map(|wanted| wanted.taken.clone()).unwrap_or_default());
+        if wanted.is_some_and(|wanted| wanted.admin)
+            && let Some(admin) = &mut self.admin
+        {
+            admin.part();
+        }
+        telemetry::log::info("a new process has taken over", &[("pid", &successor.pid)]);
+        if meanwhile.reload || meanwhile.reopen {
+            let told = json!({ "reload": meanwhile.reload, "reopen_logs": meanwhile.reopen });
+            successor.tell(Kind::Note, &told);
+        }
+    }
+
+    fn answer(&self, order: Option<(Order, Answer)>, outcome: Result<u32, Refusal>) {
+        let Some((_, answer)) = order else { return };
+        let (generation, revision) = (self.view().generation(), self.reconciler.revision());
+        let done = |pid| Done {
+            generation,
+            revision,
+            differences: Arc::default(),
+            effects: <_>::default(),
+            warnings: Vec::new(),
+            is_tried: false,
+            not_kept: self.reconciler.not_kept(),
+            successor: Some(pid),
+        };
+        // Who asked may have gone meanwhile.
+        let _ = answer.send(outcome.map(done));
+    }
+
+    /// Ends after another process has taken over: lets exchanges end within the time for that, and tells what was counted.
+    pub(crate) async fn retire(self, successor: &Successor, signals: &mut Signals) -> Ending {
+        let telemetry = Arc::clone(&self.telemetry);
+        let tell = || successor.tell(Kind::Figures, &estate::of_figures(&telemetry.figures()));
+        let telling = async {
+            let mut turns = tokio::time::interval(FIGURES_EVERY);
+            loop {
+                turns.tick().await;
+                tell();
+            }
+        };
+        tokio::select! {
+            // That connections were cut off is no failure of what goes on.
+            _ = self.end(signals) => {}
+            () = telling => {}
+        }
+        tell();
+        Ending::Good
+    }
+}
+
+/// What a new process is to get.
+struct Offered {
+    told: Value,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// What happened while a new process was made ready.
+#[derive(Default)]
+struct Meanwhile {
+    reload: bool,
+    reopen: bool,
+    ends: bool,
+    wanted: Option<Wanted>,
+}

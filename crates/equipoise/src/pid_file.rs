@@ -1,0 +1,58 @@
+//! A file with the number of the process that serves, for programs that want it so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Taken away when this is dropped, unless another process has written its number there by then.
+pub(crate) struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it. That it cannot be written is told, and hinders nothing: the process serves already.
+    pub(crate) fn write(path: PathBuf) -> Self {
+        if let Err(error) = replace(&path, &content()) {
+            let shown = path.display();
+            telemetry::log::error("the pid file cannot be written", &[("file", &shown), ("error", &error)]);
+        }
+        Self(path)
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if std::fs::read_to_string(&self.0).is_ok_and(|found| found == content()) {
+            // It may be gone by itself.
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}
+
+fn content() -> String {
+    format!("{}\n", std::process::id())
+}
+
+/// Whoever reads it sees one number or the other.
+fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    std::fs::write(&beside, content)?;
+    std::fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_with_its_process_and_that_of_another_stays() {
+        let path = std::env::temp_dir().join(format!("equipoise-pid-{}", std::process::id()));
+        let written = PidFile::write(path.clone());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), content());
+        drop(written);
+        assert!(!path.exists());
+        let written = PidFile::write(path.clone());
+        std::fs::write(&path, "1\n").unwrap();
+        drop(written);
+        assert!(path.exists());
+        std::fs::remove_file(path).unwrap();
+    }
+}

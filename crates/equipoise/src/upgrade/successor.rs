@@ -1,0 +1,154 @@
+//! The old program's side: the process that is to follow it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use proxy::handover::Place;
+use serde_json::{Value, json};
+
+use super::channel::{Channel, Frame, Kind, keep_on_exec};
+use super::{Program, VARIABLE, manifest};
+
+/// Longest wait for the new process to take over once it has all it needs.
+const TAKE_OVER: Duration = Duration::from_secs(20);
+
+/// A process that was started to follow this one. Dropping it before [`Successor::leave`] ends it.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    child: Option<Child>,
+    pub(crate) pid: u32,
+    channel: Channel,
+}
+
+/// What the new process wants of what it was offered.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) taken: Vec<Place>,
+    pub(crate) admin: bool,
+}
+
+impl Successor {
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// The file is not there, or cannot be run.
+    pub(crate) fn start(program: &Program) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("{} cannot be started: {error}", program.path.display());
+        let (channel, theirs) = Channel::pair().map_err(failed)?;
+        // This process starts no others.
+        let theirs: OwnedFd = theirs.into();
+        keep_on_exec(&theirs).map_err(failed)?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).env(VARIABLE, theirs.as_raw_fd().to_string()).stdin(Stdio::null());
+        if let Some(name) = std::env::args_os().next() {
+            command.arg0(name);
+        }
+        // Those were for this process.
+        for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+            command.env_remove(name);
+        }
+        let child = command.spawn().map_err(failed)?;
+        Ok(Self { pid: child.id(), child: Some(child), channel })
+    }
+
+    /// A way to end the conversation from elsewhere.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn hold(&self) -> io::Result<Channel> {
+        self.channel.try_clone()
+    }
+
+    /// Gives it what there is, and waits until it could take over.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) fn offer(&mut self, (told, sockets): (&Value, &[OwnedFd]), until: Instant) -> Result<Wanted, String> {
+        let patience = until.saturating_duration_since(Instant::now());
+        let sent = self.channel.set_patience(patience);
+        // A process that has ended says more by how it ended than by not taking this.
+        let _ = sent.and_then(|()| self.channel.send(Kind::Offer, told.to_string().as_bytes(), sockets));
+        let frame = self.expect(Kind::Prepared, until)?;
+        let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
+        Ok(Wanted { taken: manifest::read_taken(&told["taken"]), admin: told["admin"] == json!(true) })
+    }
+
+    /// Gives it what this process has come to know, and waits until it takes what arrives.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) fn bequeath(&mut self, estate: &Value) -> Result<(), String> {
+        let until = Instant::now() + TAKE_OVER;
+        let sent = self.channel.set_patience(TAKE_OVER);
+        let _ = sent.and_then(|()| self.channel.send(Kind::Estate, estate.to_string().as_bytes(), &[]));
+        self.expect(Kind::Ready, until).map(drop)
+    }
+
+    /// It has taken over: it lives on without this process.
+    pub(crate) fn leave(&mut self) {
+        self.child = None;
+    }
+
+    /// Tells it something while this process drains.
+    pub(crate) fn tell(&self, kind: Kind, told: &Value) {
+        let patience = self.channel.set_patience(Duration::from_secs(1));
+        // It may have ended by itself, which is nothing that this process could mend.
+        let _ = patience.and_then(|()| self.channel.send(kind, told.to_string().as_bytes(), &[]));
+    }
+
+    fn expect(&mut self, wanted: Kind, until: Instant) -> Result<Frame, String> {
+        loop {
+            match self.channel.receive(until) {
+                Ok(frame) if frame.kind == wanted => return Ok(frame),
+                Ok(frame) if frame.kind == Kind::Refused => {
+                    let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
+                    return Err(told["reason"].as_str().unwrap_or("it says that it cannot take over").to_owned());
+                }
+                Ok(frame) if frame.kind == Kind::Note => {}
+                Ok(frame) => return Err(format!("it said {:?} instead of {wanted:?}", frame.kind)),
+                Err(error) => return Err(self.told_by(&error)),
+            }
+        }
+    }
+
+    /// Why there is no answer.
+    fn told_by(&mut self, error: &io::Error) -> String {
+        match error.kind() {
+            io::ErrorKind::TimedOut => "it was not ready in time".to_owned(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                match self.end() {
+                    Some(status) => format!("it ended before it was ready: {status}"),
+                    None => "it ended before it was ready".to_owned(),
+                }
+            }
+            _ => format!("it cannot be understood: {error}"),
+        }
+    }
+
+    /// How it has ended. It is ended, should it have closed its socket and live on.
+    fn end(&mut self) -> Option<std::process::ExitStatus> {
+        let child = self.child.as_mut()?;
+        let until = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < until {
+            if let Ok(Some(status)) = child.try_wait() {
+                self.child = None;
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What one process has come to know of the endpoints of a cluster, for the one that follows it: so that nothing is found out
+//! anew, and no endpoint that is down is tried.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::ClusterPlan;
+use crate::health::agent::Report;
+use crate::health::passive::PassiveEstate;
+use crate::health::{Health, HealthState};
+
+/// What is known of one endpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndpointEstate {
+    /// What its checks told, and how often in a row they said otherwise since.
+    pub health: (HealthState, u32),
+    /// What its agent says.
+    pub agent: Report,
+    /// While it climbs after it came up: its share in steps, and how long it does.
+    pub climb: Option<(u32, Duration)>,
+    /// What exchanges told of it, if they are listened to.
+    pub passive: Option<PassiveEstate>,
+}
+
+impl ClusterPlan {
+    /// What is known of its endpoints, in their order.
+    pub fn bequeath(&self, now: Instant) -> Vec<EndpointEstate> {
+        let of = |plan: &crate::cluster::EndpointPlan| {
+            let (state, health) = (&plan.state, plan.state.health());
+            EndpointEstate {
+                health: (health.state(), health.against()),
+                agent: state.agent(),
+                climb: state.ramp.climb(now),
+                passive: state.passive_if_any().map(|passive| passive.bequeath(now)),
+            }
+        };
+        self.endpoints.iter().map(of).collect()
+    }
+
+    /// Takes in what another process knows of some of its endpoints, by their places; all workers see it at their next pick.
+    pub fn inherit(&self, estates: &[(usize, EndpointEstate)], now: Instant) {
+        for (place, estate) in estates {
+            let Some(plan) = self.endpoints.get(*place) else { continue };
+            let (health, against) = estate.health;
+            plan.state.set_health(Health::of(health, against));
+            plan.state.set_agent(estate.agent);
+            if let Some(climb) = estate.climb.filter(|_| self.cluster.fitness.slow_start.is_some()) {
+                plan.state.ramp.climb_on(climb, now);
+            }
+            if let Some(passive) = estate.passive.as_ref().filter(|_| self.cluster.fitness.passive.is_some()) {
+                plan.state.passive().inherit(passive, &mut self.state.judge(), now);
+            }
+        }
+        self.announce();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! A process that follows another goes on as that one would have.
+
+use std::sync::Arc;
+
+use model::fitness::PassiveHealth;
+use model::snapshot::{Balance, Cluster};
+
+use super::*;
+use crate::health::passive::{Cause, Evidence, Seen};
+use crate::testing::{cluster, health_check, plan_of, weighted};
+use crate::{Outcome, Standing};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn config() -> Cluster {
+    let rules = PassiveHealth {
+        consecutive_failures: Some(3),
+        consecutive_5xx: None,
+        failure_rate: None,
+        success_rate: None,
+        latency: None,
+        interval: 10 * SECOND,
+        ejection_time: 5 * SECOND,
+        ejection_time_max: 12 * SECOND,
+        ejected_percent_max: 50,
+    };
+    let mut cluster =
+        Cluster { health_check: health_check(2, 2), ..cluster("c", Balance::RoundRobin, weighted(&[1; 5])) };
+    cluster.fitness.passive = Some(rules);
+    cluster.fitness.slow_start = Some(10 * SECOND);
+    cluster
+}
+
+#[test]
+fn a_process_that_follows_knows_what_the_one_before_knew() {
+    let (old, new, now) = (plan_of(config()), plan_of(config()), Instant::now());
+    for place in 0..5 {
+        old.observe(place, Outcome::Success);
+    }
+    // One down, one that comes up again, one ejected, one about to be.
+    for (place, outcomes) in [(0, "--"), (1, "--++"), (2, "-")] {
+        for sign in outcomes.chars() {
+            old.observe(place, if sign == '+' { Outcome::Success } else { Outcome::Failure });
+        }
+    }
+    let fails = |plan: &ClusterPlan, place: usize, times: usize| {
+        for _ in 0..times {
+            plan.witness(&plan.endpoints[place].state, Seen::Failed, now);
+        }
+    };
+    fails(&old, 3, 3);
+    fails(&old, 4, 2);
+    old.tick(now);
+    old.tick(now + 4 * SECOND);
+    let later = now + 4 * SECOND;
+    let estates: Vec<_> = old.bequeath(later).into_iter().enumerate().collect();
+    new.inherit(&estates, later);
+    let standings = |plan: &ClusterPlan| {
+        let roll = plan.roll();
+        (0..5).map(|place| (roll.standing(place), roll.weight(place))).collect::<Vec<_>>()
+    };
+    assert_eq!(standings(&new), standings(&old));
+    assert_eq!((standings(&new)[0].0, standings(&new)[3].0), (Standing::Unwell, Standing::Ejected));
+    assert_eq!(new.bequeath(later), old.bequeath(later));
+    // Both go on alike.
+    for plan in [&old, &new] {
+        plan.observe(2, Outcome::Failure);
+        plan.tick(now + 5 * SECOND);
+    }
+    assert_eq!(standings(&new), standings(&old));
+    assert_eq!(standings(&new)[3].0, Standing::Fit, "its time was over when it would have been");
+    let count = |plan: &ClusterPlan| plan.endpoints[3].state.ejection().unwrap().count(Cause::ConsecutiveFailures);
+    assert_eq!((count(&old), count(&new)), (1, 1));
+    let unknown = Arc::new(new);
+    unknown.inherit(&[(99, EndpointEstate::default())], later);
+}
+
+#[test]
+fn evidence_is_told_in_numbers_and_read_back() {
+    let millis = Duration::from_millis;
+    for evidence in [
+        Evidence::Failures(3),
+        Evidence::Errors(7),
+        Evidence::FailureRate { bad: 6, requests: 10 },
+        Evidence::SuccessRate { rate: 0.6, mean: 0.96, needed: 0.75 },
+        Evidence::Latency { mean: millis(200), others: millis(20) },
+    ] {
+        assert_eq!(Evidence::of(evidence.cause(), evidence.figures()), evidence);
+    }
+    assert_eq!(Evidence::of(Cause::ConsecutiveFailures, [f64::NAN; 3]), Evidence::Failures(0));
+}

@@ -1,0 +1,56 @@
+//! What one process knows of the ejections of an endpoint, for the one that follows it.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::ejection::{Cause, Ejection, Evidence};
+use super::run::Run;
+use super::{Judge, PassiveState};
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PassiveEstate {
+    /// Its place in the order of ejections, and how long it still lasts, while one does.
+    pub ejected: Option<(u64, Duration)>,
+    /// What that is for.
+    pub evidence: Option<Evidence>,
+    /// By how much the next one lasts longer.
+    pub level: u32,
+    /// How often it was ejected, by cause.
+    pub counts: Vec<(Cause, u64)>,
+    /// Failures in a row, and failures or statuses from 500 in a row.
+    pub run: (u32, u32),
+}
+
+impl PassiveState {
+    pub(crate) fn bequeath(&self, now: Instant) -> PassiveEstate {
+        let (ejection, number) = (self.ejection(), self.ejected());
+        let left = ejection.until.map(|until| until.saturating_duration_since(now));
+        let run = Run::from_bits(self.run.load(Ordering::Relaxed));
+        PassiveEstate {
+            ejected: left.filter(|_| number > 0).map(|left| (number, left)),
+            evidence: ejection.evidence,
+            level: ejection.level,
+            counts: Cause::ALL.into_iter().map(|cause| (cause, ejection.count(cause))).collect(),
+            run: run.parts(),
+        }
+    }
+
+    pub(crate) fn inherit(&self, estate: &PassiveEstate, judge: &mut Judge, now: Instant) {
+        let mut ejection = Ejection { level: estate.level, ..Ejection::default() };
+        for (cause, count) in &estate.counts {
+            ejection.counts[*cause as usize] = *count;
+        }
+        let (failures, bad) = estate.run;
+        self.run.store(Run::of(failures, bad).to_bits(), Ordering::Relaxed);
+        let number = estate.ejected.map_or(0, |(number, _)| number);
+        if let Some((_, left)) = estate.ejected {
+            ejection.until = Some(now + left);
+            ejection.evidence = estate.evidence;
+            // Those that come from now on are later.
+            judge.numbers = judge.numbers.max(number);
+        }
+        *self.lock() = ejection;
+        self.ejected.store(number, Ordering::Release);
+    }
+}

@@ -1,0 +1,240 @@
+//! What one process has counted, for another that counts on from there.
+//!
+//! Everything goes by names that do not change from one version to the next: a counter that the other process does not know
+//! is passed over, and one that it does not tell of begins at 0.
+
+use std::collections::BTreeMap;
+
+use model::persistence::SessionPick;
+use model::resilience::Refusal;
+use model::{Fault, Name, PickReason};
+
+use crate::counter::{ClassCounters, Counter, FaultCounters};
+use crate::histogram::{Bin, Histogram};
+use crate::record::CLASS_LABELS;
+use crate::series::{ClusterShard, EndpointShard, ListenerShard, RouteShard, Series};
+
+/// Counters of one object that are not 0, by their names.
+pub type Counts = BTreeMap<String, u64>;
+
+/// The counters of all objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// By listener.
+    pub listeners: Vec<(Name, Counts)>,
+    /// By route.
+    pub routes: Vec<(Name, Counts)>,
+    /// By cluster.
+    pub clusters: Vec<(Name, Counts)>,
+    /// By cluster and endpoint.
+    pub endpoints: Vec<((Name, Name), Counts)>,
+}
+
+/// A part of a shard.
+pub(crate) enum Part<'a> {
+    One(&'a Counter),
+    Classes(&'a ClassCounters),
+    Several(&'a [Counter], fn(usize) -> &'static str),
+    Faults(&'a FaultCounters),
+    Times(&'a Histogram),
+}
+
+/// What is counted of one kind of object: all its parts by their names.
+pub(crate) trait Shard: Default {
+    fn parts(&self) -> Vec<(&'static str, Part<'_>)>;
+}
+
+impl Shard for ListenerShard {
+    fn parts(&self) -> Vec<(&'static str, Part<'_>)> {
+        use Part::{Classes, Faults, One, Times};
+        vec![
+            ("connections_opened", One(&self.connections_opened)),
+            ("connections_closed", One(&self.connections_closed)),
+            ("connections_refused", One(&self.connections_refused)),
+            ("handshakes_full", One(&self.handshakes_full)),
+            ("handshakes_resumed", One(&self.handshakes_resumed)),
+            ("handshakes_failed", One(&self.handshakes_failed)),
+            ("datagrams_dropped", One(&self.datagrams_dropped)),
+            ("http3_retries", One(&self.http3_retries)),
+            ("requests", Classes(&self.requests)),
+            ("streams", One(&self.streams)),
+            ("stream_nanos", One(&self.stream_nanos)),
+            ("received_bytes", One(&self.received_bytes)),
+            ("sent_bytes", One(&self.sent_bytes)),
+            ("latency", Times(&self.latency)),
+            ("faults", Faults(&self.faults)),
+        ]
+    }
+}
+
+impl Shard for RouteShard {
+    fn parts(&self) -> Vec<(&'static str, Part<'_>)> {
+        vec![("requests", Part::Classes(&self.requests))]
+    }
+}
+
+impl Shard for ClusterShard {
+    fn parts(&self) -> Vec<(&'static str, Part<'_>)> {
+        use Part::{Classes, Faults, One, Several, Times};
+        vec![
+            ("requests", Classes(&self.requests)),
+            ("streams", One(&self.streams)),
+            ("retries", One(&self.retries)),
+            ("retries_refused", One(&self.retries_refused)),
+            ("hedges", One(&self.hedges)),
+            ("hedges_won", One(&self.hedges_won)),
+            ("hedges_refused", One(&self.hedges_refused)),
+            ("refused", Several(&self.refused, |place| Refusal::ALL[place].as_str())),
+            ("sessions", Several(&self.sessions, |place| SessionPick::ALL[place].as_str())),
+            ("picks", Several(&self.picks, |place| PickReason::ALL[place].as_str())),
+            ("queue", Times(&self.queue)),
+            ("latency", Times(&self.latency)),
+            ("first_byte", Times(&self.first_byte)),
+            ("faults", Faults(&self.faults)),
+        ]
+    }
+}
+
+impl Shard for EndpointShard {
+    fn parts(&self) -> Vec<(&'static str, Part<'_>)> {
+        use Part::{Classes, Faults, One};
+        vec![
+            ("connects_opened", One(&self.connects_opened)),
+            ("connects_failed", One(&self.connects_failed)),
+            ("reused", One(&self.reused)),
+            ("requests", Classes(&self.requests)),
+            ("streams", One(&self.streams)),
+            ("received_bytes", One(&self.received_bytes)),
+            ("sent_bytes", One(&self.sent_bytes)),
+            ("nanos", One(&self.nanos)),
+            ("faults", Faults(&self.faults)),
+        ]
+    }
+}
+
+/// What all workers, and processes before, have counted of an object.
+pub(crate) fn tell<S: Shard>(series: &Series<S>) -> Counts {
+    let mut counts = Counts::new();
+    let mut add = |name: String, count: u64| {
+        if count > 0 {
+            *counts.entry(name).or_default() += count;
+        }
+    };
+    for shard in series.used() {
+        for (name, part) in shard.parts() {
+            match part {
+                Part::One(counter) => add(name.to_owned(), counter.get()),
+                Part::Classes(classes) => {
+                    for (class, counter) in CLASS_LABELS.iter().zip(classes.counters()) {
+                        add(format!("{name}.{class}"), counter.get());
+                    }
+                }
+                Part::Several(counters, label) => {
+                    for (place, counter) in counters.iter().enumerate() {
+                        add(format!("{name}.{}", label(place)), counter.get());
+                    }
+                }
+                Part::Faults(faults) => {
+                    for (fault, counter) in Fault::ALL.iter().zip(faults.counters().into_iter().flatten()) {
+                        add(format!("{name}.{}", of_fault(*fault)), counter.get());
+                    }
+                }
+                Part::Times(times) => times.each(&mut |bin, count| add(of_bin(name, bin), count)),
+            }
+        }
+    }
+    counts
+}
+
+/// Has an object count on from there.
+pub(crate) fn take<S: Shard>(series: &Series<S>, counts: &Counts) {
+    let find = |name: &str| counts.get(name).copied().unwrap_or(0);
+    for (name, part) in series.inherited().parts() {
+        match part {
+            Part::One(counter) => counter.set(find(name)),
+            Part::Classes(classes) => {
+                for (class, counter) in CLASS_LABELS.iter().zip(classes.counters()) {
+                    counter.set(find(&format!("{name}.{class}")));
+                }
+            }
+            Part::Several(counters, label) => {
+                for (place, counter) in counters.iter().enumerate() {
+                    counter.set(find(&format!("{name}.{}", label(place))));
+                }
+            }
+            Part::Faults(faults) => {
+                let begins = format!("{name}.");
+                if faults.counters().is_none() && !counts.keys().any(|key| key.starts_with(&begins)) {
+                    continue;
+                }
+                for (fault, counter) in Fault::ALL.iter().zip(faults.made()) {
+                    counter.set(find(&format!("{name}.{}", of_fault(*fault))));
+                }
+            }
+            Part::Times(times) => times.set(&|bin| find(&of_bin(name, bin))),
+        }
+    }
+}
+
+fn of_bin(name: &str, bin: Bin) -> String {
+    match bin {
+        Bin::Nanos => format!("{name}.nanos"),
+        Bin::From(micros) => format!("{name}.from.{micros}"),
+    }
+}
+
+fn of_fault(fault: Fault) -> &'static str {
+    fault.consequence().label
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Telemetry;
+
+    fn page(telemetry: &Telemetry) -> String {
+        let mut page = String::new();
+        telemetry.expose(&[], &mut page);
+        page.lines().filter(|line| !line.starts_with("process_")).map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn a_process_that_follows_counts_on_and_figures_that_come_later_replace_those_before() {
+        let (old, new) = (Telemetry::new(2), Telemetry::new(2));
+        let names: [Name; 2] = ["site".into(), "a:1".into()];
+        for telemetry in [&old, &new] {
+            telemetry.listener(&names[0]);
+            telemetry.route(&names[0]);
+            telemetry.cluster(&names[0]);
+            telemetry.endpoint(&names[0], &names[1]);
+        }
+        let count = |telemetry: &Telemetry, worker: usize| {
+            let (listener, cluster) = (telemetry.listener(&names[0]), telemetry.cluster(&names[0]));
+            listener.of(worker).connections_opened.add(3);
+            listener.of(worker).requests.add(200);
+            listener.of(worker).latency.record(Duration::from_micros(1_500));
+            listener.of(worker).fault(Fault::ALL[1]);
+            telemetry.route(&names[0]).of(worker).requests.add(404);
+            cluster.of(worker).refused(Refusal::ALL[2]);
+            cluster.of(worker).picked(PickReason::ALL[4]);
+            cluster.of(worker).queue.record(Duration::from_secs(2));
+            telemetry.endpoint(&names[0], &names[1]).of(worker).reused.add(5);
+        };
+        count(&old, 0);
+        count(&old, 1);
+        new.inherit(&old.figures());
+        assert_eq!(page(&new), page(&old));
+        assert_eq!(new.figures(), old.figures());
+        count(&old, 1);
+        new.inherit(&old.figures());
+        assert_eq!(page(&new), page(&old), "not added twice");
+        count(&new, 1);
+        count(&old, 0);
+        assert_eq!(page(&new), page(&old), "the fourth time by either");
+        let unknown = Figures { listeners: vec![("gone".into(), [("x".to_owned(), 1)].into())], ..Figures::default() };
+        new.inherit(&unknown);
+        assert_eq!(page(&new), page(&old));
+    }
+}

@@ -1,0 +1,288 @@
+//! What a program that takes over knows from the one before: nothing is found out anew, nothing is counted from nothing, and
+//! datagrams find their connections and flows.
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustls::HandshakeKind;
+
+use super::harness::http3;
+use super::harness::origin::ok;
+use super::harness::poll::PATIENCE;
+use super::harness::product::{executable, folder};
+use super::harness::tls::{Client as TlsClient, connect};
+use super::harness::{Origin, Peer, Product, Setup, eventually, sys};
+use super::http3::site;
+use super::udp;
+
+fn named(name: &'static str) -> Origin {
+    Origin::answering(move |request| match request.target() {
+        "/healthz" if name == "bad" => b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok(name),
+    })
+}
+
+#[test]
+fn an_endpoint_that_is_down_is_not_tried_by_the_new_one() {
+    let origins = [named("good"), named("bad")];
+    let product = Setup::to_all(&origins)
+        .cluster("health_check: { http: { path: /healthz }, interval: 30s, rise: 1, fall: 1 }")
+        .start();
+    product.expect_metric("equipoise_endpoint_up", &[], 1.0);
+    for _ in 0..2 {
+        product.upgrade();
+        for _ in 0..30 {
+            assert_eq!(product.get("/").text(), "good");
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_that_was_ejected_stays_out_and_is_counted() {
+    let bad = Origin::start(|mut visit| drop(visit.request()));
+    let origins = [named("good"), bad];
+    let product = Setup::to_all(&origins)
+        .cluster("passive_health: { consecutive_failures: 2, ejection_time: 10m, ejection_time_max: 10m }")
+        .cluster("balance: round_robin")
+        .start();
+    eventually("it is ejected", || {
+        product.get("/");
+        product.metric("equipoise_endpoint_ejected", &[]) == 1.0
+    });
+    product.upgrade();
+    for _ in 0..20 {
+        assert_eq!(product.get("/").text(), "good");
+    }
+    product.expect_metric("equipoise_endpoint_ejected", &[], 1.0);
+    product.expect_metric("equipoise_endpoint_ejections_total", &["cause=\"consecutive_failures\""], 1.0);
+}
+
+#[test]
+fn sessions_of_a_table_stay_where_they_are() {
+    let names = ["a", "b", "c", "d"];
+    let origins = names.map(named);
+    let product =
+        Setup::to_all(&origins).cluster("balance: random").cluster("persistence: { header: { name: x-user } }").start();
+    let visit =
+        |user: usize| product.connect().ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-User: u{user}\r\n\r\n")).text();
+    let before: Vec<String> = (0..40).map(visit).collect();
+    for _ in 0..2 {
+        product.upgrade();
+        let after: Vec<String> = (0..40).map(visit).collect();
+        assert_eq!(after, before);
+    }
+    product.expect_metric("equipoise_cluster_session_entries", &[], 40.0);
+}
+
+#[test]
+fn counters_go_on_and_what_the_old_one_still_counts_is_added() {
+    let origin = super::reload::versatile();
+    let product = Setup::to(&origin).start();
+    let mut kept = product.connect();
+    for _ in 0..10 {
+        assert_eq!(kept.get("/").status(), 200);
+    }
+    product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], 10.0);
+    product.upgrade();
+    product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], 10.0);
+    // By the old one, which has the connection.
+    assert_eq!(kept.get("/").field("connection"), Some("close"));
+    for _ in 0..5 {
+        product.get("/");
+    }
+    product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], 16.0);
+    product.expect_metric("equipoise_endpoint_requests_total", &["class=\"2xx\""], 16.0);
+    product.upgrade();
+    product.get("/");
+    product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], 17.0);
+    product.expect_metric("equipoise_http_request_seconds_count", &["listener=\"web\""], 17.0);
+    product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
+}
+
+#[test]
+fn wishes_and_changes_by_the_api_go_over_without_a_folder_for_them() {
+    let origins = ["a", "b"].map(named);
+    let product = Setup::to_all(&origins).start();
+    let text = product.api("/api/status").to_string();
+    let endpoint = origins[0].address();
+    assert!(text.contains(&endpoint.to_string()));
+    let wished = product.call(
+        &format!("PUT /api/clusters/site/endpoints/{endpoint}/state"),
+        &["Content-Type: application/json"],
+        "{ \"state\": \"drain\" }",
+    );
+    assert_eq!(wished.status(), 200, "{}", wished.text());
+    let weighed = product.call(
+        &format!("PUT /api/clusters/site/endpoints/{}/weight", origins[1].address()),
+        &["Content-Type: application/json"],
+        "{ \"weight\": 7 }",
+    );
+    assert_eq!(weighed.status(), 200, "{}", weighed.text());
+    let (changes, generation) = (product.api("/api/changes"), product.api("/api/status")["generation"].as_u64());
+    product.upgrade();
+    assert_eq!(product.api("/api/changes"), changes);
+    assert_eq!(product.api("/api/status")["generation"].as_u64(), generation.map(|generation| generation + 1));
+    for _ in 0..10 {
+        assert_eq!(product.get("/").text(), "b");
+    }
+}
+
+#[test]
+fn clients_resume_their_sessions_of_tls() {
+    let origin = Origin::saying("fine");
+    let site = site(Setup::to(&origin), 2);
+    let tls = TlsClient::trusting(&site.authority).config();
+    let visit = || {
+        let mut peer = connect(site.product.web(), "shop.example", &tls);
+        assert_eq!(peer.get("/").text(), "fine");
+        peer.tls().handshake_kind()
+    };
+    assert_ne!(visit(), Some(HandshakeKind::Resumed));
+    for _ in 0..2 {
+        site.product.upgrade();
+        assert_eq!(visit(), Some(HandshakeKind::Resumed));
+    }
+}
+
+#[test]
+fn connections_of_http3_live_on_in_the_old_one_and_new_ones_are_the_new_one_s() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        while let Some(request) = visit.request() {
+            if request.target() == "/slow" {
+                visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 400004\r\n\r\nhalf");
+                wait.lock().expect("channel").recv().expect("the test lets it go");
+                visit.peer.send(vec![7; 400_000]);
+            } else if visit.peer.try_send(ok("fine")).is_err() {
+                return;
+            }
+        }
+    });
+    let site = site(Setup::to(&origin), 2);
+    let mut client = site.connect();
+    let mut slow = client.open(http3::request("GET", "/slow"));
+    client.end(&mut slow, <_>::default());
+    assert_eq!(client.head(&mut slow).expect("a head").0, 200);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, web, tls) = (Arc::clone(&stop), site.product.web(), site.tls());
+    let load = std::thread::spawn(move || {
+        let mut done = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            let mut client = http3::Client::connect(web, "shop.example", &tls);
+            assert_eq!(client.get("/").text(), "fine");
+            done += 1;
+        }
+        done
+    });
+    for _ in 0..2 {
+        site.product.upgrade();
+        assert_eq!(site.connect().get("/").text(), "fine");
+    }
+    // From another port, where the kernel may give its datagrams to another worker of another process.
+    client.move_away();
+    go.send(()).expect("the origin waits");
+    let mut received = 0;
+    while let Some(chunk) = client.chunk(&mut slow).expect("the connection lives") {
+        received += chunk.len();
+    }
+    assert_eq!(received, 400_004);
+    stop.store(true, Ordering::Relaxed);
+    assert!(load.join().expect("no connection failed") > 2);
+}
+
+#[test]
+fn flows_of_datagrams_stay_with_their_endpoint() {
+    let (one, other) = (udp::Echo::start("a"), udp::Echo::start("b"));
+    let product = udp::start("idle_timeout: 60s", &[&one, &other], "");
+    let clients: Vec<udp::Client> = (0..12).map(|_| udp::Client::of(&product)).collect();
+    let asked = |text: &str| clients.iter().map(|client| client.ask(text)).collect::<Vec<_>>();
+    let before = asked("x");
+    let sources = one.sources().len() + other.sources().len();
+    for _ in 0..2 {
+        product.upgrade();
+        for _ in 0..3 {
+            assert_eq!(asked("x"), before);
+        }
+    }
+    assert_eq!(one.sources().len() + other.sources().len(), sources, "no flow has begun anew");
+    let late = udp::Client::of(&product);
+    assert!(late.ask("new").ends_with("new"));
+}
+
+#[test]
+fn systemd_is_told_of_everything_that_happens() {
+    let origin = Origin::saying("fine");
+    let folder = folder();
+    let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a new path");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let heard = || {
+        let mut room = [0; 512];
+        let count = socket.recv(&mut room).expect("something is said");
+        String::from_utf8_lossy(&room[..count]).into_owned()
+    };
+    // All but what says only that it is alive.
+    let said = || std::iter::repeat_with(heard).find(|said| said != "WATCHDOG=1").expect("endless");
+    let text = Setup::to(&origin).text().replace("DIR", folder.path().to_str().expect("a path"));
+    std::fs::write(folder.path().join("equipoise.yaml"), text).expect("ours");
+    let mut command = Command::new(executable());
+    command.args(["run", "-c", "equipoise.yaml", "--workers", "2", "--pid-file", "pid"]);
+    command.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "200000");
+    let mut product = Product::spawn_command(&mut command, folder);
+    assert_eq!(said(), "READY=1");
+    eventually("it says that it is alive", || heard() == "WATCHDOG=1");
+    product.signal(libc::SIGHUP);
+    assert!(said().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(said(), "READY=1");
+    let pid_file = product.folder().join("pid");
+    let written = |pid: u32| std::fs::read_to_string(&pid_file).is_ok_and(|found| found == format!("{pid}\n"));
+    eventually("its number is written", || written(product.pid()));
+    let pid = product.upgrade();
+    assert_eq!(said(), format!("MAINPID={pid}\nREADY=1"));
+    assert_eq!(product.wait_ended().code(), Some(0));
+    eventually("its number is written", || written(pid));
+    eventually("the new one says that it is alive", || heard() == "WATCHDOG=1");
+    sys::signal(pid, libc::SIGTERM);
+    assert_eq!(said(), "STOPPING=1");
+    eventually("the file goes", || !pid_file.exists());
+}
+
+#[test]
+fn sockets_that_were_made_ready_are_found_by_name_or_address() {
+    let origin = Origin::saying("fine");
+    let folder = folder();
+    let streams = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let addresses = streams.each_ref().map(|socket| socket.local_addr().expect("an address"));
+    // One by its address, one by its name alone, and one for datagrams.
+    let text = Setup::to(&origin)
+        .text()
+        .replace("127.0.0.1:0\"\nroutes", &format!("{}\"\n  named: {{ bind: \"127.0.0.1:1\" }}\n  dns: {{ bind: \"{}\", protocol: udp, cluster: site }}\nroutes", addresses[0], datagrams.local_addr().expect("an address")))
+        .replace("DIR", folder.path().to_str().expect("a path"));
+    std::fs::write(folder.path().join("equipoise.yaml"), text).expect("ours");
+    // Before anybody accepts: it waits in the socket.
+    let early = Peer::sending(addresses[0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut command = Command::new("sh");
+    let path = executable().display();
+    let script = format!(
+        "LISTEN_PID=$$ LISTEN_FDS=3 LISTEN_FDNAMES=unknown:named:unknown exec {path} run -c equipoise.yaml --workers 3"
+    );
+    command.args(["-c", &script]);
+    let descriptors: Vec<OwnedFd> = streams.into_iter().map(OwnedFd::from).chain([datagrams.into()]).collect();
+    sys::pass(&mut command, descriptors);
+    let product = Product::spawn_command(&mut command, folder);
+    let mut early = early;
+    assert_eq!(early.response().text(), "fine");
+    assert_eq!((product.address("web"), product.address("named")), (addresses[0], addresses[1]));
+    for address in addresses {
+        assert_eq!(Peer::connect(address).get("/").text(), "fine");
+    }
+    product.upgrade();
+    for address in addresses {
+        assert_eq!(Peer::connect(address).get("/").text(), "fine");
+    }
+}
