@@ -44,7 +44,7 @@ pub(crate) struct BoundedListener {
     listener: Door,
     address: Address,
     bounds: Bounds,
-    /// What keeps each connection open, oldest first.
+    /// By what each connection is told to end, oldest first. Those that are in when the listener goes stay.
     held: VecDeque<oneshot::Sender<()>>,
 }
 
@@ -57,7 +57,8 @@ impl BoundedListener {
     fn place(&mut self) -> oneshot::Receiver<()> {
         self.held.retain(|held| !held.is_closed());
         while self.held.len() >= self.bounds.connections_max {
-            self.held.pop_front();
+            // It may have ended by itself.
+            let _ = self.held.pop_front().map(|held| held.send(()));
         }
         let (hold, held) = oneshot::channel();
         self.held.push_back(hold);
@@ -121,8 +122,8 @@ pub(crate) struct BoundedStream {
     idle: Duration,
     ends: Instant,
     deadline: Pin<Box<Sleep>>,
-    /// Ends when the place is needed for another.
-    place: oneshot::Receiver<()>,
+    /// Tells when the place is needed for another; as long as there is a listener.
+    place: Option<oneshot::Receiver<()>>,
     is_cut: bool,
 }
 
@@ -136,16 +137,21 @@ impl BoundedStream {
             idle: bounds.idle,
             ends: now + bounds.life,
             deadline,
-            place,
+            place: Some(place),
             is_cut: false,
         }
     }
 
     /// Ready when the connection must end.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        // Once it has told its end, the receiver must not be asked again.
-        if self.is_cut || Pin::new(&mut self.place).poll(cx).is_ready() {
-            self.is_cut = true;
+        if let Some(place) = &mut self.place
+            && let Poll::Ready(told) = Pin::new(place).poll(cx)
+        {
+            // It must not be asked again.
+            self.place = None;
+            self.is_cut = told.is_ok();
+        }
+        if self.is_cut {
             return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
         }
         loop {

@@ -119,6 +119,8 @@ fn an_upgrade_is_asked_for_by_the_api_and_told_who_follows() {
     let admin = product.address("admin").to_string();
     let told = command(&["ctl", "--admin", &admin, "upgrade"]);
     assert!(told.status.success(), "{}", told.stderr);
+    // It says so itself a moment after it has taken over.
+    eventually("it has said its number", || product.serving() != product.pid());
     assert_eq!(told.stdout, format!("process {} has taken over\n", product.serving()));
     assert_eq!(product.wait_ended().code(), Some(0));
     assert_eq!(product.get("/").status(), 200);
