@@ -25,7 +25,7 @@ mod route;
 mod socket;
 mod useless;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(crate) struct Resolver<'a> {
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
     files: Vec<PathBuf>,
     /// `None`: some are not known, so any reference may be right.
-    clusters: Option<HashSet<&'a str>>,
+    clusters: Option<HashMap<&'a str, &'a Node>>,
     /// Whether each speaks HTTP. `None` as above.
     listeners: Option<HashMap<&'a str, bool>>,
     /// The zone of this instance.
@@ -88,7 +88,8 @@ impl<'a> Resolver<'a> {
             Some(Node { kind: Kind::Map(entries), .. }) => Some(entries.as_slice()),
             Some(_) => None,
         };
-        let clusters = named("clusters").map(|entries| entries.iter().map(|(key, _)| key.text.as_str()).collect());
+        let clusters =
+            named("clusters").map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), node)).collect());
         let is_http = |node: &Node| !matches!(node.get("protocol").and_then(Node::text), Some("tcp" | "udp"));
         let listeners = named("listeners")
             .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
@@ -249,11 +250,11 @@ impl<'a> Resolver<'a> {
     /// Checks that a cluster exists.
     fn cluster_exists(&mut self, path: &str, name: &str) {
         let Some(clusters) = &self.clusters else { return };
-        if clusters.contains(name) {
+        if clusters.contains_key(name) {
             return;
         }
         let suggestion = self.sink.wants_suggestions().then(|| {
-            let mut names: Vec<&str> = clusters.iter().copied().collect();
+            let mut names: Vec<&str> = clusters.keys().copied().collect();
             names.sort_unstable();
             if names.is_empty() { Some("define it under `clusters`".to_owned()) } else { did_you_mean(name, names) }
         });

@@ -13,6 +13,7 @@ use model::{Address, Name};
 
 use super::Resolver;
 use crate::file;
+use crate::tree::Node;
 use crate::units::Time;
 
 /// Smallest bound on a request head.
@@ -36,6 +37,13 @@ const NOT_HTTP: [(&str, &str); 2] = [
 const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or say `protocol: tcp`")];
 const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
 const NOT_UDP: [(&str, &str); 2] = [("tls", "leave it out"), ("proxy_protocol", "leave it out")];
+
+/// What a listener that does not speak HTTP passes on.
+#[derive(Clone, Copy)]
+enum Carried {
+    Streams,
+    Datagrams,
+}
 
 impl Resolver<'_> {
     pub(super) fn listener(&mut self, name: &str, written: &mut file::Listener) -> Option<Listener> {
@@ -195,7 +203,7 @@ impl Resolver<'_> {
     fn tcp_listener(&mut self, at: &str, name: &str, written: &file::Listener) -> Option<TcpListener> {
         let target = match (&written.cluster, &written.sni) {
             (Some(cluster), None) => {
-                self.cluster_exists(&format!("{at}/cluster"), cluster);
+                self.takes(&format!("{at}/cluster"), cluster, Carried::Streams);
                 TcpTarget::Cluster(cluster.as_str().into())
             }
             (None, Some(sni)) => self.sni(&format!("{at}/sni"), sni),
@@ -240,7 +248,7 @@ impl Resolver<'_> {
             }
             return None;
         };
-        self.cluster_exists(&format!("{at}/cluster"), cluster);
+        self.takes(&format!("{at}/cluster"), cluster, Carried::Datagrams);
         Some(UdpListener {
             cluster: cluster.as_str().into(),
             idle_timeout: written.idle_timeout.map_or(limits::FLOW_IDLE, |time| time.0),
@@ -248,12 +256,36 @@ impl Resolver<'_> {
         })
     }
 
+    /// Checks that a cluster exists, and that its endpoints are spoken to in a way that what comes can be passed on.
+    fn takes(&mut self, path: &str, cluster: &str, what: Carried) {
+        self.cluster_exists(path, cluster);
+        let written = self.clusters.as_ref().and_then(|all| all.get(cluster)?.get("http_versions"));
+        let versions = written.map_or(&[][..], Node::items);
+        // One with others beside it is told of where it stands.
+        if !matches!(versions, [only] if only.text() == Some("h3")) {
+            return;
+        }
+        let (message, mend) = match what {
+            Carried::Streams => (
+                format!(
+                    "cluster `{cluster}` speaks HTTP/3 alone, over UDP, and streams of TCP cannot be passed on to it"
+                ),
+                "name a cluster whose endpoints listen on TCP, without `http_versions: [h3]`",
+            ),
+            Carried::Datagrams => (
+                format!("cluster `{cluster}` speaks HTTP/3 itself, and datagrams are passed on as they come"),
+                "name a cluster with the same endpoints and neither `http_versions` nor `tls`",
+            ),
+        };
+        self.report(path, message, Some(mend.to_owned()));
+    }
+
     fn sni(&mut self, at: &str, written: &file::Sni) -> TcpTarget {
         let mut names: Vec<(HostPattern, Name)> = Vec::new();
         let mut seen = HashMap::new();
         for (host, cluster) in &written.names {
             let path = format!("{at}/names/{host}");
-            self.cluster_exists(&path, cluster);
+            self.takes(&path, cluster, Carried::Streams);
             match host.parse::<HostPattern>() {
                 Ok(pattern) if seen.contains_key(&pattern) => {
                     self.report(&path, format!("`{host}` stands here twice"), None);
@@ -269,7 +301,7 @@ impl Resolver<'_> {
             }
         }
         if let Some(cluster) = &written.otherwise {
-            self.cluster_exists(&format!("{at}/otherwise"), cluster);
+            self.takes(&format!("{at}/otherwise"), cluster, Carried::Streams);
         } else if written.names.is_empty() && !self.has(at, "names") && !self.has(at, "otherwise") {
             self.report(at, "`sni` names no cluster", Some("add `names` or `otherwise`".to_owned()));
         }

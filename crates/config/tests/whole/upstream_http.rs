@@ -87,6 +87,34 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
 }
 
 #[test]
+fn what_does_not_speak_http_leads_to_no_cluster_that_speaks_http_3_alone() {
+    let about = |listener: &str, versions: &str| {
+        let text = format!(
+            "version: 1\nlisteners:\n  line: {{ bind: '127.0.0.1:5000', {listener} }}\nclusters:\n  \
+             far: {{ endpoints: ['127.0.0.1:9'], tls: {{ verify: false }}, http_versions: {versions} }}\n  \
+             near: {{ endpoints: ['127.0.0.1:8'] }}\n"
+        );
+        load(&text).map_or_else(|_| messages(&text), |_| Vec::new())
+    };
+    let streams = "3: cluster `far` speaks HTTP/3 alone, over UDP, and streams of TCP cannot be passed on to it \
+                   (name a cluster whose endpoints listen on TCP, without `http_versions: [h3]`)";
+    for listener in [
+        "protocol: tcp, cluster: far",
+        "protocol: tcp, sni: { names: { '*.example.com': far, example.com: near } }",
+        "protocol: tcp, sni: { names: { example.com: near }, otherwise: far }",
+    ] {
+        assert_eq!(about(listener, "[h3]"), [streams], "{listener}");
+        assert_eq!(about(listener, "[h1, h2]"), [""; 0], "{listener}");
+    }
+    assert_eq!(
+        about("protocol: udp, cluster: far", "[h3]"),
+        ["3: cluster `far` speaks HTTP/3 itself, and datagrams are passed on as they come \
+          (name a cluster with the same endpoints and neither `http_versions` nor `tls`)"]
+    );
+    assert_eq!(about("protocol: udp, cluster: far", "[h2]"), [""; 0]);
+}
+
+#[test]
 fn statuses_of_grpc_after_which_a_call_is_tried_again_have_names() {
     let on = "[grpc_cancelled, grpc_deadline_exceeded, grpc_resource_exhausted, grpc_internal, grpc_unavailable]";
     let loaded = load(&cluster(&format!("retry: {{ on: {on}, methods: any }}"))).unwrap();
