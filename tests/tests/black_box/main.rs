@@ -30,6 +30,7 @@ mod framing;
 mod grpc;
 mod grpc_web;
 mod health;
+mod health_http3;
 mod hedging;
 mod http2;
 mod http2_abuse;

@@ -21,7 +21,8 @@ pub struct HealthCheck {
     /// through. `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTlsSettings>,
-    /// A request is answered as expected. With TLS when the cluster speaks it.
+    /// A request is answered as expected. With TLS when the cluster speaks it, and over HTTP/3 when it speaks nothing else and no
+    /// `port` is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
     /// The endpoint says by gRPC's health protocol (`grpc.health.v1.Health/Check`) that it serves. Over HTTP/2, with TLS
@@ -32,7 +33,7 @@ pub struct HealthCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub script: Option<Vec<ScriptStep>>,
-    /// Port that is asked. By default that of the endpoint.
+    /// Port of TCP that is asked. By default that of the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,

@@ -140,6 +140,32 @@ impl Resolver<'_> {
             let message = format!("`{key}` is for TCP, and cluster `{name}` speaks HTTP/3 over UDP");
             self.sink.push(span, message, Some("leave it out".to_owned()));
         }
+        // Another port is one of TCP, and of whoever listens there.
+        if let Some(check) = written.health_check.as_ref().filter(|check| check.port.is_none()) {
+            self.check_fit_for_http3(&format!("{at}/health_check"), name, check);
+        }
+    }
+
+    /// Endpoints that speak HTTP/3 alone are asked over HTTP/3, on a new connection each time.
+    fn check_fit_for_http3(&mut self, at: &str, name: &str, check: &file::HealthCheck) {
+        let Some(http) = &check.http else {
+            let kinds = ["tls", "grpc", "script", "tcp"];
+            let kind = kinds.into_iter().find(|kind| self.has(at, kind)).unwrap_or("tcp");
+            let message = format!("a check over `{kind}` goes over TCP, and cluster `{name}` speaks HTTP/3 over UDP");
+            let mend = "check over `http`, which is asked by HTTP/3, or at a `port` of TCP".to_owned();
+            let span = self.key_span(at, kind);
+            return self.sink.push(span, message, Some(mend));
+        };
+        if check.reuse_connection {
+            let message = format!("cluster `{name}` speaks HTTP/3, and is asked over a new connection each time");
+            let path = format!("{at}/reuse_connection");
+            self.report(&path, message, Some("leave it out, or check at a `port` of TCP".to_owned()));
+        }
+        for field in http.headers.keys().filter(|name| is_of_http1(name)) {
+            let span = self.key_span(&format!("{at}/http/headers"), field);
+            let message = format!("`{field}` is for HTTP/1.1, and cluster `{name}` is asked over HTTP/3");
+            self.sink.push(span, message, Some("leave it out".to_owned()));
+        }
     }
 
     /// What is written as it is by default asks for nothing: the configuration that the program shows has every key.
@@ -238,6 +264,11 @@ impl Resolver<'_> {
                 .and_then(|certificate| self.certificate(&format!("{at}/certificate"), certificate)),
         }
     }
+}
+
+/// Whether a field is one of connections by HTTP/1.1 (RFC 9114 section 4.2), of those that checks may have.
+fn is_of_http1(name: &str) -> bool {
+    ["te", "keep-alive", "proxy-connection"].iter().any(|field| name.eq_ignore_ascii_case(field))
 }
 
 /// The smaller of two bounds.

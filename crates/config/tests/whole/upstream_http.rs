@@ -87,6 +87,36 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
 }
 
 #[test]
+fn endpoints_that_speak_http_3_alone_are_asked_over_it_or_at_a_port_of_tcp() {
+    let about = |check: &str| {
+        let text = cluster(&format!("http_versions: [h3], tls: {{ verify: false }}, health_check: {check}"));
+        load(&text).map_or_else(|_| messages(&text), |_| Vec::new())
+    };
+    let over_tcp = |kind: &str| {
+        format!(
+            "2: a check over `{kind}` goes over TCP, and cluster `c` speaks HTTP/3 over UDP \
+             (check over `http`, which is asked by HTTP/3, or at a `port` of TCP)"
+        )
+    };
+    for (kind, check) in
+        [("tcp", "tcp: {}"), ("tls", "tls: {}"), ("grpc", "grpc: {}"), ("script", "script: [{ send: PING }]")]
+    {
+        assert_eq!(about(&format!("{{ {check} }}")), [over_tcp(kind)], "{check}");
+        assert_eq!(about(&format!("{{ {check}, port: 80 }}")), [""; 0], "{check}");
+    }
+    assert_eq!(about("{ http: { path: /h } }"), [""; 0]);
+    assert_eq!(about("{ http: { path: /h }, port: 80, reuse_connection: true }"), [""; 0]);
+    assert_eq!(
+        about("{ http: { headers: { Keep-Alive: '5', x-a: b } }, reuse_connection: true }"),
+        [
+            "2: `Keep-Alive` is for HTTP/1.1, and cluster `c` is asked over HTTP/3 (leave it out)",
+            "2: cluster `c` speaks HTTP/3, and is asked over a new connection each time \
+             (leave it out, or check at a `port` of TCP)",
+        ]
+    );
+}
+
+#[test]
 fn what_does_not_speak_http_leads_to_no_cluster_that_speaks_http_3_alone() {
     let about = |listener: &str, versions: &str| {
         let text = format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Address;
-use model::check::{HealthCheck, HealthCheckKind, ScriptStep};
+use model::check::{HealthCheck, HealthCheckKind, HttpCheck, ScriptStep};
 use model::proxy_protocol::SendProxy;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use wire::proxy_protocol::{Outgoing, write_v1, write_v2};
 
 use super::http::Question;
-use super::{grpc, script, tls};
+use super::{grpc, http3, script, tls};
 
 /// A connection, with or without TLS.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin {}
@@ -40,6 +40,7 @@ enum What {
     Connection,
     Answer(Question),
     Grpc(grpc::Question),
+    Http3(Box<http3::Question>),
     Script(Vec<ScriptStep>),
 }
 
@@ -69,6 +70,19 @@ impl Target {
         Ok(Self { address, timeout: check.timeout, opening: Vec::new(), tls, what })
     }
 
+    /// Prepares the attempts of a check by HTTP over HTTP/3, with settings of TLS that offer it.
+    ///
+    /// # Errors
+    /// Says what in the check cannot be asked.
+    pub(crate) fn over_http3(
+        (name, address): (&str, &Address),
+        (check, asked): (&HealthCheck, &HttpCheck),
+        tls: (Arc<ClientConfig>, ServerName<'static>),
+    ) -> Result<Self, String> {
+        let what = What::Http3(Box::new(http3::Question::new(asked, (name, address), tls)?));
+        Ok(Self { address: address.clone(), timeout: check.timeout, opening: Vec::new(), tls: None, what })
+    }
+
     /// Begins each connection with a header of the PROXY protocol by which we speak for ourselves.
     pub(crate) fn behind(mut self, header: &SendProxy) -> Self {
         match header {
@@ -93,6 +107,7 @@ impl Target {
             What::Connection => return self.connect().await.map(drop),
             What::Script(steps) => return script::follow(&mut self.connect().await?, steps).await,
             What::Grpc(question) => return question.ask(self.connect().await?).await,
+            What::Http3(question) => return Box::pin(question.ask()).await,
             What::Answer(question) => question,
         };
         if let Some(mut stream) = kept.take() {

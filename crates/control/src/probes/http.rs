@@ -17,15 +17,25 @@ pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bound of what is read of a body.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 4 * 1024;
-const LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, fields_max: model::limits::FIELDS_MAX };
+
+/// Bounds of the heads of answers.
+pub(super) const LIMITS: HeadLimits =
+    HeadLimits { head_bytes_max: HEAD_BYTES_MAX, fields_max: model::limits::FIELDS_MAX };
+/// Who asks.
+pub(super) const USER_AGENT: &str = concat!("equipoise-probe/", env!("CARGO_PKG_VERSION"));
+
+/// What is expected of an answer.
+pub(super) struct Expected {
+    pub(super) method: Method,
+    statuses: Vec<(u16, u16)>,
+    fields: Vec<(FieldName, String)>,
+    pub(super) body: Option<String>,
+}
 
 /// A question, and what is expected of the answer.
 pub(crate) struct Question {
     bytes: Vec<u8>,
-    method: Method,
-    statuses: Vec<(u16, u16)>,
-    fields: Vec<(FieldName, String)>,
-    body: Option<String>,
+    expected: Expected,
     keeps_connection: bool,
 }
 
@@ -50,43 +60,15 @@ impl Question {
     /// # Errors
     /// Says what cannot be sent.
     pub(crate) fn new(check: &HttpCheck, endpoint: &str, keeps_connection: bool) -> Result<Self, String> {
-        let (path, host) = (&check.path, check.host.as_deref().unwrap_or(endpoint));
-        let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        if !path.starts_with('/') || !sendable(path) {
-            return Err(format!("the path {path:?} cannot be asked for"));
-        }
-        if !sendable(host) {
-            return Err(format!("the host {host:?} cannot be asked for"));
-        }
+        let (path, host) = asked(check, endpoint)?;
         let method = if check.is_head { "HEAD" } else { "GET" };
         let connection = if keeps_connection { "keep-alive" } else { "close" };
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
-        let given = |name: &str| check.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-        if !given("user-agent") {
-            text += concat!("user-agent: equipoise-probe/", env!("CARGO_PKG_VERSION"), "\r\n");
-        }
-        if !given("accept") {
-            text += "accept: */*\r\n";
-        }
-        for (name, value) in &check.fields {
-            if FieldName::new(name).is_err() || value.contains(['\r', '\n', '\0']) {
-                return Err(format!("the field {name:?} cannot be sent"));
-            }
+        for (name, value) in fields(check)? {
             text += &format!("{name}: {value}\r\n");
         }
         text += &format!("connection: {connection}\r\n\r\n");
-        let field = |(name, value): &(String, String)| match FieldName::new(name) {
-            Ok(name) => Ok((name, value.clone())),
-            Err(_) => Err(format!("the field {name:?} cannot be expected")),
-        };
-        Ok(Self {
-            bytes: text.into_bytes(),
-            method: if check.is_head { Method::Head } else { Method::Get },
-            statuses: check.statuses.clone(),
-            fields: check.expected_fields.iter().map(field).collect::<Result<_, _>>()?,
-            body: check.expected_body.clone(),
-            keeps_connection,
-        })
+        Ok(Self { bytes: text.into_bytes(), expected: Expected::of(check)?, keeps_connection })
     }
 
     /// Asks. `Ok` tells whether the connection may be used again.
@@ -99,23 +81,70 @@ impl Question {
     {
         let mut reader = Reader { stream, bytes: Vec::new(), has_read: false };
         reader.send(&self.bytes).await?;
-        let (head, parsed) = reader.head(self.method).await?;
-        self.check_head(&head)?;
-        if self.body.is_none() && !self.keeps_connection {
+        let (head, parsed) = reader.head(self.expected.method).await?;
+        self.expected.check_head(&head)?;
+        if self.expected.body.is_none() && !self.keeps_connection {
             return Ok(false);
         }
-        let (body, is_whole) = reader.body(parsed.framing, self.body.as_deref()).await?;
-        if let Some(wanted) = &self.body
-            && !holds(&body, wanted.as_bytes())
-        {
-            let what = if is_whole { "the body does not hold" } else { "the first 64 KiB of the body do not hold" };
-            return Err(format!("{what} {wanted:?}").into());
-        }
+        let (body, is_whole) = reader.body(parsed.framing, self.expected.body.as_deref()).await?;
+        self.expected.check_body(&body, is_whole)?;
         let nothing_follows = reader.bytes.is_empty() && parsed.framing != Framing::UntilClose;
         Ok(self.keeps_connection && parsed.keep_alive && is_whole && nothing_follows)
     }
+}
 
-    fn check_head(&self, head: &ResponseHead) -> Result<(), String> {
+/// The path and the host to ask for. `endpoint` is the name of the endpoint, for the host.
+///
+/// # Errors
+/// Says what cannot be sent.
+pub(super) fn asked<'c>(check: &'c HttpCheck, endpoint: &'c str) -> Result<(&'c str, &'c str), String> {
+    let (path, host) = (&check.path, check.host.as_deref().unwrap_or(endpoint));
+    let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !path.starts_with('/') || !sendable(path) {
+        return Err(format!("the path {path:?} cannot be asked for"));
+    }
+    if !sendable(host) {
+        return Err(format!("the host {host:?} cannot be asked for"));
+    }
+    Ok((path, host))
+}
+
+/// The fields to send beside the host, those of our own first.
+///
+/// # Errors
+/// Says what cannot be sent.
+pub(super) fn fields(check: &HttpCheck) -> Result<Vec<(&str, &str)>, String> {
+    let given = |name: &str| check.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    let mut all = vec![("user-agent", USER_AGENT), ("accept", "*/*")];
+    all.retain(|(name, _)| !given(name));
+    for (name, value) in &check.fields {
+        if FieldName::new(name).is_err() || value.contains(['\r', '\n', '\0']) {
+            return Err(format!("the field {name:?} cannot be sent"));
+        }
+        all.push((name, value));
+    }
+    Ok(all)
+}
+
+impl Expected {
+    /// # Errors
+    /// Says what no answer has.
+    pub(super) fn of(check: &HttpCheck) -> Result<Self, String> {
+        let field = |(name, value): &(String, String)| match FieldName::new(name) {
+            Ok(name) => Ok((name, value.clone())),
+            Err(_) => Err(format!("the field {name:?} cannot be expected")),
+        };
+        Ok(Self {
+            method: if check.is_head { Method::Head } else { Method::Get },
+            statuses: check.statuses.clone(),
+            fields: check.expected_fields.iter().map(field).collect::<Result<_, _>>()?,
+            body: check.expected_body.clone(),
+        })
+    }
+
+    /// # Errors
+    /// Says what is another than expected.
+    pub(super) fn check_head(&self, head: &ResponseHead) -> Result<(), String> {
         let status = head.status;
         if !self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status)) {
             return Err(format!("answered {status}"));
@@ -130,6 +159,16 @@ impl Question {
             }
         }
         Ok(())
+    }
+
+    /// Looks at what was read of a body, and whether that is all of it.
+    ///
+    /// # Errors
+    /// It does not hold what is expected.
+    pub(super) fn check_body(&self, body: &[u8], is_whole: bool) -> Result<(), String> {
+        let Some(wanted) = self.body.as_ref().filter(|wanted| !holds(body, wanted.as_bytes())) else { return Ok(()) };
+        let what = if is_whole { "the body does not hold" } else { "the first 64 KiB of the body do not hold" };
+        Err(format!("{what} {wanted:?}"))
     }
 }
 

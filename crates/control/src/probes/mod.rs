@@ -7,6 +7,7 @@ mod agent;
 pub(crate) mod attempt;
 mod grpc;
 mod http;
+mod http3;
 mod owner;
 mod schedule;
 mod script;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use model::fitness::AdminState;
 use model::proxy_protocol::SendProxy;
-use model::snapshot::{HealthCheck, HealthCheckKind, UpstreamTls};
+use model::snapshot::{Cluster, HealthCheck, HealthCheckKind, SharedVersion, UpstreamTls};
 use model::{Address, Name};
 use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
 use rustls::ClientConfig;
@@ -68,6 +68,8 @@ struct What {
     check: HealthCheck,
     tls: Option<UpstreamTls>,
     header: Option<SendProxy>,
+    /// It goes over HTTP/3.
+    is_http3: bool,
 }
 
 /// Where the outcome of a probe goes; changes from plan to plan while the probe runs on.
@@ -90,8 +92,10 @@ impl Owner {
         for cluster in &plan.clusters {
             let Some(check) = &cluster.cluster.health_check else { continue };
             let mut client = None;
+            let is_http3 = goes_over_http3(&cluster.cluster, check);
             let protocols: &[&[u8]] = match check.kind {
                 HealthCheckKind::Grpc(_) => &[tls::HTTP2],
+                _ if is_http3 => &[tls::HTTP3],
                 _ => &[],
             };
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
@@ -111,7 +115,7 @@ impl Owner {
                 // At another port somebody else may listen, who knows nothing of it.
                 let is_there = check.port.is_none_or(|port| Some(port) == address.port());
                 let header = cluster.cluster.proxy_protocol.clone().filter(|_| is_there);
-                let what = What { address, check: check.clone(), tls, header };
+                let what = What { address, check: check.clone(), tls, header, is_http3 };
                 let seat = Seat { cluster: Arc::clone(cluster), index, is_gone: false };
                 let probe = match before.remove(&key) {
                     Some(kept) if kept.what == what && Arc::ptr_eq(&kept.state, &endpoint.state) => {
@@ -162,6 +166,12 @@ impl Owner {
     }
 }
 
+/// Whether endpoints are asked over HTTP/3: those that speak it alone, at their own port. Another port is one of TCP.
+fn goes_over_http3(cluster: &Cluster, check: &HealthCheck) -> bool {
+    let speaks_http3 = cluster.pool.shared.as_ref().is_some_and(|shared| shared.version == SharedVersion::Http3);
+    speaks_http3 && check.port.is_none() && matches!(check.kind, HealthCheckKind::Http(_))
+}
+
 fn stop(probe: Option<Probe>) {
     if let Some(probe) = probe {
         probe.task.abort();
@@ -173,6 +183,9 @@ fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>
         (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
         _ => None,
     };
+    if let (true, HealthCheckKind::Http(asked), Some(tls)) = (what.is_http3, &what.check.kind, &tls) {
+        return Target::over_http3((endpoint, &what.address), (&what.check, asked), tls.clone());
+    }
     let target = Target::new((endpoint, &what.address), &what.check, tls)?;
     Ok(match &what.header {
         Some(header) => target.behind(header),

@@ -15,6 +15,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 /// HTTP/2 in the negotiation of protocols (RFC 9113 section 3.2).
 pub(crate) const HTTP2: &[u8] = b"h2";
+/// HTTP/3 in the same (RFC 9114 section 3.1).
+pub(crate) const HTTP3: &[u8] = b"h3";
 
 /// Builds the settings of a client that offers these protocols, if any.
 ///

@@ -1,0 +1,490 @@
+//! Asks one question over HTTP/3, on a QUIC connection of its own, and compares the answer with what is expected.
+//!
+//! Nothing drives the connection but the future that asks. Its socket is connected, so that the word of the network that nobody
+//! is there (ICMP) is an error, as with TCP. The answer is read by the very code that reads it for clients, and is not trusted:
+//! heads, bodies, interim answers and frames of no use are bounded, and whoever calls bounds the time.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use model::check::HttpCheck;
+use model::limits::{HTTP3_CRYPTO_BYTES_MAX, HTTP3_UNI_STREAMS_MAX, INTERIM_RESPONSES_MAX};
+use model::{Address, Fault, ResponseHead};
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, NoneTokenStore,
+    ReadError, StreamId, TransportConfig, VarInt,
+};
+use rustls_pki_types::ServerName;
+use tokio::net::UdpSocket;
+use wire::http1::Framing;
+use wire::http3::frame::{self, BadFrame, FrameReader, Step, kind, write_frame};
+use wire::http3::message::{BadHead, Memory, read_response};
+use wire::http3::uni::{self, Next, Told, UniReader};
+use wire::http3::{code, qpack};
+
+use super::http::{BODY_BYTES_MAX, Expected, HEAD_BYTES_MAX, LIMITS, asked, fields, holds};
+
+/// Room for one datagram: endpoints are told by the library that no more than 1,472 bytes are taken.
+const DATAGRAM_BYTES_MAX: usize = 2 * 1024;
+/// Bytes of one stream that may come before they are read.
+const WINDOW_BYTES: u32 = BODY_BYTES_MAX as u32;
+/// Frames and streams of no use that are borne.
+const IDLE_MAX: u32 = 256;
+
+/// A question, prepared once.
+pub(crate) struct Question {
+    address: SocketAddr,
+    /// The name that the certificate must bear.
+    name: String,
+    config: ClientConfig,
+    /// The frame that asks.
+    frame: Vec<u8>,
+    expected: Expected,
+}
+
+impl Question {
+    /// Prepares a check at an endpoint by its name and address. What it holds comes from the validated configuration; what cannot
+    /// be sent is refused all the same.
+    ///
+    /// # Errors
+    /// Says what cannot be sent.
+    pub(crate) fn new(
+        check: &HttpCheck,
+        (endpoint, address): (&str, &Address),
+        (tls, name): (Arc<rustls::ClientConfig>, ServerName<'static>),
+    ) -> Result<Self, String> {
+        let address = address.ip().ok_or("HTTP/3 goes over UDP, and a Unix socket does not carry that")?;
+        let crypto = QuicClientConfig::try_from(tls).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport())).token_store(Arc::new(NoneTokenStore));
+        Ok(Self {
+            address,
+            name: name.to_str().into_owned(),
+            config,
+            frame: request(check, endpoint)?,
+            expected: Expected::of(check)?,
+        })
+    }
+
+    /// Asks over a new connection.
+    ///
+    /// # Errors
+    /// Anything that is not a whole, bounded answer as expected, said in a few words.
+    pub(crate) async fn ask(&self) -> Result<(), String> {
+        let mut line = Line::begin(self).await?;
+        let mut talk = Talk::new(self);
+        loop {
+            line.wait().await?;
+            // What came before the end of the connection counts.
+            if talk.go_on(&mut line.connection)? {
+                return Ok(());
+            }
+            if let Some(why) = line.lost.take() {
+                return Err(why);
+            }
+        }
+    }
+}
+
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        // RFC 9114 section 6.1: it begins no streams of requests.
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(HTTP3_UNI_STREAMS_MAX.into())
+        .stream_receive_window(VarInt::from_u32(WINDOW_BYTES))
+        .receive_window(VarInt::from_u32(2 * WINDOW_BYTES))
+        .crypto_buffer_size(HTTP3_CRYPTO_BYTES_MAX)
+        .datagram_receive_buffer_size(None);
+    transport
+}
+
+/// The frame of a request's head. `endpoint` is the name of the endpoint, for the authority.
+fn request(check: &HttpCheck, endpoint: &str) -> Result<Vec<u8>, String> {
+    let (path, host) = asked(check, endpoint)?;
+    let fields = fields(check)?;
+    let method = if check.is_head { "HEAD" } else { "GET" };
+    let mut out = Vec::new();
+    write_frame(&mut out, kind::HEADERS, |out| {
+        qpack::begin_section(out);
+        for (name, value) in [(":method", method), (":scheme", "https"), (":authority", host), (":path", path)] {
+            qpack::push_field(out, name.as_bytes(), value.as_bytes());
+        }
+        for (name, value) in fields {
+            // RFC 9114 section 4.2.
+            qpack::push_field(out, name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+        }
+    });
+    Ok(out)
+}
+
+/// A connection and its socket.
+struct Line {
+    socket: UdpSocket,
+    address: SocketAddr,
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    connection: Box<Connection>,
+    is_made: bool,
+    /// Why there is no connection any more.
+    lost: Option<String>,
+    out: Vec<u8>,
+    room: Box<[u8]>,
+}
+
+impl Line {
+    async fn begin(question: &Question) -> Result<Self, String> {
+        let address = question.address;
+        let any: SocketAddr = match address.is_ipv4() {
+            true => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any).await.map_err(unconnected)?;
+        socket.connect(address).await.map_err(unconnected)?;
+        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
+        let begun = endpoint.connect(Instant::now(), question.config.clone(), address, &question.name);
+        let (handle, connection) = begun.map_err(unconnected)?;
+        Ok(Self {
+            socket,
+            address,
+            endpoint,
+            handle,
+            connection: Box::new(connection),
+            is_made: false,
+            lost: None,
+            out: Vec::new(),
+            room: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
+        })
+    }
+
+    /// Sends what there is to say, waits until something happens, and takes it in.
+    async fn wait(&mut self) -> Result<(), String> {
+        loop {
+            self.out.clear();
+            let Some(datagram) = self.connection.poll_transmit(Instant::now(), 1, &mut self.out) else { break };
+            self.socket.send(&self.out[..datagram.size]).await.map_err(unconnected)?;
+        }
+        let received = match self.connection.poll_timeout() {
+            Some(due) => tokio::time::timeout_at(due.into(), self.socket.recv(&mut self.room)).await.ok(),
+            None => Some(self.socket.recv(&mut self.room).await),
+        };
+        match received {
+            Some(received) => self.take_in(received.map_err(unconnected)?),
+            None => self.connection.handle_timeout(Instant::now()),
+        }
+        self.settle();
+        Ok(())
+    }
+
+    fn take_in(&mut self, len: usize) {
+        let bytes = BytesMut::from(&self.room[..len]);
+        let event = self.endpoint.handle(Instant::now(), self.address, None, None, bytes, &mut self.out);
+        if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.connection.handle_event(event);
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(event);
+            }
+        }
+        while let Some(event) = self.connection.poll() {
+            match event {
+                Event::Connected => self.is_made = true,
+                Event::ConnectionLost { reason } => {
+                    let what = if self.is_made { "the connection broke" } else { "the QUIC handshake failed" };
+                    self.lost = Some(format!("{what}: {reason}"));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Line {
+    /// Says that it is over; nobody waits for an answer to that.
+    fn drop(&mut self) {
+        self.connection.close(Instant::now(), number(code::NO_ERROR), Bytes::new());
+        self.out.clear();
+        if let Some(datagram) = self.connection.poll_transmit(Instant::now(), 1, &mut self.out) {
+            let _ = self.socket.try_send(&self.out[..datagram.size]);
+        }
+    }
+}
+
+/// What is said on a connection, and heard.
+struct Talk<'q> {
+    control: Speech,
+    request: Speech,
+    /// The endpoint's own streams.
+    others: Vec<(StreamId, UniReader)>,
+    told: Told,
+    answer: Answer<'q>,
+}
+
+/// A stream of ours, and what is to be said on it.
+struct Speech {
+    id: Option<StreamId>,
+    unsaid: Vec<u8>,
+}
+
+impl<'q> Talk<'q> {
+    fn new(question: &'q Question) -> Self {
+        let mut settings = Vec::new();
+        uni::begin_control(&mut settings, HEAD_BYTES_MAX as u64, false);
+        Self {
+            control: Speech { id: None, unsaid: settings },
+            request: Speech { id: None, unsaid: question.frame.clone() },
+            others: Vec::new(),
+            told: Told::default(),
+            answer: Answer::new(&question.expected),
+        }
+    }
+
+    /// Says and hears what can be. True: the answer is as expected, and the endpoint does speak HTTP/3.
+    fn go_on(&mut self, connection: &mut Connection) -> Result<bool, String> {
+        if connection.is_handshaking() {
+            return Ok(false);
+        }
+        self.control.say(connection, Dir::Uni);
+        self.request.say(connection, Dir::Bi);
+        self.listen(connection)?;
+        if let Some(id) = self.request.id {
+            self.read_answer(connection, id)?;
+        }
+        Ok(self.answer.is_enough && self.told.has_settings)
+    }
+
+    fn listen(&mut self, connection: &mut Connection) -> Result<(), String> {
+        while let Some(id) = connection.streams().accept(Dir::Uni) {
+            self.others.push((id, UniReader::default()));
+        }
+        let mut broken = None;
+        let told = &mut self.told;
+        self.others.retain_mut(|(id, reader)| {
+            hear(connection, *id, (reader, &mut *told)).unwrap_or_else(|why| {
+                broken = Some(why);
+                false
+            })
+        });
+        if self.told.idle > IDLE_MAX {
+            return Err(of_no_use());
+        }
+        broken.map_or(Ok(()), Err)
+    }
+
+    fn read_answer(&mut self, connection: &mut Connection, id: StreamId) -> Result<(), String> {
+        while !self.answer.is_enough {
+            match read(connection, id) {
+                None => break,
+                Some(Ok(Some(bytes))) => self.answer.take(&bytes)?,
+                Some(Ok(None)) => self.answer.end()?,
+                Some(Err(code)) => return Err(format!("gave the request up, with code {code:#x}")),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Speech {
+    fn say(&mut self, connection: &mut Connection, dir: Dir) {
+        if self.id.is_none() {
+            self.id = connection.streams().open(dir);
+        }
+        let Some(id) = self.id else { return };
+        while !self.unsaid.is_empty() {
+            let mut stream = connection.send_stream(id);
+            // It is blocked, or not wanted any more: then the answer says why.
+            let Ok(count) = stream.write(&self.unsaid) else { return };
+            self.unsaid.drain(..count);
+            // Our control stream never ends (RFC 9114 section 6.2.1).
+            if self.unsaid.is_empty() && dir == Dir::Bi {
+                let _ = stream.finish();
+            }
+        }
+    }
+}
+
+/// Hears what has come by a stream of the endpoint's own. False: nothing more will.
+fn hear(
+    connection: &mut Connection,
+    id: StreamId,
+    (reader, told): (&mut UniReader, &mut Told),
+) -> Result<bool, String> {
+    while let Some(read) = read(connection, id) {
+        match read {
+            Ok(Some(bytes)) => match reader.take(&bytes, false, told).map_err(broken)? {
+                Next::GoOn => {}
+                Next::Stop => {
+                    let _ = connection.recv_stream(id).stop(number(code::STREAM_CREATION_ERROR));
+                    return Ok(false);
+                }
+            },
+            _ if reader.is_critical() => return Err(broken(code::CLOSED_CRITICAL_STREAM)),
+            _ => {
+                told.idle += u32::from(reader.is_new());
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The next bytes of a stream, its end, or the code it was reset with. `None`: nothing for now.
+fn read(connection: &mut Connection, id: StreamId) -> Option<Result<Option<Bytes>, u64>> {
+    let mut stream = connection.recv_stream(id);
+    let mut chunks = stream.read(true).ok()?;
+    let next = chunks.next(usize::MAX);
+    // What follows from it is sent before the next wait.
+    let _ = chunks.finalize();
+    match next {
+        Ok(chunk) => Some(Ok(chunk.map(|chunk| chunk.bytes))),
+        Err(ReadError::Reset(code)) => Some(Err(code.into_inner())),
+        Err(ReadError::Blocked) => None,
+    }
+}
+
+/// An answer as it comes.
+struct Answer<'q> {
+    expected: &'q Expected,
+    reader: FrameReader,
+    interim: u32,
+    /// Of the final head.
+    framing: Option<Framing>,
+    body: Vec<u8>,
+    received: u64,
+    idle: u32,
+    /// It is as expected, whatever follows.
+    is_enough: bool,
+}
+
+impl<'q> Answer<'q> {
+    fn new(expected: &'q Expected) -> Self {
+        Self {
+            expected,
+            reader: FrameReader::new(HEAD_BYTES_MAX),
+            interim: 0,
+            framing: None,
+            body: Vec::new(),
+            received: 0,
+            idle: 0,
+            is_enough: false,
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !self.is_enough {
+            let (used, step) = self.reader.next(bytes).map_err(|bad| match bad {
+                BadFrame::TooLarge => too_long(),
+                BadFrame::Connection(code) => broken(code),
+            })?;
+            self.idle += self.reader.take_idle();
+            if self.idle > IDLE_MAX {
+                return Err(of_no_use());
+            }
+            bytes = &bytes[used..];
+            match step {
+                Step::More => break,
+                Step::Section => self.take_section()?,
+                Step::Data(count) => {
+                    let (data, rest) = bytes.split_at(count);
+                    self.take_body(data)?;
+                    bytes = rest;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_section(&mut self) -> Result<(), String> {
+        if self.framing.is_some() {
+            // Trailers, which nothing is expected of.
+            self.reader.expect(frame::Expected::End);
+            return Ok(());
+        }
+        let mut head = ResponseHead::default();
+        let asked = (self.expected.method, &LIMITS, false);
+        let parsed = read_response(self.reader.section(), asked, &mut Memory::default(), &mut head);
+        let parsed = parsed.map_err(|bad| match bad {
+            BadHead::Malformed(Fault::ResponseHeadTooLarge) => too_long(),
+            BadHead::Undecodable => broken(code::DECOMPRESSION_FAILED),
+            _ => broken(code::MESSAGE_ERROR),
+        })?;
+        if head.status < 200 {
+            self.interim += 1;
+            if self.interim > INTERIM_RESPONSES_MAX {
+                return Err(format!("interim answers (status {}) instead of a final one", head.status));
+            }
+            return Ok(());
+        }
+        self.expected.check_head(&head)?;
+        self.framing = Some(parsed.framing);
+        self.reader.expect(frame::Expected::Body);
+        self.is_enough = self.expected.body.is_none();
+        Ok(())
+    }
+
+    fn take_body(&mut self, data: &[u8]) -> Result<(), String> {
+        self.received += data.len() as u64;
+        let length_max = match self.framing {
+            Some(Framing::Length(length)) => length,
+            Some(Framing::None) | None => 0,
+            Some(_) => u64::MAX,
+        };
+        // RFC 9114 section 4.1.2.
+        if self.received > length_max {
+            return Err(broken(code::MESSAGE_ERROR));
+        }
+        let room = BODY_BYTES_MAX - self.body.len();
+        self.body.extend_from_slice(&data[..data.len().min(room)]);
+        let wanted = self.expected.body.as_deref().unwrap_or_default();
+        self.is_enough = holds(&self.body, wanted.as_bytes());
+        if !self.is_enough && self.body.len() >= BODY_BYTES_MAX {
+            return self.expected.check_body(&self.body, false);
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes.
+    fn end(&mut self) -> Result<(), String> {
+        if !self.reader.is_between_frames() || self.framing.is_none() {
+            let what = if self.framing.is_none() { "head" } else { "body" };
+            return Err(format!("closed within the {what} of its answer"));
+        }
+        if matches!(self.framing, Some(Framing::Length(length)) if self.received < length) {
+            return Err("closed within the body of its answer".to_owned());
+        }
+        self.expected.check_body(&self.body, true)?;
+        self.is_enough = true;
+        Ok(())
+    }
+}
+
+fn unconnected(error: impl Display) -> String {
+    format!("cannot connect: {error}")
+}
+
+fn broken(code: u64) -> String {
+    format!("the answer breaks the rules of HTTP/3 (code {code:#x})")
+}
+
+fn of_no_use() -> String {
+    "sends frames of no use without end".to_owned()
+}
+
+fn too_long() -> String {
+    format!("the head of the answer is longer than {HEAD_BYTES_MAX} bytes")
+}
+
+fn number(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
