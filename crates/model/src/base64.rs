@@ -27,7 +27,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     for group in text[..digits].chunks(4) {
         let mut word = 0_u32;
         for place in 0..4 {
-            word = word << 6 | group.get(place).map_or(Some(0), |character| sextet(*character))?;
+            word = word << 6 | group.get(place).map_or(Some(0), |character| sextet(*character)).map(u32::from)?;
         }
         let [_, decoded @ ..] = word.to_be_bytes();
         bytes.extend_from_slice(&decoded[..group.len() - 1]);
@@ -35,15 +35,16 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn sextet(character: u8) -> Option<u32> {
-    Some(u32::from(match character {
+/// The six bits that a character stands for.
+pub fn sextet(character: u8) -> Option<u8> {
+    Some(match character {
         b'A'..=b'Z' => character - b'A',
         b'a'..=b'z' => character - b'a' + 26,
         b'0'..=b'9' => character - b'0' + 52,
         b'+' => 62,
         b'/' => 63,
         _ => return None,
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use model::{Fault, FieldName, Known, LocalResponse, RequestHead, ResponseHead, Version};
-use wire::grpc::call::{self, Status};
+use wire::grpc::call::{self, Status, WebForm};
+use wire::http1::Framing;
 
 use crate::exchange::Exchange;
 
@@ -13,6 +14,7 @@ static TIMEOUT: LazyLock<FieldName> = LazyLock::new(|| name("grpc-timeout"));
 static STATUS: LazyLock<FieldName> = LazyLock::new(|| name("grpc-status"));
 static TE: LazyLock<FieldName> = LazyLock::new(|| name("te"));
 static CONTENT_TYPE: LazyLock<FieldName> = LazyLock::new(|| name("content-type"));
+static ACCEPT: LazyLock<FieldName> = LazyLock::new(|| name("accept"));
 
 fn name(text: &str) -> FieldName {
     FieldName::new(text).unwrap_or_else(|_| unreachable!("a constant token"))
@@ -24,7 +26,14 @@ pub(crate) struct Grpc {
     /// When the client does not wait any more.
     deadline: Option<Instant>,
     /// The client speaks gRPC-Web.
-    is_web: bool,
+    web: Option<Web>,
+}
+
+/// How a client of gRPC-Web writes its bodies, and wants to have those of answers.
+#[derive(Clone, Copy, Debug)]
+struct Web {
+    asks: WebForm,
+    wants: WebForm,
 }
 
 impl Grpc {
@@ -33,12 +42,12 @@ impl Grpc {
         if head.version < Version::Http2 || !head.fields.get(&CONTENT_TYPE).is_some_and(call::is_grpc) {
             return None;
         }
-        Some(Self::new(head, begun, false))
+        Some(Self::new(head, begun, None))
     }
 
-    fn new(head: &RequestHead, begun: Instant, is_web: bool) -> Box<Self> {
+    fn new(head: &RequestHead, begun: Instant, web: Option<Web>) -> Box<Self> {
         let timeout = head.fields.get(&TIMEOUT).and_then(call::parse_timeout);
-        Box::new(Self { deadline: timeout.and_then(|timeout| begun.checked_add(timeout)), is_web })
+        Box::new(Self { deadline: timeout.and_then(|timeout| begun.checked_add(timeout)), web })
     }
 
     /// The sooner of the client's deadline and the bound of the route.
@@ -69,7 +78,7 @@ impl Grpc {
 
     /// A response without a message, whose head holds what else is in the trailers.
     fn trailers_only(&self, fields: &[(String, String)], status: Status, text: &str) -> LocalResponse {
-        let own_type = if self.is_web { "application/grpc-web" } else { "application/grpc" };
+        let own_type = self.web.map_or("application/grpc", |web| web.wants.content_type());
         let own = |name: &str| ["content-type", "content-length"].iter().any(|own| name.eq_ignore_ascii_case(own));
         let mut all: Vec<_> = fields.iter().filter(|(name, _)| !own(name)).cloned().collect();
         let mut message = Vec::new();
@@ -105,27 +114,41 @@ impl Exchange<'_> {
     pub(crate) fn bridge_from_web(&mut self) {
         let head = &mut self.incoming.head;
         let rewritten = head.fields.get(&CONTENT_TYPE).filter(|_| self.grpc.is_none()).and_then(call::from_web);
-        let Some(content_type) = rewritten else { return };
+        let Some((asks, content_type)) = rewritten else { return };
         head.fields.set(&CONTENT_TYPE, &content_type);
         head.fields.set(&TE, b"trailers");
-        let made = Grpc::new(head, self.told.begun, true);
+        let wants = head.fields.get(&ACCEPT).and_then(call::accepted_web).unwrap_or(asks);
+        let made = Grpc::new(head, self.told.begun, Some(Web { asks, wants }));
         let watch = &mut self.connection.watch;
         watch.set_bound(made.bound(watch.bound()));
         self.grpc = Some(made);
     }
 
-    /// Makes a response of gRPC-Web from one of gRPC, if that is what the client speaks; says so. Its trailers go into its
-    /// body, whose length is no longer what it was.
-    pub(crate) fn bridge_to_web(&mut self) -> bool {
-        if !self.grpc.as_ref().is_some_and(|grpc| grpc.is_web) {
-            return false;
+    /// Whether the client writes the body in base64, which the endpoint gets as the bytes that it stands for.
+    pub(crate) fn sends_text(&self) -> bool {
+        self.grpc.as_ref().and_then(|grpc| grpc.web).is_some_and(|web| web.asks == WebForm::Text)
+    }
+
+    /// How the endpoint is told of the end of the body: of what is decoded the length is not known ahead.
+    pub(crate) fn framing_for_endpoint(&self) -> Framing {
+        match self.request.framing {
+            Framing::Length(1..) if self.sends_text() => Framing::Chunked,
+            framing => framing,
         }
+    }
+
+    /// Makes a response of gRPC-Web from one of gRPC, if that is what the client speaks; says in which form. Its trailers go into
+    /// its body, whose length is no longer what it was.
+    pub(crate) fn bridge_to_web(&mut self) -> Option<WebForm> {
+        let web = self.grpc.as_ref()?.web?;
         let fields = &mut self.response().fields;
-        if let Some(content_type) = fields.get(&CONTENT_TYPE).and_then(call::to_web) {
-            fields.set(&CONTENT_TYPE, &content_type);
-        }
         fields.remove_known(Known::ContentLength);
-        true
+        let Some(content_type) = fields.get(&CONTENT_TYPE).and_then(|own| call::to_web(own, web.wants)) else {
+            // Not of gRPC: what it says of itself must hold.
+            return Some(WebForm::Binary);
+        };
+        fields.set(&CONTENT_TYPE, &content_type);
+        Some(web.wants)
     }
 
     /// Tells the endpoint how long the client still waits.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::fields::Fields;
-use wire::grpc::call;
+use wire::grpc::call::{self, WebForm};
+use wire::grpc::text;
 use wire::http1::{self, ChunkDecoder, Framing, HeadLimits};
 
 use crate::buffer::{Buffer, BufferPool};
@@ -98,8 +99,21 @@ pub(crate) enum PumpFault {
     Framing,
     /// The body is longer than it may be.
     TooLong,
+    /// The body is not the base64 that it is said to be.
+    BadText,
     /// The receiver's connection broke.
     Write,
+}
+
+/// What gRPC-Web makes of a body. As small as it can be: every exchange has room for two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Web {
+    /// Nothing: nearly all bodies.
+    Off,
+    /// Trailers become its last message, and all of it is written in this form.
+    Made(WebForm),
+    /// It comes as text, and goes on as the bytes that this stands for.
+    Decoded(text::Decoder),
 }
 
 /// One direction of an exchange or tunnel.
@@ -120,8 +134,7 @@ pub(crate) struct Pump {
     /// The receiver's connection is closed as soon as all is written.
     closes: bool,
     drops_trailers: bool,
-    /// Trailers become the last message of the body.
-    frames_trailers: bool,
+    web: Web,
     /// What ends the receiver's stream beside its data.
     trailers: Option<Box<Fields>>,
 }
@@ -147,7 +160,7 @@ impl Pump {
             written: false,
             closes: false,
             drops_trailers: false,
-            frames_trailers: false,
+            web: Web::Off,
             trailers: None,
         }
     }
@@ -171,9 +184,14 @@ impl Pump {
         self.drops_trailers = true;
     }
 
-    /// Says that trailers become the last message of the body, as gRPC-Web has them.
-    pub(crate) fn frame_trailers(&mut self) {
-        self.frames_trailers = true;
+    /// Makes a body of gRPC-Web from one of gRPC, in this form.
+    pub(crate) fn make_web(&mut self, form: WebForm) {
+        self.web = Web::Made(form);
+    }
+
+    /// Says that the body comes in the text form of gRPC-Web, and goes on as what that stands for.
+    pub(crate) fn decode_text(&mut self) {
+        self.web = Web::Decoded(text::Decoder::default());
     }
 
     /// Says that the receiver's connection is closed as soon as all is written.
@@ -357,7 +375,10 @@ impl Pump {
             Poll::Ready(Ok(())) => {}
         }
         let mut buffer = pool.take();
-        let count = match from.poll_read(cx, buffer.room()) {
+        let room = buffer.room();
+        // Text is longer by a third than what it stands for.
+        let most = if self.web == Web::Made(WebForm::Text) { room.len() / 2 } else { room.len() };
+        let count = match from.poll_read(cx, &mut room[..most]) {
             Poll::Pending => {
                 pool.give(buffer);
                 return Ok(Poll::Pending);
@@ -448,6 +469,10 @@ impl Pump {
             }
         }
         self.moved_bytes += buffer.len() as u64;
+        if let Web::Decoded(decoder) = &mut self.web {
+            let count = decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::BadText)?;
+            buffer.truncate(count);
+        }
         let trailers = finished.as_ref().map(|chunks| chunks.decoder.trailers());
         self.encode(buffer, trailers.filter(|_| !self.drops_trailers))
     }
@@ -467,11 +492,8 @@ impl Pump {
     fn encode(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>) -> Result<(), PumpFault> {
         let mut fits = true;
         let mut trailers = trailers;
-        if let Some(own) = trailers.filter(|_| self.frames_trailers) {
-            let mut message = Vec::new();
-            call::write_web_trailers(own, &mut message);
-            fits = buffer.append(&message);
-            trailers = None;
+        if self.web != Web::Off {
+            fits = self.encode_web(buffer, &mut trailers)?;
         }
         if self.writer == BodyWriter::Chunked && !buffer.is_empty() {
             let mut head = [0; http1::CHUNK_HEAD_BYTES_MAX];
@@ -492,6 +514,31 @@ impl Pump {
         // Head room and tail room hold a chunk's head and tail, and trailers are bounded below the rest of a buffer that
         // held them in the same or a longer form.
         if fits { Ok(()) } else { Err(PumpFault::Framing) }
+    }
+
+    /// Does what gRPC-Web asks for: see [`Web`]. Text is written as a segment of its own with each buffer, for nobody knows when the
+    /// next one comes. False: it does not fit.
+    #[cold]
+    fn encode_web(&self, buffer: &mut Buffer, trailers: &mut Option<&Fields>) -> Result<bool, PumpFault> {
+        let form = match self.web {
+            Web::Decoded(decoder) if self.reader.is_done() && decoder != text::Decoder::Between => {
+                return Err(PumpFault::BadText);
+            }
+            Web::Off | Web::Decoded(_) => return Ok(true),
+            Web::Made(form) => form,
+        };
+        let mut fits = true;
+        if let Some(own) = trailers.take() {
+            let mut message = Vec::new();
+            call::write_web_trailers(own, &mut message);
+            fits = buffer.append(&message);
+        }
+        if form == WebForm::Text {
+            let text = text::encode(buffer.data());
+            buffer.truncate(0);
+            fits &= buffer.append(text.as_bytes());
+        }
+        Ok(fits)
     }
 }
 

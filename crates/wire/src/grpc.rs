@@ -1,4 +1,4 @@
-//! gRPC: what a proxy needs to know of calls ([`call`]), and what a check needs of its messages: the question of
+//! gRPC: what a proxy needs to know of calls ([`call`]), the text form of gRPC-Web ([`text`]), and what a check needs of its messages: the question of
 //! `grpc.health.v1.Health/Check`, and the answer.
 //!
 //! A message of gRPC has five bytes before it: whether it is compressed, and its length. Of protobuf there is one field in
@@ -6,6 +6,7 @@
 //! anything: it is read within its bounds or refused with a reason.
 
 pub mod call;
+pub mod text;
 
 /// Path of the question.
 pub const HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";

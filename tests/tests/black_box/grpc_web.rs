@@ -1,4 +1,4 @@
-//! gRPC-Web: calls of browsers, by HTTP/1.1, to endpoints that speak gRPC.
+//! gRPC-Web: calls of browsers, by HTTP/1.1, to endpoints that speak gRPC. That of text is base64.
 
 use http::{HeaderMap, HeaderValue, Response};
 
@@ -108,4 +108,183 @@ fn an_endpoint_whose_calls_end_with_unavailable_is_left_out_as_one_that_answers_
         (0..12).map(|_| ask(&product, "application/grpc-web").field("grpc-status").map(str::to_owned)).collect();
     let failed = statuses.iter().filter(|status| status.as_deref() == Some("14")).count();
     assert_eq!((failed, ill.streams(), well.streams()), (2, 2, 10), "{statuses:?}");
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// As a segment of base64 of its own.
+fn segment(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0, |word, byte| word << 8 | usize::from(*byte)) << (8 * (3 - three.len()));
+        let digits = (0..4).map(|place| char::from(DIGITS[word >> (18 - 6 * place) & 63]));
+        text.extend(digits.take(three.len() + 1).chain(std::iter::repeat_n('=', 3 - three.len())));
+    }
+    text
+}
+
+/// What segments stand for, one after the other.
+fn plain(text: &[u8]) -> Vec<u8> {
+    assert_eq!(text.len() % 4, 0, "whole groups");
+    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte).unwrap_or(0) as u32;
+    let group = |group: &[u8]| {
+        let word = group.iter().fold(0, |word, byte| word << 6 | digit(byte));
+        let count = 3 - group.iter().filter(|byte| **byte == b'=').count();
+        word.to_be_bytes()[1..][..count].to_vec()
+    };
+    text.chunks(4).flat_map(group).collect()
+}
+
+/// An endpoint of gRPC that says everything back.
+fn echo() -> Http2Origin {
+    Http2Origin::start(Rules::default(), |mut asked| {
+        Box::pin(async move {
+            let Ok((body, _)) = asked.read().await else { return };
+            let mut speech = asked.begin(head());
+            speech.say(body).await;
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static("0"));
+            speech.end_with(trailers);
+        })
+    })
+}
+
+fn ask_text(product: &Product, fields: &str, body: &str) -> Message {
+    let length = body.len();
+    let head =
+        format!("POST /shop.Cart/Add HTTP/1.1\r\nHost: shop.example\r\n{fields}Content-Length: {length}\r\n\r\n");
+    product.connect().ask([head.as_bytes(), body.as_bytes()].concat())
+}
+
+const TEXT: &str = "Content-Type: application/grpc-web-text+proto\r\n";
+const TRAILERS: &[u8] = b"\x80\0\0\0\x10grpc-status: 0\r\n";
+
+#[test]
+fn a_call_of_text_is_one_of_bytes_to_the_endpoint_and_its_answer_is_text_with_its_trailers() {
+    let origin = echo();
+    let product = start(&origin, "grpc_web: true");
+    let sent = message("a pear");
+    // Each segment is padded by itself.
+    let body = segment(&sent[..4]) + &segment(&sent[4..5]) + &segment(&sent[5..]);
+    assert!(body.contains("==") && !body.ends_with('='), "{body}");
+    let answer = ask_text(&product, TEXT, &body);
+    assert_eq!((answer.status(), answer.field("content-type")), (200, Some("application/grpc-web-text+proto")));
+    assert_eq!(plain(&answer.body), [&sent[..], TRAILERS].concat());
+    let asked = origin.only_head();
+    let field = |name: &str| asked.headers().get(name).map(|value| value.to_str().expect("text"));
+    assert_eq!((field("content-type"), field("content-length")), (Some("application/grpc+proto"), None));
+}
+
+#[test]
+fn who_asks_decides_by_accept_in_which_form_the_answer_comes() {
+    let origin = echo();
+    let product = start(&origin, "grpc_web: true");
+    let sent = message("a pear");
+    let binary = String::from_utf8(sent.clone()).expect("small numbers are text too");
+    for (fields, body, content_type, is_text) in [
+        (
+            "Content-Type: application/grpc-web\r\nAccept: application/grpc-web-text\r\n",
+            &binary,
+            "application/grpc-web-text+proto",
+            true,
+        ),
+        (
+            "Content-Type: application/grpc-web-text\r\nAccept: application/grpc-web\r\n",
+            &segment(&sent),
+            "application/grpc-web+proto",
+            false,
+        ),
+        (
+            "Content-Type: application/grpc-web-text\r\nAccept: */*\r\n",
+            &segment(&sent),
+            "application/grpc-web-text+proto",
+            true,
+        ),
+    ] {
+        let answer = ask_text(&product, fields, body);
+        assert_eq!(answer.field("content-type"), Some(content_type), "{fields}");
+        let read = if is_text { plain(&answer.body) } else { answer.body.clone() };
+        assert_eq!(read, [&sent[..], TRAILERS].concat(), "{fields}");
+    }
+}
+
+#[test]
+fn large_calls_of_text_cross_whole_whatever_pieces_they_come_in() {
+    let origin = echo();
+    let product = start(&origin, "grpc_web: true");
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let answer = ask_text(&product, TEXT, &segment(&sent));
+    assert_eq!(plain(&answer.body), [&sent[..], TRAILERS].concat());
+    // Pieces that end within a group of four.
+    let text = segment(&sent[..1000]);
+    let pieces =
+        text.as_bytes().chunks(7).map(|piece| format!("{:x}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece)));
+    let mut client = product.connect();
+    client.send(format!(
+        "POST /shop.Cart/Add HTTP/1.1\r\nHost: shop.example\r\n{TEXT}Transfer-Encoding: chunked\r\n\r\n"
+    ));
+    for piece in pieces {
+        client.send(piece);
+    }
+    client.send("0\r\n\r\n");
+    assert_eq!(plain(&client.response().body), [&sent[..1000], TRAILERS].concat());
+}
+
+#[test]
+fn what_is_no_base64_or_is_too_long_is_refused_and_never_reaches_the_endpoint_as_whole() {
+    let origin = echo();
+    let product = start(&origin, "grpc_web: true");
+    let good = segment(&message("a pear"));
+    let bad = [
+        "AAAAAAZwZWFy!===".to_owned(),
+        good.clone() + "A",
+        good.clone() + "AA=",
+        good.clone() + "====",
+        "AA\r\n".to_owned(),
+    ];
+    for body in &bad {
+        let answer = ask_text(&product, TEXT, body);
+        // INTERNAL, as of a request that breaks the rules of HTTP.
+        assert_eq!((answer.status(), answer.field("grpc-status")), (200, Some("13")), "{body:?}");
+        assert_eq!(answer.field("content-type"), Some("application/grpc-web-text"));
+    }
+    product.flagged("CF");
+    product.expect_metric("equipoise_faults_total", &["fault=\"bad_request_body\""], bad.len() as f64);
+    let sound = ask_text(&product, TEXT, &good);
+    assert_eq!(plain(&sound.body), [&message("a pear")[..], TRAILERS].concat());
+    let bounded = Setup::to_addresses(&[origin.address()])
+        .cluster("http_versions: [h2]")
+        .cluster("grpc_web: true")
+        .route("filters: [{ body_limit: { max: 16 } }]")
+        .start();
+    assert_eq!(plain(&ask_text(&bounded, TEXT, &good).body), [&message("a pear")[..], TRAILERS].concat());
+    assert_eq!(ask_text(&bounded, TEXT, &(good + "AAAA")).status(), 413);
+}
+
+#[test]
+fn a_call_of_text_that_is_tried_again_is_decoded_again() {
+    let origin = Http2Origin::start(Rules::default(), |mut asked| {
+        Box::pin(async move {
+            let Ok((body, _)) = asked.read().await else { return };
+            let is_first = asked.index == 0;
+            let mut head = head();
+            if is_first {
+                head.headers_mut().insert("grpc-status", HeaderValue::from_static("14"));
+                return asked.end(head);
+            }
+            let mut speech = asked.begin(head);
+            speech.say(body).await;
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static("0"));
+            speech.end_with(trailers);
+        })
+    });
+    let product = Setup::to_addresses(&[origin.address()])
+        .cluster("http_versions: [h2]")
+        .cluster("grpc_web: true")
+        .cluster("retry: { on: [grpc_unavailable], methods: any }")
+        .workers(1)
+        .start();
+    let answer = ask_text(&product, TEXT, &segment(&message("a pear")));
+    assert_eq!((origin.streams(), plain(&answer.body)), (2, [&message("a pear")[..], TRAILERS].concat()));
 }

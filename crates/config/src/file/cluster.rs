@@ -24,7 +24,8 @@ pub struct Cluster {
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
-    /// Pass calls of gRPC-Web, as browsers make them, to the endpoints as gRPC. Only the binary form, and only by HTTP/2 or HTTP/3.
+    /// Pass calls of gRPC-Web, as browsers make them, to the endpoints as gRPC, in its binary form and in that of text. Only by HTTP/2
+    /// or HTTP/3.
     #[serde(default)]
     pub grpc_web: bool,
     /// Connections at work at once at all endpoints together, over all workers, as with `connections_max` of an endpoint. No

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, Known, LocalResponse, Version};
 use plan::{ClusterPlan, EndpointPlan};
+use wire::grpc::text;
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
 };
@@ -70,7 +71,7 @@ impl<'p> Conversation<'p> {
         let upstream = match line {
             Line::Http1(upstream) => {
                 let how = SendRequest {
-                    framing,
+                    framing: exchange.framing_for_endpoint(),
                     host_fallback: endpoint.endpoint.name.as_str(),
                     upgrade: exchange.wants_upgrade(),
                     keep_alive: cluster.cluster.pool.idle_max > 0,
@@ -83,7 +84,7 @@ impl<'p> Conversation<'p> {
         let writer = writer_of(exchange, &upstream.io);
         let source = match exchange.replay.again() {
             // It was kept without the chunks that it came in.
-            Some(kept) if framing == Framing::Chunked => Framing::Length(kept.len() as u64),
+            Some(kept) if framing == Framing::Chunked || exchange.sends_text() => Framing::Length(kept.len() as u64),
             _ => framing,
         };
         let mut upload = upload_of(exchange, source, writer);
@@ -181,7 +182,9 @@ impl<'p> Conversation<'p> {
         let max = if fault == Some(Fault::StreamRefused) { REPLAY_BYTES_MAX } else { allowed };
         let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
         if let Some(sent) = stream.and_then(MessageStream::take_sent) {
-            exchange.replay.body = Some(sent);
+            // It is kept as the client sends it.
+            let is_text = exchange.sends_text();
+            exchange.replay.body = Some(if is_text { text::encode(&sent).into_bytes().into() } else { sent });
         }
         // Also what was kept after a refusal, when another endpoint has looked at it since.
         exchange.replay.body.take_if(|body| body.len() > max);
@@ -451,8 +454,8 @@ impl<'p> Conversation<'p> {
     /// Sends the response head, then moves the body, while what is left of the request still moves too.
     async fn relay_response(&mut self, exchange: &mut Exchange<'p>, mut parsed: ResponseParsed) -> Result<Next, Fault> {
         let worker = exchange.worker;
-        let is_web = exchange.bridge_to_web();
-        if is_web && parsed.framing != Framing::None && parsed.framing != Framing::Length(0) {
+        let web = exchange.bridge_to_web();
+        if web.is_some() && parsed.framing != Framing::None && parsed.framing != Framing::Length(0) {
             parsed.framing = Framing::Chunked;
         }
         let fields = &mut exchange.response().fields;
@@ -479,8 +482,8 @@ impl<'p> Conversation<'p> {
         }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
-        if is_web {
-            download.frame_trailers();
+        if let Some(form) = web {
+            download.make_web(form);
         }
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();
@@ -638,6 +641,9 @@ fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pu
     if let Some(max) = exchange.incoming.head.body_max {
         upload.bound(max);
     }
+    if exchange.sends_text() {
+        upload.decode_text();
+    }
     if !exchange.plan.identities.is_empty() {
         // What a filter or a listener takes out of the head must not come in by the back door.
         upload.drop_trailers();
@@ -667,14 +673,14 @@ fn upload_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
         PumpFault::TooLong => Fault::BodyTooLarge,
-        PumpFault::Framing | PumpFault::Write => Fault::BadRequestBody,
+        PumpFault::Framing | PumpFault::BadText | PumpFault::Write => Fault::BadRequestBody,
     }
 }
 
 fn download_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ResponseBodyClosed,
-        PumpFault::Framing | PumpFault::TooLong => Fault::BadResponseBody,
+        PumpFault::Framing | PumpFault::BadText | PumpFault::TooLong => Fault::BadResponseBody,
         PumpFault::Write => Fault::ClosedInResponse,
     }
 }

@@ -77,17 +77,46 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
         && matches!(content_type.get(TYPE.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
-/// The `content-type` of gRPC for one of gRPC-Web in its binary form, which differs in its trailers only.
-pub fn from_web(content_type: &[u8]) -> Option<Vec<u8>> {
-    const WEB: &[u8] = b"application/grpc-web";
-    let (start, rest) = content_type.split_at_checked(WEB.len())?;
-    let is_web = start.eq_ignore_ascii_case(WEB) && matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'));
-    is_web.then(|| [b"application/grpc", rest].concat())
+/// How bodies of gRPC-Web are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebForm {
+    /// As those of gRPC, but for the trailers.
+    Binary,
+    /// The same in base64: see [`super::text`].
+    Text,
+}
+
+impl WebForm {
+    /// The `content-type`, without a format.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Binary => "application/grpc-web",
+            Self::Text => "application/grpc-web-text",
+        }
+    }
+}
+
+/// The form that a `content-type` of gRPC-Web says, and the `content-type` of gRPC for it.
+pub fn from_web(content_type: &[u8]) -> Option<(WebForm, Vec<u8>)> {
+    let rest_of = |form: WebForm| {
+        let own = form.content_type().as_bytes();
+        let (start, rest) = content_type.split_at_checked(own.len())?;
+        let is_it = start.eq_ignore_ascii_case(own) && matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'));
+        is_it.then(|| (form, [b"application/grpc", rest].concat()))
+    };
+    rest_of(WebForm::Binary).or_else(|| rest_of(WebForm::Text))
 }
 
 /// The `content-type` of gRPC-Web for one of gRPC.
-pub fn to_web(content_type: &[u8]) -> Option<Vec<u8>> {
-    is_grpc(content_type).then(|| [b"application/grpc-web", &content_type[b"application/grpc".len()..]].concat())
+pub fn to_web(content_type: &[u8], form: WebForm) -> Option<Vec<u8>> {
+    let format = content_type.get(b"application/grpc".len()..)?;
+    is_grpc(content_type).then(|| [form.content_type().as_bytes(), format].concat())
+}
+
+/// The form of answers that an `accept` field asks for, if it names one. Text comes first: who asks for it cannot read the other.
+pub fn accepted_web(accept: &[u8]) -> Option<WebForm> {
+    let named = accept.split(|byte| *byte == b',').filter_map(|one| from_web(one.trim_ascii()));
+    named.map(|(form, _)| form).max_by_key(|form| *form == WebForm::Text)
 }
 
 /// Writes trailers as the last message of a body, as gRPC-Web has them: a flag, a length, and lines as in HTTP/1.1 with names
@@ -191,14 +220,31 @@ mod tests {
 
     #[test]
     fn grpc_web_differs_in_its_type_and_in_its_trailers() {
-        let there = |text: &str| from_web(text.as_bytes()).map(|made| String::from_utf8(made).unwrap());
-        assert_eq!(there("application/grpc-web").as_deref(), Some("application/grpc"));
-        assert_eq!(there("Application/gRPC-Web+proto; a=b").as_deref(), Some("application/grpc+proto; a=b"));
-        for no in ["application/grpc-web-text", "application/grpc-webx", "application/grpc", "", "\u{e9}"] {
+        let there = |text: &str| from_web(text.as_bytes()).map(|(form, made)| (form, String::from_utf8(made).unwrap()));
+        let as_form = |form, made: &str| Some((form, made.to_owned()));
+        assert_eq!(there("application/grpc-web"), as_form(WebForm::Binary, "application/grpc"));
+        assert_eq!(there("Application/gRPC-Web+proto; a=b"), as_form(WebForm::Binary, "application/grpc+proto; a=b"));
+        assert_eq!(there("application/grpc-web-text"), as_form(WebForm::Text, "application/grpc"));
+        assert_eq!(there("application/GRPC-web-TEXT+proto"), as_form(WebForm::Text, "application/grpc+proto"));
+        for no in [
+            "application/grpc-web-texts",
+            "application/grpc-web-",
+            "application/grpc-webx",
+            "application/grpc",
+            "",
+            "\u{e9}",
+        ] {
             assert_eq!(there(no), None, "{no}");
         }
-        assert_eq!(to_web(b"application/grpc+proto").as_deref(), Some(&b"application/grpc-web+proto"[..]));
-        assert_eq!(to_web(b"text/html"), None);
+        let back = |form| to_web(b"application/grpc+proto", form).map(|made| String::from_utf8(made).unwrap());
+        assert_eq!(back(WebForm::Binary).as_deref(), Some("application/grpc-web+proto"));
+        assert_eq!(back(WebForm::Text).as_deref(), Some("application/grpc-web-text+proto"));
+        assert_eq!(to_web(b"text/html", WebForm::Binary), None);
+        assert_eq!(accepted_web(b"*/*"), None);
+        assert_eq!(accepted_web(b"application/grpc-web"), Some(WebForm::Binary));
+        for text in ["application/grpc-web-text", "application/grpc-web , application/grpc-web-text+proto;q=1,*/*"] {
+            assert_eq!(accepted_web(text.as_bytes()), Some(WebForm::Text), "{text}");
+        }
         let mut trailers = Fields::default();
         for (name, value) in [("Grpc-Status", "0"), ("x-cost", "12")] {
             trailers.append(&model::FieldName::new(name).unwrap(), value.as_bytes());

@@ -42,7 +42,7 @@ fn begin_http2(
     (endpoint, is_https): (&Endpoint, bool),
     berth: &Berth,
 ) -> Result<MessageStream, Fault> {
-    let framing = exchange.request.framing;
+    let framing = exchange.framing_for_endpoint();
     let host = (endpoint.name.as_str(), is_https);
     let head = &exchange.incoming.head;
     let request = match exchange.wants_upgrade() {
@@ -72,7 +72,7 @@ fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, berth: &Berth) -> R
     if is_websocket {
         check_websocket(head, berth)?;
     }
-    let how = (if is_websocket { Framing::None } else { exchange.request.framing }, is_websocket);
+    let how = (if is_websocket { Framing::None } else { exchange.framing_for_endpoint() }, is_websocket);
     let Start::Http3(session, id) = berth.begin()? else { return Err(Fault::StreamRefused) };
     if session.head_bytes_max.get() < crossing::request_bytes(head) as u64 {
         session.give_up(id);
