@@ -70,7 +70,7 @@ fn who_waits_for_a_change_is_not_cut_off_for_being_silent() {
     let (view, _reconciler) = running(SITE);
     let bound = Bound::bind(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
     let (desk, mut orders) = Desk::new();
-    let bounds = Bounds { idle: Duration::from_millis(100), ..Bounds::default() };
+    let bounds = Bounds { idle: Duration::from_secs(1), ..Bounds::default() };
     let admin = Admin::start_with(bound, (view, desk), bounds).unwrap();
     let address = admin.address().clone();
     let asking = std::thread::spawn(move || {
@@ -81,7 +81,7 @@ fn who_waits_for_a_change_is_not_cut_off_for_being_silent() {
     let (order, answer) = runtime.block_on(orders.next());
     assert!(!order.is_trusted && order.under.is_some());
     // Far more than the time of a silent connection.
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_secs(3));
     answer.send(Err(control::Refusal::Failed)).unwrap();
     let answer = asking.join().unwrap();
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");

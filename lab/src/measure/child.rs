@@ -297,7 +297,7 @@ mod tests {
     fn a_program_that_ends_early_is_told_with_its_log() {
         let launch = Launch::new("/bin/sh").args(["-c", "echo no such option >&2; exit 3"]);
         let mut running = Running::start("thing", &launch, &[0], &log("early")).unwrap();
-        let error = running.wait_listening("127.0.0.1:1".parse().unwrap(), Duration::from_secs(5)).unwrap_err();
+        let error = running.wait_listening("127.0.0.1:1".parse().unwrap(), Duration::from_secs(30)).unwrap_err();
         assert!(error.to_string().contains("no such option"), "{error}");
     }
 }

@@ -9,6 +9,8 @@ fn the_status_tells_where_everything_really_is() {
     product.get("/");
     product.get("/");
     product.expect_metric("equipoise_http_requests_total", &[], 2.0);
+    product.expect_metric("equipoise_cluster_requests_total", &[], 2.0);
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
     let status = product.api("/api/status");
     assert_eq!((status["state"].as_str(), status["workers"].as_u64()), (Some("ready"), Some(2)));
     assert_eq!((status["generation"].as_u64(), status["requests"].as_u64()), (Some(1), Some(2)));

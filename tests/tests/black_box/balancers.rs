@@ -125,7 +125,7 @@ fn placed(origin: &Origin, settings: &str) -> String {
     format!("{{ address: \"{}\", {settings} }}", origin.address())
 }
 
-const CHECKED: &str = "health_check: { tcp: {}, interval: 50ms, rise: 1, fall: 1 }";
+const CHECKED: &str = "health_check: { tcp: {}, interval: 50ms, timeout: 10s, rise: 1, fall: 1 }";
 
 /// Which endpoints answer, each once.
 fn answering(product: &Product) -> std::collections::BTreeSet<String> {

@@ -104,7 +104,7 @@ fn a_breaker_bounds_how_many_are_tried_again_at_once() {
 #[test]
 fn a_circuit_opens_when_too_much_fails_and_closes_when_all_is_well_again() {
     let (origin, is_ill) = ailing();
-    let ratio = "{ share: 50%, window: 1m, requests_min: 4, open_for: 3s, trial_requests: 2 }";
+    let ratio = "{ share: 50%, window: 1m, requests_min: 4, open_for: 5s, trial_requests: 2 }";
     let product = Setup::to(&origin).cluster(format!("circuit_breaker: {{ error_ratio: {ratio} }}")).start();
     product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
     for _ in 0..4 {
@@ -179,8 +179,8 @@ fn a_circuit_rests_from_when_the_endpoint_failed_not_from_when_it_was_asked() {
         visit.request();
         let _ = visit.peer.fill();
     });
-    let time_out = "timeouts: { response_head: 3500ms }";
-    let product = Setup::to(&origin).cluster(opens_for("3s", "")).cluster(time_out).start();
+    let time_out = "timeouts: { response_head: 6s }";
+    let product = Setup::to(&origin).cluster(opens_for("5s", "")).cluster(time_out).start();
     assert_eq!(product.get("/").status(), 504);
     is_refused(&product.get("/"));
     assert_eq!(origin.requests().len(), 1);
@@ -192,7 +192,7 @@ fn a_cluster_that_hangs_opens_its_circuit_also_when_the_time_of_the_route_ends_f
         visit.request();
         let _ = visit.peer.fill();
     });
-    let product = Setup::to(&origin).cluster(opens_for("1m", "")).route("timeout: 300ms").start();
+    let product = Setup::to(&origin).cluster(opens_for("1m", "")).route("timeout: 2s").start();
     assert_eq!(product.get("/").status(), 504);
     product.flagged("PD");
     is_refused(&product.get("/"));

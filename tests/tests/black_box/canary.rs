@@ -38,7 +38,7 @@ fn what_is_as_good_comes_into_force_by_itself_with_one_worker_too() {
     let (old, new) = (Origin::saying("old"), Origin::saying("new"));
     let product = Product::start_in(super::harness::product::folder(), &Setup::to(&old).text(), 1);
     assert_eq!(product.metric("equipoise_canary_share", &[]), 0.0);
-    try_out(&product, &endpoint(new.address()), "50%25&for=2s&errors_max=0&latency_max=100000&exchanges_min=5");
+    try_out(&product, &endpoint(new.address()), "50%25&for=1h");
     assert_eq!(product.metric("equipoise_canary_share", &[]), 0.5);
     let mut kept = product.connect();
     let told: Vec<String> = (0..100).map(|_| kept.get("/").text()).collect();
@@ -47,6 +47,8 @@ fn what_is_as_good_comes_into_force_by_itself_with_one_worker_too() {
     assert!((20..=80).contains(&count), "{count} of 100 on one connection");
     assert_eq!((generation(&product), newest(&product)["result"].as_str()), (1, Some("tried")));
     assert!(product.api("/api/changes")["objects"].as_array().unwrap().is_empty(), "it is not in force");
+    done(&product, "DELETE /api/canary", &[], "");
+    try_out(&product, &endpoint(new.address()), "50%25&for=2s&errors_max=0&latency_max=100000&exchanges_min=5");
     let ended = until_it_ends(&product);
     assert_eq!(ended["result"], "promoted", "{ended}");
     assert!(ended["new"]["exchanges"].as_u64() >= Some(5) && ended["new"]["failed"] == 0, "{ended}");
@@ -54,8 +56,8 @@ fn what_is_as_good_comes_into_force_by_itself_with_one_worker_too() {
     assert_eq!((kept.get("/").text().as_str(), generation(&product)), ("new", 2));
     let entry = product.api("/api/generations/2");
     assert!(entry["tried"].as_str().unwrap().contains("exchanges went by it, 0 failed"), "{entry}");
-    assert_eq!(product.metric("equipoise_canaries_total", &["result=\"promoted\""]), 1.0);
-    assert_eq!(product.metric("equipoise_canary_share", &[]), 0.0);
+    product.expect_metric("equipoise_canaries_total", &["result=\"promoted\""], 1.0);
+    product.expect_metric("equipoise_canary_share", &[], 0.0);
     eventually("the log tells it", || product.stderr().contains("what was tried comes into force"));
 }
 
@@ -71,7 +73,7 @@ fn what_fails_goes_back_before_its_time_and_leaves_nothing() {
     assert!((0..50).all(|_| product.get("/").text() == "old"));
     assert_eq!(generation(&product), 1);
     assert!(product.api("/api/changes")["objects"].as_array().unwrap().is_empty());
-    assert_eq!(product.metric("equipoise_canaries_total", &["result=\"went_back\""]), 1.0);
+    product.expect_metric("equipoise_canaries_total", &["result=\"went_back\""], 1.0);
     eventually("the log tells it", || product.stderr().contains("what was tried is given up"));
 }
 
@@ -143,5 +145,5 @@ fn a_wish_or_a_signal_ends_it_and_what_is_for_all_cannot_be_tried() {
     assert!(told["message"].as_str().unwrap().contains("listeners"), "{told}");
     refused(&product, "PUT /api/config?canary=100%25", &[JSON, ANY], &config.to_string(), 400);
     refused(&product, "PUT /api/config?for=1s", &[JSON, ANY], &config.to_string(), 400);
-    assert_eq!(product.metric("equipoise_canaries_total", &["result=\"ended\""]), 2.0);
+    product.expect_metric("equipoise_canaries_total", &["result=\"ended\""], 2.0);
 }

@@ -311,6 +311,8 @@ fn a_request_is_explained_by_the_running_program_with_what_is_there_now() {
     let origin = Origin::saying("fine");
     let product = Setup::to(&origin).start();
     product.get("/");
+    product.expect_metric("equipoise_http_requests_total", &[], 1.0);
+    product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
     let admin = product.address("admin").to_string();
     let ended = command(&["explain", "--admin", &admin, "http://anything/", "--json"]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);

@@ -100,7 +100,7 @@ fn text(names: &NameServer, key: &str) -> String {
     format!(
         "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ cluster: site }}]\n\
          admin: {{ bind: \"127.0.0.1:0\" }}\n\
-         providers: {{ names: {{ dns: {{ resolvers: [\"{}\"], ttl_min: 50ms, timeout: 1s }} }} }}\n\
+         providers: {{ names: {{ dns: {{ resolvers: [\"{}\"], ttl_min: 50ms, timeout: 5s }} }} }}\n\
          clusters: {{ site: {{ endpoints: {{ from: names, key: \"{key}\" }} }} }}\n",
         names.address
     )

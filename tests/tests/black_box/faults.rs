@@ -69,7 +69,7 @@ fn a_client_that_resets_while_its_endpoint_is_connected_to_is_not_waited_for() {
 fn another_endpoint_is_tried_when_one_does_not_accept() {
     let (origin, blackhole) = (Origin::saying("alive"), Blackhole::open());
     let product =
-        Setup::to_addresses(&[blackhole.address(), origin.address()]).cluster("timeouts: { connect: 150ms }").start();
+        Setup::to_addresses(&[blackhole.address(), origin.address()]).cluster("timeouts: { connect: 1s }").start();
     for _ in 0..4 {
         assert_eq!(product.get("/").text(), "alive");
     }
@@ -83,8 +83,8 @@ fn an_endpoint_that_does_not_answer_in_time_is_answered_504_and_given_up() {
     });
     let product = Setup::to(&origin).cluster("timeouts: { response_head: 200ms }").start();
     fails(&product, "/", 504, "URT");
-    eventually("its connection is closed", || origin.open() == 0);
-    assert_eq!(origin.requests().len(), 1, "it was not tried again");
+    eventually("its connection is closed", || origin.connections() > 0 && origin.open() == 0);
+    assert_eq!((origin.connections(), origin.requests().len()), (1, 1), "it was not tried again");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn an_interim_response_does_not_stop_the_clock() {
         visit.peer.send("HTTP/1.1 103 Early Hints\r\n\r\n");
         visit.peer.wait_closed();
     });
-    let product = Setup::to(&origin).cluster("timeouts: { response_head: 200ms }").start();
+    let product = Setup::to(&origin).cluster("timeouts: { response_head: 3s }").start();
     let mut peer = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(peer.head().status(), 103);
     assert_eq!(peer.response().status(), 504);
@@ -114,11 +114,12 @@ fn an_exchange_that_takes_longer_than_its_route_allows_is_ended() {
             visit.peer.wait_closed();
         }
     });
-    let product = Setup::to(&origin).route("timeout: 1s").start();
+    let product = Setup::to(&origin).route("timeout: 3s").start();
     fails(&product, "/head", 504, "PD");
     let mut peer = Peer::sending(product.web(), "GET /body HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(peer.head().status(), 200);
-    assert!(peer.wait_closed() < Duration::from_secs(15));
+    // All of it would take over half an hour.
+    assert!(peer.wait_closed() < Duration::from_secs(60));
     let record = product.record("the body", |record| record["path"] == "/body");
     assert_eq!(record["flag"], "PD");
     eventually("the endpoint is free", || origin.open() == 0);
@@ -161,7 +162,7 @@ fn an_endpoint_that_goes_away_while_it_is_sent_a_body_is_answered_502() {
             break;
         }
     }
-    peer.set_read_timeout(Duration::from_secs(10));
+    peer.set_read_timeout(super::harness::poll::PATIENCE);
     assert_eq!(peer.response().status(), 502);
     let record = product.record("the upload", |record| record["method"] == "POST");
     assert!(matches!(record["flag"].as_str(), Some("US" | "UR")), "{record}");

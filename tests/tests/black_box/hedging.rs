@@ -21,7 +21,7 @@ fn expect_hedges(product: &Product, sent: f64, won: f64) {
 }
 
 /// Time for the product to notice that a connection has ended, on a busy machine too.
-const NOTICED: Duration = Duration::from_secs(1);
+const NOTICED: Duration = Duration::from_secs(2);
 
 /// An origin that reads requests and never answers; each is at work until its connection is given up.
 fn silent() -> Origin {
@@ -36,7 +36,7 @@ fn silent() -> Origin {
 /// With a budget that allows everything, and longer than a busy machine takes for what is not meant to be hedged: also
 /// a connection that takes long would be.
 fn rules(more: &str) -> String {
-    format!("hedge: {{ after: 400ms, budget: 100%{more} }}")
+    format!("hedge: {{ after: 1s, budget: 100%{more} }}")
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_request_that_takes_long_goes_to_another_endpoint_and_the_first_answer_wins(
         for _ in 0..6 {
             assert_eq!(client.get("/").text(), "quick");
         }
-        assert!(begun.elapsed() < Duration::from_secs(25), "no time-out was waited for");
+        assert!(begun.elapsed() < Duration::from_secs(55), "no time-out was waited for");
         assert_eq!(origins[1].requests().len(), 6);
         eventually("the silent one has its turns, and each is hedged", || {
             let slow = origins[0].requests().len() as f64;
@@ -110,7 +110,7 @@ fn hedges_stay_within_their_budget() {
 fn what_would_do_harm_twice_or_cannot_be_sent_twice_is_not_hedged() {
     let slow = Origin::answering(|request| {
         let plain = request.method() == "GET" && request.field("upgrade").is_none();
-        std::thread::sleep(Duration::from_secs(if plain { 10 } else { 1 }));
+        std::thread::sleep(Duration::from_secs(if plain { 20 } else { 3 }));
         ok(&format!("{} bytes", request.body.len()))
     });
     let origins = [slow, Origin::saying("other")];
@@ -175,7 +175,7 @@ fn an_error_of_the_other_does_not_end_the_first() {
     let first = Origin::answering(|request| {
         if request.target() == "/slow" {
             // Much longer than two hedges need to be sent, on a busy machine too.
-            std::thread::sleep(Duration::from_millis(4_000));
+            std::thread::sleep(Duration::from_millis(6_000));
         }
         ok("first")
     });
@@ -208,12 +208,12 @@ fn a_client_that_goes_away_ends_every_attempt() {
 #[test]
 fn one_endpoint_alone_is_asked_once_and_the_time_of_the_route_bounds_all_attempts() {
     let origin = silent();
-    let product = Setup::to(&origin).cluster(rules("")).route("timeout: 2s").start();
+    let product = Setup::to(&origin).cluster(rules("")).route("timeout: 4s").start();
     assert_eq!(product.get("/").status(), 504);
     product.flagged("PD");
     assert_eq!(origin.requests().len(), 1);
     let origins = [silent(), silent()];
-    let product = Setup::to_all(&origins).route(rules("")).route("timeout: 2s").start();
+    let product = Setup::to_all(&origins).route(rules("")).route("timeout: 4s").start();
     assert_eq!(product.get("/").status(), 504);
     product.flagged("PD");
     eventually("by the rules of the route", || origins.iter().all(|origin| origin.requests().len() == 1));
@@ -222,7 +222,7 @@ fn one_endpoint_alone_is_asked_once_and_the_time_of_the_route_bounds_all_attempt
 #[test]
 fn a_percentile_of_recent_answers_tells_what_is_long() {
     /// Longer than a busy machine holds anything up.
-    const SLOW: Duration = Duration::from_millis(1_500);
+    const SLOW: Duration = Duration::from_secs(3);
     let count = std::sync::atomic::AtomicUsize::new(0);
     let uneven = Origin::answering(move |_| {
         // One in fifty takes long.
@@ -247,7 +247,7 @@ fn a_percentile_of_recent_answers_tells_what_is_long() {
         client.get("/");
         assert!(begun.elapsed() < SLOW, "no slow one is waited for");
     }
-    assert!(hedges(&product, "won") >= 3.0);
+    eventually("they are counted", || hedges(&product, "won") >= 3.0);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_connection_that_takes_long_is_hedged_too_whatever_the_method() {
     assert_eq!(client.get("/").text(), "quick");
     let posted = client.ask("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(posted.text(), "quick", "nothing was sent to the other");
-    assert!(begun.elapsed() < Duration::from_secs(30), "no time-out was waited for");
+    assert!(begun.elapsed() < Duration::from_secs(55), "no time-out was waited for");
     eventually("they are counted", || (hedges(&product, "sent"), hedges(&product, "won")) == (2.0, 2.0));
     product.expect_metric("equipoise_endpoint_in_flight", &[], 0.0);
     let record = product.record("a hedged one", |record| record["hedges"] == 1);
@@ -364,7 +364,7 @@ fn a_first_connection_that_fails_waits_for_the_other_and_both_that_fail_are_one_
     let product = Setup::to_addresses(&[slow.address(), other.address()])
         .cluster("balance: first")
         .cluster(rules(""))
-        .cluster("timeouts: { connect: 2s }")
+        .cluster("timeouts: { connect: 3s }")
         .cluster("retry: { attempts_max: 1 }")
         .start();
     assert_eq!(product.get("/").status(), 504);
@@ -384,7 +384,7 @@ fn when_the_time_of_the_route_ends_every_attempt_is_told_to_the_circuit() {
             .cluster(rules(""))
             .cluster("circuit_breaker: { error_ratio: { requests_min: 2, open_for: 10m } }")
             .cluster("timeouts: { connect: 1m }")
-            .route("timeout: 2s")
+            .route("timeout: 4s")
     };
     let (one, other) = (silent(), silent());
     let (closed, shut) = (Blackhole::open(), Blackhole::open());

@@ -276,15 +276,14 @@ fn broken_frames_end_their_connection_with_the_reason() {
 #[test]
 fn a_client_that_reads_nothing_is_given_up_with_bounded_memory() {
     let origin = Origin::answering(|_| ok(&"x".repeat(8 << 20)));
-    let product = Setup::to(&origin).workers(1).listener("timeouts: { stream: 500ms }").start();
+    let product = Setup::to(&origin).workers(1).listener("timeouts: { stream: 1s }").start();
     let before = product.resident_bytes();
     let mut peer = product.connect();
     // A window so large that only the socket holds the answers back.
     peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff])].concat());
     peer.send(frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]));
-    for index in 0..100 {
-        peer.send(get_frame(2 * index + 1));
-    }
+    peer.send((0..100).flat_map(|index| get_frame(2 * index + 1)).collect::<Vec<u8>>());
+    product.expect_metric("equipoise_connections_opened_total", &["listener=\"web\""], 1.0);
     product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
     let grown = product.resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes");
@@ -293,7 +292,7 @@ fn a_client_that_reads_nothing_is_given_up_with_bounded_memory() {
 #[test]
 fn a_head_that_does_not_come_whole_in_time_ends_its_connection() {
     let origin = Origin::saying("fine");
-    let product = Setup::to(&origin).listener("timeouts: { head: 300ms, idle: 400ms }").start();
+    let product = Setup::to(&origin).listener("timeouts: { head: 2s, idle: 3s }").start();
     let mut peer = product.connect();
     peer.send(&PREFACE[..20]);
     let record = product.flagged("CT");

@@ -73,18 +73,17 @@ fn bodies_of_every_length_arrive_whole_with_tls_and_without() {
 fn ask_for_much(peer: &mut Peer, streams: u32) {
     peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff])].concat());
     peer.send(frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]));
-    for index in 0..streams {
-        peer.send(get_frame(2 * index + 1));
-    }
+    peer.send((0..streams).flat_map(|index| get_frame(2 * index + 1)).collect::<Vec<u8>>());
 }
 
 #[test]
 fn a_client_that_reads_nothing_over_tls_is_given_up_with_bounded_memory() {
     let origin = Origin::answering(|_| ok(&"x".repeat(8 << 20)));
-    let (product, config) = with_tls(&origin, &["timeouts: { stream: 500ms }"]);
+    let (product, config) = with_tls(&origin, &["timeouts: { stream: 1s }"]);
     let mut peer = tls::connect(product.web(), "test", &config);
     let before = product.resident_bytes();
     ask_for_much(&mut peer, 100);
+    product.expect_metric("equipoise_connections_opened_total", &["listener=\"web\""], 1.0);
     product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
     let grown = product.resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes");

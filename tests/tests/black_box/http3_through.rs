@@ -49,11 +49,10 @@ fn a_request_whose_end_comes_a_moment_after_its_head_has_no_body() {
     let site = site(Setup::to(&origin), 1);
     let mut client = site.connect();
     // On a busy machine the moment may be too long for some.
-    for _ in 0..30 {
+    eventually("one comes without chunks", || {
         assert_eq!(client.get("/").text(), "fine");
-    }
-    let framed = origin.requests().iter().filter(|request| request.field("transfer-encoding").is_some()).count();
-    assert!(framed < 30, "every one of them came with chunks");
+        origin.requests().iter().any(|request| request.field("transfer-encoding").is_none())
+    });
     // One that has a body all the same keeps it.
     let mut stream = client.open(request("GET", "/body"));
     client.send(&mut stream, b"odd");
@@ -366,7 +365,7 @@ fn time_outs_hold_for_each_stream_alone() {
     });
     let setup = Setup::to(&origin)
         .route_before("{ match: { path: { exact: /hang } }, cluster: site, timeout: 300ms }")
-        .listener("timeouts: { stream: 2s, head: 1s }");
+        .listener("timeouts: { stream: 4s, head: 3s }");
     let site = site(setup, 1);
     let mut client = site.connect();
     let mut hanging = client.open(request("GET", "/hang"));

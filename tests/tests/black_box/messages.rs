@@ -437,7 +437,7 @@ fn a_client_that_has_closed_its_direction_still_gets_its_response() {
 #[test]
 fn a_head_that_never_ends_is_answered_408_and_an_idle_connection_is_closed_silently() {
     let origin = Origin::saying("never");
-    let product = Setup::to(&origin).listener("timeouts: { head: 200ms, idle: 300ms }").start();
+    let product = Setup::to(&origin).listener("timeouts: { head: 1s, idle: 2s }").start();
     let mut slow = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: te");
     let mut idle = product.connect();
     let answer = slow.response();
@@ -462,6 +462,7 @@ fn a_head_that_trickles_cannot_outlast_its_time() {
         assert!(bytes < 100, "the head may trickle forever");
         let _ = peer.try_send("x");
     }
+    peer.set_read_timeout(super::harness::poll::PATIENCE);
     assert_eq!(peer.response().status(), 408);
 }
 

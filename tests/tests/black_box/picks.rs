@@ -187,7 +187,7 @@ fn an_attempt_beside_another_is_a_hedge() {
     });
     let quick = Origin::saying("quick");
     let product = Setup::to_addresses(&[silent.address(), quick.address()])
-        .cluster("hedge: { after: 400ms, budget: 100% }")
+        .cluster("hedge: { after: 1s, budget: 100% }")
         .cluster("balance: first")
         .start();
     assert_eq!(product.get("/").text(), "quick");

@@ -125,9 +125,9 @@ fn a_header_has_its_time_and_a_look_at_the_port_is_no_fault() {
 #[test]
 fn the_time_of_a_header_is_not_that_of_what_follows() {
     let origin = Origin::saying("hi");
-    let product = Setup::to(&origin).listener("proxy_protocol: { from: [127.0.0.0/8], timeout: 2s }").start();
+    let product = Setup::to(&origin).listener("proxy_protocol: { from: [127.0.0.0/8], timeout: 4s }").start();
     let mut peer = Peer::sending(product.web(), LINE);
-    peer.assert_silent(Duration::from_millis(2500));
+    peer.assert_silent(Duration::from_millis(5_000));
     assert_eq!(peer.get("/").text(), "hi");
 }
 
@@ -156,14 +156,14 @@ fn a_header_that_is_not_required_may_be_missing() {
     peer.send("OST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi");
     assert_eq!(peer.response().text(), "hi");
     // Silent for longer than a header may take.
-    let patient = "proxy_protocol: { from: [127.0.0.1], required: false, timeout: 300ms }";
+    let patient = "proxy_protocol: { from: [127.0.0.1], required: false, timeout: 1s }";
     let product = Setup::to(&origin).listener(patient).start();
     let mut silent = product.connect();
-    silent.assert_silent(Duration::from_millis(600));
+    silent.assert_silent(Duration::from_millis(2_000));
     assert_eq!(silent.get("/").text(), "hi");
     // So it may be after a word that a header could begin with.
     let mut slow = Peer::sending(product.web(), "P");
-    slow.assert_silent(Duration::from_millis(600));
+    slow.assert_silent(Duration::from_millis(2_000));
     slow.send("OST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi");
     assert_eq!(slow.response().text(), "hi");
     let clients: Vec<_> = origin.requests().iter().map(|request| client_of(request).to_owned()).collect();
@@ -481,7 +481,7 @@ fn checks_speak_for_themselves() {
         let origin = behind_header();
         let product = Setup::to(&origin)
             .cluster(format!("proxy_protocol: {version}"))
-            .cluster("health_check: { http: { path: /health }, interval: 100ms }")
+            .cluster("health_check: { http: { path: /health }, interval: 100ms, timeout: 10s }")
             .start();
         product.expect_metric("equipoise_endpoint_up", &["cluster=\"site\""], 1.0);
         eventually("it is asked", || origin.connections() > 0 && !origin.requests().is_empty());

@@ -98,7 +98,7 @@ fn those_who_are_turned_away_see_the_page_of_the_operator() {
     let folder = product::folder();
     std::fs::write(folder.path().join("busy.html"), "<h1>Much to do</h1>").expect("the folder is ours");
     let text = Setup::to_endpoints([endpoint(&origin, "connections_max: 1")])
-        .cluster("queue: { requests_max: 1, timeout: 200ms, retry_after: 7s, page: { file: busy.html, status: 529 } }")
+        .cluster("queue: { requests_max: 1, timeout: 4s, retry_after: 7s, page: { file: busy.html, status: 529 } }")
         .route("filters: [{ set_response_header: { x-page: seen } }]")
         .text();
     let product = Product::start_in(folder, &text, 2);
@@ -197,7 +197,7 @@ fn waits_end_when_the_time_is_up_neither_sooner_nor_much_later() {
         .collect();
     late.sort_unstable();
     // The machine may be busy with other tests.
-    assert!(late[late.len() / 2] <= 3 * WAIT, "median: {:?} late", late[late.len() / 2]);
+    assert!(late[late.len() / 2] <= 8 * WAIT, "median: {:?} late", late[late.len() / 2]);
     go.send(()).expect("the origin waits");
     assert_eq!(first.response().status(), 200);
 }

@@ -208,7 +208,7 @@ fn a_listener_comes_and_goes_and_others_do_not_notice() {
 fn an_endpoint_that_is_down_stays_down() {
     let (dead, origin) = (refusing(), Origin::saying("alive"));
     let setup = Setup::to_addresses(&[dead, origin.address()])
-        .cluster("health_check: { tcp: {}, interval: 100ms, timeout: 1s, rise: 1, fall: 1 }");
+        .cluster("health_check: { tcp: {}, interval: 100ms, timeout: 10s, rise: 1, fall: 1 }");
     let product = setup.start();
     let label = format!("endpoint=\"{dead}\"");
     eventually("it is down", || product.metric("equipoise_endpoint_up", &[&label]) == 0.0);

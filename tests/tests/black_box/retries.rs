@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::harness::net::free;
 use super::harness::origin::ok;
 use super::harness::{Origin, Product, Setup, eventually, until};
 
@@ -127,12 +128,12 @@ fn an_attempt_that_takes_too_long_is_given_up_for_another() {
         let _ = visit.peer.fill();
     });
     let origins = [silent, Origin::saying("well")];
-    let product = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 500ms }").workers(1).start();
+    let product = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 2s }").workers(1).start();
     let begun = Instant::now();
     for _ in 0..4 {
         assert_eq!(product.get("/").text(), "well");
     }
-    assert!(begun.elapsed() >= Duration::from_secs(1), "two attempts ran into their bound");
+    assert!(begun.elapsed() >= Duration::from_secs(4), "two attempts ran into their bound");
     product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], 4.0);
     eventually("a second attempt takes its turn, too", || (2.0..=4.0).contains(&retries(&product)));
 }
@@ -146,14 +147,15 @@ fn all_attempts_together_are_bounded_by_the_time_of_the_route() {
         })
     };
     let origins = [silent(), silent(), silent()];
-    let setup = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 150ms, attempts_max: 10 }");
-    let product = setup.route("timeout: 400ms").start();
+    let setup = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 1s, attempts_max: 10 }");
+    let product = setup.route("timeout: 2500ms").start();
     let begun = Instant::now();
     assert_eq!(product.get("/").status(), 504);
-    assert!(begun.elapsed() >= Duration::from_millis(390));
+    assert!(begun.elapsed() >= Duration::from_millis(2_490));
     product.flagged("PD");
-    let asked: usize = origins.iter().map(|origin| origin.requests().len()).sum();
-    assert!((1..=3).contains(&asked), "each has 150 ms, and the first may be late: {asked}");
+    let asked = || origins.iter().map(|origin| origin.requests().len()).sum::<usize>();
+    eventually("one was asked", || asked() > 0);
+    assert!(asked() <= 3, "each has a second: {}", asked());
 }
 
 #[test]
@@ -218,6 +220,7 @@ fn endpoints_that_are_killed_and_come_back_under_load_cost_no_client_an_answer()
     let product = Setup::to_all(&origins).cluster(rules).start();
     let (asked, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let _over = Over(&is_over);
         for _ in 0..4 {
             scope.spawn(|| {
                 let mut client = product.connect();
@@ -236,9 +239,8 @@ fn endpoints_that_are_killed_and_come_back_under_load_cost_no_client_an_answer()
             eventually("clients are served by those that are left", || asked.load(Ordering::SeqCst) >= enough);
             origins[turn % 3] = Origin::mortal(Some(address), "alive");
         }
-        is_over.store(true, Ordering::SeqCst);
     });
-    assert!(retries(&product) > 0.0);
+    eventually("retries are counted", || retries(&product) > 0.0);
     product.expect_metric("equipoise_http_requests_total", &["class=\"5xx\""], 0.0);
 }
 
@@ -251,7 +253,7 @@ fn process_at(address: &str) -> Product {
 }
 
 /// Ends the load also when the test fails: otherwise it would wait for it for ever.
-struct Over<'a>(&'a AtomicBool);
+pub(super) struct Over<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -275,7 +277,7 @@ fn ask_until(product: &Product, asked: &AtomicUsize, is_over: &AtomicBool, reque
 fn no_client_sees_that_processes_behind_are_killed_and_started_again() {
     let rules = "retry: { on: [connect_failure, reset], attempts_max: 6, budget: { share: 100%, per_second: 1000 } }";
     for workers in [1, 2] {
-        let mut processes: Vec<Product> = (0..3).map(|_| process_at("127.0.0.1:0")).collect();
+        let mut processes: Vec<Product> = (0..3).map(|_| process_at(&free().to_string())).collect();
         let addresses: Vec<_> = processes.iter().map(Product::web).collect();
         let product = Setup::to_addresses(&addresses).cluster(rules).workers(workers).start();
         let (asked, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));

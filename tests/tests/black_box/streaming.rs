@@ -292,8 +292,7 @@ fn a_body_that_stalls_is_given_up_on_either_side() {
             visit.peer.wait_closed();
         }
     });
-    let product =
-        Setup::to(&origin).listener("timeouts: { stream: 300ms }").cluster("timeouts: { idle: 300ms }").start();
+    let product = Setup::to(&origin).listener("timeouts: { stream: 1s }").cluster("timeouts: { idle: 1s }").start();
     let mut response = Peer::sending(product.web(), "GET /stall HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(response.head().status(), 200);
     assert_eq!(response.take(4), b"half");

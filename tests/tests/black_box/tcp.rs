@@ -114,12 +114,12 @@ fn a_reset_on_one_side_ends_the_other() {
 #[test]
 fn a_stream_that_moves_no_byte_is_closed_in_time_and_one_that_does_is_not() {
     let origin = Origin::echo();
-    let product = start(&to(&origin), "idle_timeout: 2s", "");
+    let product = start(&to(&origin), "idle_timeout: 5s", "");
     let mut idle = line(&product);
     let mut busy = line(&product);
     idle.send("x");
     assert_eq!(idle.take(1), b"x");
-    for _ in 0..8 {
+    for _ in 0..15 {
         busy.send("y");
         assert_eq!(busy.take(1), b"y");
         std::thread::sleep(Duration::from_millis(400));
@@ -167,7 +167,7 @@ fn another_endpoint_is_tried_when_one_refuses() {
 fn an_endpoint_gets_no_more_connections_than_it_may_and_others_wait() {
     let origin = Origin::echo();
     let endpoint = format!("{{ address: {}, connections_max: 1 }}", to(&origin));
-    let product = start(&endpoint, "", "queue: { requests_max: 1, timeout: 10s }");
+    let product = start(&endpoint, "", "queue: { requests_max: 1, timeout: 30s }");
     let mut first = line(&product);
     first.send("a");
     assert_eq!(first.take(1), b"a");

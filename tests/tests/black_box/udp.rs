@@ -113,7 +113,7 @@ fn list(endpoints: &[&Echo]) -> String {
 #[test]
 fn datagrams_go_to_one_endpoint_and_answers_come_back() {
     let (one, other) = (Echo::start("a"), Echo::start("b"));
-    let product = start("idle_timeout: 3s", &[&one, &other], "");
+    let product = start("idle_timeout: 5s", &[&one, &other], "");
     let client = Client::of(&product);
     let first = client.ask("0");
     for turn in 1..10 {
@@ -273,7 +273,7 @@ fn a_flow_leaves_an_endpoint_whose_checks_fail() {
     let port = first.local_addr().expect("an address").port();
     let second = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
     let (one, other) = (Echo::start("a"), Echo::start_at("127.0.0.2:0", |bytes| vec![[b"b", bytes].concat()]));
-    let check = format!("health_check: {{ tcp: {{}}, port: {port}, interval: 100ms, fall: 1, rise: 1 }}");
+    let check = format!("health_check: {{ tcp: {{}}, port: {port}, interval: 250ms, timeout: 10s, fall: 1, rise: 1 }}");
     let product = start("", &[&one, &other], &check);
     product.expect_metric("equipoise_endpoint_up", &["cluster=\"names\""], 2.0);
     let client = Client::of(&product);

@@ -59,7 +59,7 @@ fn connect(product: &Product) -> Peer {
 fn requests_come_and_go_by_unix_sockets() {
     let folder = folder();
     let requests = origin_at(&folder.path().join("app.sock"), "by file");
-    let check = "health_check: { http: { path: /health }, interval: 100ms }";
+    let check = "health_check: { http: { path: /health }, interval: 100ms, timeout: 10s }";
     let product = Product::start_in(folder, &text("", "\"unix:DIR/app.sock\"", check), 2);
     product.expect_metric("equipoise_endpoint_up", &["cluster=\"site\""], 1.0);
     let mut peer = connect(&product);

@@ -1,7 +1,7 @@
 //! HTTP/2 towards endpoints: messages that cross from HTTP/1.1, connections that many requests share, and their ends.
 
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use super::harness::http2_origin::{Asked, Http2Origin, Rules, Work};
 use super::harness::peer::Stream;
+use super::harness::poll::STEP;
 use super::harness::tls::{self, Authority};
 use super::harness::{Origin, Peer, Product, Setup, eventually, product, sys};
 
@@ -313,7 +314,10 @@ fn a_client_that_leaves_cancels_its_stream_and_no_other() {
 
 #[test]
 fn a_response_that_is_reset_never_looks_whole() {
-    let origin = Http2Origin::start(Rules::default(), |mut asked| {
+    let seen = Arc::new(AtomicBool::new(false));
+    let is_seen = Arc::clone(&seen);
+    let origin = Http2Origin::start(Rules::default(), move |mut asked| {
+        let is_seen = Arc::clone(&is_seen);
         Box::pin(async move {
             let mut head = respond(200);
             match asked.path().as_str() {
@@ -326,7 +330,10 @@ fn a_response_that_is_reset_never_looks_whole() {
             if is_short {
                 return speech.end();
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // A reset may overtake what was said before it.
+            while !is_seen.load(Ordering::SeqCst) {
+                tokio::time::sleep(STEP).await;
+            }
             speech.reset(Reason::INTERNAL_ERROR);
         })
     });
@@ -335,6 +342,7 @@ fn a_response_that_is_reset_never_looks_whole() {
         let mut client = Peer::sending(product.web(), format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
         let mut answer = client.head();
         assert_eq!(answer.status(), 200);
+        seen.store(true, Ordering::SeqCst);
         assert!(client.try_body(&mut answer, true).is_err(), "{path}: {answer:?}");
         product.record(path, |record| record["path"] == path && record["flag"] == "UD");
     }
@@ -607,7 +615,7 @@ fn a_hedge_that_loses_is_cancelled_and_its_connection_lives_on() {
     let quick = Http2Origin::saying("quick");
     let product = Setup::to_addresses(&[slow.address(), quick.address()])
         .cluster("http_versions: [h2]")
-        .cluster("hedge: { after: 50ms, budget: 100% }")
+        .cluster("hedge: { after: 300ms, budget: 100% }")
         .workers(1)
         .start();
     for _ in 0..4 {
@@ -634,7 +642,7 @@ fn an_endpoint_that_does_not_answer_in_time_loses_the_stream_only() {
             }
         })
     });
-    let product = to(&origin).cluster("timeouts: { response_head: 1s, idle: 1s }").start();
+    let product = to(&origin).cluster("timeouts: { response_head: 3s, idle: 3s }").start();
     assert_eq!(product.get("/never").status(), 504);
     product.flagged("URT");
     let mut client = Peer::sending(product.web(), "GET /half HTTP/1.1\r\nHost: test\r\n\r\n");

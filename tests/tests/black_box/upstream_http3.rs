@@ -485,7 +485,7 @@ fn an_endpoint_that_does_not_answer_in_time_loses_the_stream_only() {
             }
         })
     });
-    let product = inside.start(&inside.to(origin.address()).cluster("timeouts: { response_head: 300ms }"));
+    let product = inside.start(&inside.to(origin.address()).cluster("timeouts: { response_head: 2s }"));
     assert_eq!(product.get("/never").status(), 504);
     eventually("it is cancelled", || origin.left() == 1);
     assert_eq!(product.get("/").text(), "here");

@@ -1,8 +1,10 @@
 //! Addresses where nobody answers.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -24,15 +26,28 @@ pub(crate) fn refusing() -> SocketAddr {
 /// An address where the product may listen. Its port is none of those that the kernel gives out by itself.
 pub(crate) fn free() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 100) as u16 * 100;
     loop {
         let number = NEXT.fetch_add(1, Ordering::SeqCst);
-        let address = SocketAddr::from(([127, 0, 0, 1], first + number % 1_000));
-        if TcpListener::bind(address).is_ok() {
+        assert!(number < RANGE, "no port is free");
+        let address = SocketAddr::from(([127, 0, 0, 1], range() + number));
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
             return address;
         }
-        assert!(number < 1_000, "no port is free");
     }
+}
+
+/// Ports that one process of tests has for itself.
+const RANGE: u16 = 500;
+
+/// The first of them. What other tests take on this machine at the same time is another range: a name without a file is
+/// held for each until its process is over.
+fn range() -> u16 {
+    static HELD: OnceLock<(u16, UnixListener)> = OnceLock::new();
+    let hold = |number: u16| {
+        let name = UnixAddress::from_abstract_name(format!("equipoise-tests-ports-{number}")).ok()?;
+        Some((20_000 + number * RANGE, UnixListener::bind_addr(&name).ok()?))
+    };
+    HELD.get_or_init(|| (0..24).find_map(hold).expect("a range that nobody has")).0
 }
 
 /// An address where connections are neither accepted nor refused: the queue of its listener is full.
@@ -49,7 +64,7 @@ impl Blackhole {
         sys::set_backlog(&listener, 0);
         let address = listener.local_addr().expect("an address");
         let mut fill = Vec::new();
-        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(150)) {
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500)) {
             fill.push(stream);
             assert!(fill.len() < 64, "the queue never fills");
         }

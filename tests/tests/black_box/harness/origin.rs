@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::peer::{Message, Peer, Stream};
-use super::poll;
+use super::{net, poll};
 
 /// A listening socket and what arrived there. One thread per connection, all ended by their sockets' time limits.
 pub(crate) struct Origin {
@@ -101,9 +101,10 @@ impl Origin {
 
     /// Answers every request with 200 and this body until it is killed; at `address`, if something listened there before.
     pub(crate) fn mortal(address: Option<SocketAddr>, body: &'static str) -> Self {
-        let again = |address| poll::until("the address is free", || TcpListener::bind(address).ok());
+        // One that the kernel gives to nobody else meanwhile.
+        let address = address.unwrap_or_else(net::free);
         let book = Book { sockets: Some(Mutex::default()), ..Book::default() };
-        let listener = address.map_or_else(bind, again);
+        let listener = poll::until("the address is free", || TcpListener::bind(address).ok());
         Self::spawn(listener, None, book, move |mut visit| visit.answer_all(|_| Some(ok(body))))
     }
 

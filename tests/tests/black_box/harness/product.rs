@@ -204,6 +204,9 @@ impl Product {
         let start = Instant::now();
         while seen != wanted {
             assert!(start.elapsed() < poll::PATIENCE, "{name}{labels:?} is {seen} instead of {wanted}");
+            if !seen.is_nan() {
+                std::thread::sleep(poll::STEP);
+            }
             seen = self.metric(name, labels);
         }
     }

@@ -1,7 +1,7 @@
 //! Messages as receivers get them, over real sockets.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 
 use model::snapshot::SyslogStyle::{Rfc3164, Rfc5424};
 
@@ -98,7 +98,9 @@ fn a_unix_receiver_that_does_not_read_costs_records_and_no_more_than_a_moment() 
 
 #[test]
 fn over_tcp_messages_wait_for_a_receiver_and_come_whole_and_once() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // An address of this process alone, so that nobody takes the port meanwhile.
+    let [.., high, low] = process::id().to_be_bytes();
+    let listener = TcpListener::bind((Ipv4Addr::new(127, 77, high, low), 0)).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     for (style, expected) in [(Rfc3164, "one"), (Rfc5424, " - - one")] {
