@@ -88,7 +88,7 @@ fn put(program: &std::path::Path, content: &[u8]) {
 #[test]
 fn three_upgrades_in_a_row_under_load_refuse_no_connection_and_fail_no_request() {
     let origin = versatile();
-    let mut product = Setup::to(&origin).top("shutdown: { drain_timeout: 20s }").start();
+    let mut product = Setup::to(&origin).top("shutdown: { drain_timeout: 5m }").start();
     let mut tunnels = vec![tunnel(&product)];
     let clients = Clients::of(&product);
     let mut served_by = vec![product.serving()];
@@ -154,7 +154,7 @@ fn another_number_of_workers_and_other_listeners_lose_nobody() {
 #[test]
 fn a_program_that_cannot_take_over_changes_nothing_and_it_is_told_why() {
     let origin = versatile();
-    let setup = Setup::to(&origin).top("shutdown: { upgrade_timeout: 1500ms }");
+    let setup = Setup::to(&origin).top("shutdown: { upgrade_timeout: 8s }");
     let (mut product, program) = with_a_file_of_its_own(&setup);
     let mut tunnel = tunnel(&product);
     let clients = Clients::of(&product);

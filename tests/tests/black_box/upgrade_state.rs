@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustls::HandshakeKind;
 
@@ -30,7 +30,7 @@ fn named(name: &'static str) -> Origin {
 fn an_endpoint_that_is_down_is_not_tried_by_the_new_one() {
     let origins = [named("good"), named("bad")];
     let product = Setup::to_all(&origins)
-        .cluster("health_check: { http: { path: /healthz }, interval: 30s, rise: 1, fall: 1 }")
+        .cluster("health_check: { http: { path: /healthz }, interval: 30s, timeout: 10s, rise: 1, fall: 1 }")
         .start();
     product.expect_metric("equipoise_endpoint_up", &[], 1.0);
     for _ in 0..2 {
@@ -168,18 +168,18 @@ fn connections_of_http3_live_on_in_the_old_one_and_new_ones_are_the_new_one_s() 
     let mut slow = client.open(http3::request("GET", "/slow"));
     client.end(&mut slow, <_>::default());
     assert_eq!(client.head(&mut slow).expect("a head").0, 200);
-    let stop = Arc::new(AtomicBool::new(false));
-    let (stopped, web, tls) = (Arc::clone(&stop), site.product.web(), site.tls());
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stopped, count, web, tls) = (Arc::clone(&stop), Arc::clone(&done), site.product.web(), site.tls());
     let load = std::thread::spawn(move || {
-        let mut done = 0;
         while !stopped.load(Ordering::Relaxed) {
             let mut client = http3::Client::connect(web, "shop.example", &tls);
             assert_eq!(client.get("/").text(), "fine");
-            done += 1;
+            count.fetch_add(1, Ordering::Relaxed);
         }
-        done
     });
     for _ in 0..2 {
+        let before = done.load(Ordering::Relaxed);
+        eventually("others come", || done.load(Ordering::Relaxed) > before || load.is_finished());
         site.product.upgrade();
         assert_eq!(site.connect().get("/").text(), "fine");
     }
@@ -192,7 +192,7 @@ fn connections_of_http3_live_on_in_the_old_one_and_new_ones_are_the_new_one_s() 
     }
     assert_eq!(received, 400_004);
     stop.store(true, Ordering::Relaxed);
-    assert!(load.join().expect("no connection failed") > 2);
+    load.join().expect("no connection failed");
 }
 
 #[test]
@@ -219,12 +219,15 @@ fn systemd_is_told_of_everything_that_happens() {
     let origin = Origin::saying("fine");
     let folder = folder();
     let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a new path");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-    let heard = || {
+    // Read at once: the kernel keeps few, and what says only that it is alive would take the place of the others.
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
         let mut room = [0; 512];
-        let count = socket.recv(&mut room).expect("something is said");
-        String::from_utf8_lossy(&room[..count]).into_owned()
-    };
+        while let Ok(count) = socket.recv(&mut room)
+            && told.send(String::from_utf8_lossy(&room[..count]).into_owned()).is_ok()
+        {}
+    });
+    let heard = || tells.recv_timeout(PATIENCE).expect("something is said");
     // All but what says only that it is alive.
     let said = || std::iter::repeat_with(heard).find(|said| said != "WATCHDOG=1").expect("endless");
     let text = Setup::to(&origin).text().replace("DIR", folder.path().to_str().expect("a path"));
