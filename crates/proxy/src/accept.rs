@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,25 +16,26 @@ use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
 use model::socket::ListenerSocket;
 use model::{Fault, Name};
-use plan::ListenerState;
-use telemetry::{Kind, ListenerSeries, Record};
+use telemetry::{Kind, Record};
 use tokio::net::TcpStream;
 
 use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram::Port;
 use crate::downstream;
+use crate::downstream::http1::Over;
 use crate::http3::{self, Keys};
 use crate::io::Io;
 use crate::kernel::Envelope;
 use crate::listen::Transport;
 use crate::proxy_header;
 use crate::reconcile::{Bound, Opened};
-use crate::registry::{Seat, Tether};
+use crate::registry::{Registration, Seat, Tether};
 use crate::socket::Acceptor;
 use crate::stream;
 use crate::tls::{self, ALPN_H2, ListenerTls};
 use crate::watch::Watch;
 use crate::worker::Worker;
+use crate::worker_plan::{ListenerCounts, ListenerNow};
 
 /// Pause after an accept failed for want of descriptors or memory, so that a full process does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -203,56 +203,84 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
         return;
     }
     shard.connections_opened.add(1);
-    let open = Open::new(worker, listener.plan.state.clone(), listener.series.clone());
-    tokio::task::spawn_local(carry(worker.clone(), tcp, peer, seat.clone(), open));
+    let now = Instant::now();
+    let open = Open::new(worker, listener);
+    let registration = worker.registry.register_client(seat.clone(), peer, now);
+    let held = Held { registration, _open: open };
+    let proxied = listener.plan.listener.proxy_protocol.as_ref();
+    if listener.tls.is_some() || proxied.is_some_and(|accepted| accepted.trusts(peer.ip())) {
+        tokio::task::spawn_local(begin(worker.clone(), tcp, peer, held));
+    } else {
+        // Nothing has to be waited for, so that it costs no task of its own; cell `no-keepalive` of `lab cost` pays for it.
+        let tether = held.registration.tether.clone();
+        let (facts, watch, _) = introduce(listener, &tcp, peer, (&tether, now));
+        let connection = connection(listener, Io::Plain(tcp), facts, (watch, tether));
+        tokio::task::spawn_local(carry(worker.clone(), connection, held));
+    }
 }
 
 /// Counts a connection as open until it is dropped.
 pub(crate) struct Open {
-    state: Arc<ListenerState>,
-    series: Arc<ListenerSeries>,
-    all: Arc<AtomicUsize>,
-    worker: usize,
+    worker: Rc<Worker>,
+    counts: Rc<ListenerCounts>,
 }
 
 impl Open {
-    pub(crate) fn new(worker: &Worker, state: Arc<ListenerState>, series: Arc<ListenerSeries>) -> Self {
+    pub(crate) fn new(worker: &Rc<Worker>, listener: &ListenerNow) -> Self {
         worker.open_connections.fetch_add(1, Ordering::Relaxed);
-        Self { state, series, all: worker.open_connections.clone(), worker: worker.index }
+        Self { worker: worker.clone(), counts: listener.counts.clone() }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.series.of(self.worker).connections_closed.add(1);
-        self.state.close();
-        self.all.fetch_sub(1, Ordering::Relaxed);
+        self.counts.series.of(self.worker.index).connections_closed.add(1);
+        self.counts.state.close();
+        self.worker.open_connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-async fn carry(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Rc<Seat>, _open: Open) {
-    let registration = worker.registry.register_client(seat, peer);
-    poll_fn(|cx| {
-        registration.tether.set_waker(cx.waker());
-        Poll::Ready(())
-    })
-    .await;
-    // Boxed, so that a connection that idles does not carry the room of its own beginning.
-    let Some(connection) = Box::pin(begin(&worker, tcp, peer, &registration.tether)).await else { return };
-    if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_none() {
-        return Box::pin(stream::serve(&worker, connection)).await;
-    }
-    let is_agreed = connection.io.has_agreed_on(ALPN_H2);
-    let http2 = if is_agreed { Some(connection) } else { downstream::http1::serve(&worker, connection).await };
-    if let Some(connection) = http2 {
-        Box::pin(downstream::http2::serve(&worker, connection)).await;
+/// What a connection of a client holds until its end.
+struct Held {
+    registration: Registration,
+    _open: Open,
+}
+
+impl Held {
+    /// Has the worker wake this task from now on when the connection is told something.
+    async fn listen(&self) {
+        poll_fn(|cx| {
+            self.registration.tether.set_waker(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
     }
 }
 
-/// From an accepted socket to a connection that can carry requests. `None`: it failed, and that is counted.
-async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &Rc<Tether>) -> Option<Connection> {
-    let plan = worker.plan_of(&tether.seat);
-    let listener = plan.listeners.get(tether.seat.index.get())?;
+/// Carries a connection to its end. What is here is all that it holds while it idles, and cell `idle-5k` of `lab cost` pays
+/// for that: an `async fn` would hold what it is given twice, so this gives a block, which uses it in place.
+#[expect(clippy::manual_async_fn, reason = "it is not the same")]
+fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Future<Output = ()> {
+    async move {
+        held.listen().await;
+        if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_none() {
+            return Box::pin(stream::serve(&worker, &mut connection)).await;
+        }
+        if connection.io.has_agreed_on(ALPN_H2)
+            || downstream::http1::serve(&worker, &mut connection).await == Over::Http2
+        {
+            Box::pin(downstream::http2::serve(&worker, connection)).await;
+        }
+    }
+}
+
+/// What is known of a connection at once, the watch over it, and how long it may take until its first request.
+fn introduce(
+    listener: &ListenerNow,
+    tcp: &TcpStream,
+    peer: SocketAddr,
+    (tether, now): (&Rc<Tether>, Instant),
+) -> (ConnectionFacts, Watch, Duration) {
     let configured = &listener.plan.listener;
     // One system call less where the address says it already.
     let bind = configured.bind.or_local();
@@ -263,23 +291,42 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
         Protocol::Tcp(tcp) => tcp.idle_timeout,
         Protocol::Udp(udp) => udp.idle_timeout,
     };
-    let mut watch = Watch::new(Instant::now(), first, tether.clone());
-    let mut facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() };
+    let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() };
+    (facts, Watch::new(now, first, tether.clone()), first)
+}
+
+fn connection(
+    listener: &ListenerNow,
+    io: Io,
+    facts: ConnectionFacts,
+    (watch, tether): (Watch, Rc<Tether>),
+) -> Connection {
+    let leaves_by_end = matches!(listener.plan.listener.protocol, Protocol::Http(_));
+    let facts = Rc::new(facts);
+    Connection { io, facts, watch, received: None, tether, requests: 0, leaves_by_end, is_early: false }
+}
+
+/// From an accepted socket to a connection that can carry requests, where that takes a header of the PROXY protocol or a
+/// handshake. A task of its own, so that a connection that idles does not carry the room of its own beginning.
+async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held) {
+    held.listen().await;
+    let tether = held.registration.tether.clone();
+    let plan = worker.plan_of(&tether.seat);
+    let Some(listener) = plan.listeners.get(tether.seat.index.get()) else { return };
+    let (mut facts, mut watch, first) = introduce(listener, &tcp, peer, (&tether, Instant::now()));
     let shard = listener.series.of(worker.index);
     let failed = |facts: &ConnectionFacts, fault| {
         shard.fault(fault);
-        log_failure(worker, facts, fault);
+        log_failure(&worker, facts, fault);
     };
     let mut early = Vec::new();
-    if let Some(accepted) = &configured.proxy_protocol
+    if let Some(accepted) = &listener.plan.listener.proxy_protocol
         && accepted.trusts(peer.ip())
     {
-        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, tether)).await {
-            Ok(taken) => early = taken?,
-            Err(fault) => {
-                failed(&facts, fault);
-                return None;
-            }
+        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, &tether)).await {
+            Ok(Some(taken)) => early = taken,
+            Ok(None) => return,
+            Err(fault) => return failed(&facts, fault),
         }
         watch.set(Instant::now(), first);
     }
@@ -299,20 +346,18 @@ async fn begin(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, tether: &R
             Err(fault) => {
                 shard.handshakes_failed.add(1);
                 facts.tls = None;
-                failed(&facts, fault);
-                return None;
+                return failed(&facts, fault);
             }
         },
     };
-    let facts = Rc::new(facts);
-    let received = (!early.is_empty()).then(|| {
+    let mut connection = connection(listener, io, facts, (watch, tether));
+    if !early.is_empty() {
         let mut buffer = worker.buffers.take();
         buffer.room()[..early.len()].copy_from_slice(&early);
         buffer.filled(early.len());
-        buffer
-    });
-    let leaves_by_end = matches!(configured.protocol, Protocol::Http(_));
-    Some(Connection { io, facts, watch, received, tether: tether.clone(), requests: 0, leaves_by_end, is_early: false })
+        connection.received = Some(buffer);
+    }
+    tokio::task::spawn_local(carry(worker.clone(), connection, held));
 }
 
 /// Logs a connection that came to nothing. The counters know of it already.
@@ -340,4 +385,20 @@ async fn handshake(
         Poll::Pending => watch.poll(cx).map(|()| Err(Fault::HandshakeTimeout)),
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of<F: Future>(_made_by: impl FnOnce(Rc<Worker>, Connection, Held) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_a_connection_holds_while_it_idles_stays_small() {
+        // With what the runtime puts around it, 384 bytes: a class of sizes of the allocator.
+        let bytes = bytes_of(carry);
+        assert!(bytes <= 272, "{bytes} bytes");
+    }
 }

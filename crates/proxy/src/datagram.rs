@@ -492,7 +492,7 @@ impl Port {
             first_answer: Duration::ZERO,
             answers: 0,
             sent_bytes: 0,
-            _open: Open::new(&self.worker, listener.plan.state.clone(), listener.series.clone()),
+            _open: Open::new(&self.worker, listener),
         };
         match life.reach(cluster, now) {
             Ok(flow) => {

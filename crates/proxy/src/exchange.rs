@@ -174,7 +174,12 @@ pub(crate) async fn carry(
         Ok(parsed) => exchange.proceed(parsed).await,
         Err(fault) => Err(fault),
     };
-    finish::finish(exchange, outcome).await
+    let end = match outcome {
+        Ok(next) => (next, exchange.told.is_refused.then_some(Fault::Refused)),
+        // Boxed: it is rare, and its state would make every exchange larger.
+        Err(fault) => (Box::pin(finish::settle(&mut exchange, fault)).await, Some(fault)),
+    };
+    finish::finish(exchange, end)
 }
 
 impl<'p> Told<'p> {

@@ -11,12 +11,8 @@ use crate::answer;
 use crate::downstream::http1::Next;
 use crate::exchange::Exchange;
 
-/// Ends an exchange; called exactly once for each.
-pub(crate) async fn finish(mut exchange: Exchange<'_>, outcome: Result<Next, Fault>) -> Next {
-    let (next, fault) = match outcome {
-        Ok(next) => (next, exchange.told.is_refused.then_some(Fault::Refused)),
-        Err(fault) => (Box::pin(settle(&mut exchange, fault)).await, Some(fault)),
-    };
+/// Ends an exchange; called exactly once for each, when its client has been told all that it is to be told.
+pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
     record(&mut exchange, fault);
     let Exchange { worker, connection, incoming, response, .. } = exchange;
     if connection.received.as_ref().is_some_and(|buffer| buffer.is_empty())
@@ -32,7 +28,7 @@ pub(crate) async fn finish(mut exchange: Exchange<'_>, outcome: Result<Next, Fau
 }
 
 /// Tells the client of a fault as far as that is still possible.
-async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
+pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     if exchange.told.status != 0 {
         // A response that is cut short must not look whole: where the end of the connection would mark its end, only a
         // reset tells.

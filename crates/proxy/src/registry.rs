@@ -106,10 +106,10 @@ impl Registry {
     }
 
     /// A client's connection.
-    pub(crate) fn register_client(self: &Rc<Self>, seat: Rc<Seat>, peer: SocketAddr) -> Registration {
+    pub(crate) fn register_client(self: &Rc<Self>, seat: Rc<Seat>, peer: SocketAddr, since: Instant) -> Registration {
         let number = self.clients.get() + 1;
         self.clients.set(number);
-        self.enter(seat, Some(Client { number, peer, since: Instant::now() }))
+        self.enter(seat, Some(Client { number, peer, since }))
     }
 
     fn enter(self: &Rc<Self>, seat: Rc<Seat>, client: Option<Client>) -> Registration {
@@ -188,10 +188,11 @@ mod tests {
         let registry = Rc::new(Registry::default());
         let seats = [Rc::new(Seat::new(0)), Rc::new(Seat::new(1))];
         let peer = ([127, 0, 0, 1], 1).into();
-        let mut held: Vec<_> = (0..20).map(|at| registry.register_client(seats[at % 2].clone(), peer)).collect();
+        let enter = |seat: &Rc<Seat>| registry.register_client(seat.clone(), peer, Instant::now());
+        let mut held: Vec<_> = (0..20).map(|at| enter(&seats[at % 2])).collect();
         // Places of the first are used again by later numbers.
         held.drain(..5);
-        held.extend((0..5).map(|_| registry.register_client(seats[0].clone(), peer)));
+        held.extend((0..5).map(|_| enter(&seats[0])));
         let _carried = registry.register(seats[0].clone());
         let numbers = |after, max, index| -> Vec<u64> {
             let told = registry.clients(after, max, |seat| index == 9 || seat.index.get() == index);

@@ -50,7 +50,7 @@ struct Stream<'p> {
 }
 
 /// Carries a stream to its end, following the plan that was in force when it came.
-pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
+pub(crate) async fn serve(worker: &Rc<Worker>, connection: &mut Connection) {
     let plan = worker.plan_to_carry(&connection.tether.seat);
     let Some(listener) = plan.listeners.get(connection.tether.seat.index.get()) else { return };
     let Protocol::Tcp(settings) = &listener.plan.listener.protocol else { return };
@@ -59,7 +59,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) {
         worker,
         plan: &plan,
         listener,
-        connection: &mut connection,
+        connection,
         cluster: None,
         endpoint: None,
         pick: None,

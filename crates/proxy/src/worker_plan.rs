@@ -12,7 +12,7 @@ use model::fields::FieldName;
 use model::snapshot::{HttpListener, Protocol};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
-use plan::{ClusterPlan, EndpointState, ListenerPlan, PickCache, Plan};
+use plan::{ClusterPlan, EndpointState, ListenerPlan, ListenerState, PickCache, Plan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
 use crate::registry::Tether;
@@ -38,12 +38,20 @@ pub(crate) struct WorkerPlan {
 pub(crate) struct ListenerNow {
     pub plan: Arc<ListenerPlan>,
     pub series: Arc<ListenerSeries>,
+    pub counts: Rc<ListenerCounts>,
     pub tls: Option<Arc<ListenerTls>>,
     pub request_id: Option<FieldName>,
     /// Carries the verified client's subject to endpoints.
     pub identity: Option<FieldName>,
     /// Tells clients that speak another version of HTTP/3.
     pub alternative: Option<Alternative>,
+}
+
+/// What a connection that ends tells of its listener. It holds nothing else of a plan that may be long over, and of this it
+/// shares with no other worker how many hold it.
+pub(crate) struct ListenerCounts {
+    pub state: Arc<ListenerState>,
+    pub series: Arc<ListenerSeries>,
 }
 
 /// What clients are told of HTTP/3 (RFC 7838 section 3).
@@ -209,9 +217,11 @@ fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Tel
         Protocol::Http(http) => Some(http),
         Protocol::Tcp(_) | Protocol::Udp(_) => None,
     };
+    let series = telemetry.listener(&listener.listener.name);
     ListenerNow {
         plan: listener.clone(),
-        series: telemetry.listener(&listener.listener.name),
+        counts: Rc::new(ListenerCounts { state: listener.state.clone(), series: series.clone() }),
+        series,
         request_id: http.and_then(|http| header(&http.request_id)),
         alternative: http.and_then(Alternative::of),
         identity: tls.as_ref().and_then(|tls| header(&tls.identity_header)),

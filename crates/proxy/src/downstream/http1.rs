@@ -9,6 +9,7 @@
 //! ```
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
@@ -42,40 +43,59 @@ pub(crate) enum Next {
     Linger,
 }
 
-/// Serves a connection to its end, or until it turns out to be one of HTTP/2, which is given back.
-pub(crate) async fn serve(worker: &Rc<Worker>, mut connection: Connection) -> Option<Connection> {
-    loop {
-        if !wait_for_request(&mut connection).await {
-            break;
-        }
-        // Boxed, so that an idle connection does not carry the room of an exchange.
-        match Box::pin(exchange::run(worker, &mut connection)).await {
-            Next::KeepAlive if begin_idling(worker, &mut connection) => {}
-            Next::NotYet => {}
-            Next::KeepAlive | Next::Close => break,
-            Next::Http2 => return Some(connection),
-            Next::Reset => {
-                connection.io.reset_on_close();
-                return None;
+/// How the life of a connection of HTTP/1 ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// It is to be dropped.
+    Closed,
+    /// It is one of HTTP/2.
+    Http2,
+}
+
+/// Serves a connection to its end, or until it turns out to be one of HTTP/2. A block, and no `async fn`, for the same reason
+/// as where it is called.
+#[expect(clippy::manual_async_fn, reason = "it is not the same")]
+pub(crate) fn serve(worker: &Rc<Worker>, connection: &mut Connection) -> impl Future<Output = Over> {
+    async move {
+        loop {
+            if !wait_for_request(connection).await {
+                break;
             }
-            Next::Linger => {
-                Box::pin(linger(worker, &mut connection)).await;
-                return None;
+            match begin(worker, connection).await {
+                Next::KeepAlive if begin_idling(worker, connection) => {}
+                Next::NotYet => {}
+                Next::KeepAlive | Next::Close => break,
+                Next::Http2 => return Over::Http2,
+                Next::Reset => {
+                    connection.io.reset_on_close();
+                    return Over::Closed;
+                }
+                Next::Linger => {
+                    Box::pin(linger(worker, connection)).await;
+                    return Over::Closed;
+                }
             }
         }
+        if let Some(buffer) = connection.received.take() {
+            worker.buffers.give(buffer);
+        }
+        // Says goodbye with TLS; a plain connection is closed by being dropped.
+        if connection.facts.tls.is_some() {
+            poll_fn(|cx| {
+                let _ = connection.io.poll_shutdown(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
+        Over::Closed
     }
-    if let Some(buffer) = connection.received.take() {
-        worker.buffers.give(buffer);
-    }
-    // Says goodbye with TLS; a plain connection is closed by being dropped.
-    if connection.facts.tls.is_some() {
-        poll_fn(|cx| {
-            let _ = connection.io.poll_shutdown(cx);
-            Poll::Ready(())
-        })
-        .await;
-    }
-    None
+}
+
+/// The next exchange, boxed, so that an idle connection does not carry the room of one. Apart from where it is awaited, for it
+/// would be made there in one place and copied to another.
+#[inline(never)]
+fn begin(worker: &Rc<Worker>, connection: &mut Connection) -> Pin<Box<impl Future<Output = Next>>> {
+    Box::pin(exchange::run(worker, connection))
 }
 
 /// Sets the deadline of a connection that waits for another request. False: its listener speaks HTTP no more.
@@ -88,27 +108,26 @@ fn begin_idling(worker: &Worker, connection: &mut Connection) -> bool {
 }
 
 /// Waits, without a buffer, for the first byte of a request. False: the connection is over.
-async fn wait_for_request(connection: &mut Connection) -> bool {
-    if connection.received.is_some() {
-        return true;
-    }
+fn wait_for_request(connection: &mut Connection) -> impl Future<Output = bool> {
     let mut is_last_call = false;
-    poll_fn(|cx| match connection.io.poll_read_ready(cx) {
-        Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
-        Poll::Pending => {
-            if connection.tether.is_closing() && !is_last_call {
-                let is_given = connection.tether.seat.is_given.get();
-                if connection.requests > 0 && !is_given {
-                    return Poll::Ready(false);
-                }
-                // Its first request may be on its way; where another process goes on, so that nobody is to notice, any.
-                is_last_call = true;
-                connection.watch.set(Instant::now(), if is_given { PARTING } else { LAST_CALL });
-            }
-            connection.watch.poll(cx).map(|()| false)
+    poll_fn(move |cx| {
+        if connection.received.is_some() {
+            return Poll::Ready(true);
         }
+        if let Poll::Ready(ready) = connection.io.poll_read_ready(cx) {
+            return Poll::Ready(ready.is_ok());
+        }
+        if connection.tether.is_closing() && !is_last_call {
+            let is_given = connection.tether.seat.is_given.get();
+            if connection.requests > 0 && !is_given {
+                return Poll::Ready(false);
+            }
+            // Its first request may be on its way; where another process goes on, so that nobody is to notice, any.
+            is_last_call = true;
+            connection.watch.set(Instant::now(), if is_given { PARTING } else { LAST_CALL });
+        }
+        connection.watch.poll(cx).map(|()| false)
     })
-    .await
 }
 
 /// How receiving a head ended when there is none.

@@ -180,7 +180,7 @@ impl Door {
             return port.refuse(incoming);
         }
         shard.connections_opened.add(1);
-        let open = Open::new(worker, listener.plan.state.clone(), listener.series.clone());
+        let open = Open::new(worker, listener);
         let (peer, bound) = (incoming.remote_address(), listener.plan.listener.bind.or_local());
         let local = local_of(port, incoming.local_ip(), bound);
         let name = listener.plan.listener.name.clone();
@@ -263,14 +263,14 @@ async fn serve(
     (facts, handshake): (ConnectionFacts, Handshake),
     _open: Open,
 ) {
-    let registration = worker.registry.register_client(seat, facts.peer);
+    let now = Instant::now();
+    let registration = worker.registry.register_client(seat, facts.peer, now);
     poll_fn(|cx| {
         registration.tether.set_waker(cx.waker());
         Poll::Ready(())
     })
     .await;
     let tether = registration.tether.clone();
-    let now = Instant::now();
     let plan = worker.plan_of(&tether.seat);
     let Some((listener, _)) = plan.http_listener(&tether) else { return quic.close(code::NO_ERROR) };
     let handshake_timeout = listener.tls.as_ref().map_or(LAST_CALL, |tls| tls.handshake_timeout);

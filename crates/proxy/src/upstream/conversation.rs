@@ -604,7 +604,7 @@ impl<'p> Conversation<'p> {
     }
 
     /// Gives memory back, keeps what the client sent ahead and what may be sent again after the `fault`, and adds up what was moved.
-    pub(crate) fn end(mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
+    pub(crate) fn end(&mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
         let buffers = &exchange.worker.buffers;
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
