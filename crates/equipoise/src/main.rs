@@ -12,6 +12,7 @@ mod ending;
 mod explain;
 mod limits;
 mod live;
+mod memory;
 mod pid_file;
 mod quick;
 mod reference;
@@ -30,7 +31,7 @@ use crate::cli::{Cli, Command, Shell};
 use crate::ending::Ending;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     let ending = match Cli::parse().command {
