@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use model::Name;
+use plan::breaker::CircuitEstate;
 use plan::health::agent::{Report, Wish};
 use plan::health::estate::EndpointEstate;
 use plan::health::passive::{Cause, Evidence, PassiveEstate};
@@ -125,6 +126,30 @@ fn number(told: &Value) -> Option<u32> {
 
 fn seconds(told: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(told.as_f64()?).ok()
+}
+
+/// Where circuits stand that are not closed, or were not always.
+pub fn of_circuits(plan: &Plan, now: Instant) -> Value {
+    let mut clusters = Map::new();
+    for cluster in &plan.clusters {
+        let estate = cluster.bequeath_circuit(now).filter(|estate| *estate != CircuitEstate::default());
+        let Some(CircuitEstate { opened, rests_for }) = estate else { continue };
+        let told = json!({ "opened": opened, "rests_for_s": rests_for.map(|rest| rest.as_secs_f64()) });
+        clusters.insert(cluster.cluster.name.to_string(), told);
+    }
+    clusters.into()
+}
+
+/// Takes in what [`of_circuits`] tells.
+pub fn inherit_circuits(plan: &Plan, told: &Value, now: Instant) {
+    for cluster in &plan.clusters {
+        let told = &told[cluster.cluster.name.as_str()];
+        let (opened, rests_for) = (told["opened"].as_u64().unwrap_or(0), seconds(&told["rests_for_s"]));
+        let estate = CircuitEstate { opened, rests_for };
+        if estate != CircuitEstate::default() {
+            cluster.inherit_circuit(estate, now);
+        }
+    }
 }
 
 /// What tables of sessions remember. Entries are one text of hexadecimal digits each, for there may be a million.

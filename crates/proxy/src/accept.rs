@@ -286,7 +286,7 @@ fn introduce(
     let bind = configured.bind.or_local();
     let local = if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind };
     let first = match &configured.protocol {
-        _ if tether.is_closing() => LAST_CALL,
+        _ if tether.is_closing() => tether.seat.last_call(),
         Protocol::Http(http) => http.idle_timeout,
         Protocol::Tcp(tcp) => tcp.idle_timeout,
         Protocol::Udp(udp) => udp.idle_timeout,

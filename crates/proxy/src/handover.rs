@@ -30,6 +30,7 @@ use crate::reconcile::{Bound, Command, Opened, Shared, Workers, is_same_place};
 use crate::socket_file::SocketFile;
 pub use crate::tls::{TicketEstate, TicketKey};
 use crate::worker::Worker;
+pub use wire::handover::{FrameHead, HEAD_BYTES, Kind};
 
 /// Longest wait for what workers offer. A worker is never busy with one thing for long.
 const ANSWER: Duration = Duration::from_secs(10);

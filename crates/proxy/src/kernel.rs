@@ -12,6 +12,7 @@ use std::ptr;
 
 use model::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_BATCH_MAX};
 use socket2::{SockAddr, SockRef};
+pub(crate) use wire::handover::Envelope;
 
 /// Room for the control messages that hold an address and a size.
 const CONTROL_BYTES: usize = 64;
@@ -28,14 +29,6 @@ const UNDELIVERED_MAX: usize = 64;
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
-
-/// Where a datagram came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Envelope {
-    pub from: SocketAddr,
-    /// The address that it was sent to, of a socket that was told to [`tell_destinations`].
-    pub to: Option<IpAddr>,
-}
 
 /// Datagrams that came together. What is never used of its room is no memory but addresses.
 pub(crate) struct Batch {

@@ -13,7 +13,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,111 +22,11 @@ use model::limits::DATAGRAM_BYTES_MAX;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-
-use crate::kernel::Envelope;
+use wire::handover::MESSAGE_HEAD_BYTES_MAX;
+pub(crate) use wire::handover::{Envelope, Message, Says, read_envelope, write_envelope};
 
 /// Room for messages on their way, as far as the machine allows.
 const BUFFER_BYTES: usize = 4 << 20;
-/// Longest head of a message.
-const HEAD_BYTES_MAX: usize = 64;
-
-/// What a message says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Says {
-    /// A datagram for the process before.
-    Passed = 1,
-    /// A flow is over.
-    Over = 2,
-    /// A flow is over, and this datagram has come for it since.
-    Back = 3,
-}
-
-/// A message.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
-    pub says: Says,
-    pub envelope: Envelope,
-    /// Of the network's congestion (RFC 3168); for QUIC alone.
-    pub ecn: u8,
-    pub bytes: &'a [u8],
-}
-
-impl Message<'_> {
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend([self.says as u8, self.ecn]);
-        write_envelope(&self.envelope, out);
-        out.extend(self.bytes);
-    }
-
-    /// The reverse of [`Self::write`]. `None`: it is no message.
-    pub(crate) fn read(message: &[u8]) -> Option<Message<'_>> {
-        let (&[says, ecn], rest) = message.split_first_chunk()?;
-        let says = [Says::Passed, Says::Over, Says::Back].into_iter().find(|known| *known as u8 == says)?;
-        let (envelope, bytes) = read_envelope(rest)?;
-        Some(Message { says, envelope, ecn, bytes })
-    }
-}
-
-/// Writes who sent something, and to which address of ours.
-pub(crate) fn write_envelope(envelope: &Envelope, out: &mut Vec<u8>) {
-    write_ip(Some(envelope.from.ip()), out);
-    out.extend(envelope.from.port().to_be_bytes());
-    if let SocketAddr::V6(v6) = envelope.from {
-        out.extend(v6.flowinfo().to_be_bytes());
-        out.extend(v6.scope_id().to_be_bytes());
-    }
-    write_ip(envelope.to, out);
-}
-
-/// The reverse of [`write_envelope`], and what follows it.
-pub(crate) fn read_envelope(bytes: &[u8]) -> Option<(Envelope, &[u8])> {
-    let (ip, rest) = read_ip(bytes)?;
-    let (port, mut rest) = rest.split_first_chunk::<2>()?;
-    let port = u16::from_be_bytes(*port);
-    let from = match ip? {
-        IpAddr::V4(ip) => SocketAddr::from((ip, port)),
-        IpAddr::V6(ip) => {
-            let (flow, behind) = rest.split_first_chunk::<4>()?;
-            let (scope, behind) = behind.split_first_chunk::<4>()?;
-            rest = behind;
-            SocketAddrV6::new(ip, port, u32::from_be_bytes(*flow), u32::from_be_bytes(*scope)).into()
-        }
-    };
-    let (to, rest) = read_ip(rest)?;
-    Some((Envelope { from, to }, rest))
-}
-
-fn write_ip(ip: Option<IpAddr>, out: &mut Vec<u8>) {
-    match ip {
-        None => out.push(0),
-        Some(IpAddr::V4(ip)) => {
-            out.push(4);
-            out.extend(ip.octets());
-        }
-        Some(IpAddr::V6(ip)) => {
-            out.push(6);
-            out.extend(ip.octets());
-        }
-    }
-}
-
-fn read_ip(bytes: &[u8]) -> Option<(Option<IpAddr>, &[u8])> {
-    let (kind, rest) = bytes.split_first()?;
-    Some(match kind {
-        0 => (None, rest),
-        4 => {
-            let (ip, rest) = rest.split_first_chunk::<4>()?;
-            (Some(Ipv4Addr::from(*ip).into()), rest)
-        }
-        6 => {
-            let (ip, rest) = rest.split_first_chunk::<16>()?;
-            (Some(Ipv6Addr::from(*ip).into()), rest)
-        }
-        _ => return None,
-    })
-}
-
 /// Both ends of the way between a port and the one that follows it.
 ///
 /// # Errors
@@ -167,7 +66,7 @@ impl End {
     /// The next message. `None`: the other side is gone, or says what is no message.
     pub(crate) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Message<'_>>> {
         let Self { socket, room } = self;
-        room.resize(HEAD_BYTES_MAX + DATAGRAM_BYTES_MAX, 0);
+        room.resize(MESSAGE_HEAD_BYTES_MAX + DATAGRAM_BYTES_MAX, 0);
         let count = loop {
             if ready!(socket.poll_read_ready(cx)).is_err() {
                 return Poll::Ready(None);
@@ -277,40 +176,16 @@ impl Past {
 mod tests {
     use super::*;
 
-    fn envelopes() -> Vec<Envelope> {
-        let v6 = SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 8, 9);
-        vec![
-            Envelope { from: "192.0.2.1:53".parse().unwrap(), to: None },
-            Envelope { from: "192.0.2.1:53".parse().unwrap(), to: Some("10.0.0.1".parse().unwrap()) },
-            Envelope { from: v6.into(), to: Some("::1".parse().unwrap()) },
-        ]
-    }
-
-    #[test]
-    fn messages_are_read_back_and_nothing_else_is_one() {
-        let mut out = Vec::new();
-        for envelope in envelopes() {
-            for says in [Says::Passed, Says::Over, Says::Back] {
-                let message = Message { says, envelope, ecn: 2, bytes: b"payload" };
-                message.write(&mut out);
-                assert!(out.len() - 7 <= HEAD_BYTES_MAX);
-                assert_eq!(Message::read(&out), Some(message));
-                for length in 0..out.len() - 7 {
-                    assert_eq!(Message::read(&out[..length]), None, "{length}");
-                }
-            }
-        }
-        for strange in [&b"\0\0"[..], b"\x01\x00\x00", b"\x01\x00\x05\x01", b"\x09\x00\x04\x01\x01\x01\x01\x00\x01\x00"]
-        {
-            assert_eq!(Message::read(strange), None);
-        }
+    fn envelopes() -> [Envelope; 2] {
+        [("192.0.2.1:53", None), ("[fe80::1]:7", Some("::1"))]
+            .map(|(from, to)| Envelope { from: from.parse().unwrap(), to: to.map(|to| to.parse().unwrap()) })
     }
 
     #[tokio::test]
     async fn datagrams_are_passed_on_and_who_is_gone_gets_none() {
         let (mut end, theirs) = way().unwrap();
         let past = Past::new(vec![theirs]);
-        let envelope = envelopes()[2];
+        let envelope = envelopes()[1];
         let message = Message { says: Says::Passed, envelope, ecn: 1, bytes: &[7; 1_400] };
         let mut scratch = Vec::new();
         assert_eq!(past.pass(5, &message, &mut scratch), Fate::Passed);
@@ -327,7 +202,7 @@ mod tests {
         assert_eq!(Past::new(Vec::new()).pass(0, &message, &mut scratch), Fate::Ours);
         past.know(envelope, 3);
         past.know(envelopes()[0], 4);
-        assert_eq!((past.port_of(&envelope), past.port_of(&envelopes()[1])), (Some(3), None));
+        assert_eq!((past.port_of(&envelope), past.port_of(&envelopes()[0])), (Some(3), Some(4)));
         past.forget_all(3);
         assert_eq!((past.port_of(&envelope), past.port_of(&envelopes()[0])), (None, Some(4)));
         past.forget(&envelopes()[0]);

@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use wire::client_hello::is_server_name;
 use wire::proxy_protocol::{Header, Proxied, has_signature, read};
 
-use crate::accept::LAST_CALL;
 use crate::connection::ConnectionFacts;
 use crate::registry::Tether;
 use crate::watch::Watch;
@@ -36,7 +35,10 @@ pub(crate) async fn receive(
     (watch, tether): (&mut Watch, &Tether),
 ) -> Result<Option<Vec<u8>>, Fault> {
     let is_last_call = tether.is_closing();
-    watch.set(Instant::now(), if is_last_call { accepted.timeout.min(LAST_CALL) } else { accepted.timeout });
+    watch.set(
+        Instant::now(),
+        if is_last_call { accepted.timeout.min(tether.seat.last_call()) } else { accepted.timeout },
+    );
     let mut waiting = Waiting { came: Vec::new(), is_required: accepted.is_required, is_last_call };
     poll_fn(|cx| {
         if let Poll::Ready(done) = waiting.poll(tcp, facts, cx) {
@@ -44,7 +46,7 @@ pub(crate) async fn receive(
         }
         if tether.is_closing() && !waiting.is_last_call {
             waiting.is_last_call = true;
-            watch.set(Instant::now(), accepted.timeout.min(LAST_CALL));
+            watch.set(Instant::now(), accepted.timeout.min(tether.seat.last_call()));
         }
         watch.poll(cx).map(|()| match watch.fault(Fault::ProxyHeaderTimeout) {
             // It may be one who waits for us to speak, with or without a word before.

@@ -8,8 +8,9 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::accept::{LAST_CALL, PARTING};
 use crate::worker_plan::WorkerPlan;
 
 /// One listener as the connections that it accepted see it, through every change of plan.
@@ -32,6 +33,11 @@ impl Seat {
             is_given: Cell::new(false),
             last_plan: RefCell::new(None),
         }
+    }
+
+    /// How long who has a connection may take, once it is closing, to begin what may be on its way.
+    pub(crate) fn last_call(&self) -> Duration {
+        if self.is_given.get() { PARTING } else { LAST_CALL }
     }
 }
 

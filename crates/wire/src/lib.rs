@@ -6,13 +6,14 @@
 //! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`forwarding`]
 //! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
-//! [`dns`] how names are asked for.
+//! [`dns`] how names are asked for, [`handover`] what two processes of the program say to each other.
 
 pub mod client_hello;
 pub mod crossing;
 pub mod dns;
 pub mod forwarding;
 pub mod grpc;
+pub mod handover;
 pub mod http1;
 pub mod http2;
 pub mod http3;

@@ -42,6 +42,10 @@ impl Echo {
         Self { address, sources }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Every socket that something came from.
     pub(super) fn sources(&self) -> HashSet<SocketAddr> {
         self.sources.lock().expect("sources").iter().copied().collect()
@@ -53,8 +57,12 @@ pub(super) struct Client(UdpSocket);
 
 impl Client {
     pub(super) fn of(product: &Product) -> Self {
+        Self::at(product.address("dns"))
+    }
+
+    pub(super) fn at(address: SocketAddr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        socket.connect(product.address("dns")).expect("an address");
+        socket.connect(address).expect("an address");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         Self(socket)
     }

@@ -1,14 +1,16 @@
 //! A new program takes over, and nobody who connects is turned away.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::harness::product::{command, executable, folder};
-use super::harness::{Origin, Peer, Product, Setup, eventually};
+use super::harness::{Origin, Peer, Product, Setup, eventually, http2, sys, until};
+use super::http2_both::{proof, upgrading};
 use super::reload::versatile;
+use super::udp;
 
 /// Clients that ask, on connections that they keep as long as they may and on new ones, until they are told to stop. Each
 /// connection has to be taken, each request answered.
@@ -154,8 +156,7 @@ fn another_number_of_workers_and_other_listeners_lose_nobody() {
 #[test]
 fn a_program_that_cannot_take_over_changes_nothing_and_it_is_told_why() {
     let origin = versatile();
-    let setup = Setup::to(&origin).top("shutdown: { upgrade_timeout: 8s }");
-    let (mut product, program) = with_a_file_of_its_own(&setup);
+    let (mut product, program) = with_a_file_of_its_own(&Setup::to(&origin));
     let mut tunnel = tunnel(&product);
     let clients = Clients::of(&product);
     let good = std::fs::read(&program).expect("the program");
@@ -163,7 +164,6 @@ fn a_program_that_cannot_take_over_changes_nothing_and_it_is_told_why() {
     for (script, why) in [
         ("#!/bin/sh\nexit 1\n", "it ended before it was ready: exit status: 1"),
         ("#!/bin/sh\nkill -9 $$\n", "it ended before it was ready: signal: 9"),
-        ("#!/bin/sh\nexec sleep 600\n", "it was not ready in time"),
         ("no program at all", "cannot be started"),
     ] {
         put(&program, script.as_bytes());
@@ -192,6 +192,133 @@ fn a_program_that_cannot_take_over_changes_nothing_and_it_is_told_why() {
     clients.go_on();
     echoes(&mut tunnel);
     clients.end();
+}
+
+/// A frame from a program that only says so: its kind, its body.
+fn says(kind: u8, body: &str) -> String {
+    raw(&format!("\\{kind:03o}\\{:03o}\\000\\000\\000\\000\\000{body}", body.len()))
+}
+
+/// These bytes, as printf(1) has them.
+fn raw(bytes: &str) -> String {
+    format!("printf '{bytes}' >&$EQUIPOISE_UPGRADE_FD\n")
+}
+
+const PREPARED: u8 = 2;
+const READY: u8 = 4;
+const REFUSED: u8 = 5;
+const HANG: &str = "exec sleep 600\n";
+
+/// A product of which all kinds of sockets would go over, with a client of each.
+struct Everything {
+    product: Product,
+    program: PathBuf,
+    tunnel: Peer,
+    stream: Peer,
+    flow: udp::Client,
+    /// What the flow is answered.
+    answer: String,
+    _endpoints: (Origin, Origin, udp::Echo),
+}
+
+impl Everything {
+    fn of(top: &str) -> Self {
+        let endpoints = (versatile(), Origin::echo(), udp::Echo::start("a"));
+        let (product, program) = with_a_file_of_its_own(&all_kinds(&endpoints.0, &endpoints.1, &endpoints.2).top(top));
+        let (tunnel, stream) = (tunnel(&product), Peer::connect(product.address("line")));
+        let flow = udp::Client::of(&product);
+        let answer = flow.ask("x");
+        let mut all = Self { product, program, tunnel, stream, flow, answer, _endpoints: endpoints };
+        all.goes_on();
+        all
+    }
+
+    fn goes_on(&mut self) {
+        assert_eq!(self.product.get("/").status(), 200);
+        echoes(&mut self.tunnel);
+        echoes(&mut self.stream);
+        assert_eq!(self.flow.ask("x"), self.answer);
+        assert_eq!(self.product.serving(), self.product.pid());
+    }
+}
+
+/// Listeners for HTTP, streams and datagrams.
+fn all_kinds(origin: &Origin, echo: &Origin, names: &udp::Echo) -> Setup {
+    Setup::to(origin)
+        .cluster_more(format!("database: {{ endpoints: [\"{}\"] }}", echo.address()))
+        .cluster_more(format!("names: {{ endpoints: [\"{}\"] }}", names.address()))
+        .listener_more("line: { bind: \"127.0.0.1:0\", protocol: tcp, cluster: database }")
+        .listener_more("dns: { bind: \"127.0.0.1:0\", protocol: udp, cluster: names, idle_timeout: 60s }")
+}
+
+#[test]
+fn a_program_that_says_what_it_should_not_changes_nothing_and_leaves_nothing_behind() {
+    let mut all = Everything::of("");
+    let before = sys::descriptors(all.product.pid());
+    let half = raw("\\002\\100\\000\\000\\000\\000\\000half of it");
+    let without_descriptors = raw("\\002\\000\\000\\000\\000\\003\\000");
+    for (script, why) in [
+        (raw("GET / HTTP/1.1\\r\\n\\r\\n") + HANG, "it cannot be understood: what came is no frame"),
+        (raw("\\002\\377\\377\\377\\377\\000\\000") + HANG, "it cannot be understood: a frame is too long"),
+        (half + "exit 7\n", "it ended before it was ready: exit status: 7"),
+        (without_descriptors + "exit 7\n", "it ended before it was ready: exit status: 7"),
+        (says(READY, "{}") + HANG, "it said Ready instead of Prepared"),
+        (says(REFUSED, "{\"reason\": \"not today\"}") + HANG, "not today"),
+        (says(REFUSED, "no reason") + HANG, "it says that it cannot take over"),
+        // From here on it has had everything.
+        (says(PREPARED, "{}") + "kill -9 $$\n", "it ended before it was ready: signal: 9"),
+        (says(PREPARED, "no object") + "exit 7\n", "it ended before it was ready: exit status: 7"),
+        (says(PREPARED, "{}") + &says(PREPARED, "{}") + HANG, "it said Prepared instead of Ready"),
+        (says(PREPARED, "{}") + &says(REFUSED, "{\"reason\": \"too much\"}") + HANG, "too much"),
+    ] {
+        put(&all.program, format!("#!/usr/bin/env bash\n{script}").as_bytes());
+        let said = all.product.upgrade_in_vain();
+        assert!(said.contains(why), "{script}: {said}");
+        all.goes_on();
+    }
+    // A connection to an endpoint or two may be kept that was not there before.
+    eventually("no descriptor is left", || sys::descriptors(all.product.pid()) <= before + 4);
+}
+
+#[test]
+fn a_program_that_hangs_is_not_waited_for_longer_than_that_may_take() {
+    let mut all = Everything::of("shutdown: { upgrade_timeout: 1500ms }");
+    for script in [HANG.to_owned(), says(PREPARED, "{}") + HANG] {
+        put(&all.program, format!("#!/usr/bin/env bash\n{script}").as_bytes());
+        let said = all.product.upgrade_in_vain();
+        assert!(said.contains("it was not ready in time"), "{said}");
+        all.goes_on();
+    }
+}
+
+#[test]
+fn whoever_connects_while_the_old_process_is_killed_over_an_upgrade_is_answered_by_the_new_one() {
+    let origin = versatile();
+    let mut product = Setup::to(&origin).start();
+    // The new one opens this when it has all sockets and has said nothing yet, and waits for somebody who reads.
+    let log = product.folder().join("access.json");
+    std::fs::remove_file(&log).expect("it is ours");
+    sys::pipe_at(&log);
+    product.signal(libc::SIGUSR2);
+    let pid = until("it has begun", || {
+        product.stderr().split_once("is to take over pid=")?.1.split(' ').next()?.parse().ok()
+    });
+    let sockets = sys::sockets(product.pid());
+    eventually("it has sockets of the old one", || {
+        sys::variables(pid).contains("EQUIPOISE_UPGRADE_FD=") && !sys::sockets(pid).is_disjoint(&sockets)
+    });
+    product.signal(libc::SIGKILL);
+    product.wait_ended();
+    let mut early = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let _reading = std::fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&log).expect("it is ours");
+    eventually("another process serves", || product.serving() != product.pid());
+    assert_eq!(early.response().status(), 200);
+    assert_eq!(product.get("/").status(), 200);
+    assert_eq!(product.api("/api/generations")["generations"][0]["origin"], "upgrade");
+    product.expect_said(&["the process before has died while this one was to follow it"]);
+    // It can be followed like any other.
+    assert_ne!(product.upgrade(), product.pid());
+    assert_eq!(product.get("/").status(), 200);
 }
 
 #[test]
@@ -232,6 +359,120 @@ fn unix_sockets_go_over_with_their_files() {
     let pid = product.upgrade();
     assert_eq!(product.wait_ended().code(), Some(0));
     assert!(ask().ends_with("fine"), "the file is still there");
-    super::harness::sys::signal(pid, libc::SIGTERM);
+    sys::signal(pid, libc::SIGTERM);
     eventually("the last one removes it", || !path.exists());
+}
+
+/// Keeps something going on threads until it is told to stop; how often it was done.
+struct Going {
+    stop: Arc<AtomicBool>,
+    done: Vec<Arc<AtomicUsize>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Going {
+    fn new() -> Self {
+        Self { stop: Arc::new(AtomicBool::new(false)), done: Vec::new(), threads: Vec::new() }
+    }
+
+    /// Once more of it.
+    fn with(mut self, mut once: impl FnMut() + Send + 'static) -> Self {
+        let (stop, done) = (Arc::clone(&self.stop), Arc::new(AtomicUsize::new(0)));
+        self.done.push(Arc::clone(&done));
+        self.threads.push(std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                once();
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+        self
+    }
+
+    /// Waits until each has gone on.
+    fn go_on(&self) {
+        for done in &self.done {
+            let before = done.load(Ordering::Relaxed);
+            eventually("all go on", || {
+                let failed = self.threads.iter().any(std::thread::JoinHandle::is_finished);
+                assert!(!failed, "a client has failed");
+                done.load(Ordering::Relaxed) > before + 5
+            });
+        }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("nothing has failed");
+        }
+    }
+}
+
+/// Asks on a connection of HTTP/2 for as long as it may, then on the next. One that has told that it ends, and which streams
+/// it has not taken, has failed nothing (RFC 9113 section 6.8).
+fn asks_by_http2(web: std::net::SocketAddr) -> impl FnMut() {
+    let mut client = http2::Client::connect(web);
+    move || {
+        for _ in 0..3 {
+            let stream = client.try_open(http2::request("GET", "/a"), true);
+            match stream.and_then(|stream| client.try_answer(stream)) {
+                Ok(answer) => return assert_eq!((answer.status, answer.text().as_str()), (200, "fine")),
+                Err(error) if error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR) => {
+                    client = http2::Client::connect(web);
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("three connections have ended before they took anything");
+    }
+}
+
+fn websocket(product: &Product) -> Peer {
+    let mut peer = product.connect();
+    let key = "dGhlIHNhbXBsZSBub25jZQ==";
+    peer.send(format!(
+        "GET /chat HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: {key}\r\n\r\n"
+    ));
+    let head = peer.head();
+    assert_eq!((head.status(), head.field("sec-websocket-accept")), (101, Some(proof(key).as_str())));
+    peer
+}
+
+#[test]
+fn under_load_of_every_kind_nothing_fails_and_no_tunnel_ends() {
+    let (origin, chat, echo, names) = (versatile(), upgrading(true), Origin::echo(), udp::Echo::start("a"));
+    let setup = all_kinds(&origin, &echo, &names)
+        .cluster_more(format!("chat: {{ endpoints: [\"{}\"] }}", chat.address()))
+        .route_before("{ name: chat, match: { path: { prefix: /chat } }, cluster: chat }")
+        .top("shutdown: { drain_timeout: 5m }");
+    let product = setup.start();
+    let (web, line, dns) = (product.web(), product.address("line"), product.address("dns"));
+    let clients = Clients::of(&product);
+    let mut going = Going::new();
+    for _ in 0..2 {
+        let flow = udp::Client::at(dns);
+        going = going
+            .with(asks_by_http2(web))
+            .with(move || echoes(&mut Peer::connect(line)))
+            .with(move || assert_eq!(flow.ask("kept"), "akept"))
+            .with(move || assert_eq!(udp::Client::at(dns).ask("new"), "anew"));
+    }
+    let mut tunnels = vec![websocket(&product), tunnel(&product), Peer::connect(line)];
+    for _ in 0..2 {
+        clients.go_on();
+        going.go_on();
+        product.upgrade();
+        tunnels.iter_mut().for_each(echoes);
+        clients.go_on();
+        going.go_on();
+        tunnels.extend([websocket(&product), Peer::connect(line)]);
+        tunnels.iter_mut().for_each(echoes);
+    }
+    going.end();
+    clients.end();
+    tunnels.iter_mut().for_each(echoes);
+    let failed =
+        ["4xx", "5xx"].map(|class| product.metric("equipoise_http_requests_total", &[&format!("class=\"{class}\"")]));
+    assert_eq!(failed, [0.0, 0.0]);
 }

@@ -62,6 +62,22 @@ fn an_endpoint_that_was_ejected_stays_out_and_is_counted() {
 }
 
 #[test]
+fn a_circuit_that_is_open_stays_open_and_its_count_goes_on() {
+    let origin = Origin::answering(|_| b"HTTP/1.1 500 Ill\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let product =
+        Setup::to(&origin).cluster("circuit_breaker: { error_ratio: { requests_min: 2, open_for: 10m } }").start();
+    eventually("it opens", || product.get("/").status() == 503);
+    let asked = origin.requests().len();
+    for _ in 0..2 {
+        product.upgrade();
+        assert_eq!(product.get("/").status(), 503);
+    }
+    assert_eq!(origin.requests().len(), asked);
+    product.expect_metric("equipoise_cluster_circuit_opened_total", &["cluster=\"site\""], 1.0);
+    product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 2.0);
+}
+
+#[test]
 fn sessions_of_a_table_stay_where_they_are() {
     let names = ["a", "b", "c", "d"];
     let origins = names.map(named);
@@ -212,6 +228,22 @@ fn flows_of_datagrams_stay_with_their_endpoint() {
     assert_eq!(one.sources().len() + other.sources().len(), sources, "no flow has begun anew");
     let late = udp::Client::of(&product);
     assert!(late.ask("new").ends_with("new"));
+}
+
+#[test]
+fn flows_of_an_old_process_that_is_killed_begin_anew() {
+    let one = udp::Echo::start("a");
+    let mut product = udp::start("idle_timeout: 60s", &[&one], "");
+    let clients: Vec<udp::Client> = (0..6).map(|_| udp::Client::of(&product)).collect();
+    let all_are_answered = || clients.iter().for_each(|client| assert_eq!(client.ask("x"), "ax"));
+    all_are_answered();
+    product.upgrade();
+    all_are_answered();
+    assert_eq!(one.sources().len(), 6);
+    product.signal(libc::SIGKILL);
+    product.wait_ended();
+    all_are_answered();
+    assert_eq!(one.sources().len(), 12);
 }
 
 #[test]

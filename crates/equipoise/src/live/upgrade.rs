@@ -20,9 +20,10 @@ use super::{After, Live};
 use crate::ending::Ending;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
-use crate::upgrade::channel::{Channel, Frame, Kind};
+use crate::upgrade::channel::{Frame, Kind};
 use crate::upgrade::manifest;
-use crate::upgrade::successor::Wanted;
+use crate::upgrade::predecessor::began;
+use crate::upgrade::successor::{Hold, Wanted};
 use crate::upgrade::{Predecessor, Successor};
 
 /// How often the new process is told what the old one has counted.
@@ -44,10 +45,14 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
         publisher.publish(Arc::clone(&plan))?;
         if is_first.swap(false, Ordering::Relaxed) {
             if let Some(before) = &*before.lock().unwrap_or_else(PoisonError::into_inner) {
-                let failed = |error: io::Error| format!("the process before does not leave: {error}");
-                let estate = before.prepared(&threshold.taken()).map_err(failed)?;
-                take_in(&estate, &plan, &telemetry);
-                threshold.know(&manifest::read_flows(&estate["flows"]));
+                match before.prepared(&threshold.taken()) {
+                    Ok(estate) => {
+                        take_in(&estate, &plan, &telemetry);
+                        threshold.know(&manifest::read_flows(&estate["flows"]));
+                    }
+                    Err(_) if before.has_died() => tell_of_death("nothing is known of what it had come to know"),
+                    Err(error) => return Err(format!("the process before does not leave: {error}")),
+                }
             }
             threshold.begin();
         }
@@ -56,10 +61,15 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
     .with_trials(move |trial| tries.try_out(trial))
 }
 
+fn tell_of_death(so: &'static str) {
+    telemetry::log::warn("the process before has died while this one was to follow it", &[("so", &so)]);
+}
+
 /// Takes in what the process before has come to know.
 fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     let now = Instant::now();
     estate::inherit_endpoints(plan, &told["endpoints"], now);
+    estate::inherit_circuits(plan, &told["circuits"], now);
     estate::inherit_sessions(plan, &told["sessions"], now);
     telemetry.inherit(&estate::read_figures(&told["figures"]));
 }
@@ -81,7 +91,13 @@ impl Live {
             return Ok(());
         };
         let failed = |error: io::Error| Refusal::Unpublished(format!("the process before is gone: {error}"));
-        before.ready().map_err(failed)?;
+        match before.ready() {
+            Err(_) if before.has_died() => {
+                tell_of_death("what it still had open is lost");
+                return Ok(());
+            }
+            said => said.map_err(failed)?,
+        }
         let (telemetry, notes) = (Arc::clone(&self.telemetry), self.notes.0.clone());
         let is_gone = Arc::clone(&self.is_alone);
         is_gone.store(false, Ordering::Relaxed);
@@ -114,7 +130,7 @@ impl Live {
     pub(super) async fn upgrade(&mut self, signals: &mut Signals, order: Option<(Order, Answer)>) -> Option<After> {
         let author = order.as_ref().map(|(order, _)| Arc::clone(&order.author));
         let mut meanwhile = Meanwhile::default();
-        if let Some(Err(refusal)) = order.as_ref().map(|(order, _)| self.may_begin(order)) {
+        if let Err(refusal) = self.may_be_followed(order.as_ref().map(|(order, _)| order)) {
             self.answer(order, Err(refusal));
             return None;
         }
@@ -144,6 +160,18 @@ impl Live {
         }
     }
 
+    /// Whether an upgrade may begin now; who asked by a signal reads in the log why not.
+    fn may_be_followed(&self, order: Option<&Order>) -> Result<(), Refusal> {
+        match order {
+            Some(order) => self.may_begin(order),
+            None if self.reconciler.has_canary() => {
+                telemetry::log::error("the upgrade failed, this process goes on", &[("reason", &Refusal::Busy)]);
+                Err(Refusal::Busy)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Starts the new process, and says what it is to be offered.
     fn make_ready(&mut self) -> Result<(Successor, Offered), String> {
         let program = self.program.as_ref().ok_or("this command cannot be upgraded")?;
@@ -151,6 +179,8 @@ impl Live {
         let (sockets, mut descriptors) = manifest::write(self.workers.offer().map_err(failed)?);
         let secrets = manifest::write_secrets(&self.workers.secrets());
         let mut told = json!({ "sockets": sockets, "past": self.reconciler.past(), "secrets": secrets });
+        told["pid"] = std::process::id().into();
+        told["began"] = began(std::process::id().into()).into();
         if let Some(admin) = &self.admin {
             told["admin"] = admin.configured().to_string().into();
             descriptors.push(admin.duplicate().map_err(failed)?);
@@ -179,9 +209,10 @@ impl Live {
         // From here on datagrams wait in the sockets until either process reads them.
         let mut estate = self.estate();
         estate["flows"] = manifest::write_flows(&self.workers.pause());
+        let patience = self.upgrade_timeout;
         let taking_over = tokio::task::spawn_blocking(move || {
             let mut successor = successor;
-            successor.bequeath(&estate).map(|()| successor)
+            successor.bequeath(&estate, patience).map(|()| successor)
         });
         let mut successor = self.meanwhile(taking_over, &hold, (signals, meanwhile)).await?;
         successor.leave();
@@ -193,7 +224,7 @@ impl Live {
     async fn meanwhile<T>(
         &mut self,
         mut task: tokio::task::JoinHandle<Result<T, String>>,
-        hold: &Channel,
+        hold: &Hold,
         (signals, meanwhile): (&mut Signals, &mut Meanwhile),
     ) -> Result<T, String> {
         loop {
@@ -211,8 +242,7 @@ impl Live {
                     Wish::Upgrade => telemetry::log::warn("an upgrade is under way already", &[]),
                     Wish::End => {
                         meanwhile.ends = true;
-                        // Whoever waits for the new process sees its end.
-                        hold.shut();
+                        hold.end();
                     }
                 },
                 () = self.watchdog.turn() => self.watchdog.beat(&self.workers),
@@ -229,6 +259,7 @@ impl Live {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         json!({
             "endpoints": estate::of_endpoints(&plan, now),
+            "circuits": estate::of_circuits(&plan, now),
             "sessions": estate::of_sessions(&plan, now),
             "figures": estate::of_figures(&self.telemetry.figures()),
         })

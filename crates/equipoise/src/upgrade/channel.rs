@@ -1,9 +1,6 @@
 //! What both processes of an upgrade say to each other by: frames over a Unix socket that only they have, with descriptors.
-//!
-//! ```text
-//! kind, 1 byte │ length of the body, 4 bytes │ number of descriptors, 2 bytes │ body │ 1 byte for each batch of descriptors
-//! ```
-//! Descriptors go with bytes of their own (`SCM_RIGHTS`, unix(7)), so that plain reading never meets them.
+//! [`FrameHead`] tells how they look. Descriptors go with bytes of their own (`SCM_RIGHTS`, unix(7)), so that plain reading
+//! never meets them.
 #![allow(unsafe_code)]
 
 use std::io::{self, Read, Write};
@@ -12,38 +9,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+pub(crate) use proxy::handover::Kind;
+use proxy::handover::{FrameHead, HEAD_BYTES};
+
 /// Descriptors that go at once; the kernel takes 253.
 const BATCH_MAX: usize = 128;
-/// Longest body: the sessions of a large table.
-const BODY_BYTES_MAX: u32 = 1 << 30;
-const HEAD_BYTES: usize = 7;
-
-/// What a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// From the old process: its sockets, and what the new one needs to make ready.
-    Offer = 1,
-    /// From the new one: it could take over, and which sockets it wants.
-    Prepared = 2,
-    /// From the old one: what it has come to know.
-    Estate = 3,
-    /// From the new one: it takes what arrives.
-    Ready = 4,
-    /// From the new one: it cannot take over.
-    Refused = 5,
-    /// From the old one while it drains: what it has counted.
-    Figures = 6,
-    /// From either: signals that came meanwhile, or anything that a later version may say.
-    Note = 7,
-}
-
-impl Kind {
-    fn of(byte: u8) -> Option<Self> {
-        use Kind::{Estate, Figures, Note, Offer, Prepared, Ready, Refused};
-        [Offer, Prepared, Estate, Ready, Refused, Figures, Note].into_iter().find(|kind| *kind as u8 == byte)
-    }
-}
+/// A body is taken in pieces of this size: nobody is given memory for what only its head says.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// One that came.
 #[derive(Debug)]
@@ -65,6 +37,11 @@ impl Channel {
     pub(crate) fn pair() -> io::Result<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         Ok((Self(ours), theirs))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(end: UnixStream) -> Self {
+        Self(end)
     }
 
     /// The end that another process has left open for this one.
@@ -110,13 +87,9 @@ impl Channel {
     /// The other side is gone, or does not take it in time.
     pub(crate) fn send(&self, kind: Kind, body: &[u8], descriptors: &[OwnedFd]) -> io::Result<()> {
         let too_much = |_| io::Error::new(io::ErrorKind::InvalidInput, "more than a frame can hold");
-        let length = u32::try_from(body.len()).map_err(too_much)?;
+        let body_bytes = u32::try_from(body.len()).map_err(too_much)?;
         let count = u16::try_from(descriptors.len()).map_err(too_much)?;
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        head.push(kind as u8);
-        head.extend(length.to_le_bytes());
-        head.extend(count.to_le_bytes());
-        (&self.0).write_all(&head)?;
+        (&self.0).write_all(&FrameHead { kind, body_bytes, descriptors: count }.write())?;
         (&self.0).write_all(body)?;
         for batch in descriptors.chunks(BATCH_MAX) {
             let batch: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
@@ -132,14 +105,14 @@ impl Channel {
     pub(crate) fn receive(&self, deadline: Instant) -> io::Result<Frame> {
         let mut head = [0; HEAD_BYTES];
         self.read(&mut head, deadline)?;
-        let kind = Kind::of(head[0]).ok_or_else(|| invalid("what came is no frame"))?;
-        let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
-        let count = usize::from(u16::from_le_bytes([head[5], head[6]]));
-        if length > BODY_BYTES_MAX {
-            return Err(invalid("a frame is too long"));
+        let FrameHead { kind, body_bytes, descriptors: count } = FrameHead::read(head).map_err(invalid)?;
+        let (length, count) = (body_bytes as usize, usize::from(count));
+        let mut body = Vec::new();
+        while body.len() < length {
+            let from = body.len();
+            body.resize(length.min(from + PIECE_BYTES), 0);
+            self.read(&mut body[from..], deadline)?;
         }
-        let mut body = vec![0; length as usize];
-        self.read(&mut body, deadline)?;
         let mut descriptors = Vec::new();
         while descriptors.len() < count {
             let expected = (count - descriptors.len()).min(BATCH_MAX);
@@ -158,23 +131,26 @@ impl Channel {
             match self.within(deadline, || (&self.0).read(&mut into[done..])) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
+    /// Reads once. A signal does not end it: with a bound on the time, the kernel does not go on by itself (signal(7)).
     fn within<T>(&self, deadline: Instant, mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.0.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            match read() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                other => return other,
+            }
         }
-        self.0.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        read().map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-            _ => error,
-        })
     }
 }
 

@@ -15,6 +15,8 @@ use super::manifest;
 
 /// Longest wait for the old process, which has nothing else to do meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait until a process that is ending has ended: its sockets are closed a little before.
+const DYING: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
@@ -77,6 +79,25 @@ impl Predecessor {
         let _ = self.channel.send(Kind::Refused, body.as_bytes(), &[]);
     }
 
+    /// Whether the old process has died over this, rather than that it wants no successor any more. Then nobody would serve if
+    /// this one did not, which has the sockets.
+    pub(crate) fn has_died(&self) -> bool {
+        if is_not_wanted(&self.channel) {
+            return false;
+        }
+        let (Some(pid), Some(began)) = (self.offer.told["pid"].as_u64(), self.offer.told["began"].as_str()) else {
+            return false;
+        };
+        let until = Instant::now() + DYING;
+        while is_alive(pid, began) {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
     /// What the old process still says while it drains; nothing when it is gone.
     ///
     /// # Errors
@@ -93,6 +114,36 @@ impl Predecessor {
         })?;
         Ok(())
     }
+}
+
+/// Whether the other side has said so before it went, or something that cannot be understood.
+fn is_not_wanted(channel: &Channel) -> bool {
+    loop {
+        match channel.receive(Instant::now() + DYING) {
+            Ok(frame) if frame.kind == Kind::Refused => return true,
+            Ok(_) => {}
+            Err(error) => {
+                use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+                return !matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe);
+            }
+        }
+    }
+}
+
+/// When a process began, in clock ticks since the machine did (proc_pid_stat(5)); `None` if it has ended, whether somebody has
+/// waited for it or not.
+pub(crate) fn began(pid: u64) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let began = fields.nth(18)?;
+    (!matches!(state, "Z" | "X")).then(|| began.to_owned())
+}
+
+/// Whether the process that has this number is still the one that began then; also if that cannot be known.
+fn is_alive(pid: u64, told: &str) -> bool {
+    began(u64::from(std::process::id())).is_none() || began(pid).is_some_and(|began| began == told)
 }
 
 fn expect(channel: &Channel, wanted: Kind) -> io::Result<Frame> {
@@ -116,5 +167,46 @@ impl Offer {
         let bind = told["admin"].as_str().and_then(|text| text.parse().ok());
         let admin = bind.zip(descriptors.pop_front());
         Ok(Self { sockets, admin, told })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_until_it_has_ended_and_its_number_alone_is_not_believed() {
+        let ours = u64::from(std::process::id());
+        let began_then = began(ours).unwrap();
+        assert!(began_then.parse::<u64>().unwrap() > 0);
+        assert!(is_alive(ours, &began_then) && !is_alive(ours, "1"));
+        let mut other = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = u64::from(other.id());
+        let told = began(pid).unwrap();
+        assert!(is_alive(pid, &told));
+        other.kill().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while is_alive(pid, &told) {
+            assert!(Instant::now() < until, "it has not been waited for, but it is dead");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        other.wait().unwrap();
+        assert!(!is_alive(pid, &told));
+    }
+
+    #[test]
+    fn one_that_says_it_wants_no_successor_has_not_died() {
+        for (said, is_said) in [(Some(Kind::Refused), true), (Some(Kind::Estate), false), (None, false)] {
+            let (ours, theirs) = Channel::pair().unwrap();
+            let theirs = Channel::of(theirs);
+            if let Some(kind) = said {
+                theirs.send(kind, b"{}", &[]).unwrap();
+            }
+            drop(theirs);
+            assert_eq!(is_not_wanted(&ours), is_said, "{said:?}");
+        }
+        let (ours, mut theirs) = Channel::pair().unwrap();
+        io::Write::write_all(&mut theirs, b"half of something that is none").unwrap();
+        assert!(is_not_wanted(&ours));
     }
 }

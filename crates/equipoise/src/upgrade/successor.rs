@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use proxy::handover::Place;
@@ -12,8 +14,10 @@ use serde_json::{Value, json};
 use super::channel::{Channel, Frame, Kind, keep_on_exec};
 use super::{Program, VARIABLE, manifest};
 
-/// Longest wait for the new process to take over once it has all it needs.
+/// Longest wait for the new process to take over once it has all it needs: datagrams are read by nobody meanwhile.
 const TAKE_OVER: Duration = Duration::from_secs(20);
+/// Longest wait for the end of a process that says nothing more, to tell how it ended.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// A process that was started to follow this one. Dropping it before [`Successor::leave`] ends it.
 #[derive(Debug)]
@@ -21,6 +25,24 @@ pub(crate) struct Successor {
     child: Option<Child>,
     pub(crate) pid: u32,
     channel: Channel,
+    is_unwanted: Arc<AtomicBool>,
+}
+
+/// Ends the conversation from elsewhere.
+pub(crate) struct Hold {
+    channel: Channel,
+    is_unwanted: Arc<AtomicBool>,
+}
+
+impl Hold {
+    /// Nobody is to take over: whoever waits for the new process sees its end, and that learns that nobody has died.
+    pub(crate) fn end(&self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
+        // One that hangs takes nothing. In the middle of something else it cannot be understood, which says the same.
+        let said = self.channel.set_patience(Duration::from_millis(100));
+        let _ = said.and_then(|()| self.channel.send(Kind::Refused, b"{}", &[]));
+        self.channel.shut();
+    }
 }
 
 /// What the new process wants of what it was offered.
@@ -51,15 +73,15 @@ impl Successor {
             command.env_remove(name);
         }
         let child = command.spawn().map_err(failed)?;
-        Ok(Self { pid: child.id(), child: Some(child), channel })
+        Ok(Self { pid: child.id(), child: Some(child), channel, is_unwanted: Arc::default() })
     }
 
     /// A way to end the conversation from elsewhere.
     ///
     /// # Errors
     /// No descriptors are left.
-    pub(crate) fn hold(&self) -> io::Result<Channel> {
-        self.channel.try_clone()
+    pub(crate) fn hold(&self) -> io::Result<Hold> {
+        Ok(Hold { channel: self.channel.try_clone()?, is_unwanted: Arc::clone(&self.is_unwanted) })
     }
 
     /// Gives it what there is, and waits until it could take over.
@@ -76,13 +98,14 @@ impl Successor {
         Ok(Wanted { taken: manifest::read_taken(&told["taken"]), admin: told["admin"] == json!(true) })
     }
 
-    /// Gives it what this process has come to know, and waits until it takes what arrives.
+    /// Gives it what this process has come to know, and waits until it takes what arrives, for no longer than `patience`.
     ///
     /// # Errors
     /// Why it does not.
-    pub(crate) fn bequeath(&mut self, estate: &Value) -> Result<(), String> {
-        let until = Instant::now() + TAKE_OVER;
-        let sent = self.channel.set_patience(TAKE_OVER);
+    pub(crate) fn bequeath(&mut self, estate: &Value, patience: Duration) -> Result<(), String> {
+        let patience = patience.min(TAKE_OVER);
+        let until = Instant::now() + patience;
+        let sent = self.channel.set_patience(patience);
         let _ = sent.and_then(|()| self.channel.send(Kind::Estate, estate.to_string().as_bytes(), &[]));
         self.expect(Kind::Ready, until).map(drop)
     }
@@ -131,8 +154,8 @@ impl Successor {
     /// How it has ended. It is ended, should it have closed its socket and live on.
     fn end(&mut self) -> Option<std::process::ExitStatus> {
         let child = self.child.as_mut()?;
-        let until = Instant::now() + Duration::from_millis(500);
-        while Instant::now() < until {
+        let until = Instant::now() + ENDING;
+        while Instant::now() < until && !self.is_unwanted.load(Ordering::Relaxed) {
             if let Ok(Some(status)) = child.try_wait() {
                 self.child = None;
                 return Some(status);
@@ -146,6 +169,8 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
+            // Should it be the child of what was started, it learns by this that nobody has died whom it could follow.
+            self.tell(Kind::Refused, &json!({ "reason": "it is not to take over" }));
             // It may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();

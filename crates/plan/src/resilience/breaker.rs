@@ -72,6 +72,15 @@ struct Broken {
 /// What is kept of what happened until somebody asks.
 const NEWS_MAX: usize = 16;
 
+/// What another process goes on from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CircuitEstate {
+    /// How often it has opened.
+    pub opened: u64,
+    /// While it is not closed: how long nothing goes through yet.
+    pub rests_for: Option<Duration>,
+}
+
 /// The leave for one attempt. To be given back by [`Circuit::leave`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a trial that is not given back stays under way for ever"]
@@ -199,6 +208,22 @@ impl Circuit {
     /// How often it has opened.
     pub fn opened(&self) -> u64 {
         self.lock().opened
+    }
+
+    /// What another process needs to go on. Trials that are under way say nothing there.
+    pub fn bequeath(&self, now: Instant) -> CircuitEstate {
+        let rests_for = (self.phase(now) != Phase::Closed).then(|| self.rests_for(now));
+        CircuitEstate { opened: self.opened(), rests_for }
+    }
+
+    /// Goes on from what another process knows. Before anything goes through.
+    pub fn inherit(&self, rules: &ErrorRatio, estate: CircuitEstate, now: Instant) {
+        let mut broken = self.lock();
+        broken.opened = broken.opened.saturating_add(estate.opened);
+        if let Some(rest) = estate.rests_for {
+            broken.until = Some(now + rest.min(rules.open_for));
+            self.turn(&mut broken, Phase::Open);
+        }
     }
 
     /// The phases that began since this was last asked, oldest first.

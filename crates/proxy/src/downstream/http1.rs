@@ -20,7 +20,6 @@ use model::snapshot::HttpListener;
 use wire::http1::{HeadLimits, RequestParsed, parse_request};
 use wire::http2::{Preface, preface};
 
-use crate::accept::{LAST_CALL, PARTING};
 use crate::connection::Connection;
 use crate::exchange;
 use crate::worker::{Incoming, Worker};
@@ -124,7 +123,8 @@ fn wait_for_request(connection: &mut Connection) -> impl Future<Output = bool> {
             }
             // Its first request may be on its way; where another process goes on, so that nobody is to notice, any.
             is_last_call = true;
-            connection.watch.set(Instant::now(), if is_given { PARTING } else { LAST_CALL });
+            let patience = connection.tether.seat.last_call();
+            connection.watch.set(Instant::now(), patience);
         }
         connection.watch.poll(cx).map(|()| false)
     })

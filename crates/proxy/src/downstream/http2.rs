@@ -242,7 +242,8 @@ impl Session<'_> {
             if self.leave == Leave::Told && self.shared.is_at_rest() && !self.is_last_call {
                 // The client may still begin a stream, or answer our PING.
                 self.is_last_call = true;
-                self.watch.set(Instant::now(), LAST_CALL);
+                let patience = self.tether.seat.last_call();
+                self.watch.set(Instant::now(), patience);
             }
             ready!(self.watch.poll(cx));
             if self.is_over(Instant::now()) {
@@ -305,7 +306,9 @@ impl Session<'_> {
         self.leave = Leave::Told;
         self.told_at = Some(Instant::now());
         self.h2.graceful_shutdown();
-        self.watch.set(Instant::now(), LAST_CALL);
+        // One that answers our PING waits for nothing.
+        let patience = self.tether.seat.last_call();
+        self.watch.set(Instant::now(), patience);
     }
 
     fn close(&mut self, reason: Reason) {

@@ -332,7 +332,8 @@ impl Session {
                 self.begin();
             }
             if self.handshake.is_some() && self.tether.is_closing() && !std::mem::replace(&mut self.is_hurried, true) {
-                self.watch.set(Instant::now(), LAST_CALL);
+                let patience = self.tether.seat.last_call();
+                self.watch.set(Instant::now(), patience);
             }
             self.speak(cx);
             if let Err(code) = self.control.listen(cx) {

@@ -10,6 +10,7 @@ use super::{Origin, Product, product};
 pub(crate) struct Setup {
     endpoints: Vec<String>,
     listener: Vec<String>,
+    listeners_more: Vec<String>,
     route: Vec<String>,
     cluster: Vec<String>,
     routes_before: Vec<String>,
@@ -43,6 +44,12 @@ impl Setup {
     /// Adds a line to the listener `web`.
     pub(crate) fn listener(mut self, line: impl Into<String>) -> Self {
         self.listener.push(line.into());
+        self
+    }
+
+    /// Adds a whole listener, on one line beginning with its name.
+    pub(crate) fn listener_more(mut self, listener: impl Into<String>) -> Self {
+        self.listeners_more.push(listener.into());
         self
     }
 
@@ -86,6 +93,7 @@ impl Setup {
     pub(crate) fn text(&self) -> String {
         let mut text = String::from("version: 1\nlisteners:\n  web:\n    bind: \"127.0.0.1:0\"\n");
         push(&mut text, "    ", &self.listener);
+        push(&mut text, "  ", &self.listeners_more);
         text.push_str("routes:\n");
         push(&mut text, "  - ", &self.routes_before);
         text.push_str("  - name: main\n    cluster: site\n");

@@ -21,6 +21,14 @@ pub(crate) fn kill_ours(pid: u32, folder: &std::path::Path) {
     }
 }
 
+/// Makes a file that is read while it is written.
+pub(crate) fn pipe_at(path: &std::path::Path) {
+    let name = std::ffi::CString::new(path.to_str().expect("a path in UTF-8")).expect("no zeros");
+    // SAFETY: the name is a text that ends with a zero, and lives as long as the call.
+    let result = unsafe { libc::mkfifo(name.as_ptr(), 0o600) };
+    assert_eq!(result, 0, "mkfifo: {}", std::io::Error::last_os_error());
+}
+
 /// Gives a command these descriptors as 3, 4 and so on.
 pub(crate) fn pass(command: &mut std::process::Command, descriptors: Vec<std::os::fd::OwnedFd>) {
     use std::os::unix::process::CommandExt;
@@ -94,6 +102,18 @@ fn memory(pid: u32, figure: &str) -> u64 {
     let line = status.lines().find(|line| line.starts_with(figure)).expect("the figure");
     let kib: u64 = line.split_whitespace().nth(1).expect("a figure").parse().expect("a number");
     kib * 1024
+}
+
+/// The sockets of a process: another that has one of them got it from there.
+pub(crate) fn sockets(pid: u32) -> std::collections::HashSet<std::path::PathBuf> {
+    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return <_>::default() };
+    let targets = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).collect()
+}
+
+/// The variables that the program of a process was started with.
+pub(crate) fn variables(pid: u32) -> String {
+    String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()).into_owned()
 }
 
 /// Open descriptors of a process.
