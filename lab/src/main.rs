@@ -83,6 +83,24 @@ enum Command {
         #[arg(long, default_value_t = 20)]
         work_ms: u64,
     },
+    /// Keep so many requests under way, each on a new connection, and print what became of each as a line of JSON
+    Crowd {
+        /// Where to
+        #[arg(long)]
+        to: SocketAddr,
+        /// The target
+        #[arg(long, default_value = "/12")]
+        path: String,
+        /// At a time
+        #[arg(long)]
+        at_a_time: usize,
+        /// In all
+        #[arg(long)]
+        requests: usize,
+        /// The longest that one may take
+        #[arg(long, default_value_t = 60)]
+        timeout_seconds: u64,
+    },
     /// Send requests at a constant rate and print the latencies as JSON
     Load {
         /// Where to
@@ -172,6 +190,13 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::MongrelOrigin { listen, seed, work_ms } => {
             let work = net::mongrel::Work { seed, usual: Duration::from_millis(work_ms) };
             Ok(net::mongrel::run(&listen, work)?)
+        }
+        Command::Crowd { to, path, at_a_time, requests, timeout_seconds } => {
+            let timeout = Duration::from_secs(timeout_seconds);
+            for sent in net::crowd::run(&net::crowd::Plan { to, path, at_a_time, requests, timeout })? {
+                println!("{}", serde_json::to_string(&sent).map_err(|error| Failure::new(error.to_string()))?);
+            }
+            Ok(())
         }
         Command::Load { to, path, rate, connections, seconds } => {
             let duration = Duration::from_secs(seconds);

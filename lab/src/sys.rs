@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "raw system calls: epoll, affinity, limits, signals")]
 
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -146,6 +146,28 @@ pub(crate) fn cores_allowed() -> io::Result<Vec<usize>> {
     // SAFETY: every `core` is below the number of bits in the set.
     let cores = (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect();
     Ok(CORES.get_or_init(|| cores).clone())
+}
+
+/// Begins to connect, without waiting for anything. On loopback the connection is there when this returns, unless nobody
+/// listens or too many wait there to be accepted; that becomes known as with any socket that does not block.
+pub(crate) fn begin_connecting(to: SocketAddrV4) -> io::Result<TcpStream> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers; the result is checked.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
+    // SAFETY: the descriptor was just opened and nobody else owns it.
+    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
+        sin_zero: [0; 8],
+    };
+    let size = std::mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: `address` lives through the call, and its size is passed with it.
+    match check(unsafe { libc::connect(fd, (&raw const address).cast(), size) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(stream),
+    }
 }
 
 /// Wakes this thread from a timed wait at the time asked, not up to 50 us later.

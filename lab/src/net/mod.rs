@@ -1,6 +1,7 @@
 //! The lab's own small programs on sockets. Each runs as a child of the lab, pinned to its core.
 
 pub(crate) mod ask;
+pub(crate) mod crowd;
 pub(crate) mod echo;
 pub(crate) mod floor;
 pub(crate) mod histogram;

@@ -14,7 +14,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How the origin works.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +49,14 @@ pub(crate) struct Seen {
     pub work_ns: u64,
     /// It overlapped with another: it arrived while the origin was busy or had others to do.
     pub overlapped: bool,
+    /// How long the origin had nothing to do before it, since the end of its last answer, ns. 0: it had done nothing yet.
+    pub idle_ns: u64,
 }
 
 impl Seen {
     fn text(&self) -> String {
-        format!("{} {} {} {}", self.address, self.began_ns, self.work_ns, u8::from(self.overlapped))
+        let overlapped = u8::from(self.overlapped);
+        format!("{} {} {} {overlapped} {}", self.address, self.began_ns, self.work_ns, self.idle_ns)
     }
 
     /// Reads the value of the field.
@@ -64,6 +67,7 @@ impl Seen {
             began_ns: words.next()?.parse().ok()?,
             work_ns: words.next()?.parse().ok()?,
             overlapped: words.next()? == "1",
+            idle_ns: words.next()?.parse().ok()?,
         };
         words.next().is_none().then_some(seen)
     }
@@ -146,6 +150,8 @@ struct Address {
     /// Connections with something to read, in the order in which it came.
     line: VecDeque<usize>,
     done: u64,
+    /// When the last answer was out.
+    answered: Option<Instant>,
     ready: Vec<Ready>,
 }
 
@@ -155,7 +161,7 @@ impl Address {
         let epoll = Epoll::new(256)?;
         epoll.add_listener(listener.as_raw_fd(), LISTENER)?;
         let (conns, free, line, ready) = (Vec::new(), Vec::new(), VecDeque::new(), Vec::new());
-        Ok(Self { number, work, listener, epoll, conns, free, line, done: 0, ready })
+        Ok(Self { number, work, listener, epoll, conns, free, line, done: 0, answered: None, ready })
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -257,6 +263,7 @@ impl Address {
     /// it before the answer went out.
     fn work(&mut self, conn: &Conn, close: bool, is_probe: bool) -> io::Result<(bool, bool)> {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let idle = self.answered.map_or(Duration::ZERO, |answered| answered.elapsed());
         let work = if is_probe { Duration::ZERO } else { time_for(self.work, self.number, self.done) };
         self.done += u64::from(!is_probe);
         if !work.is_zero() {
@@ -268,10 +275,12 @@ impl Address {
             began_ns: began.as_nanos() as u64,
             work_ns: work.as_nanos() as u64,
             overlapped: conn.overlapped,
+            idle_ns: idle.as_nanos() as u64,
         };
         let more_came = !conn.bytes.is_empty() || conn.stream.peek(&mut [0]).is_ok();
         let answer = answer(&seen, &conn.target, close);
         let is_sent = matches!(write(&conn.stream, answer.as_bytes()), Io::Moved(count) if count == answer.len());
+        self.answered = Some(Instant::now());
         Ok((close || !is_sent, more_came))
     }
 }
@@ -395,9 +404,10 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_read_back_and_anything_else_is_none() {
-        let seen = Seen { address: 3, began_ns: 1_795_271_365_282_924_562, work_ns: 20_000_000, overlapped: true };
+        let began_ns = 1_795_271_365_282_924_562;
+        let seen = Seen { address: 3, began_ns, work_ns: 20_000_000, overlapped: true, idle_ns: 250_000 };
         assert_eq!(Seen::parse(&seen.text()), Some(seen));
-        for text in ["", "1 2 3", "1 2 3 0 4", "x 2 3 0", "-1 2 3 0"] {
+        for text in ["", "1 2 3", "1 2 3 0", "1 2 3 0 4 5", "x 2 3 0 4", "-1 2 3 0 4"] {
             assert_eq!(Seen::parse(text), None, "{text}");
         }
     }

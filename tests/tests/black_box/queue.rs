@@ -56,6 +56,39 @@ fn those_of_a_lower_class_come_first_and_an_offset_moves_one_within_its_class() 
 }
 
 #[test]
+fn the_order_of_arrival_holds_over_all_workers_while_places_come_free_and_others_come() {
+    const WAITING: usize = 10;
+    const CLIENTS: usize = 50;
+    let (origin, go) = holding();
+    let product = Setup::to_endpoints([endpoint(&origin, "connections_max: 1")])
+        .cluster("queue: { requests_max: 100, timeout: 60s }")
+        .workers(4)
+        .start();
+    let mut clients = vec![hold(&product, "0")];
+    eventually("the first is at work", || origin.busy() == 1);
+    for number in 1..CLIENTS {
+        // From then on one comes in the very moment in which a place is freed, which is not for it.
+        let freed = number.saturating_sub(WAITING);
+        if freed > 0 {
+            go.send(()).expect("the origin waits");
+        }
+        clients.push(hold(&product, &number.to_string()));
+        eventually("the next is at work", || origin.requests().len() == freed + 1);
+        eventually("it waits", || queue_length(&product) == number - freed);
+    }
+    for _ in 0..=WAITING {
+        go.send(()).expect("the origin waits");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status(), 200);
+    }
+    let order: Vec<String> = origin.requests().iter().map(|request| request.target().to_owned()).collect();
+    let wanted: Vec<String> = (0..CLIENTS).map(|number| format!("/hold{number}")).collect();
+    assert_eq!(order, wanted);
+    assert_eq!(origin.busy_max(), 1);
+}
+
+#[test]
 fn keys_take_turns_and_one_that_fills_the_queue_is_displaced() {
     let (origin, go, product) = single("queue: { requests_max: 5, timeout: 30s, fair_by: { header: x-tenant } }");
     let requests = ["a1", "a2", "a3", "a4", "b1"].map(|name| (name, format!("x-tenant: {}", &name[..1])));

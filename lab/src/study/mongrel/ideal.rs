@@ -31,11 +31,13 @@ fn answers(cell: &Cell) -> Vec<Answer> {
         coming.push(Reverse(ended_us));
         answers.push(Answer {
             asked_us,
+            came_us: Some(asked_us),
             latency_us: ended_us - asked_us,
             is_good: true,
             problem: String::new(),
             began_us: Some(began_us),
             overlapped: false,
+            idle_us: None,
         });
     }
     answers

@@ -3,13 +3,14 @@
 use super::super::{Run, Size};
 use super::order::{Answer, answers};
 use crate::failure::Failure;
-use crate::generators::vegeta::Place;
 use crate::measure::bench::loopback;
-use crate::measure::child::{Launch, Running, write_file};
+use crate::measure::child::{Launch, Running};
 use crate::measure::window::Window;
+use crate::net::crowd::Sent;
 use crate::net::mongrel::{HICCUP_EVERY, PROBE};
 use crate::products::{Product, Start};
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub(super) struct Cell {
     pub origins: usize,
     pub concurrency: usize,
     pub requests: usize,
-    /// Requests closer together have no order: the generator needs about so long to make one and to bring it there.
+    /// What comes closer together than that has no order: it is found by a product in the same look, or the other way
+    /// round by an origin that shares its core with all the others.
     pub together_us: u64,
 }
 
@@ -28,8 +30,8 @@ pub(super) fn cells(size: Size) -> Vec<Cell> {
     let requests = size.pick(1000, 300, 60);
     let few = |name, concurrency| Cell { name, origins: 3, concurrency, requests, together_us: 5_000 };
     let (origins, concurrency, requests) = size.pick((100, 1100, 11_000), (100, 1100, 3300), (20, 220, 440));
-    // Thousands of connections a second, on a core that generator and origins share, are up to 25 ms on their way.
-    let many = Cell { name: "many", origins, concurrency, requests, together_us: 50_000 };
+    // A hundred origins that are free at the same time begin one after the other.
+    let many = Cell { name: "many", origins, concurrency, requests, together_us: 10_000 };
     match size {
         Size::Smallest => vec![few("c10", 10), many],
         _ => vec![few("c3", 3), few("c10", 10), few("c30", 30), many],
@@ -77,29 +79,38 @@ pub(super) fn measure(run: &Run<'_>, cell: &Cell, product: &'static Product) -> 
     let start = Start { values: &values, variant: &variant, probe: Some(PROBE), ..Start::new(product) };
     let mut running = run.bench.start(&start)?;
 
-    let targets = run.paths.out.join("targets.txt");
-    let one = format!("GET http://{}/work\n", run.bench.target(false));
-    write_file(&targets, &one.repeat(cell.requests))?;
-    let concurrency = cell.concurrency;
-    // No rate, a bound on the workers: so many at a time, the next one as soon as one is answered, as `ab` does it.
-    let mut args = vec!["-lazy".to_owned(), "-rate=0".to_owned(), "-keepalive=false".to_owned()];
-    args.extend([format!("-workers={concurrency}"), format!("-max-workers={concurrency}")]);
-    args.extend([format!("-timeout={}s", TIMEOUT.as_secs()), format!("-targets={}", targets.display())]);
-    let place = Place { paths: run.paths, folder: &run.paths.out, cores: &cores };
     let window = Window::open(Some(running.pid()))?;
-    place.attack(&args)?.wait(TIMEOUT * 2)?;
+    let all = ask(run, cell, &cores)?;
     let used = window.close()?;
     running.check_alive()?;
-    let mut rows = Vec::with_capacity(cell.requests);
-    place.each_row(|row| rows.push(row))?;
-    if rows.len() != cell.requests {
-        return Err(Failure::new(format!("vegeta made {} of {} requests", rows.len(), cell.requests)));
-    }
     Ok(Taken {
-        answers: answers(rows),
+        answers: answers(&all),
         cpu_us: used.product_us.unwrap_or(0) as f64 / cell.requests as f64,
         others_share: used.others_share + used.stolen_share,
     })
+}
+
+/// So many at a time, each on a new connection, the next one as soon as one is answered.
+fn ask(run: &Run<'_>, cell: &Cell, cores: &[usize]) -> Result<Vec<Sent>, Failure> {
+    let mut launch = Launch::new(std::env::current_exe()?).args(["crowd", "--path", "/work"]);
+    launch = launch.args(["--to".to_owned(), run.bench.target(false).to_string()]);
+    launch = launch.args(["--at-a-time".to_owned(), cell.concurrency.to_string()]);
+    launch = launch.args(["--requests".to_owned(), cell.requests.to_string()]);
+    launch = launch.args(["--timeout-seconds".to_owned(), TIMEOUT.as_secs().to_string()]);
+    let log = run.bench.log("crowd");
+    let mut crowd = Running::start("crowd", &launch, cores, &log)?;
+    let status = crowd.wait(TIMEOUT * 2)?;
+    if !status.success() {
+        return Err(Failure::new(format!("the generator ended with {status}: {}", crowd.log_end())));
+    }
+    let text = fs::read_to_string(&log).map_err(|error| Failure::io(&log, &error))?;
+    let all: Vec<Sent> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if all.len() != cell.requests {
+        return Err(Failure::new(format!("the generator made {} of {} requests", all.len(), cell.requests)));
+    }
+    // It is large, and what matters of it is kept elsewhere.
+    fs::remove_file(&log).map_err(|error| Failure::io(&log, &error))?;
+    Ok(all)
 }
 
 /// Behind the ports that every run uses.

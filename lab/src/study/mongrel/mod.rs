@@ -18,7 +18,7 @@ pub(crate) const STUDY: Study = Study {
     article: "June 2008: nginx (with a balancer for fairness) and HAProxy before three single-threaded Mongrels of a Rails \
               application; 1,000 requests of ab at 3, 10 and 30 at a time, the response time of each plotted in order.",
     products: &["equipoise", "nginx", "haproxy", "envoy", "traefik"],
-    tools: &["vegeta"],
+    tools: &[],
     rounds: 3,
     run,
 };

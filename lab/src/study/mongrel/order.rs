@@ -1,16 +1,17 @@
 //! What became of the requests, seen from both sides: how long each took, who began it when, and who was overtaken.
 
 use super::measure::Cell;
-use crate::generators::vegeta::Row;
-use crate::measure::stats::percentile;
-use crate::net::mongrel::{SEEN_FIELD, Seen};
+use crate::measure::stats::{median, percentile};
+use crate::net::crowd::Sent;
 use serde::{Deserialize, Serialize};
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// When the generator began it, us since the first.
+    /// When the generator began it, with its connection, us since the first.
     pub asked_us: u64,
+    /// When its last byte was out, us since the first was begun: then it had come. `None`: it never was.
+    pub came_us: Option<u64>,
     /// Until the answer was there.
     pub latency_us: u64,
     /// It was answered with 2xx.
@@ -22,32 +23,32 @@ pub(super) struct Answer {
     pub began_us: Option<u64>,
     /// It met another one at the origin.
     pub overlapped: bool,
+    /// How long the origin had been idle when it began, us.
+    pub idle_us: Option<u64>,
 }
 
 /// All requests in the order in which they were made.
-pub(super) fn answers(mut rows: Vec<Row>) -> Vec<Answer> {
-    rows.sort_by_key(|row| row.number);
-    let start_ns = rows.iter().map(|row| row.began_ns).min().unwrap_or(0);
+pub(super) fn answers(all: &[Sent]) -> Vec<Answer> {
+    let start_ns = all.iter().map(|sent| sent.began_ns).min().unwrap_or(0);
     let since_start = |ns: u64| ns.saturating_sub(start_ns) / 1000;
-    let answer = |row: &Row| {
-        let seen = row.field(SEEN_FIELD).and_then(Seen::parse);
-        Answer {
-            asked_us: since_start(row.began_ns),
-            latency_us: row.latency_ns / 1000,
-            is_good: row.is_good(),
-            problem: problem(row),
-            began_us: seen.map(|seen| since_start(seen.began_ns)),
-            overlapped: seen.is_some_and(|seen| seen.overlapped),
-        }
+    let answer = |sent: &Sent| Answer {
+        asked_us: since_start(sent.began_ns),
+        came_us: sent.out_ns.map(since_start),
+        latency_us: sent.latency_ns / 1000,
+        is_good: problem(sent).is_empty(),
+        problem: problem(sent),
+        began_us: sent.seen.map(|seen| since_start(seen.began_ns)),
+        overlapped: sent.seen.is_some_and(|seen| seen.overlapped),
+        idle_us: sent.seen.map(|seen| seen.idle_ns / 1000),
     };
-    rows.iter().map(answer).collect()
+    all.iter().map(answer).collect()
 }
 
-fn problem(row: &Row) -> String {
-    match (row.is_good(), row.status) {
-        (true, _) => String::new(),
-        (false, 0) => row.error.clone(),
-        (false, status) => format!("status {status}"),
+fn problem(sent: &Sent) -> String {
+    match sent.status {
+        200..300 => String::new(),
+        0 => sent.error.clone(),
+        status => format!("status {status}"),
     }
 }
 
@@ -64,19 +65,17 @@ pub(super) struct Order {
     pub longest_us: u64,
 }
 
-/// Compares the order in which requests were made with that in which origins began them. What lies closer together than
-/// `together_us` has no order that anyone could keep or see. The first `wave`, as many as are under way at a time, come
-/// all at once and have no order among them: they are left out.
-pub(super) fn order(answers: &[Answer], wave: usize, together_us: u64) -> Order {
-    let mut begun: Vec<(u64, u64)> =
-        answers.iter().filter_map(|answer| Some((answer.began_us?, answer.asked_us))).collect();
+/// Compares the order in which requests came with that in which origins began them. What lies closer together than
+/// `together_us` on either side has no order that anyone could keep or see.
+pub(super) fn order(answers: &[Answer], together_us: u64) -> Order {
+    let mut begun: Vec<(u64, u64)> = answers.iter().filter_map(|answer| answer.began_us.zip(answer.came_us)).collect();
     begun.sort_unstable();
     let mut order = Order::default();
-    for answer in answers.iter().skip(wave) {
-        let Some(began) = answer.began_us else { continue };
+    for answer in answers {
+        let Some((began, own)) = answer.began_us.zip(answer.came_us) else { continue };
         order.compared += 1;
         let clearly_before = begun.iter().take_while(|(other, _)| other + together_us < began);
-        let mut overtaking = clearly_before.filter(|(_, asked)| *asked > answer.asked_us + together_us).peekable();
+        let mut overtaking = clearly_before.filter(|(_, came)| *came > own + together_us).peekable();
         let Some((first, _)) = overtaking.peek().copied() else { continue };
         order.overtaken += 1;
         order.longest_us = order.longest_us.max(began - first);
@@ -99,6 +98,8 @@ pub(super) struct Figures {
     pub longest_us: u64,
     pub overlapped: usize,
     pub order: Order,
+    /// From an origin's answer to the next request there, of those that were waiting already, median; 0: there was none.
+    pub handover_us: f64,
 }
 
 /// Adds up one run of a cell. Errors have no part in the times.
@@ -118,8 +119,19 @@ pub(super) fn figures(answers: &[Answer], cell: &Cell) -> Figures {
         p99_us: at(99.0),
         longest_us: good.iter().map(|answer| answer.latency_us).max().unwrap_or(0),
         overlapped: answers.iter().filter(|answer| answer.overlapped).count(),
-        order: order(answers, cell.concurrency, cell.together_us),
+        order: order(answers, cell.together_us),
+        handover_us: median(&handovers(answers)).unwrap_or(0.0),
     }
+}
+
+/// How long origins were idle before those requests that had come before the origin was free, and waited elsewhere.
+fn handovers(answers: &[Answer]) -> Vec<f64> {
+    let handover = |answer: &Answer| {
+        let (idle, began) = (answer.idle_us.filter(|idle| *idle > 0)?, answer.began_us?);
+        let has_waited = answer.came_us? < began.saturating_sub(idle) && !answer.overlapped;
+        has_waited.then_some(idle as f64)
+    };
+    answers.iter().filter_map(handover).collect()
 }
 
 /// The share of all requests that were answered within a time.
@@ -136,18 +148,20 @@ mod tests {
     fn request(asked_ms: u64, began_ms: u64) -> Answer {
         Answer {
             asked_us: asked_ms * 1000,
+            came_us: Some(asked_ms * 1000),
             latency_us: (began_ms - asked_ms + 20) * 1000,
             is_good: true,
             problem: String::new(),
             began_us: Some(began_ms * 1000),
             overlapped: false,
+            idle_us: Some(300),
         }
     }
 
     #[test]
     fn a_queue_that_keeps_the_order_overtakes_nobody() {
         let answers: Vec<Answer> = (0..50).map(|n| request(n * 20, n * 20 + 60)).collect();
-        assert_eq!(order(&answers, 3, 5000), Order { compared: 47, ..Order::default() });
+        assert_eq!(order(&answers, 5000), Order { compared: 50, ..Order::default() });
     }
 
     #[test]
@@ -156,19 +170,40 @@ mod tests {
         answers[10] = request(200, 500);
         // The eleventh came at 200; those asked from 220 on and begun from 280 to 480 went before it.
         let expected = Order { compared: 50, overtaken: 1, worst_by: 11, longest_us: 220_000 };
-        assert_eq!(order(&answers, 0, 5000), expected);
-        assert_eq!(order(&answers, 11, 5000).overtaken, 0);
+        assert_eq!(order(&answers, 5000), expected);
+        // It was begun at 200 and was on its way until 420, so nobody who came before that went ahead of it.
+        answers[10].came_us = Some(420_000);
+        assert_eq!(order(&answers, 5000).worst_by, 0);
+        answers[10].came_us = None;
+        assert_eq!(order(&answers, 5000), Order { compared: 49, ..Order::default() });
     }
 
     #[test]
     fn what_comes_together_has_no_order() {
         let answers = [request(100, 210), request(104, 200), request(300, 304), request(320, 324)];
-        assert_eq!(order(&answers, 0, 5000).overtaken, 0);
+        assert_eq!(order(&answers, 5000).overtaken, 0);
+    }
+
+    #[test]
+    fn what_is_lost_between_two_requests_is_told_of_those_that_waited_alone() {
+        let idle = |answer: Answer, idle_us| Answer { idle_us, ..answer };
+        let came_late = idle(request(100, 101), Some(50_000));
+        let met = Answer { overlapped: true, ..idle(request(0, 100), Some(1)) };
+        let first = idle(request(0, 100), Some(0));
+        let waited = [200, 300, 900].map(|us| idle(request(0, 100), Some(us)));
+        assert_eq!(handovers(&[came_late, met, first]), Vec::<f64>::new());
+        assert_eq!(handovers(&waited), [200.0, 300.0, 900.0]);
     }
 
     #[test]
     fn errors_count_as_such_and_not_in_the_times() {
-        let failed = Answer { is_good: false, problem: "status 502".to_owned(), began_us: None, ..request(0, 5000) };
+        let failed = Answer {
+            is_good: false,
+            problem: "status 502".to_owned(),
+            began_us: None,
+            idle_us: None,
+            ..request(0, 5000)
+        };
         let cell = Cell { name: "c1", origins: 1, concurrency: 1, requests: 3, together_us: 5000 };
         let figures = figures(&[request(0, 0), request(20, 20), failed], &cell);
         assert_eq!((figures.requests, figures.errors, figures.longest_us), (3, 1, 20_000));

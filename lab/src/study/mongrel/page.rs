@@ -146,7 +146,7 @@ fn throughput(measured: &[Measured]) -> Chart {
     }
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "product",
     "req/s",
     "to Equipoise",
@@ -160,6 +160,7 @@ const COLUMNS: [&str; 13] = [
     "by at most",
     "failed",
     "CPU us/req",
+    "to the next, us",
 ];
 
 /// The time within which the fastest product answered 95 % of its requests.
@@ -191,7 +192,8 @@ fn table(measured: &Measured) -> Table {
         note: format!(
             "Medians of the rounds; the longest is of all of them, overtaken and failed are sums. The fastest's time is \
              what the fastest product needs for 95 % of its requests, here {} ms. Overtaken: an origin began a request \
-             that came at least {} ms later at least {} ms earlier.",
+             that came at least {} ms later at least {} ms earlier. To the next: the median time from an origin's answer \
+             until it had the next request, when that was waiting already and not at the origin.",
             ms(fastest),
             measured.cell.together_us / 1000,
             measured.cell.together_us / 1000
@@ -235,6 +237,10 @@ fn table_row(row: &Row<'_>, fastest: f64, equipoise: Option<f64>) -> Vec<TableCe
         toned(worst.to_string(), Tone::Plain, format!("for at most {} ms", ms(waited as f64))),
         fault_count(errors, problem.unwrap_or_default()),
         plain(cpu(row.rounds).map_or("–".to_owned(), |us| format!("{us:.0}"))),
+        plain(match row.median(|figures| figures.handover_us) {
+            Some(us) if us > 0.0 => format!("{us:.0}"),
+            _ => "–".to_owned(),
+        }),
     ]
 }
 
@@ -309,13 +315,15 @@ fn notes(measured: &[Measured]) -> Vec<String> {
              product meets the same. That is {MEAN_MS:.1} ms on average. The published application was real, and its \
              origins used the processor."
         ),
-        "The generator is vegeta without a rate and with a bound on its workers, which makes a new connection for each \
-         request as soon as one is answered, as `ab` did. `ab` gives no times in order (its file is sorted by duration, \
-         and begins are whole seconds); `hey` gives them with 0.1 ms, but keeps nothing of the answer, in which the \
-         origin tells when it began. With that, who was overtaken is known and not guessed."
+        "The generator is the lab's own, which makes a new connection for each request as soon as one is answered, as `ab` \
+         did, the first ones 0.1 ms apart. `ab` gives no times in order (its file is sorted by duration, and begins are \
+         whole seconds), `hey` keeps nothing of the answer, in which the origin tells when it began, and vegeta needs so \
+         much of the core that it shares with the origins that, with a thousand at a time, a request was up to 100 ms on its \
+         way before any product could see it, and others that were begun later were there first."
             .to_owned(),
-        "The first requests, as many as there are at a time, come all at once and have no order: they are not looked at \
-         for overtaking. A time is from the generator's beginning to the answer's end, connecting included."
+        "A request has come when its last byte is out of the generator: on loopback it is then at the product. With that, and \
+         with what the origins tell, who was overtaken is known and not guessed. A time is from the generator's beginning to \
+         the answer's end, connecting included."
             .to_owned(),
         "Round robin and fewest requests mean the same product something else when it does not queue: nginx and Traefik \
          send each request at once to an origin, where it waits behind others while another origin may be idle. Envoy \
@@ -345,11 +353,13 @@ mod tests {
     fn answer(number: u64, wait_ms: u64) -> Answer {
         Answer {
             asked_us: number * 7000,
+            came_us: Some(number * 7000),
             latency_us: (wait_ms + 20) * 1000,
             is_good: true,
             problem: String::new(),
             began_us: Some(number * 7000 + wait_ms * 1000),
             overlapped: wait_ms > 50,
+            idle_us: Some(300),
         }
     }
 
