@@ -77,6 +77,12 @@ impl Exchange<'_> {
         }
     }
 
+    /// Whether others wait for a place in its cluster.
+    #[inline]
+    pub(crate) fn is_place_awaited(&self) -> bool {
+        self.told.cluster.is_some_and(|now| now.plan.state.waiting() > 0)
+    }
+
     /// Gives back what is held of the endpoint: its part is done, or the attempt is over.
     #[inline]
     pub(crate) fn leave_endpoint(&mut self) {

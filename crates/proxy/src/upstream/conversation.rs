@@ -523,7 +523,13 @@ impl<'p> Conversation<'p> {
                         exchange.told.look();
                     }
                     let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
+                    let is_awaited = exchange.is_place_awaited();
                     give_back(exchange, self.side, self.upstream.take(), clean);
+                    if is_awaited {
+                        // The endpoint is idle until its next request is sent: that goes before the rest of this response.
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                 }
             }
             if matches!(moved, Poll::Ready(Ok(()))) {
