@@ -526,7 +526,7 @@ impl<'p> Conversation<'p> {
                     let is_awaited = exchange.is_place_awaited();
                     give_back(exchange, self.side, self.upstream.take(), clean);
                     if is_awaited {
-                        // The endpoint is idle until its next request is sent: that goes before the rest of this response.
+                        // The endpoint is idle until its next request is sent: that goes first.
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
