@@ -541,7 +541,7 @@ fn an_agent_tells_how_much_work_an_endpoint_wants() {
     assert_eq!(share(), 0);
     say("ready down # out of memory\n");
     eventually("it is down", || told(&product, &one)["standing"] == "down");
-    assert_eq!(told(&product, &one)["reason"], "the agent says down: out of memory");
+    eventually("it says why", || told(&product, &one)["reason"] == "the agent says down: out of memory");
     say("\u{0}\u{0} rubbish \n");
     let visits = agent.connections();
     eventually("it has said rubbish", || agent.connections() > visits + 2);

@@ -16,7 +16,7 @@ use http::{HeaderMap, Request, Response};
 use quinn::crypto::rustls::QuicServerConfig;
 use tokio::sync::{Notify, oneshot};
 
-use super::poll::STEP;
+use super::poll::{self, STEP};
 use super::tls::{self, Authority};
 
 type Quic = h3_quinn::BidiStream<Bytes>;
@@ -148,7 +148,7 @@ impl Http3Origin {
         rules: Rules,
         each: impl Fn(quinn::Connection, usize, Rules, Arc<Book>) -> Life + Send + Sync + 'static,
     ) -> Self {
-        let socket = std::net::UdpSocket::bind(address).expect("a free port");
+        let socket = poll::until("the address is free", || std::net::UdpSocket::bind(address).ok());
         let address = socket.local_addr().expect("an address");
         let book = Arc::new(Book::default());
         let (stop, stopped) = oneshot::channel();
