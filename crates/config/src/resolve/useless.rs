@@ -85,7 +85,7 @@ impl Resolver<'_> {
 
     fn useless_health(&mut self, at: &str, cluster: &Cluster) {
         let fitness = &cluster.fitness;
-        // One that speaks HTTP/3 mostly speaks others at the same port of TCP.
+        // Those that speak HTTP/3 alone are asked over that.
         let is_http2 = |shared: &SharedPool| shared.is_only && shared.version == SharedVersion::Http2;
         let speaks_http1 = !cluster.pool.shared.as_ref().is_some_and(is_http2);
         if let Some(check) = cluster.health_check.as_ref().filter(|check| !speaks_http1 && check.port.is_none())
