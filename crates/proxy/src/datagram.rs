@@ -40,7 +40,7 @@ use crate::accept::{LAST_CALL, Open};
 use crate::connection::ConnectionFacts;
 use crate::guard::{Gate, full};
 use crate::handover::Beside;
-use crate::kernel::{Batch, Envelope, tell_destinations};
+use crate::kernel::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::listen;
 use crate::past::{self, End, Fate, Message, Past, Says};
 use crate::persistence::{moment, seed};
@@ -98,6 +98,8 @@ struct Flow {
     /// Datagrams that the endpoint got.
     asked: Cell<u64>,
     received_bytes: Cell<u64>,
+    /// So much has come at once that the kernel was asked to join it.
+    is_joined: Cell<bool>,
     /// How the endpoint failed when something was sent to it.
     broken: Cell<bool>,
     /// The client has another by now, or never gets one.
@@ -105,16 +107,16 @@ struct Flow {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Takes datagrams that a socket has, and says how many. Only where where they come from is to be known they have envelopes.
+/// Takes datagrams that a socket has. Only where where they come from is to be known they have envelopes.
 ///
 /// # Errors
 /// As the kernel says, but for [`io::ErrorKind::WouldBlock`], which is none here.
-fn take(socket: &UdpSocket, batch: &mut Batch, is_addressed: bool) -> io::Result<usize> {
-    let mut taken = 0;
+fn take(socket: &UdpSocket, batch: &mut Batch, is_addressed: bool) -> io::Result<Taken> {
+    let mut taken = Taken { count: 0, is_all: true };
     let done = socket.try_io(Interest::READABLE, || {
-        taken = batch.receive(socket.as_fd(), DATAGRAMS_PER_BATCH_MAX, is_addressed)?;
+        taken = batch.receive(socket.as_fd(), is_addressed)?;
         // There was room for more: that is known to be all, without another look.
-        if taken < DATAGRAMS_PER_BATCH_MAX { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        if taken.is_all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
     match done {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
@@ -198,6 +200,7 @@ impl Port {
             // Answers are to leave from the address that was asked, not from the one that the route would have.
             tell_destinations(socket.as_fd(), local.is_ipv4())?;
         }
+        kernel::join(socket.as_fd());
         let port = Rc::new(Self {
             worker: worker.clone(),
             socket: UdpSocket::from_std(socket)?,
@@ -269,11 +272,13 @@ impl Port {
 
     fn take_in(self: &Rc<Self>) {
         let batch = &mut *self.batch.borrow_mut();
+        let mut sum = 0;
         for _ in 0..BATCHES_PER_TURN_MAX {
             // An error is one of something that was sent before; it says nothing about what comes next.
-            if let Ok(count) = take(&self.socket, batch, true) {
-                self.pass_on_all(batch, count);
-                if count < DATAGRAMS_PER_BATCH_MAX {
+            if let Ok(taken) = take(&self.socket, batch, true) {
+                self.pass_on_all(batch, taken.count);
+                sum += taken.count;
+                if taken.is_all || sum >= DATAGRAMS_PER_TURN_MAX {
                     return;
                 }
             }
@@ -583,6 +588,7 @@ impl Life {
             last: Cell::new(at),
             asked: Cell::new(0),
             received_bytes: Cell::new(0),
+            is_joined: Cell::new(false),
             broken: Cell::new(false),
             is_over: Cell::new(false),
             waker: RefCell::default(),
@@ -664,7 +670,11 @@ impl Life {
             let port = self.port.clone();
             let batch = &mut *port.batch.borrow_mut();
             match take(&flow.socket, batch, false) {
-                Ok(count) => {
+                Ok(Taken { count, is_all }) => {
+                    // Most flows have one answer, for which this is not worth a system call.
+                    if !is_all && !flow.is_joined.replace(true) {
+                        kernel::join(flow.socket.as_fd());
+                    }
                     let wanted = expected.map_or(u64::MAX, |expected| expected - self.answers);
                     self.answer(flow, batch, count.min(usize::try_from(wanted).unwrap_or(count)));
                 }

@@ -15,7 +15,13 @@ use socket2::{SockAddr, SockRef};
 pub(crate) use wire::handover::Envelope;
 
 /// Room for the control messages that hold an address and a size.
-const CONTROL_BYTES: usize = 64;
+const CONTROL_BYTES: usize = 96;
+/// Datagrams that are given to the kernel as one piece at most: older ones cut one into no more (UDP_MAX_SEGMENTS).
+const SEGMENTS_MAX: usize = 64;
+/// Datagrams that it gives as one piece at most: newer ones cut one into as many, and a piece from this machine comes uncut.
+const JOINED_MAX: usize = 128;
+/// Datagrams of a batch at most.
+const PLACES_MAX: usize = DATAGRAMS_PER_BATCH_MAX * JOINED_MAX;
 /// Largest datagram that is cut out of a larger piece: those that one frame of Ethernet holds. Others may have to be fragmented,
 /// which pieces cannot be.
 const SEGMENT_BYTES_MAX: usize = 1_452;
@@ -30,13 +36,30 @@ const UNDELIVERED_MAX: usize = 64;
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
+/// Where a datagram lies in the room of a batch.
+#[derive(Clone, Copy, Default)]
+struct Spot {
+    start: u32,
+    len: u32,
+}
+
+/// What was taken at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Datagrams, which are in the places up to here.
+    pub count: usize,
+    /// There was room for more, so that these are all.
+    pub is_all: bool,
+}
+
 /// Datagrams that came together. What is never used of its room is no memory but addresses.
 pub(crate) struct Batch {
-    /// A slot for each.
+    /// A slot for each message of the kernel, which is one datagram, or several of one client that it has joined.
     room: Box<[u8]>,
-    lens: [usize; DATAGRAMS_PER_BATCH_MAX],
+    spots: Box<[Spot]>,
     names: Box<[libc::sockaddr_storage]>,
     controls: Box<[Control]>,
+    /// By slot.
     envelopes: [Option<Envelope>; DATAGRAMS_PER_BATCH_MAX],
     /// The kernel, or a device, does not cut.
     is_uncut: Cell<bool>,
@@ -48,7 +71,7 @@ impl Batch {
         let name = unsafe { mem::zeroed::<libc::sockaddr_storage>() };
         Self {
             room: vec![0; DATAGRAMS_PER_BATCH_MAX * DATAGRAM_BYTES_MAX].into_boxed_slice(),
-            lens: [0; DATAGRAMS_PER_BATCH_MAX],
+            spots: vec![Spot::default(); PLACES_MAX].into_boxed_slice(),
             names: vec![name; DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
             controls: vec![Control([0; CONTROL_BYTES]); DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
             envelopes: [None; DATAGRAMS_PER_BATCH_MAX],
@@ -56,70 +79,82 @@ impl Batch {
         }
     }
 
-    /// Takes what is there, `count_max` at most, without waiting, and says how many these are. `is_addressed`: where they come from
-    /// is to be known, too.
+    /// Takes what is there without waiting, as one system call can. `is_addressed`: where they come from is to be known, too.
     ///
     /// # Errors
     /// As the kernel says; [`io::ErrorKind::WouldBlock`] when there is nothing.
-    pub(crate) fn receive(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        count_max: usize,
-        is_addressed: bool,
-    ) -> io::Result<usize> {
-        let count_max = count_max.min(DATAGRAMS_PER_BATCH_MAX);
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, is_addressed: bool) -> io::Result<Taken> {
         // SAFETY: both are plain old data, of which all zeros are a value.
         let (mut heads, mut vectors) = unsafe {
             mem::zeroed::<([libc::mmsghdr; DATAGRAMS_PER_BATCH_MAX], [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>()
         };
         let slots = self.room.chunks_exact_mut(DATAGRAM_BYTES_MAX);
-        let places = slots.zip(self.names.iter_mut()).zip(self.controls.iter_mut()).take(count_max);
+        let places = slots.zip(self.names.iter_mut()).zip(self.controls.iter_mut());
         for (((slot, name), control), (head, vector)) in places.zip(heads.iter_mut().zip(&mut vectors)) {
             *vector = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
             let head = &mut head.msg_hdr;
             (head.msg_iov, head.msg_iovlen) = (vector, 1);
+            (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
             if is_addressed {
                 (head.msg_name, head.msg_namelen) = (ptr::from_mut(name).cast(), size_of_val(name) as libc::socklen_t);
-                (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
             }
         }
-        // SAFETY: the first `count_max` of `heads` point to vectors, slots, names and controls that nobody else touches before
-        // the call is over, each with its own length.
+        // SAFETY: `heads` point to vectors, slots, names and controls that nobody else touches before the call is over, each with
+        // its own length.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 heads.as_mut_ptr(),
-                count_max as libc::c_uint,
+                DATAGRAMS_PER_BATCH_MAX as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
         };
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        for (place, head) in heads.iter().enumerate().take(count) {
-            self.lens[place] = (head.msg_len as usize).min(DATAGRAM_BYTES_MAX);
-            self.envelopes[place] = if is_addressed {
-                let from = address_of(&self.names[place], head.msg_hdr.msg_namelen);
-                from.map(|from| Envelope { from, to: destination(&head.msg_hdr) })
+        let messages = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        let mut count = 0;
+        for (slot, head) in heads.iter().enumerate().take(messages) {
+            let told = told(&head.msg_hdr);
+            let len = (head.msg_len as usize).min(DATAGRAM_BYTES_MAX);
+            count = self.cut(count, slot, (len, told.stride));
+            self.envelopes[slot] = if is_addressed {
+                let from = address_of(&self.names[slot], head.msg_hdr.msg_namelen);
+                from.map(|from| Envelope { from, to: told.to })
             } else {
                 None
             };
         }
-        Ok(count)
+        Ok(Taken { count, is_all: messages < DATAGRAMS_PER_BATCH_MAX })
+    }
+
+    /// Notes the datagrams of a message from this place on, and says which place follows them.
+    fn cut(&mut self, mut place: usize, slot: usize, (len, stride): (usize, Option<usize>)) -> usize {
+        let stride = stride.filter(|stride| *stride > 0).unwrap_or(len);
+        let mut start = 0;
+        // One that is empty is a datagram too.
+        while start == 0 || start < len {
+            let Some(spot) = self.spots.get_mut(place) else { break };
+            let own = stride.min(len - start);
+            *spot = Spot { start: (slot * DATAGRAM_BYTES_MAX + start) as u32, len: own as u32 };
+            place += 1;
+            start += own.max(1);
+        }
+        place
     }
 
     /// What came in this place.
     pub(crate) fn bytes(&self, place: usize) -> &[u8] {
-        &self.room[place * DATAGRAM_BYTES_MAX..][..self.lens[place]]
+        let Spot { start, len } = self.spots[place];
+        &self.room[start as usize..][..len as usize]
     }
 
     /// Bytes in these places together.
     pub(crate) fn len_of(&self, places: Range<usize>) -> u64 {
-        self.lens[places].iter().map(|len| *len as u64).sum()
+        self.spots[places].iter().map(|spot| u64::from(spot.len)).sum()
     }
 
     /// Where it came from, if that was asked for.
     pub(crate) fn envelope(&self, place: usize) -> Option<Envelope> {
-        self.envelopes[place]
+        self.envelopes[self.spots[place].start as usize / DATAGRAM_BYTES_MAX]
     }
 
     /// Sends datagrams of the batch on, without waiting: to the peer of the socket, or to where an envelope has come from, and
@@ -134,6 +169,8 @@ impl Batch {
         back: Option<&Envelope>,
     ) -> io::Result<usize> {
         let count = places.len().min(DATAGRAMS_PER_BATCH_MAX);
+        let run = self.run(places.clone());
+        let places = places.start..places.start + count;
         let name = back.map(|envelope| SockAddr::from(envelope.from));
         let source = back.and_then(|envelope| envelope.to);
         // By far the most frequent, and it needs nothing of what follows.
@@ -141,8 +178,10 @@ impl Batch {
             let (socket, bytes) = (SockRef::from(&socket), self.bytes(places.start));
             return name.map_or_else(|| socket.send(bytes), |name| socket.send_to(bytes, &name)).map(|_| 1);
         }
-        if let Some(segment) = self.segment(places.clone())
-            && let Some(done) = self.send_piece(socket, places.clone(), (name.as_ref(), source, segment))
+        // Many that are not of one size go by one call all the same.
+        if let Some((even, segment)) = run.filter(|(even, _)| *even >= count)
+            && let Some(done) =
+                self.send_piece(socket, places.start..places.start + even, (name.as_ref(), source, segment))
         {
             return done;
         }
@@ -151,7 +190,7 @@ impl Batch {
         let (mut heads, mut vectors) = unsafe {
             mem::zeroed::<([libc::mmsghdr; DATAGRAMS_PER_BATCH_MAX], [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>()
         };
-        for ((place, head), vector) in places.take(count).zip(&mut heads).zip(&mut vectors) {
+        for ((place, head), vector) in places.zip(&mut heads).zip(&mut vectors) {
             let bytes = self.bytes(place);
             // The kernel only reads what it is to send.
             *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -174,14 +213,27 @@ impl Batch {
 }
 
 impl Batch {
-    /// The size of all these datagrams, of which the last may be smaller: they can go as one piece, which is cut only as it
-    /// leaves the machine, so that nearly all of the kernel's work is done once.
-    fn segment(&self, places: Range<usize>) -> Option<u16> {
-        let [first, middle @ .., last] = &self.lens[places] else { return None };
-        let is_even = middle.iter().all(|len| len == first) && last <= first;
-        let bytes = first * (middle.len() + 1) + last;
-        let fits = (1..=SEGMENT_BYTES_MAX).contains(first) && *last > 0 && bytes <= PIECE_BYTES_MAX;
-        if is_even && fits && !self.is_uncut.get() { u16::try_from(*first).ok() } else { None }
+    /// How many of the first of these datagrams are of one size, of which the last may be smaller, and that size: they can go as one
+    /// piece, which is cut only as it leaves the machine, so that nearly all of the kernel's work is done once.
+    fn run(&self, places: Range<usize>) -> Option<(usize, u16)> {
+        let (first, others) = self.spots[places].split_first()?;
+        let segment =
+            u16::try_from(first.len).ok().filter(|len| (1..=SEGMENT_BYTES_MAX).contains(&usize::from(*len)))?;
+        let (mut count, mut vectors, mut before) = (1, 1, first);
+        for spot in others {
+            let bytes = usize::from(segment) * count + spot.len as usize;
+            vectors += usize::from(spot.start != before.start + before.len);
+            let fits = bytes <= PIECE_BYTES_MAX && count < SEGMENTS_MAX && vectors <= DATAGRAMS_PER_BATCH_MAX;
+            if !fits || spot.len == 0 || spot.len > first.len {
+                break;
+            }
+            count += 1;
+            before = spot;
+            if spot.len < first.len {
+                break;
+            }
+        }
+        (count > 1 && !self.is_uncut.get()).then_some((count, segment))
     }
 
     /// Sends datagrams as one piece. `None`: it has to be done one by one.
@@ -196,17 +248,25 @@ impl Batch {
         // SAFETY: both are plain old data, of which all zeros are a value.
         let (mut head, mut vectors) =
             unsafe { mem::zeroed::<(libc::msghdr, [libc::iovec; DATAGRAMS_PER_BATCH_MAX])>() };
-        for (place, vector) in places.zip(&mut vectors) {
-            let bytes = self.bytes(place);
-            *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let (mut used, mut end) = (0, u32::MAX);
+        for spot in &self.spots[places] {
+            // What came as one piece goes as one.
+            if spot.start == end {
+                vectors[used - 1].iov_len += spot.len as usize;
+            } else {
+                let bytes = &self.room[spot.start as usize..][..spot.len as usize];
+                vectors[used] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+                used += 1;
+            }
+            end = spot.start + spot.len;
         }
-        (head.msg_iov, head.msg_iovlen) = (vectors.as_mut_ptr(), count);
+        (head.msg_iov, head.msg_iovlen) = (vectors.as_mut_ptr(), used);
         if let Some(name) = name {
             (head.msg_name, head.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len());
         }
         (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), control_len);
-        // SAFETY: `head` points to `count` vectors of bytes, a name and control messages that live until the call is over, each with
-        // its own length; the kernel only reads them.
+        // SAFETY: `head` points to `used` vectors of bytes, all within the room, a name and control messages that live until the call
+        // is over, each with its own length; the kernel only reads them.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const head, libc::MSG_DONTWAIT) };
         if sent >= 0 {
             return Some(Ok(count));
@@ -233,6 +293,12 @@ pub(crate) fn tell_destinations(socket: BorrowedFd<'_>, is_v4: bool) -> io::Resu
         false => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
     set(socket, (level, name), 1)
+}
+
+/// Has the kernel join datagrams that come one after the other from one address, and are of one size, to one piece, which costs it
+/// little more than one of them. A batch cuts them again. Nothing is lost where it does not know how.
+pub(crate) fn join(socket: BorrowedFd<'_>) {
+    let _ = set(socket, (libc::SOL_UDP, libc::UDP_GRO), 1);
 }
 
 /// Has the kernel keep what the network says of datagrams that did not arrive, for [`undelivered`].
@@ -342,35 +408,45 @@ fn address_of(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<Soc
     }
 }
 
-/// The address that a datagram was sent to, as its control messages tell. `None`: they do not, or it is that of a group, from
-/// which nobody can answer.
-fn destination(head: &libc::msghdr) -> Option<IpAddr> {
+/// What control messages tell of a message.
+#[derive(Default)]
+struct Told {
+    /// The address that it was sent to, unless that is the one of a group, from which nobody can answer.
+    to: Option<IpAddr>,
+    /// It is several datagrams of this size, of which the last may be smaller.
+    stride: Option<usize>,
+}
+
+fn told(head: &libc::msghdr) -> Told {
+    let mut told = Told::default();
     // SAFETY: the kernel has filled in the control messages of `head` and their length.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(head) };
     while !control.is_null() {
         // SAFETY: it is not null, so it points to a whole header within the control messages.
         let (level, kind) = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
-        // SAFETY: as above; what lies behind a header of this kind is such an information. It may lie anywhere.
-        let found = unsafe {
+        // SAFETY: as above; what lies behind a header of this kind is such an information, or a number. It may lie anywhere.
+        unsafe {
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = libc::CMSG_DATA(control).cast::<libc::in_pktinfo>().read_unaligned();
-                    Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))))
+                    told.to = Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))));
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = libc::CMSG_DATA(control).cast::<libc::in6_pktinfo>().read_unaligned();
-                    Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)))
+                    told.to = Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)));
                 }
-                _ => None,
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let stride = libc::CMSG_DATA(control).cast::<libc::c_int>().read_unaligned();
+                    told.stride = usize::try_from(stride).ok();
+                }
+                _ => {}
             }
-        };
-        if let Some(address) = found {
-            return Some(address).filter(|address| !address.is_multicast() && !address.is_unspecified());
         }
         // SAFETY: `control` is one of the headers of `head`.
         control = unsafe { libc::CMSG_NXTHDR(head, control) };
     }
-    None
+    told.to = told.to.filter(|address| !address.is_multicast() && !address.is_unspecified());
+    told
 }
 
 impl Control {
@@ -430,8 +506,10 @@ mod tests {
         let (mut taken, end) = (Vec::new(), Instant::now() + Duration::from_secs(30));
         while taken.len() < wanted {
             assert!(Instant::now() < end, "{} of {wanted}", taken.len());
-            match batch.receive(socket.as_fd(), DATAGRAMS_PER_BATCH_MAX, true) {
-                Ok(count) => taken.extend((0..count).map(|place| (batch.bytes(place).to_vec(), batch.envelope(place)))),
+            match batch.receive(socket.as_fd(), true) {
+                Ok(some) => {
+                    taken.extend((0..some.count).map(|place| (batch.bytes(place).to_vec(), batch.envelope(place))))
+                }
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         }
@@ -450,7 +528,7 @@ mod tests {
         let taken = receive(&mut batch, &here, sent.len());
         assert!(taken.iter().map(|(bytes, _)| bytes).eq(&sent));
         assert!(taken.iter().all(|(_, from)| *from == envelope));
-        let nothing = batch.receive(here.as_fd(), 1, true).unwrap_err();
+        let nothing = batch.receive(here.as_fd(), true).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -470,8 +548,7 @@ mod tests {
             }
             let mut seen = 0;
             while seen < 3 {
-                let taken = batch.receive(here.as_fd(), DATAGRAMS_PER_BATCH_MAX, true);
-                let Ok(count) = taken else { continue };
+                let Ok(Taken { count, .. }) = batch.receive(here.as_fd(), true) else { continue };
                 let envelope = batch.envelope(0).unwrap();
                 assert_eq!(envelope, Envelope { from: there.local_addr().unwrap(), to: Some(ours) });
                 assert_eq!(batch.send(here.as_fd(), 0..count, Some(&envelope)).unwrap(), count);
@@ -489,20 +566,82 @@ mod tests {
     #[test]
     fn only_datagrams_of_one_size_go_as_one_piece_and_the_last_may_be_smaller() {
         let mut batch = Batch::new();
-        let mut segment = |lens: &[usize]| {
-            batch.lens[..lens.len()].copy_from_slice(lens);
-            batch.segment(0..lens.len())
+        let mut run = |lens: &[usize]| {
+            let mut start = 0;
+            for (spot, len) in batch.spots.iter_mut().zip(lens) {
+                *spot = Spot { start, len: *len as u32 };
+                // Each by itself.
+                start += *len as u32 + 1;
+            }
+            batch.run(0..lens.len())
         };
         assert_eq!(
-            (segment(&[700, 700, 700]), segment(&[700, 700, 1]), segment(&[9, 9])),
-            (Some(700), Some(700), Some(9))
+            (run(&[700, 700, 700]), run(&[700, 700, 1]), run(&[9, 9])),
+            (Some((3, 700)), Some((3, 700)), Some((2, 9)))
         );
-        assert_eq!(segment(&[SEGMENT_BYTES_MAX; 16]), Some(SEGMENT_BYTES_MAX as u16));
-        for lens in [&[][..], &[700], &[700, 699, 700], &[700, 701], &[0, 0], &[5, 0], &[SEGMENT_BYTES_MAX + 1; 2]] {
-            assert_eq!(segment(lens), None, "{lens:?}");
+        assert_eq!((run(&[700, 699, 700]), run(&[9; 20])), (Some((2, 700)), Some((16, 9))));
+        assert_eq!(run(&[SEGMENT_BYTES_MAX; 16]), Some((16, SEGMENT_BYTES_MAX as u16)));
+        for lens in [&[][..], &[700], &[700, 701], &[0, 0], &[5, 0], &[SEGMENT_BYTES_MAX + 1; 2]] {
+            assert_eq!(run(lens), None, "{lens:?}");
         }
+        let count = batch.cut(0, 3, (100 * 9 + 4, Some(9)));
+        assert_eq!((count, batch.run(0..count), batch.run(90..count)), (101, Some((64, 9)), Some((11, 9))));
         batch.is_uncut.set(true);
-        assert_eq!(batch.segment(0..2), None);
+        assert_eq!(batch.run(0..count), None);
+    }
+
+    #[test]
+    fn datagrams_that_the_kernel_has_joined_are_cut_again_and_may_go_on_as_one_piece() {
+        let any = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (near, middle, far) = (any(), any(), any());
+        near.connect(middle.local_addr().unwrap()).unwrap();
+        for socket in [&middle, &far] {
+            join(socket.as_fd());
+        }
+        let (mut batch, len) = (Batch::new(), 40 * 1_000 + 7);
+        for (place, byte) in batch.room[..len].iter_mut().enumerate() {
+            *byte = (place / 1_000) as u8;
+        }
+        let count = batch.cut(0, 0, (len, Some(1_000)));
+        assert_eq!((count, batch.bytes(39), batch.bytes(40)), (41, &[39; 1_000][..], &[40; 7][..]));
+        let hops = [(&near, &middle, None), (&middle, &far, Some(far.local_addr().unwrap()))];
+        for (from, to, address) in hops {
+            let envelope = address.map(|from| Envelope { from, to: None });
+            let sent = batch.send(from.as_fd(), 0..41, envelope.as_ref()).unwrap();
+            let is_joined = get(to.as_fd(), (libc::SOL_UDP, libc::UDP_GRO)).is_ok_and(|on| on == 1);
+            let mut fresh = Batch::new();
+            let taken = receive(&mut fresh, to, sent);
+            let envelope = Some(Envelope { from: from.local_addr().unwrap(), to: None });
+            for (place, (bytes, came)) in taken.iter().enumerate() {
+                assert_eq!((bytes.as_slice(), *came), (batch.bytes(place), envelope));
+            }
+            if sent < 41 || !is_joined {
+                // This kernel does neither.
+                return;
+            }
+            assert_eq!(fresh.bytes(40), [40; 7], "all of them have come at once");
+            batch = fresh;
+        }
+    }
+
+    #[test]
+    fn a_piece_is_cut_into_datagrams_whatever_is_said_of_it() {
+        let mut batch = Batch::new();
+        for (len, stride, wanted) in [
+            (0, None, &[0][..]),
+            (0, Some(9), &[0]),
+            (5, None, &[5]),
+            (5, Some(0), &[5]),
+            (5, Some(9), &[5]),
+            (5, Some(5), &[5]),
+            (5, Some(2), &[2, 2, 1]),
+        ] {
+            let end = batch.cut(7, 2, (len, stride));
+            let lens: Vec<_> = (7..end).map(|place| batch.bytes(place).len()).collect();
+            assert_eq!(lens, wanted, "{len} by {stride:?}");
+        }
+        // More than there is room for cannot come, and is not believed.
+        assert_eq!(batch.cut(0, 0, (DATAGRAM_BYTES_MAX, Some(1))), PLACES_MAX);
     }
 
     #[test]
@@ -533,8 +672,8 @@ mod tests {
         }
         let mut back = 0;
         while back < 5 {
-            let Ok(count) = batch.receive(here.as_fd(), 3, false) else { continue };
-            assert!(count <= 3 && batch.envelope(0).is_none());
+            let Ok(Taken { count, .. }) = batch.receive(here.as_fd(), false) else { continue };
+            assert!(batch.envelope(0).is_none());
             back += batch.send(here.as_fd(), 0..count, None).unwrap();
         }
         let taken = receive(&mut batch, &there, 5);

@@ -406,3 +406,20 @@ fn the_end_of_the_program_does_not_wait_for_silent_flows() {
     let record = product.record("the flow", |record| record["kind"] == "flow");
     assert_eq!(record["sent_bytes"], 2);
 }
+
+#[test]
+fn many_datagrams_at_once_cross_two_products_in_order_and_as_they_are() {
+    let echo = Echo::start("");
+    let second = start("", &[&echo], "");
+    // What the first has taken together goes as one piece, which the second gets uncut.
+    let first = Product::start(&text("", &format!("\"{}\"", second.address("dns")), ""));
+    let client = Client::of(&first);
+    for round in 0..50_u8 {
+        let sizes = |place: u8| if place == 20 { 7 } else { 900 };
+        let sent: Vec<Vec<u8>> = (0..21_u8).map(|place| vec![place ^ round; sizes(place)]).collect();
+        sent.iter().for_each(|bytes| client.send(bytes));
+        for bytes in sent {
+            assert_eq!(client.receive(), bytes, "in round {round}");
+        }
+    }
+}
