@@ -26,7 +26,7 @@ use tokio::time::Sleep;
 use wire::http3::code;
 
 use super::ids::{Ids, Keys, Mesh, Passed, owner};
-use super::quic::Quic;
+use super::quic::{Quic, Told};
 use crate::kernel::{self, Envelope};
 use crate::past::{self, End, Fate, Message, Says};
 use crate::tls::Noted;
@@ -546,7 +546,8 @@ impl Port {
         if !known.is_some_and(|known| Rc::ptr_eq(&known, quic)) {
             return false;
         }
-        if quic.tell(&self.endpoint) {
+        let told = quic.tell(&self.endpoint);
+        if told == Told::Drained {
             self.remove(quic);
             return false;
         }
@@ -555,6 +556,10 @@ impl Port {
             self.remove(quic);
             return false;
         }
+        if told == Told::Tasks && quic.put_off() {
+            return true;
+        }
+        quic.send_now();
         let segments = self.state.max_gso_segments().min(HTTP3_SEGMENTS_MAX);
         for _ in 0..TRANSMITS_PER_TURN_MAX.min(*budget) {
             let mut out = self.out.borrow_mut();

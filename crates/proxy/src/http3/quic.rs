@@ -72,7 +72,20 @@ pub(crate) struct Quic {
     port: Rc<Port>,
     handle: ConnectionHandle,
     is_dirty: Cell<bool>,
+    /// What it has to send was put off, for tasks that were woken to add theirs.
+    is_put_off: Cell<bool>,
     inner: RefCell<Inner>,
+}
+
+/// What came of telling news.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nobody was woken.
+    Nobody,
+    /// Tasks were, which may have something to say.
+    Tasks,
+    /// Nothing will happen any more.
+    Drained,
 }
 
 struct Inner {
@@ -83,6 +96,8 @@ struct Inner {
     waker: Option<Waker>,
     is_connected: bool,
     lost: Option<Lost>,
+    /// A task was woken since this was last asked.
+    has_woken: bool,
     /// When the port looks at it: each entry is earlier than the one before it, so that the last rings first.
     timers: Vec<Instant>,
     /// When the last datagram came.
@@ -105,12 +120,14 @@ struct Inner {
 impl Inner {
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
+            self.has_woken = true;
             waker.wake();
         }
     }
 
     fn wake_stream(&mut self, id: StreamId) {
         if let Some(waker) = self.waiting.remove(&u64::from(VarInt::from(id))) {
+            self.has_woken = true;
             waker.wake();
         }
     }
@@ -192,6 +209,7 @@ impl Quic {
             waker: None,
             is_connected: false,
             lost: None,
+            has_woken: false,
             timers: Vec::new(),
             heard_at: Instant::now(),
             blocked: HashMap::default(),
@@ -202,7 +220,7 @@ impl Quic {
             is_doubtful: false,
             noted: Noted::take(),
         };
-        Rc::new(Self { port, handle, is_dirty: Cell::new(false), inner: inner.into() })
+        Rc::new(Self { port, handle, is_dirty: Cell::new(false), is_put_off: Cell::new(false), inner: inner.into() })
     }
 
     pub(super) fn handle(&self) -> ConnectionHandle {
@@ -275,10 +293,11 @@ impl Quic {
         !inner.is_connected && matches!(inner.lost, Some(Lost::Closed(_)))
     }
 
-    /// Tells whom it concerns what happened. True: nothing will any more.
-    pub(super) fn tell(&self, endpoint: &RefCell<Endpoint>) -> bool {
+    /// Tells whom it concerns what happened.
+    pub(super) fn tell(&self, endpoint: &RefCell<Endpoint>) -> Told {
         self.is_dirty.set(false);
         let inner = &mut *self.inner.borrow_mut();
+        inner.has_woken = false;
         // What is kept of answers follows what the peer takes: one that acknowledges nothing holds little.
         let window = inner.connection.congestion_state().window().saturating_mul(2);
         inner.connection.set_send_window(window.clamp(HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_SEND_WINDOW_BYTES_MAX));
@@ -298,8 +317,24 @@ impl Quic {
         if is_drained {
             inner.lost.get_or_insert(Lost::Silent);
             inner.wake_all();
+            return Told::Drained;
         }
-        is_drained
+        if inner.has_woken { Told::Tasks } else { Told::Nobody }
+    }
+
+    /// Puts off what is to be sent after tasks were woken, so that what these say leaves with it, an acknowledgement for example. False:
+    /// that was done already, or it has ended.
+    pub(super) fn put_off(self: &Rc<Self>) -> bool {
+        if self.inner.borrow().lost.is_some() || self.is_put_off.replace(true) {
+            return false;
+        }
+        self.touch();
+        true
+    }
+
+    /// It is sent now.
+    pub(super) fn send_now(&self) {
+        self.is_put_off.set(false);
     }
 
     pub(super) fn poll_transmit(&self, now: Instant, segments: usize, out: &mut Vec<u8>) -> Option<Transmit> {
