@@ -1,8 +1,8 @@
-//! A generator that keeps so many requests under way (closed loop), each on a connection of its own: as soon as one is
-//! answered, the next begins, as `ab` does it.
+//! Keeps so many requests under way (closed loop), each on a connection of its own: as soon as one is answered, the next
+//! begins, as `ab` does it.
 //!
-//! It is our own since the question is who came first. It shares a core with the origins, and the general tools need so
-//! much of that core for a connection that a request is up to 100 ms on its way before any product can see it, and goes out
+//! It answers one question alone: who came first. It shares a core with the origins, and general tools need so much of
+//! that core for a connection that a request is up to 100 ms on its way before any product can see it, and goes out
 //! after others that were begun later. This one costs a few microseconds a request, and says when each was out.
 
 use super::mongrel::{SEEN_FIELD, Seen};

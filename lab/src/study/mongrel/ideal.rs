@@ -13,7 +13,8 @@ pub(super) const NAME: &str = "ideal queue";
 
 /// What a run would have been.
 pub(super) fn taken(cell: &Cell) -> Taken {
-    Taken { answers: answers(cell), cpu_us: 0.0, others_share: 0.0 }
+    let answers = answers(cell);
+    Taken { queue: answers.clone(), answers, cpu_us: 0.0, others_share: 0.0 }
 }
 
 fn answers(cell: &Cell) -> Vec<Answer> {
@@ -59,7 +60,7 @@ mod tests {
             let answers = answers(&cell);
             assert_eq!(answers.len(), 1000);
             assert!(answers.windows(2).all(|pair| pair[0].began_us <= pair[1].began_us));
-            assert_eq!(figures(&answers, &cell).order.overtaken, 0);
+            assert_eq!(figures(&taken(&cell), &cell).order.overtaken, 0);
         }
         // With one origin every request begins when the one before it ends.
         let answers = answers(&cell(1, 5));
@@ -72,7 +73,7 @@ mod tests {
     fn it_gives_what_the_origins_can() {
         let cell = cell(3, 30);
         let most = 1000.0 / cell.least_seconds();
-        let found = figures(&answers(&cell), &cell).rps;
+        let found = figures(&taken(&cell), &cell).rps;
         assert!((0.9..1.1).contains(&(found / most)), "{found} of {most}");
     }
 }

@@ -1,10 +1,11 @@
 //! One run: fresh origins, a fresh product, so many requests at a time until all are answered.
 
 use super::super::{Run, Size};
-use super::order::{Answer, answers};
+use super::order::{Answer, of_rows, of_sent};
 use crate::failure::Failure;
+use crate::generators::vegeta::Place;
 use crate::measure::bench::loopback;
-use crate::measure::child::{Launch, Running};
+use crate::measure::child::{Launch, Running, write_file};
 use crate::measure::window::Window;
 use crate::net::crowd::Sent;
 use crate::net::mongrel::{HICCUP_EVERY, PROBE};
@@ -61,7 +62,10 @@ impl Cell {
 /// A run of a product.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Taken {
+    /// Those of the generator: every figure is of these, but for the order.
     pub answers: Vec<Answer>,
+    /// As many once more, of which is known when each came.
+    pub queue: Vec<Answer>,
     /// CPU time of the product for a request, us.
     pub cpu_us: f64,
     /// Share of the machine that others used or the host took.
@@ -80,18 +84,40 @@ pub(super) fn measure(run: &Run<'_>, cell: &Cell, product: &'static Product) -> 
     let mut running = run.bench.start(&start)?;
 
     let window = Window::open(Some(running.pid()))?;
-    let all = ask(run, cell, &cores)?;
+    let answers = attack(run, cell, &cores)?;
     let used = window.close()?;
+    let queue = look_at_queue(run, cell, &cores)?;
     running.check_alive()?;
     Ok(Taken {
-        answers: answers(&all),
+        answers,
+        queue,
         cpu_us: used.product_us.unwrap_or(0) as f64 / cell.requests as f64,
         others_share: used.others_share + used.stolen_share,
     })
 }
 
 /// So many at a time, each on a new connection, the next one as soon as one is answered.
-fn ask(run: &Run<'_>, cell: &Cell, cores: &[usize]) -> Result<Vec<Sent>, Failure> {
+fn attack(run: &Run<'_>, cell: &Cell, cores: &[usize]) -> Result<Vec<Answer>, Failure> {
+    let targets = run.paths.out.join("targets.txt");
+    let one = format!("GET http://{}/work\n", run.bench.target(false));
+    write_file(&targets, &one.repeat(cell.requests))?;
+    let concurrency = cell.concurrency;
+    // No rate, a bound on the workers, as `ab` does it.
+    let mut args = vec!["-lazy".to_owned(), "-rate=0".to_owned(), "-keepalive=false".to_owned()];
+    args.extend([format!("-workers={concurrency}"), format!("-max-workers={concurrency}")]);
+    args.extend([format!("-timeout={}s", TIMEOUT.as_secs()), format!("-targets={}", targets.display())]);
+    let place = Place { paths: run.paths, folder: &run.paths.out, cores };
+    place.attack(&args)?.wait(TIMEOUT * 2)?;
+    let mut rows = Vec::with_capacity(cell.requests);
+    place.each_row(|row| rows.push(row))?;
+    if rows.len() != cell.requests {
+        return Err(Failure::new(format!("vegeta made {} of {} requests", rows.len(), cell.requests)));
+    }
+    Ok(of_rows(rows))
+}
+
+/// The same once more, so that it is known of each when it came.
+fn look_at_queue(run: &Run<'_>, cell: &Cell, cores: &[usize]) -> Result<Vec<Answer>, Failure> {
     let mut launch = Launch::new(std::env::current_exe()?).args(["crowd", "--path", "/work"]);
     launch = launch.args(["--to".to_owned(), run.bench.target(false).to_string()]);
     launch = launch.args(["--at-a-time".to_owned(), cell.concurrency.to_string()]);
@@ -101,16 +127,16 @@ fn ask(run: &Run<'_>, cell: &Cell, cores: &[usize]) -> Result<Vec<Sent>, Failure
     let mut crowd = Running::start("crowd", &launch, cores, &log)?;
     let status = crowd.wait(TIMEOUT * 2)?;
     if !status.success() {
-        return Err(Failure::new(format!("the generator ended with {status}: {}", crowd.log_end())));
+        return Err(Failure::new(format!("the crowd ended with {status}: {}", crowd.log_end())));
     }
     let text = fs::read_to_string(&log).map_err(|error| Failure::io(&log, &error))?;
     let all: Vec<Sent> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     if all.len() != cell.requests {
-        return Err(Failure::new(format!("the generator made {} of {} requests", all.len(), cell.requests)));
+        return Err(Failure::new(format!("the crowd made {} of {} requests", all.len(), cell.requests)));
     }
     // It is large, and what matters of it is kept elsewhere.
     fs::remove_file(&log).map_err(|error| Failure::io(&log, &error))?;
-    Ok(all)
+    Ok(of_sent(&all))
 }
 
 /// Behind the ports that every run uses.

@@ -18,7 +18,7 @@ pub(crate) const STUDY: Study = Study {
     article: "June 2008: nginx (with a balancer for fairness) and HAProxy before three single-threaded Mongrels of a Rails \
               application; 1,000 requests of ab at 3, 10 and 30 at a time, the response time of each plotted in order.",
     products: &["equipoise", "nginx", "haproxy", "envoy", "traefik"],
-    tools: &[],
+    tools: &["vegeta"],
     rounds: 3,
     run,
 };
@@ -42,7 +42,7 @@ const ASIDE_SECONDS: f64 = 2.5;
 fn run(run: &Run<'_>) -> Result<Page, Failure> {
     let cells = cells(run.size);
     // Requests that pile up behind one origin while another is idle take longer than the least.
-    let seconds = |cell: &Cell| cell.least_seconds() * 1.3 + ASIDE_SECONDS;
+    let seconds = |cell: &Cell| cell.least_seconds() * 2.6 + ASIDE_SECONDS;
     run.expect(cells.iter().map(seconds).sum::<f64>() * (run.products.len() * run.rounds) as f64);
     let mut measured = Vec::new();
     for cell in cells {

@@ -1,8 +1,10 @@
 //! What became of the requests, seen from both sides: how long each took, who began it when, and who was overtaken.
 
-use super::measure::Cell;
+use super::measure::{Cell, Taken};
+use crate::generators::vegeta::Row;
 use crate::measure::stats::{median, percentile};
 use crate::net::crowd::Sent;
+use crate::net::mongrel::{SEEN_FIELD, Seen};
 use serde::{Deserialize, Serialize};
 
 /// One request.
@@ -10,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Answer {
     /// When the generator began it, with its connection, us since the first.
     pub asked_us: u64,
-    /// When its last byte was out, us since the first was begun: then it had come. `None`: it never was.
+    /// When its last byte was out, us since the first was begun: then it had come. `None`: it never was, or that is not known.
     pub came_us: Option<u64>,
     /// Until the answer was there.
     pub latency_us: u64,
@@ -27,8 +29,22 @@ pub(super) struct Answer {
     pub idle_us: Option<u64>,
 }
 
-/// All requests in the order in which they were made.
-pub(super) fn answers(all: &[Sent]) -> Vec<Answer> {
+/// What `vegeta` tells of requests, in the order in which they were made.
+pub(super) fn of_rows(mut rows: Vec<Row>) -> Vec<Answer> {
+    rows.sort_by_key(|row| row.number);
+    let one = |row: &Row| Sent {
+        began_ns: row.began_ns,
+        out_ns: None,
+        latency_ns: row.latency_ns,
+        status: row.status,
+        error: row.error.clone(),
+        seen: row.field(SEEN_FIELD).and_then(Seen::parse),
+    };
+    of_sent(&rows.iter().map(one).collect::<Vec<_>>())
+}
+
+/// What is known of requests, in the order in which they were made.
+pub(super) fn of_sent(all: &[Sent]) -> Vec<Answer> {
     let start_ns = all.iter().map(|sent| sent.began_ns).min().unwrap_or(0);
     let since_start = |ns: u64| ns.saturating_sub(start_ns) / 1000;
     let answer = |sent: &Sent| Answer {
@@ -46,8 +62,7 @@ pub(super) fn answers(all: &[Sent]) -> Vec<Answer> {
 
 fn problem(sent: &Sent) -> String {
     match sent.status {
-        200..300 => String::new(),
-        0 => sent.error.clone(),
+        0 | 200..300 => sent.error.clone(),
         status => format!("status {status}"),
     }
 }
@@ -103,7 +118,8 @@ pub(super) struct Figures {
 }
 
 /// Adds up one run of a cell. Errors have no part in the times.
-pub(super) fn figures(answers: &[Answer], cell: &Cell) -> Figures {
+pub(super) fn figures(taken: &Taken, cell: &Cell) -> Figures {
+    let Taken { answers, queue, .. } = taken;
     let good: Vec<&Answer> = answers.iter().filter(|answer| answer.is_good).collect();
     let mut times: Vec<f64> = good.iter().map(|answer| answer.latency_us as f64).collect();
     times.sort_by(f64::total_cmp);
@@ -119,8 +135,8 @@ pub(super) fn figures(answers: &[Answer], cell: &Cell) -> Figures {
         p99_us: at(99.0),
         longest_us: good.iter().map(|answer| answer.latency_us).max().unwrap_or(0),
         overlapped: answers.iter().filter(|answer| answer.overlapped).count(),
-        order: order(answers, cell.together_us),
-        handover_us: median(&handovers(answers)).unwrap_or(0.0),
+        order: order(queue, cell.together_us),
+        handover_us: median(&handovers(queue)).unwrap_or(0.0),
     }
 }
 
@@ -205,7 +221,8 @@ mod tests {
             ..request(0, 5000)
         };
         let cell = Cell { name: "c1", origins: 1, concurrency: 1, requests: 3, together_us: 5000 };
-        let figures = figures(&[request(0, 0), request(20, 20), failed], &cell);
+        let answers = vec![request(0, 0), request(20, 20), failed];
+        let figures = figures(&Taken { answers, queue: Vec::new(), cpu_us: 1.0, others_share: 0.0 }, &cell);
         assert_eq!((figures.requests, figures.errors, figures.longest_us), (3, 1, 20_000));
         assert_eq!(figures.problem, "status 502");
         assert!((figures.rps - 2.0 / 5.02).abs() < 1e-9);

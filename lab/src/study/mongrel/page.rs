@@ -41,7 +41,7 @@ impl Row<'_> {
 
 fn rows(measured: &Measured) -> Vec<Row<'_>> {
     let row = |rounds: &'_ Rounds| -> Vec<Figures> {
-        rounds.taken.iter().map(|taken| figures(&taken.answers, &measured.cell)).collect()
+        rounds.taken.iter().map(|taken| figures(taken, &measured.cell)).collect()
     };
     measured.products.iter().map(|rounds| Row { rounds, figures: row(rounds) }).collect()
 }
@@ -315,15 +315,15 @@ fn notes(measured: &[Measured]) -> Vec<String> {
              product meets the same. That is {MEAN_MS:.1} ms on average. The published application was real, and its \
              origins used the processor."
         ),
-        "The generator is the lab's own, which makes a new connection for each request as soon as one is answered, as `ab` \
-         did, the first ones 0.1 ms apart. `ab` gives no times in order (its file is sorted by duration, and begins are \
-         whole seconds), `hey` keeps nothing of the answer, in which the origin tells when it began, and vegeta needs so \
-         much of the core that it shares with the origins that, with a thousand at a time, a request was up to 100 ms on its \
-         way before any product could see it, and others that were begun later were there first."
+        "The generator is vegeta without a rate and with a bound on its workers, which makes a new connection for each \
+         request as soon as one is answered, as `ab` did. `ab` gives no times in order (its file is sorted by duration, \
+         and begins are whole seconds), and `hey` keeps nothing of the answer, in which the origin tells when it began. A \
+         time is from the generator's beginning to the answer's end, connecting included."
             .to_owned(),
-        "A request has come when its last byte is out of the generator: on loopback it is then at the product. With that, and \
-         with what the origins tell, who was overtaken is known and not guessed. A time is from the generator's beginning to \
-         the answer's end, connecting included."
+        "Who was overtaken, and what is lost between two requests, is looked at in as many requests once more, with a client of \
+         the lab's that says when the last byte of each was out: on loopback it is then at the product. vegeta cannot say that: \
+         with a thousand at a time a request was up to 100 ms on its way before any product could see it, and others that \
+         were begun later were there first. Nothing else in the table is of these requests."
             .to_owned(),
         "Round robin and fewest requests mean the same product something else when it does not queue: nginx and Traefik \
          send each request at once to an origin, where it waits behind others while another origin may be idle. Envoy \
@@ -364,8 +364,13 @@ mod tests {
     }
 
     fn rounds(name: &'static str, wait_ms: u64) -> Rounds {
-        let answers = (0..100).map(|number| answer(number, if number % 10 == 9 { wait_ms } else { 30 })).collect();
-        Rounds { name, taken: vec![Taken { answers, cpu_us: 80.0, others_share: 0.0 }], failure: None }
+        let one = |number| answer(number, if number % 10 == 9 { wait_ms } else { 30 });
+        let answers: Vec<_> = (0..100).map(one).collect();
+        Rounds {
+            name,
+            taken: vec![Taken { queue: answers.clone(), answers, cpu_us: 80.0, others_share: 0.0 }],
+            failure: None,
+        }
     }
 
     fn measured() -> Vec<Measured> {
