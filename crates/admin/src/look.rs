@@ -82,8 +82,8 @@ fn tagged(shown: &Shown, body: impl IntoResponse) -> Response {
 
 fn chosen(shown: &Shown, query: Option<&str>) -> Result<Value, Problem> {
     match parameter(query, "as").as_deref() {
-        None | Some("effective") => Ok(Value::clone(&shown.effective)),
-        Some("written") => Ok(Value::clone(&shown.written)),
+        None | Some("effective") => Ok(shown.effective()),
+        Some("written") => Ok(shown.written()),
         Some(other) => {
             Err(Problem::new(StatusCode::BAD_REQUEST, format!("`as` is `effective` or `written`, not `{other}`")))
         }
@@ -105,7 +105,8 @@ fn objects(view: &View, parts: &[String], query: Option<&str>) -> Result<Respons
     let mut all = chosen(&shown, query)?;
     let found = all.get_mut(kind).map(Value::take).unwrap_or_default();
     let Some(name) = parts.get(1) else { return Ok(tagged(&shown, Json(found))) };
-    let names: Vec<&str> = match &shown.effective[kind] {
+    let effective = shown.effective();
+    let names: Vec<&str> = match &effective[kind] {
         Value::Object(map) => map.keys().map(String::as_str).collect(),
         Value::Array(items) => items.iter().filter_map(|item| item["name"].as_str()).collect(),
         _ => Vec::new(),

@@ -1,12 +1,14 @@
 //! From what somebody asks for to [`Changes`]: a whole configuration, one object, or one endpoint.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::changes::{self, Changes, difference, is_same, put, restore, written};
 use crate::diagnostic::{Diagnostics, Sink};
 use crate::load::{Loaded, Loader, document};
 use crate::read::{Access, Reading, read, read_part};
-use crate::schema::schema;
+use crate::schema::cached;
 use crate::source::Documents;
 use crate::tree::{Key, Kind, Node, Scalar};
 use crate::validate::validate;
@@ -61,12 +63,12 @@ impl Loader<'_> {
             admin(&mut tree, loaded, &mut sink);
             restore(&mut tree, Some(&loaded.tree), &mut sink);
         }
-        let faulty = validate(&schema(self.filters), &tree, &mut sink);
+        let faulty = validate(&cached(self.filters), &tree, None, &mut sink);
         if !whole || !sink.is_empty() {
             return Err(self.all_wrong(loaded, (documents, tree), faulty, sink));
         }
         let changes = difference(&files.tree, &tree);
-        self.resolve((documents, tree.into()), files.clone(), &faulty, (sink, Access::Disk))?;
+        self.resolve((documents, tree.into()), (files.clone(), Arc::default()), (&faulty, None), (sink, Access::Disk))?;
         Ok(changes)
     }
 
@@ -79,7 +81,8 @@ impl Loader<'_> {
         sink: Sink,
     ) -> Diagnostics {
         let texts = (documents, tree.into());
-        match self.resolve(texts, loaded.files_alone.clone(), &faulty, (sink, Access::Disk)) {
+        let origin = (loaded.files_alone.clone(), Arc::default());
+        match self.resolve(texts, origin, (&faulty, None), (sink, Access::Disk)) {
             Err(diagnostics) => diagnostics,
             // There was something wrong before.
             Ok(_) => Diagnostics::default(),
@@ -140,7 +143,7 @@ impl Loader<'_> {
             (None, Some(object)) => list.push(object),
             (None, None) => {}
         }
-        let list = Node { span: loaded.tree.span, kind: Kind::List(list) };
+        let list = Node { span: loaded.tree.span, kind: Kind::list(list) };
         Ok(changes.with(&loaded.files_alone.tree, ROUTES, Some(&list)))
     }
 
@@ -161,10 +164,11 @@ impl Loader<'_> {
         let span = object.span;
         let Kind::Map(entries) = &mut object.kind else { return Ok(None) };
         let Some((_, Node { kind: Kind::List(list), .. })) =
-            entries.iter_mut().find(|(key, _)| key.text == "endpoints")
+            Arc::make_mut(entries).iter_mut().find(|(key, _)| key.text == "endpoints")
         else {
             return Ok(None);
         };
+        let list = Arc::make_mut(list);
         let named = |list: &[Node], name: &str| {
             let address = |node: &Node| node.get("address").unwrap_or(node).text() == Some(name);
             list.iter().position(address)
@@ -213,7 +217,7 @@ fn name_route(route: &mut Node, name: &str, sink: &mut Sink) {
         let message = format!("the route is called `{given}` here and `{name}` in the address");
         sink.push(route.get("name").map_or(span, |node| node.span), message, Some("leave `name` out".to_owned()));
     } else if let Kind::Map(entries) = &mut route.kind {
-        put(entries, "name", Some(scalar(name, false, span)));
+        put(Arc::make_mut(entries), "name", Some(scalar(name, false, span)));
     }
 }
 
@@ -226,10 +230,10 @@ fn weigh(endpoint: &mut Node, weight: u32) {
     let span = endpoint.span;
     if !matches!(endpoint.kind, Kind::Map(_)) {
         let address = (Key { text: "address".to_owned(), span }, endpoint.clone());
-        *endpoint = Node { span, kind: Kind::Map(vec![address]) };
+        *endpoint = Node { span, kind: Kind::map(vec![address]) };
     }
     if let Kind::Map(entries) = &mut endpoint.kind {
-        put(entries, "weight", Some(scalar(&weight.to_string(), true, span)));
+        put(Arc::make_mut(entries), "weight", Some(scalar(&weight.to_string(), true, span)));
     }
 }
 
@@ -237,6 +241,7 @@ fn weigh(endpoint: &mut Node, weight: u32) {
 fn keep_unchanged(tree: &mut Node, loaded: &Loaded) {
     let shown = loaded.effective();
     let Kind::Map(entries) = &mut tree.kind else { return };
+    let entries = Arc::make_mut(entries);
     let mut gone = Vec::new();
     for (key, node) in entries.iter_mut() {
         let (old, shown) = (loaded.tree.get(&key.text), &shown[key.text.as_str()]);
@@ -253,14 +258,14 @@ fn keep_unchanged(tree: &mut Node, loaded: &Loaded) {
         }
         match &mut node.kind {
             Kind::Map(objects) if changes::NAMED.contains(&key.text.as_str()) => {
-                objects.iter_mut().for_each(|(name, node)| {
+                Arc::make_mut(objects).iter_mut().for_each(|(name, node)| {
                     keep(node, old.and_then(|old| old.get(&name.text)), &shown[name.text.as_str()]);
                 });
             }
             Kind::List(items) => {
                 let olds = old.map_or(&[][..], Node::items);
                 let shown = shown.as_array().map_or(&[][..], Vec::as_slice);
-                for item in items {
+                for item in Arc::make_mut(items) {
                     let value = written(item);
                     if let Some(at) = shown.iter().position(|shown| *shown == value) {
                         keep(item, olds.get(at), &value);
@@ -289,10 +294,10 @@ const KEPT: [(&str, &str); 3] = [
 /// The listener of the administrator is as the files have it: nobody locks himself out, and nobody gives himself a token. So
 /// are providers.
 fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
-    let Kind::Map(entries) = &mut tree.kind else { return };
+    let Kind::Map(entries) = &tree.kind else { return };
     for (key, message) in KEPT {
         let ours = loaded.files_alone.tree.get(key);
-        let Some((_, sent)) = entries.iter_mut().find(|(known, _)| known.text == key) else { continue };
+        let Some((_, sent)) = entries.iter().find(|(known, _)| known.text == key) else { continue };
         let mut whole = sent.clone();
         restore(&mut whole, ours, &mut Sink::default());
         if !ours.is_some_and(|ours| is_same(&whole, ours)) {
@@ -307,6 +312,7 @@ fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
 fn put_admin(tree: &mut Node, loaded: &Loaded) {
     let span = tree.span;
     if let Kind::Map(entries) = &mut tree.kind {
+        let entries = Arc::make_mut(entries);
         for (key, _) in KEPT {
             let ours = loaded.files_alone.tree.get(key);
             put(entries, key, ours.map(|ours| changes::moved(ours, span)));

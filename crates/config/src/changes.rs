@@ -8,6 +8,7 @@
 //! Pure: from trees to trees.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::Sink;
 use crate::effective::HIDDEN;
 use crate::source::Span;
-use crate::tree::{Key, Kind, Node, Scalar};
+use crate::tree::{Key, Kind, Node, Scalar, Twins};
 
 /// Keys whose objects have names, and are changed each by itself.
 pub(crate) const NAMED: [&str; 2] = ["listeners", "clusters"];
@@ -84,17 +85,18 @@ pub(crate) fn merge(files: &Node, objects: Vec<(String, Option<Node>)>) -> Node 
     let mut tree = files.clone();
     let whole = tree.span;
     let Kind::Map(entries) = &mut tree.kind else { return tree };
+    let entries = Arc::make_mut(entries);
     for (place, object) in objects {
         let Some((kind, name)) = place.split_once('/') else {
             put(entries, &place, object);
             continue;
         };
         if !entries.iter().any(|(key, _)| key.text == kind) {
-            put(entries, kind, Some(Node { span: whole, kind: Kind::Map(Vec::new()) }));
+            put(entries, kind, Some(Node { span: whole, kind: Kind::map(Vec::new()) }));
         }
         let found = entries.iter_mut().find(|(key, _)| key.text == kind);
         if let Some((_, Node { kind: Kind::Map(named), .. })) = found {
-            put(named, name, object);
+            put(Arc::make_mut(named), name, object);
         }
     }
     tree
@@ -135,19 +137,63 @@ fn keys<'a>(one: Option<&'a Node>, other: Option<&'a Node>) -> BTreeSet<&'a str>
 
 /// Whether both say the same, wherever they stand.
 pub(crate) fn is_same(one: &Node, other: &Node) -> bool {
+    if one.is_very_same(other) {
+        return true;
+    }
     match (&one.kind, &other.kind) {
         (Kind::Map(first), Kind::Map(second)) => {
             let has = |(key, node): &(Key, Node)| other.get(&key.text).is_some_and(|twin| is_same(node, twin));
             first.len() == second.len() && first.iter().all(has)
         }
         (Kind::List(first), Kind::List(second)) => {
-            first.len() == second.len() && first.iter().zip(second).all(|(one, other)| is_same(one, other))
+            first.len() == second.len() && first.iter().zip(second.iter()).all(|(one, other)| is_same(one, other))
         }
         (Kind::Scalar(first), Kind::Scalar(second)) => {
             first.written == second.written && first.value() == second.value()
         }
         _ => false,
     }
+}
+
+/// Whether both say the same in the same order: they have the same [`text`].
+pub(crate) fn is_alike(one: &Node, other: &Node) -> bool {
+    if one.is_very_same(other) {
+        return true;
+    }
+    match (&one.kind, &other.kind) {
+        (Kind::Map(first), Kind::Map(second)) => {
+            let pair = |((key, node), (other, twin)): (&(Key, Node), &(Key, Node))| {
+                key.text == other.text && is_alike(node, twin)
+            };
+            first.len() == second.len() && first.iter().zip(second.iter()).all(pair)
+        }
+        (Kind::List(first), Kind::List(second)) => {
+            first.len() == second.len() && first.iter().zip(second.iter()).all(|(one, other)| is_alike(one, other))
+        }
+        (Kind::Scalar(first), Kind::Scalar(second)) => {
+            let is_same = first.text == second.text && first.plain == second.plain && first.written == second.written;
+            is_same || scalar_text(first) == scalar_text(second)
+        }
+        (Kind::Invalid, Kind::Invalid) => true,
+        _ => false,
+    }
+}
+
+/// What of a tree is not the very same in another: whole objects, and all else that stands at the top.
+pub(crate) fn news(tree: &Node, other: &Node) -> Node {
+    let mut news = tree.clone();
+    let Kind::Map(entries) = &mut news.kind else { return news };
+    let entries = Arc::make_mut(entries);
+    entries.retain(|(key, node)| !other.get(&key.text).is_some_and(|twin| twin.is_very_same(node)));
+    for (key, node) in entries.iter_mut().filter(|(key, _)| NAMED.contains(&key.text.as_str())) {
+        let twins = Twins::of(other.get(&key.text));
+        let fresh = node.entries().iter().filter(|(key, node)| twins.same(key, node).is_none());
+        let fresh = Kind::map(fresh.cloned().collect());
+        if matches!(node.kind, Kind::Map(_)) {
+            node.kind = fresh;
+        }
+    }
+    news
 }
 
 /// The value as it was written: what comes from the environment stands as `${NAME}`.
@@ -181,14 +227,14 @@ fn write(node: &Node, indent: usize, out: &mut String) {
         Kind::List(items) if items.is_empty() => out.push_str(" []\n"),
         Kind::Map(entries) => {
             out.push('\n');
-            for (key, node) in entries {
+            for (key, node) in entries.iter() {
                 out.push_str(&format!("{:indent$}{}:", "", quoted(&key.text)));
                 write(node, indent + 2, out);
             }
         }
         Kind::List(items) => {
             out.push('\n');
-            for node in items {
+            for node in items.iter() {
                 out.push_str(&format!("{:indent$}-", ""));
                 write(node, indent + 2, out);
             }
@@ -222,9 +268,9 @@ pub(crate) fn moved(node: &Node, span: Span) -> Node {
     let kind = match &node.kind {
         Kind::Map(entries) => {
             let moved = |(key, node): &(Key, Node)| (Key { text: key.text.clone(), span }, moved(node, span));
-            Kind::Map(entries.iter().map(moved).collect())
+            Kind::map(entries.iter().map(moved).collect())
         }
-        Kind::List(items) => Kind::List(items.iter().map(|node| moved(node, span)).collect()),
+        Kind::List(items) => Kind::list(items.iter().map(|node| moved(node, span)).collect()),
         other => other.clone(),
     };
     Node { span, kind }
@@ -242,11 +288,12 @@ pub(crate) fn restore(node: &mut Node, old: Option<&Node>, sink: &mut Sink) {
             }
         },
         Kind::Map(entries) => {
-            entries.iter_mut().for_each(|(key, node)| restore(node, old.and_then(|old| old.get(&key.text)), sink));
+            let entries = Arc::make_mut(entries).iter_mut();
+            entries.for_each(|(key, node)| restore(node, old.and_then(|old| old.get(&key.text)), sink));
         }
         Kind::List(items) => {
             let twins = twins(items, old.map_or(&[][..], Node::items));
-            items.iter_mut().zip(twins).for_each(|(item, twin)| restore(item, twin, sink));
+            Arc::make_mut(items).iter_mut().zip(twins).for_each(|(item, twin)| restore(item, twin, sink));
         }
         Kind::Scalar(_) | Kind::Invalid => {}
     }
@@ -287,7 +334,8 @@ fn is_but_for_hidden(node: &Node, old: &Node) -> bool {
             entries.len() == before.len() && entries.iter().all(kept)
         }
         (Kind::List(items), Kind::List(before)) => {
-            items.len() == before.len() && items.iter().zip(before).all(|(node, old)| is_but_for_hidden(node, old))
+            items.len() == before.len()
+                && items.iter().zip(before.iter()).all(|(node, old)| is_but_for_hidden(node, old))
         }
         _ => false,
     }

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use model::filter::FilterSpec;
 use serde_json::{Map, Value};
 
-use crate::tree::{Kind, Node};
+use crate::file;
+use crate::tree::{Key, Kind, Node};
 
 /// What is shown instead of a secret.
 pub(crate) const HIDDEN: &str = "(hidden)";
@@ -26,9 +27,8 @@ const HTTP_KEYS: [&str; 8] = [
     "request_id",
 ];
 
-/// Makes the serialized configuration fit to be shown.
-/// What is secret is sealed: see [`unsealed`].
-pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[FilterSpec]) -> Value {
+/// Makes the serialized configuration fit to be shown. What is secret is sealed: see [`unsealed`].
+pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, secret: &HashSet<String>) -> Value {
     let mut value = Value::Object(effective);
     for listener in value["listeners"].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
         let is_http = listener["protocol"] == "http";
@@ -45,8 +45,24 @@ pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, filters: &[Filte
         }
     }
     as_written(&mut value, tree);
-    hide(&mut value, &secret_names(filters), (At::Root, &seal));
+    hide(&mut value, secret, (At::Root, &seal));
     value
+}
+
+/// The clusters of a tree without problems that are `wanted`, as [`shown`] would show them. There may be very many, so that they
+/// are made when they are asked for.
+pub(crate) fn clusters(tree: &Node, secret: &HashSet<String>, wanted: impl Fn(&Key, &Node) -> bool) -> Value {
+    let written = tree.get("clusters").map_or(&[][..], Node::entries);
+    let shown = |(key, node): &(Key, Node)| {
+        let typed = serde_json::from_value::<file::Cluster>(node.to_value());
+        let mut value = typed.and_then(serde_json::to_value).unwrap_or_default();
+        as_written(&mut value, node);
+        (key.text.clone(), value)
+    };
+    let all = written.iter().filter(|(key, node)| wanted(key, node)).map(shown);
+    let mut all = Value::Object(all.collect());
+    hide(&mut all, secret, (At::Clusters, &seal));
+    all
 }
 
 /// A secret that is not shown, but can be told from another: by a hash that only this process can compute.
@@ -79,7 +95,7 @@ pub(crate) fn hidden(mut value: Value, filters: &[FilterSpec]) -> Value {
     value
 }
 
-fn secret_names(filters: &[FilterSpec]) -> HashSet<String> {
+pub(crate) fn secret_names(filters: &[FilterSpec]) -> HashSet<String> {
     let mut secret: HashSet<String> = SECRET_NAMES.iter().map(|name| (*name).to_owned()).collect();
     for filter in filters {
         write_only(&(filter.schema)(), &mut secret);
@@ -101,7 +117,7 @@ fn as_written(value: &mut Value, node: &Node) {
             }
         }
         Kind::Map(entries) => {
-            for (key, child) in entries {
+            for (key, child) in entries.iter() {
                 if let Some(value) = value.get_mut(&key.text) {
                     as_written(value, child);
                 }

@@ -2,6 +2,8 @@
 //!
 //! Only whole scalars are replaced, after parsing: a variable can never add a key or change the shape of the file.
 
+use std::sync::Arc;
+
 use crate::diagnostic::Sink;
 use crate::source::Span;
 use crate::tree::{Kind, Node, Scalar};
@@ -15,8 +17,12 @@ pub(crate) fn fill(
     sink: &mut Sink,
 ) {
     match &mut node.kind {
-        Kind::Map(entries) => entries.iter_mut().for_each(|(_, node)| fill(node, environment, budget, sink)),
-        Kind::List(items) => items.iter_mut().for_each(|node| fill(node, environment, budget, sink)),
+        Kind::Map(entries) => {
+            Arc::make_mut(entries).iter_mut().for_each(|(_, node)| fill(node, environment, budget, sink));
+        }
+        Kind::List(items) => {
+            Arc::make_mut(items).iter_mut().for_each(|node| fill(node, environment, budget, sink));
+        }
         Kind::Scalar(scalar) if scalar.text.contains("${") => {
             if fill_scalar(scalar, node.span, environment, budget, sink).is_none() {
                 node.kind = Kind::Invalid;

@@ -27,6 +27,7 @@ mod source;
 mod tree;
 pub mod units;
 mod validate;
+mod whole;
 mod wording;
 mod yaml;
 
@@ -39,3 +40,4 @@ pub use read::{files_in, files_of, read_text};
 pub use reference::reference;
 pub use schema::schema;
 pub use source::{Document, Documents, FileId, Span};
+pub use whole::Whole;

@@ -1,6 +1,6 @@
 //! The way in: text to [`Snapshot`], or to everything that is wrong with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::filter::FilterSpec;
 use model::provider::Provider;
 use model::snapshot::EndpointsFrom;
-use model::{Issue, Snapshot};
+use model::{Issue, Name, Snapshot};
 use serde_json::Value;
 
 use crate::changes::{self, Changes};
@@ -18,11 +18,12 @@ use crate::effective;
 use crate::paths;
 use crate::provided::{Provided, ProvidedEndpoints, ProvidedText};
 use crate::read::{Access, Reading, read, read_part, read_text};
-use crate::resolve::Resolver;
-use crate::schema::schema;
+use crate::resolve::{Before, Resolved, Resolver};
+use crate::schema::cached;
 use crate::source::{Document, Documents, Span};
-use crate::tree::Node;
+use crate::tree::{Key, Node, Twins};
 use crate::validate::{Faulty, validate};
+use crate::whole::{Objects, Whole};
 
 /// What loading needs to know of the world. It reads files itself, but asks for everything else.
 #[derive(Clone, Copy)]
@@ -44,9 +45,16 @@ pub struct Loaded {
     pub documents: Documents,
     pub(crate) tree: Arc<Node>,
     pub(crate) files_alone: FilesAlone,
+    /// What stands in the place of objects of the files.
+    objects: Arc<Objects>,
     files: Vec<PathBuf>,
-    /// With defaults filled in; what is secret is sealed.
+    /// With defaults filled in; what is secret is sealed. Clusters are made when they are asked for.
     effective: Value,
+    /// What is secret by its name.
+    secret: Arc<HashSet<String>>,
+    /// As in [`Before`].
+    contained: Vec<bool>,
+    own_zone: Option<String>,
     warnings: Vec<Diagnostic>,
 }
 
@@ -136,7 +144,7 @@ impl Loader<'_> {
         let Reading { documents, tree, mut sink, .. } =
             read(Documents::default(), main, self.environment, Access::Disk);
         let Some(tree) = tree else { return <_>::default() };
-        let faulty = validate(&schema(self.filters), &tree, &mut sink);
+        let faulty = validate(&cached(self.filters), &tree, None, &mut sink);
         Resolver::new(self, Access::Disk, (&documents, &tree), &faulty, &mut sink).providers_alone()
     }
 
@@ -146,7 +154,7 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong.
     pub fn load_changed(&self, loaded: &Loaded, changes: &Changes) -> Result<Loaded, Diagnostics> {
-        self.assemble(loaded.files_alone.clone(), changes, Sink::default(), Access::Disk)
+        self.assemble((loaded.files_alone.clone(), Some(loaded)), changes, Sink::default(), Access::Disk)
     }
 
     /// A file, what it includes, and the folders that it looks into for that, as far as they can be read.
@@ -166,7 +174,7 @@ impl Loader<'_> {
     pub fn load_beside(&self, loaded: &Loaded, beside: Beside<'_>) -> Result<Loaded, Diagnostics> {
         let mut sink = Sink::default();
         match self.join(&loaded.files_alone, beside.provided, &mut sink) {
-            Ok(files) => self.assemble(files, beside.changes, sink, Access::Disk),
+            Ok(files) => self.assemble((files, Some(loaded)), beside.changes, sink, Access::Disk),
             Err(documents) => Err(sink.finish(&documents)),
         }
     }
@@ -178,28 +186,29 @@ impl Loader<'_> {
     /// Everything that is wrong with those files and names now.
     pub fn reload_files(&self, loaded: &Loaded) -> Result<Loaded, Diagnostics> {
         let texts = (loaded.documents.clone(), Arc::clone(&loaded.tree));
-        self.resolve(texts, loaded.files_alone.clone(), &Faulty::default(), (Sink::default(), Access::Disk))
+        let origin = (loaded.files_alone.clone(), Arc::clone(&loaded.objects));
+        self.resolve(texts, origin, (&Faulty::default(), None), (Sink::default(), Access::Disk))
     }
 
     pub(crate) fn load(&self, main: Document, beside: Beside<'_>, access: Access) -> Result<Loaded, Diagnostics> {
         let Reading { documents, tree, whole, mut sink } = read(Documents::default(), main, self.environment, access);
         let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
-        paths::settle(&schema(self.filters), &mut tree, &documents);
+        paths::settle(&cached(self.filters), &mut tree, &documents);
         if !whole {
-            validate(&schema(self.filters), &tree, &mut sink);
+            validate(&cached(self.filters), &tree, None, &mut sink);
             return Err(sink.finish(&documents));
         }
         let files = FilesAlone::new(documents, Arc::new(tree));
         match self.join(&files, beside.provided, &mut sink) {
-            Ok(files) => self.assemble(files, beside.changes, sink, access),
+            Ok(files) => self.assemble((files, None), beside.changes, sink, access),
             Err(documents) => Err(sink.finish(&documents)),
         }
     }
 
-    /// Joins files and changes, and understands them.
+    /// Joins files and changes, and understands them. What is as it was before is not looked at again.
     fn assemble(
         &self,
-        files: FilesAlone,
+        (files, before): (FilesAlone, Option<&Loaded>),
         changes: &Changes,
         mut sink: Sink,
         access: Access,
@@ -216,32 +225,50 @@ impl Loader<'_> {
             is_whole &= !matches!(part, Some(None));
             objects.push((place.to_owned(), part.flatten()));
         }
-        let tree =
-            if objects.is_empty() { Arc::clone(&files.tree) } else { Arc::new(changes::merge(&files.tree, objects)) };
-        let faulty = validate(&schema(self.filters), &tree, &mut sink);
+        let tree = match objects.is_empty() {
+            true => Arc::clone(&files.tree),
+            false => Arc::new(changes::merge(&files.tree, objects.clone())),
+        };
+        let faulty = validate(&cached(self.filters), &tree, before.map(|before| &*before.tree), &mut sink);
         if !is_whole {
             return Err(sink.finish(&documents));
         }
-        self.resolve((documents, tree), files, &faulty, (sink, access))
+        self.resolve((documents, tree), (files, Arc::new(objects)), (&faulty, before), (sink, access))
     }
 
     pub(crate) fn resolve(
         &self,
         (documents, tree): (Documents, Arc<Node>),
-        files_alone: FilesAlone,
-        faulty: &Faulty,
+        (files_alone, objects): (FilesAlone, Arc<Objects>),
+        (faulty, before): (&Faulty, Option<&Loaded>),
         (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {
         let resolver = Resolver::new(self, access, (&documents, &tree), faulty, &mut sink);
-        let resolved = resolver.run();
+        let resolved = resolver.knowing(before.map(Loaded::as_before)).run();
         if !sink.is_empty() {
             return Err(sink.finish(&documents));
         }
-        let effective = effective::shown(resolved.effective, &tree, self.filters);
+        let secret = match before {
+            Some(before) => Arc::clone(&before.secret),
+            None => Arc::new(effective::secret_names(self.filters)),
+        };
+        let effective = effective::shown(resolved.effective, &tree, &secret);
         let mut warnings = resolved.warnings.finish(&documents).list;
         warnings.iter_mut().for_each(|warning| warning.is_warning = true);
-        let (snapshot, files) = (resolved.snapshot, resolved.files);
-        Ok(Loaded { snapshot, documents, tree, files_alone, files, effective, warnings })
+        let Resolved { snapshot, files, contained, own_zone, .. } = resolved;
+        Ok(Loaded {
+            snapshot,
+            documents,
+            tree,
+            files_alone,
+            objects,
+            files,
+            effective,
+            secret,
+            contained,
+            own_zone,
+            warnings,
+        })
     }
 }
 
@@ -276,18 +303,68 @@ impl Loaded {
     /// The configuration with defaults filled in. What came from the environment is shown as it was written
     /// (`${NAME}`), and what is secret by its name is hidden.
     pub fn effective(&self) -> Value {
-        effective::unsealed(self.effective.clone())
+        effective::unsealed(self.sealed())
     }
 
     /// The same, but where a secret is hidden, text follows that differs when the secret does: to be compared, and then
     /// shown by [`unsealed`] alone.
-    pub fn sealed(&self) -> &Value {
-        &self.effective
+    pub fn sealed(&self) -> Value {
+        self.sealed_where(|_, _| true)
+    }
+
+    /// Of this configuration and another what [`Self::sealed`] gives, without clusters that are the very same in both.
+    pub fn sealed_beside(&self, other: &Self) -> (Value, Value) {
+        let (ours, theirs) = (self.tree.get("clusters"), other.tree.get("clusters"));
+        let (in_ours, in_theirs) = (Twins::of(ours), Twins::of(theirs));
+        // Where nothing but the order differs all of it is told.
+        let is_moved = ours.zip(theirs).is_some_and(|(ours, theirs)| is_reordered(ours.entries(), theirs.entries()));
+        let is_other = |twins: &Twins<'_>, key: &Key, node: &Node| is_moved || twins.same(key, node).is_none();
+        let first = self.sealed_where(|key, node| is_other(&in_theirs, key, node));
+        (first, other.sealed_where(|key, node| is_other(&in_ours, key, node)))
+    }
+
+    fn sealed_where(&self, wanted: impl Fn(&Key, &Node) -> bool) -> Value {
+        let mut value = self.effective.clone();
+        value["clusters"] = effective::clusters(&self.tree, &self.secret, wanted);
+        value
+    }
+
+    fn as_before(&self) -> Before<'_> {
+        let (clusters, own_zone) = (self.snapshot.clusters.as_slice(), self.own_zone.as_deref());
+        Before { tree: &self.tree, clusters, contained: &self.contained, own_zone }
+    }
+
+    /// Takes the objects of an earlier configuration in the place of its own where they are equal.
+    pub fn share_with(&mut self, before: &Self) {
+        share(&mut self.snapshot.listeners, &before.snapshot.listeners, |one| &one.name);
+        share(&mut self.snapshot.routes, &before.snapshot.routes, |one| &one.name);
+        share(&mut self.snapshot.clusters, &before.snapshot.clusters, |one| &one.name);
+    }
+
+    /// Whether both say the same, in the same order, wherever it stands.
+    pub fn says_same(&self, other: &Self) -> bool {
+        changes::is_alike(&self.tree, &other.tree)
+    }
+
+    /// Whether both were made of the very same files, as they were read.
+    pub fn has_files_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.files_alone.tree, &other.files_alone.tree)
+    }
+
+    /// It as it can be kept, to be gone back to.
+    pub fn whole(&self) -> Whole {
+        Whole::joined(&self.files_alone.tree, &self.objects)
     }
 
     /// What it reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by a phrase.
     pub fn reach(&self, filters: &[FilterSpec]) -> BTreeSet<String> {
-        paths::reach(&schema(filters), &self.tree)
+        paths::reach(&cached(filters), &self.tree)
+    }
+
+    /// What of [`Self::reach`] another does not reach.
+    pub fn reach_beyond(&self, other: &Self, filters: &[FilterSpec]) -> BTreeSet<String> {
+        let found = paths::reach(&cached(filters), &changes::news(&self.tree, &other.tree));
+        if found.is_empty() { found } else { &found - &other.reach(filters) }
     }
 
     /// The configuration as it was written, included files and changes joined, without what is secret by its name.
@@ -299,6 +376,25 @@ impl Loaded {
     /// into the file.
     pub fn text(&self) -> String {
         changes::text(&self.tree)
+    }
+}
+
+/// Puts objects of `before` in the place of those that are equal.
+fn share<T: PartialEq>(all: &mut [Arc<T>], before: &[Arc<T>], name: impl Fn(&T) -> &Name) {
+    let known: HashMap<&Name, &Arc<T>> = before.iter().map(|one| (name(one), one)).collect();
+    for one in all {
+        if let Some(known) = known.get(name(one)).filter(|known| **known == one) {
+            *one = Arc::clone(known);
+        }
+    }
+}
+
+/// Whether both hold the same keys in another order.
+fn is_reordered(ours: &[(Key, Node)], theirs: &[(Key, Node)]) -> bool {
+    let is_other = || ours.iter().zip(theirs).any(|((one, _), (other, _))| one.text != other.text);
+    ours.len() == theirs.len() && is_other() && {
+        let known: HashSet<&str> = theirs.iter().map(|(key, _)| key.text.as_str()).collect();
+        ours.iter().all(|(key, _)| known.contains(key.text.as_str()))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -72,7 +73,7 @@ fn walk((root, schema): (&Value, &Value), node: &mut Node, depth: usize, each: &
     }
     match &mut node.kind {
         Kind::Map(entries) => {
-            for (key, node) in entries {
+            for (key, node) in Arc::make_mut(entries) {
                 let below = schema.get("properties").and_then(|all| all.get(&key.text));
                 if let Some(below) = below.or_else(|| schema.get("additionalProperties")) {
                     walk((root, below), node, depth + 1, each);
@@ -81,7 +82,7 @@ fn walk((root, schema): (&Value, &Value), node: &mut Node, depth: usize, each: &
         }
         Kind::List(items) => {
             if let Some(below) = schema.get("items") {
-                items.iter_mut().for_each(|node| walk((root, below), node, depth + 1, each));
+                Arc::make_mut(items).iter_mut().for_each(|node| walk((root, below), node, depth + 1, each));
             }
         }
         Kind::Scalar(scalar) if schema.get("format").and_then(Value::as_str) == Some(PATH_FORMAT) => {

@@ -18,7 +18,7 @@ use crate::load::{FilesAlone, Loader};
 use crate::paths;
 use crate::read::{Access, read_part};
 use crate::resolve::Resolver;
-use crate::schema::{schema, tidied};
+use crate::schema::{cached, tidied};
 use crate::source::{Document, Documents, Span};
 use crate::tree::{Kind, Node};
 use crate::validate::validate;
@@ -165,10 +165,10 @@ impl Loader<'_> {
         });
         let span = list.span;
         let entry = |text: &str| crate::tree::Key { text: text.to_owned(), span };
-        let by_key = Node { span, kind: Kind::Map(vec![(entry(key), list)]) };
-        let tree = Node { span, kind: Kind::Map(vec![(entry("endpoints"), by_key)]) };
+        let by_key = Node { span, kind: Kind::map(vec![(entry(key), list)]) };
+        let tree = Node { span, kind: Kind::map(vec![(entry("endpoints"), by_key)]) };
         let mut own = Sink::default();
-        let faulty = validate(schema, &tree, &mut own);
+        let faulty = validate(schema, &tree, None, &mut own);
         let mut found = Vec::new();
         if own.is_empty() {
             let mut resolver = Resolver::new(self, Access::None, (documents, &tree), &faulty, &mut own);
@@ -190,7 +190,7 @@ impl Joining<'_> {
     fn add_all(&mut self, from: &Provided, loader: &Loader<'_>, is_file: bool) -> bool {
         // What comes over a network must not read the environment of this machine.
         let environment = if is_file { loader.environment } else { &|_: &str| None };
-        let schema = &schema(loader.filters);
+        let schema = &cached(loader.filters);
         let mut is_whole = true;
         for text in &from.texts {
             let main = self.documents.main().map(|main| main.folder.clone()).unwrap_or_default();
@@ -212,7 +212,7 @@ impl Joining<'_> {
     fn add(&mut self, provider: &str, node: Node) {
         let span = node.span;
         let entries = match node.kind {
-            Kind::Map(entries) => entries,
+            Kind::Map(entries) => Arc::unwrap_or_clone(entries),
             // A text without anything in it.
             Kind::Scalar(scalar) if scalar.plain && scalar.text.is_empty() => return,
             Kind::Invalid => return,
@@ -227,10 +227,14 @@ impl Joining<'_> {
                 ("version", _) => {
                     self.sink.push(key.span, "the version of this format is 1", Some("write `version: 1`".to_owned()));
                 }
-                ("listeners" | "clusters", Kind::Map(named)) => self.add_named(&key.text, node.span, named),
-                ("routes", Kind::List(routes)) => self.add_routes(node.span, routes),
+                ("listeners" | "clusters", Kind::Map(named)) => {
+                    self.add_named(&key.text, node.span, Arc::unwrap_or_clone(named));
+                }
+                ("routes", Kind::List(routes)) => self.add_routes(node.span, Arc::unwrap_or_clone(routes)),
                 ("endpoints", Kind::Map(lists)) => {
-                    lists.into_iter().for_each(|(key, list)| self.add_endpoints(provider, &key, list));
+                    Arc::unwrap_or_clone(lists)
+                        .into_iter()
+                        .for_each(|(key, list)| self.add_endpoints(provider, &key, list));
                 }
                 (_, Kind::Invalid) => {}
                 ("listeners" | "clusters" | "endpoints", _) => {
@@ -258,6 +262,7 @@ impl Joining<'_> {
     /// The value of a key at the top of the files, which is made if it is not there.
     fn top(&mut self, key: &str, span: Span, empty: Kind) -> Option<&mut Kind> {
         let Kind::Map(entries) = &mut self.tree.kind else { return None };
+        let entries = Arc::make_mut(entries);
         let at = entries.iter().position(|(known, _)| known.text == key).unwrap_or_else(|| {
             entries.push((crate::tree::Key { text: key.to_owned(), span }, Node { span, kind: empty }));
             entries.len() - 1
@@ -283,14 +288,14 @@ impl Joining<'_> {
             self.places.insert(id, name.span);
             fresh.push((name, node));
         }
-        if let Some(Kind::Map(known)) = self.top(kind, span, Kind::Map(Vec::new())) {
-            known.extend(fresh);
+        if let Some(Kind::Map(known)) = self.top(kind, span, Kind::map(Vec::new())) {
+            Arc::make_mut(known).extend(fresh);
         }
     }
 
     fn add_routes(&mut self, span: Span, routes: Vec<Node>) {
-        if let Some(Kind::List(known)) = self.top("routes", span, Kind::List(Vec::new())) {
-            known.extend(routes);
+        if let Some(Kind::List(known)) = self.top("routes", span, Kind::list(Vec::new())) {
+            Arc::make_mut(known).extend(routes);
         }
     }
 }

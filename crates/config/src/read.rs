@@ -160,7 +160,7 @@ impl Reader<'_> {
         interpolate::fill(&mut tree, self.environment, &mut self.budget, &mut self.sink);
         let include = match &mut tree.kind {
             Kind::Map(entries) => {
-                entries.iter().position(|(key, _)| key.text == "include").map(|at| entries.remove(at))
+                entries.iter().position(|(key, _)| key.text == "include").map(|at| Arc::make_mut(entries).remove(at))
             }
             _ => None,
         };
@@ -284,7 +284,8 @@ impl Reader<'_> {
                 continue;
             };
             let Kind::Map(entries) = &mut tree.kind else { continue };
-            for (key, node) in added {
+            let entries = Arc::make_mut(entries);
+            for (key, node) in Arc::unwrap_or_clone(added) {
                 match entries.iter_mut().find(|(known, _)| known.text == key.text) {
                     None => {
                         let named = node.entries().iter();
@@ -308,7 +309,8 @@ impl Reader<'_> {
         match (key.text.as_str(), &mut existing.kind, node.kind) {
             ("listeners" | "clusters", Kind::Map(entries), Kind::Map(added)) => {
                 let kind = key.text.trim_end_matches('s');
-                for (name, node) in added {
+                let entries = Arc::make_mut(entries);
+                for (name, node) in Arc::unwrap_or_clone(added) {
                     match places.entry((key.text.clone(), name.text.clone())) {
                         Entry::Occupied(first) => {
                             let first = *first.get();
@@ -321,7 +323,9 @@ impl Reader<'_> {
                     }
                 }
             }
-            ("routes" | "access_logs", Kind::List(items), Kind::List(added)) => items.extend(added),
+            ("routes" | "access_logs", Kind::List(items), Kind::List(added)) => {
+                Arc::make_mut(items).extend(Arc::unwrap_or_clone(added));
+            }
             ("version", Kind::Scalar(first), Kind::Scalar(second)) if first.text == second.text => {}
             (_, Kind::Invalid, _) | (_, _, Kind::Invalid) => {}
             (name @ ("listeners" | "clusters"), Kind::Map(_), _) => {

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::snapshot::Snapshot;
+use model::snapshot::{Cluster, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -40,7 +40,7 @@ use crate::file;
 use crate::load::Loader;
 use crate::read::Access;
 use crate::source::{Documents, Span};
-use crate::tree::{Kind, Node};
+use crate::tree::{Kind, Node, Twins};
 use crate::validate::Faulty;
 
 /// What resolving came to.
@@ -48,10 +48,25 @@ pub(crate) struct Resolved {
     pub(crate) snapshot: Snapshot,
     /// Every file that is named and was read, in order, each once.
     pub(crate) files: Vec<PathBuf>,
-    /// The configuration with defaults filled in.
+    /// The configuration with defaults filled in, but for clusters: see [`crate::effective::clusters`].
     pub(crate) effective: Map<String, Value>,
+    /// Which clusters follow from what was written alone: nothing was read for them and no name looked up.
+    pub(crate) contained: Vec<bool>,
+    /// The zone of this instance.
+    pub(crate) own_zone: Option<String>,
     /// What is allowed but does nothing.
     pub(crate) warnings: Sink,
+}
+
+/// What an earlier tree came to.
+#[derive(Clone, Copy)]
+pub(crate) struct Before<'a> {
+    pub(crate) tree: &'a Node,
+    /// In the order of the tree.
+    pub(crate) clusters: &'a [Arc<Cluster>],
+    /// As in [`Resolved`].
+    pub(crate) contained: &'a [bool],
+    pub(crate) own_zone: Option<&'a str>,
 }
 
 /// Everything that resolving looks at.
@@ -63,6 +78,9 @@ pub(crate) struct Resolver<'a> {
     pub(crate) faulty: &'a Faulty,
     pub(crate) sink: &'a mut Sink,
     warnings: Sink,
+    before: Option<Before<'a>>,
+    /// A file was read, for the object that is resolved.
+    looks_outside: bool,
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
     files: Vec<PathBuf>,
     /// `None`: some are not known, so any reference may be right.
@@ -105,6 +123,8 @@ impl<'a> Resolver<'a> {
             faulty,
             sink,
             warnings,
+            before: None,
+            looks_outside: false,
             pems,
             files,
             clusters,
@@ -114,6 +134,19 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Takes from an earlier tree what it came to, where that is the very same.
+    pub(crate) fn knowing(mut self, before: Option<Before<'a>>) -> Self {
+        let is_same = |one: Option<&Node>, other: Option<&Node>| match (one, other) {
+            (Some(one), Some(other)) => one.is_very_same(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        self.before = before.filter(|before| {
+            let providers = is_same(before.tree.get("providers"), self.tree.get("providers"));
+            providers && before.own_zone == self.own_zone.as_deref()
+        });
+        self
+    }
+
     /// Resolves the whole tree. Whether anything was wrong is in the sink.
     pub(crate) fn run(mut self) -> Resolved {
         let mut effective = Map::new();
@@ -121,7 +154,8 @@ impl<'a> Resolver<'a> {
         let listeners = self.named("listeners", &mut effective, Self::listener);
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
-        let clusters = self.named("clusters", &mut effective, Self::cluster);
+        effective.insert("clusters".to_owned(), Value::Object(Map::new()));
+        let (clusters, contained) = self.all_clusters();
         self.unique_cookies(&routes, &clusters);
         if let Some(zone) = &self.own_zone {
             effective.insert("zone".to_owned(), Value::from(zone.as_str()));
@@ -140,7 +174,7 @@ impl<'a> Resolver<'a> {
         let snapshot = Snapshot {
             listeners: listeners.into_iter().map(Arc::new).collect(),
             routes: routes.into_iter().map(|(_, route)| Arc::new(route)).collect(),
-            clusters: clusters.into_iter().map(Arc::new).collect(),
+            clusters,
             admin: admin.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             providers: providers.into_iter().map(Arc::new).collect(),
@@ -152,7 +186,34 @@ impl<'a> Resolver<'a> {
         if self.sink.is_empty() {
             self.warn_of_useless(&snapshot);
         }
-        Resolved { snapshot, files: self.files, effective, warnings: self.warnings }
+        let (files, warnings, own_zone) = (self.files, self.warnings, self.own_zone);
+        Resolved { snapshot, files, effective, contained, own_zone, warnings }
+    }
+
+    /// Resolves the clusters, of which there may be very many and few that are new.
+    fn all_clusters(&mut self) -> (Vec<Arc<Cluster>>, Vec<bool>) {
+        let (tree, before) = (self.tree, self.before);
+        let twins = Twins::of(before.and_then(|before| before.tree.get("clusters")));
+        let written = tree.get("clusters").map_or(&[][..], Node::entries);
+        let (mut all, mut contained) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
+        for (key, node) in written {
+            let known = before.zip(twins.same(key, node)).and_then(|(before, place)| {
+                let cluster = before.clusters.get(place).filter(|cluster| cluster.name.as_str() == key.text)?;
+                before.contained.get(place).is_some_and(|contained| *contained).then_some(cluster)
+            });
+            if let Some(known) = known {
+                all.push(Arc::clone(known));
+                contained.push(true);
+                continue;
+            }
+            let Some(object) = self.typed(&format!("clusters/{}", key.text), node) else { continue };
+            self.looks_outside = false;
+            if let Some(cluster) = self.cluster(&key.text, &object) {
+                all.push(Arc::new(cluster));
+                contained.push(!self.looks_outside);
+            }
+        }
+        (all, contained)
     }
 
     /// Resolves each object of a map of objects.

@@ -1,6 +1,6 @@
 //! The JSON Schema (draft 2020-12) of the file format: editors complete from it, and files are checked against it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use model::filter::FilterSpec;
 use schemars::generate::SchemaSettings;
@@ -17,6 +17,23 @@ pub fn schema(filters: &[FilterSpec]) -> Value {
         add_filter(&mut root, filter);
     }
     root
+}
+
+/// The same, made once for each list of filters.
+pub(crate) fn cached(filters: &[FilterSpec]) -> Arc<Value> {
+    static KNOWN: Mutex<Vec<(Vec<usize>, Arc<Value>)>> = Mutex::new(Vec::new());
+    // A program has one list; tests have a few.
+    const KNOWN_MAX: usize = 8;
+    let id: Vec<usize> = filters.iter().map(|filter| filter.schema as usize).collect();
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, schema)) = known.iter().find(|(known, _)| *known == id) {
+        return Arc::clone(schema);
+    }
+    let made = Arc::new(schema(filters));
+    if known.len() < KNOWN_MAX {
+        known.push((id, Arc::clone(&made)));
+    }
+    made
 }
 
 fn base() -> Value {

@@ -1,4 +1,11 @@
 //! The spanned tree: what YAML said, with the place of every key and value.
+//!
+//! Copies share maps and lists, so that a large configuration with one object changed is the old one but for that object, and
+//! what is the very same need not be looked at again.
+
+use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
@@ -15,8 +22,8 @@ pub(crate) struct Node {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// In the order of the file; keys are unique.
-    Map(Vec<(Key, Node)>),
-    List(Vec<Node>),
+    Map(Arc<Vec<(Key, Node)>>),
+    List(Arc<Vec<Node>>),
     Scalar(Scalar),
     /// Something that was reported already; whatever holds it is not looked at further.
     Invalid,
@@ -94,7 +101,29 @@ fn plain_digits(text: &str, radix: u32) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_digit(radix))
 }
 
+impl Kind {
+    pub(crate) fn map(mut entries: Vec<(Key, Node)>) -> Self {
+        entries.shrink_to_fit();
+        Self::Map(Arc::new(entries))
+    }
+
+    pub(crate) fn list(mut items: Vec<Node>) -> Self {
+        items.shrink_to_fit();
+        Self::List(Arc::new(items))
+    }
+}
+
 impl Node {
+    /// Whether this is a copy of the very same map or list, at the same place. Equal ones may still not be.
+    pub(crate) fn is_very_same(&self, other: &Self) -> bool {
+        self.span == other.span
+            && match (&self.kind, &other.kind) {
+                (Kind::Map(one), Kind::Map(other)) => Arc::ptr_eq(one, other),
+                (Kind::List(one), Kind::List(other)) => Arc::ptr_eq(one, other),
+                _ => false,
+            }
+    }
+
     /// The value under a key, for a map that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|(_, node)| node)
@@ -202,6 +231,45 @@ impl Node {
             rest = left;
         }
         node.entry(key).map_or_else(|| self.locate(path), |(key, _)| key.span)
+    }
+}
+
+/// Finds the entries of a map in an earlier one, mostly in the same order, without a search for each.
+pub(crate) struct Twins<'a> {
+    entries: &'a [(Key, Node)],
+    next: Cell<usize>,
+    by_name: OnceCell<HashMap<&'a str, usize>>,
+}
+
+impl<'a> Twins<'a> {
+    /// `map` is the earlier one.
+    pub(crate) fn of(map: Option<&'a Node>) -> Self {
+        Self { entries: map.map_or(&[], Node::entries), next: Cell::new(0), by_name: OnceCell::new() }
+    }
+
+    /// The place of the entry with this key.
+    pub(crate) fn place(&self, key: &str) -> Option<usize> {
+        let fits = |place: &usize| self.entries.get(*place).is_some_and(|(known, _)| known.text == key);
+        let expected = Some(self.next.get()).filter(fits);
+        let place = expected.or_else(|| {
+            let names =
+                || self.entries.iter().enumerate().map(|(place, (key, _))| (key.text.as_str(), place)).collect();
+            self.by_name.get_or_init(names).get(key).copied()
+        })?;
+        self.next.set(place + 1);
+        Some(place)
+    }
+
+    /// The key at a place.
+    pub(crate) fn key(&self, place: usize) -> Option<&'a Key> {
+        self.entries.get(place).map(|(key, _)| key)
+    }
+
+    /// The place of the entry that is the very same.
+    pub(crate) fn same(&self, key: &Key, node: &Node) -> Option<usize> {
+        let place = self.place(&key.text)?;
+        let (known, twin) = &self.entries[place];
+        (known.span == key.span && twin.is_very_same(node)).then_some(place)
     }
 }
 

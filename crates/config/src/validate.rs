@@ -7,11 +7,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use crate::changes::NAMED;
 use crate::diagnostic::{Sink, did_you_mean, nearest};
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_of, shape};
 use crate::file::{NAME_FORMAT, WHEN};
 use crate::source::Span;
-use crate::tree::{Key, Kind, Node, Scalar};
+use crate::tree::{Key, Kind, Node, Scalar, Twins};
 use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin,
     parse_percent, parse_shift, parse_size,
@@ -59,10 +60,11 @@ fn take_out(mut value: &mut Value, path: &[Part]) -> bool {
     true
 }
 
-/// Checks a whole tree.
-pub(crate) fn validate(schema: &Value, tree: &Node, sink: &mut Sink) -> Faulty {
-    let mut validator =
-        Validator { root: schema, tree, path: Vec::new(), marks: Vec::new(), found: Vec::new(), advise: true };
+/// Checks a whole tree. `known` was found right by the same schema: named objects that are the very same there are not looked
+/// at again.
+pub(crate) fn validate(schema: &Value, tree: &Node, known: Option<&Node>, sink: &mut Sink) -> Faulty {
+    let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
+    let mut validator = Validator { root: schema, tree, known, path, marks, found, advise: true };
     validator.check(schema, tree);
     let Validator { marks, found, .. } = validator;
     let mut faulty = Faulty::default();
@@ -90,6 +92,7 @@ pub(crate) enum Step<'a> {
 struct Validator<'a> {
     root: &'a Value,
     tree: &'a Node,
+    known: Option<&'a Node>,
     path: Vec<Step<'a>>,
     /// Places with something wrong: the object, and the path below it.
     marks: Vec<(String, Vec<Part>)>,
@@ -299,7 +302,11 @@ impl<'a> Validator<'a> {
 
     fn check_map(&mut self, schema: &'a Map<String, Value>, node: &'a Node, entries: &'a [(Key, Node)]) {
         let properties = schema.get("properties").and_then(Value::as_object);
+        let twins = self.twins();
         for (key, value) in entries {
+            if twins.as_ref().is_some_and(|twins| twins.same(key, value).is_some()) {
+                continue;
+            }
             if key.text == "<<" {
                 let mend = "merge keys are not part of YAML 1.2; name the anchor where its value is needed".to_owned();
                 self.path.push(Step::Key(key));
@@ -339,6 +346,13 @@ impl<'a> Validator<'a> {
             let message = format!("{} holds {held} keys where one is allowed", self.subject());
             self.tell(span, message, Some("begin each with its own `- `".to_owned()));
         }
+    }
+
+    /// The named objects that are known, where such are looked at.
+    fn twins(&self) -> Option<Twins<'a>> {
+        let [Step::Key(kind)] = self.path.as_slice() else { return None };
+        let known = self.known.filter(|_| NAMED.contains(&kind.text.as_str()))?;
+        Some(Twins::of(known.get(&kind.text)))
     }
 
     fn check_name(&mut self, schema: &Map<String, Value>, key: &Key) {

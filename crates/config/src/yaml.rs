@@ -48,7 +48,7 @@ pub(crate) fn parse(file: FileId, text: &str, budget: &mut Budget, sink: &mut Si
             }
         }
     }
-    Some(builder.root.unwrap_or(Node { span: Span { file, line: 1, column: 1, end: 1 }, kind: Kind::Map(Vec::new()) }))
+    Some(builder.root.unwrap_or(Node { span: Span { file, line: 1, column: 1, end: 1 }, kind: Kind::map(Vec::new()) }))
 }
 
 /// Where the text holds a control character outside the printable set of YAML 1.2 (section 5.1).
@@ -135,8 +135,8 @@ impl Builder<'_> {
             Event::SequenceEnd | Event::MappingEnd => {
                 let frame = self.stack.pop()?;
                 let kind = match frame.kind {
-                    FrameKind::Map { entries, .. } => Kind::Map(entries),
-                    FrameKind::List(items) => Kind::List(items),
+                    FrameKind::Map { entries, .. } => Kind::map(entries),
+                    FrameKind::List(items) => Kind::list(items),
                 };
                 self.add(Node { span: frame.span, kind }, frame.anchor)
             }

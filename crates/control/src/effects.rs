@@ -61,7 +61,9 @@ impl Effects {
             after.clusters.iter().map(|plan| (plan.cluster.name.as_str(), &**plan)).collect();
         for plan in &after.clusters {
             let twin = known.get(plan.cluster.name.as_str()).copied();
-            effects.endpoints(twin, Some(plan));
+            if !twin.is_some_and(|twin| std::ptr::eq(twin, &**plan)) {
+                effects.endpoints(twin, Some(plan));
+            }
         }
         for plan in &before.clusters {
             if !wanted.contains_key(plan.cluster.name.as_str()) {

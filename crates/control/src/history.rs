@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use config::Whole;
+
 use crate::difference::Differences;
 
 /// Generations remembered; the oldest are forgotten.
@@ -68,7 +70,7 @@ pub struct Entry {
     /// How it was tried before, if it was.
     pub tried: Option<Arc<str>>,
     /// All of its configuration, secrets included. `None`: forgotten, as there was no room for it.
-    pub text: Option<Arc<str>>,
+    pub text: Option<Whole>,
 }
 
 /// The last generations, newest last.
@@ -94,14 +96,21 @@ impl History {
 
     fn forget_texts(&mut self) {
         let mut left = TEXT_BYTES_MAX;
-        let mut newer: Option<Arc<str>> = None;
+        let newest = self.entries.back().and_then(|entry| entry.text.clone());
+        // As it was, and as it is kept.
+        let mut newer: Option<(Whole, Whole)> = None;
         for entry in self.entries.iter_mut().rev() {
-            let Some(text) = entry.text.clone() else { return };
+            let (Some(text), Some(newest)) = (&mut entry.text, &newest) else { return };
             // Generations of one text share it.
-            if newer.as_ref().is_some_and(|newer| Arc::ptr_eq(newer, &text)) {
+            if let Some((_, packed)) = newer.as_ref().filter(|(newer, _)| newer.is_copy_of(text)) {
+                text.clone_from(packed);
                 continue;
             }
-            match left.checked_sub(text.len()) {
+            let before = text.clone();
+            if left > 0 {
+                text.pack(newest);
+            }
+            match left.checked_sub(text.bytes().max(1)) {
                 Some(rest) => left = rest,
                 // The newest is always kept.
                 None if newer.is_none() => left = 0,
@@ -111,7 +120,7 @@ impl History {
                     continue;
                 }
             }
-            newer = Some(text);
+            newer = Some((before, text.clone()));
         }
     }
 
@@ -144,7 +153,7 @@ mod tests {
             author: None,
             differences: Arc::default(),
             tried: None,
-            text: Some(Arc::clone(text)),
+            text: Some(Arc::clone(text).into()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! From text to a plan that could be published, with everything that is wrong on the way. `check` and `run` both go
 //! through here.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -107,7 +107,8 @@ pub fn prepare(
         }
     }
     let desired = Desired { given, ..Desired::default() };
-    prepare_with(source, desired, Next { previous, generation, inspect }, &Names::of_a_start())
+    let next = Next { previous, running: None, generation, inspect };
+    prepare_with(source, desired, next, &Names::of_a_start())
 }
 
 /// What a plan is compiled with.
@@ -115,6 +116,8 @@ pub fn prepare(
 pub(crate) struct Next<'a> {
     /// The plan in force.
     pub(crate) previous: Option<&'a Plan>,
+    /// What it came of.
+    pub(crate) running: Option<&'a Loaded>,
     pub(crate) generation: u64,
     pub(crate) inspect: Inspect,
 }
@@ -133,10 +136,11 @@ pub(crate) fn prepare_with(
     let look_up = |host: &str, port: u16| names.look_up(host, port);
     let provided = desired.given.texts();
     let beside = Beside { provided: &provided, changes: &desired.changes };
-    let loaded = with_loader(&look_up, |loader| match source {
+    let mut loaded = with_loader(&look_up, |loader| match source {
         Source::File(path) => loader.load_file_with(path, beside),
         Source::Text { name, text, base } => loader.load_text_with((name, text, base), beside),
     })?;
+    next.running.iter().for_each(|running| loaded.share_with(running));
     compile((loaded.into(), desired), Some(read_from), next)
 }
 
@@ -146,8 +150,9 @@ pub(crate) fn prepare_with(
 /// As [`prepare`].
 pub(crate) fn prepare_files(loaded: &Loaded, desired: Desired, next: Next<'_>) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let loaded = with_known(loaded, &Names::of_a_change(), |loader| loader.reload_files(loaded))?;
-    compile((loaded.into(), desired), Some(read_from), next)
+    let mut again = with_known(loaded, &Names::of_a_change(), |loader| loader.reload_files(loaded))?;
+    again.share_with(loaded);
+    compile((again.into(), desired), Some(read_from), next)
 }
 
 /// As [`prepare_files`], with other changes beside the files of the configuration.
@@ -193,7 +198,11 @@ pub(crate) fn prepare_wishes(loaded: &Arc<Loaded>, desired: Desired, next: Next<
 /// Works with a loader for which known endpoints are where they are: a certificate, or a change of something else, must not
 /// wait for a name service, nor move endpoints.
 pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-    let known = |host: &str, port: u16| address_of(&loaded.snapshot, &format!("{host}:{port}"));
+    let addresses = OnceCell::new();
+    let known = |host: &str, port: u16| {
+        let addresses = addresses.get_or_init(|| addresses_of(&loaded.snapshot));
+        addresses.get(format!("{host}:{port}").as_str()).copied().flatten()
+    };
     let resolve = |host: &str, port: u16| match known(host, port) {
         Some(address) => Ok(vec![address]),
         None => names.look_up(host, port),
@@ -204,7 +213,7 @@ pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(
 fn compile(
     (loaded, mut desired): (Arc<Loaded>, Desired),
     read_from: Option<SystemTime>,
-    Next { previous, generation, inspect }: Next<'_>,
+    Next { previous, generation, inspect, .. }: Next<'_>,
 ) -> Result<Candidate, Diagnostics> {
     let refused = |issues: Vec<Issue>| Diagnostics {
         list: issues.iter().map(|issue| loaded.diagnose(issue)).collect(),
@@ -254,10 +263,16 @@ fn log_folders(snapshot: &Snapshot) -> Vec<Issue> {
     missing.collect()
 }
 
-/// Where the endpoint of this name is in a snapshot.
-fn address_of(snapshot: &Snapshot, name: &str) -> Option<SocketAddr> {
-    let mut endpoints = snapshot.clusters.iter().flat_map(|cluster| &cluster.endpoints);
-    endpoints.find(|endpoint| endpoint.name.as_str() == name)?.address.ip()
+/// Where the endpoints of a snapshot are, by their names; of several of one name the first.
+fn addresses_of(snapshot: &Snapshot) -> HashMap<&str, Option<SocketAddr>> {
+    let endpoints = snapshot.clusters.iter().flat_map(|cluster| &cluster.endpoints);
+    // What stands as an address needs no looking up.
+    let named = endpoints.filter(|endpoint| endpoint.name.as_str().parse::<SocketAddr>().is_err());
+    let mut addresses = HashMap::new();
+    for endpoint in named {
+        addresses.entry(endpoint.name.as_str()).or_insert_with(|| endpoint.address.ip());
+    }
+    addresses
 }
 
 /// Where a name is, or why nobody knows.

@@ -8,13 +8,14 @@
 mod provided;
 mod watched;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use config::{Changes, Diagnostic, Diagnostics, Loaded};
+use config::{Changes, Diagnostic, Diagnostics, Loaded, Whole};
 use plan::{Plan, Publisher};
 use serde::{Deserialize, Serialize};
 use telemetry::trial::Trial;
@@ -134,7 +135,7 @@ struct Running {
     generation: u64,
     /// The generation that brought the configuration as it is, and that as a text.
     revision: u64,
-    text: Arc<str>,
+    text: Whole,
     watch: Watch,
 }
 
@@ -248,7 +249,10 @@ impl Reconciler {
         let Some(running) = &self.running else { return <_>::default() };
         let mut differences = match Arc::ptr_eq(&running.loaded, &candidate.loaded) {
             true => Differences::default(),
-            false => Differences::between(running.loaded.sealed(), candidate.loaded.sealed()),
+            false => {
+                let (before, after) = running.loaded.sealed_beside(&candidate.loaded);
+                Differences::between(&before, &after)
+            }
         };
         differences.add_wishes(&self.desired.wishes, &candidate.desired.wishes);
         (differences, Effects::of(&running.plan, &candidate.plan))
@@ -284,17 +288,14 @@ impl Reconciler {
         let (text, revision) = self.text_and_revision(&loaded, generation);
         let (at, kept) = (SystemTime::now(), Some(text.clone()));
         let entry = Entry { generation, at, origin, author, differences, tried, text: kept };
-        let shown = self.shown(&loaded, revision, &desired);
+        let shown = Shown { loaded: Some(Arc::clone(&loaded)), revision, desired: Arc::new(desired.clone()) };
         // Told when it is so for callers of the API too: a token that was taken away opens nothing after this line.
         let changes =
             matches!(origin, Origin::Start | Origin::Upgrade | Origin::Reload).then(|| desired.changes.clone());
         self.view.set_running(Arc::clone(&plan), shown, entry.clone());
         tell_generation(&entry);
         changes.iter().for_each(tell_changes);
-        // Neither certificates nor wishes change anything of it.
-        if !matches!(origin, Origin::Certificates | Origin::Endpoint | Origin::ProviderEndpoints) {
-            loaded.warnings().iter().for_each(tell);
-        }
+        self.tell_warnings(&loaded, origin);
         self.desired = desired;
         self.follow_providers(&plan.snapshot, &loaded);
         let watch = match (read_from, self.running.take()) {
@@ -306,6 +307,17 @@ impl Reconciler {
         };
         self.running = Some(Running { loaded, plan, generation, revision, text, watch });
         Ok(generation)
+    }
+
+    /// Tells of settings that do nothing: of all when files were read, of those that are new otherwise.
+    fn tell_warnings(&self, loaded: &Loaded, origin: Origin) {
+        let before = self.running.as_ref().filter(|_| !matches!(origin, Origin::Start | Origin::Upgrade | Origin::Reload));
+        if before.is_some_and(|before| std::ptr::eq(&*before.loaded, loaded)) {
+            return;
+        }
+        let before = before.map_or(&[][..], |before| before.loaded.warnings());
+        let told: HashSet<&str> = before.iter().map(|warning| warning.message.as_str()).collect();
+        loaded.warnings().iter().filter(|warning| !told.contains(warning.message.as_str())).for_each(tell);
     }
 
     /// Writes what is desired to the disk, where something else is kept or nobody knows what is.
@@ -358,25 +370,14 @@ impl Reconciler {
         self.not_kept.clone()
     }
 
-    /// What may be shown of a configuration.
-    fn shown(&self, loaded: &Arc<Loaded>, revision: u64, desired: &Desired) -> Shown {
-        let desired = Arc::new(desired.clone());
-        if self.running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.loaded, loaded)) {
-            return Shown { revision, desired, ..self.view.shown() };
-        }
-        let written = Arc::new(loaded.written(&plan::filter::specs()));
-        Shown { effective: Arc::new(loaded.effective()), written, revision, desired }
-    }
-
     /// The text of a new configuration, and the generation that brought it: the one before, if it says the same.
-    fn text_and_revision(&self, loaded: &Arc<Loaded>, generation: u64) -> (Arc<str>, u64) {
-        if let Some(running) = self.running.as_ref().filter(|running| Arc::ptr_eq(&running.loaded, loaded)) {
-            return (Arc::clone(&running.text), running.revision);
-        }
-        let text = loaded.text();
-        match &self.running {
-            Some(running) if *running.text == *text => (Arc::clone(&running.text), running.revision),
-            _ => (text.into(), generation),
+    fn text_and_revision(&self, loaded: &Arc<Loaded>, generation: u64) -> (Whole, u64) {
+        let says_same = |running: &&Running| Arc::ptr_eq(&running.loaded, loaded) || running.loaded.says_same(loaded);
+        match self.running.as_ref().filter(says_same) {
+            // What was read anew is held by what is in force from now on, and what was read before by nothing else.
+            Some(running) if running.loaded.has_files_of(loaded) => (running.text.clone(), running.revision),
+            Some(running) => (loaded.whole(), running.revision),
+            None => (loaded.whole(), generation),
         }
     }
 
@@ -496,7 +497,12 @@ impl Reconciler {
             return Ok(None);
         }
         let running = &*running;
-        let next = Next { previous: Some(&running.plan), generation: running.generation + 1, inspect: self.inspect };
+        let next = Next {
+            previous: Some(&running.plan),
+            running: Some(&running.loaded),
+            generation: running.generation + 1,
+            inspect: self.inspect,
+        };
         let candidate = load::prepare_files(&running.loaded, self.desired.clone(), next)
             .inspect_err(|_| self.view.count_refused())?;
         if candidate.plan.snapshot == running.plan.snapshot {
@@ -512,11 +518,11 @@ impl Reconciler {
 
     /// The plan in force and the number of the next generation.
     fn next(&self) -> Next<'_> {
-        let (previous, generation) = match &self.running {
-            Some(running) => (Some(&*running.plan), running.generation + 1),
-            None => (None, self.past + 1),
+        let (previous, running, generation) = match &self.running {
+            Some(running) => (Some(&*running.plan), Some(&*running.loaded), running.generation + 1),
+            None => (None, None, self.past + 1),
         };
-        Next { previous, generation, inspect: self.inspect }
+        Next { previous, running, generation, inspect: self.inspect }
     }
 }
 

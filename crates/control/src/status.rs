@@ -211,8 +211,8 @@ fn ejected(ejection: &Ejection) -> Option<(String, Duration)> {
 }
 
 /// The listeners of a plan with what was counted for them.
-pub(crate) fn listeners(plan: &Plan, addresses: &[(Name, Address)], summary: &Summary) -> Vec<ListenerStatus> {
-    let counted: HashMap<_, _> = summary.listeners.iter().map(|(name, totals)| (name, totals)).collect();
+pub(crate) fn listeners(plan: &Plan, addresses: &[(Name, Address)], counted: &[(Name, Totals)]) -> Vec<ListenerStatus> {
+    let counted: HashMap<_, _> = counted.iter().map(|(name, totals)| (name, totals)).collect();
     plan.listeners
         .iter()
         .map(|plan| {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use config::Loaded;
 use model::{Address, Name};
 use plan::Plan;
 use plan::health::passive::{Cause, Ejection};
@@ -20,7 +21,7 @@ use crate::history::{Entry, History};
 use crate::keep::Desired;
 use crate::probes::Reasons;
 use crate::providers::{self, Inbox, Reach};
-use crate::status::{self, Latency, State, Status};
+use crate::status::{self, Latency, ListenerStatus, State, Status};
 
 /// Latency is told over this much time.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -96,14 +97,23 @@ struct Running {
 /// The configuration in force as it may be shown.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
-    /// With defaults filled in, without secrets; null before the first.
-    pub effective: Arc<Value>,
-    /// As it was written, without secrets.
-    pub written: Arc<Value>,
+    pub(crate) loaded: Option<Arc<Loaded>>,
     /// The generation that brought it as it is.
     pub revision: u64,
     /// What is desired beside the files.
     pub desired: Arc<Desired>,
+}
+
+impl Shown {
+    /// With defaults filled in, without secrets; null before the first. Made at each call.
+    pub fn effective(&self) -> Value {
+        self.loaded.as_ref().map(|loaded| loaded.effective()).unwrap_or_default()
+    }
+
+    /// As it was written, without secrets. Made at each call.
+    pub fn written(&self) -> Value {
+        self.loaded.as_ref().map(|loaded| loaded.written(&plan::filter::specs())).unwrap_or_default()
+    }
 }
 
 /// Tells how many records were lost because a ring was full, and because writing failed.
@@ -149,8 +159,8 @@ impl View {
     }
 
     /// The configuration in force, with defaults filled in; null before the first.
-    pub fn effective(&self) -> Arc<Value> {
-        Arc::clone(&self.running().shown.effective)
+    pub fn effective(&self) -> Value {
+        self.shown().effective()
     }
 
     /// The configuration in force, in all the ways in which it may be shown.
@@ -182,11 +192,20 @@ impl View {
             revision: running.shown.revision,
             refused: self.0.refused.load(Ordering::Relaxed),
             generations: running.history.iter().cloned().collect(),
-            listeners: status::listeners(&plan, &running.addresses, &summary),
+            listeners: status::listeners(&plan, &running.addresses, &summary.listeners),
             clusters: status::clusters(&plan, &self.0.reasons, &running.shown.desired.wishes, &summary),
             latency,
             total: summary.total,
         }
+    }
+
+    /// The listeners, without what was counted for them.
+    pub fn listeners(&self) -> Vec<ListenerStatus> {
+        let (plan, addresses) = {
+            let running = self.running();
+            (running.plan.clone().unwrap_or_default(), running.addresses.clone())
+        };
+        status::listeners(&plan, &addresses, &[])
     }
 
     /// Configurations that are tried or were, newest first.

@@ -5,7 +5,7 @@ mod provided;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use config::{Changes, Diagnostics, Loaded};
+use config::{Changes, Diagnostics, Loaded, Whole};
 use plan::Plan;
 
 use crate::desk::{Change, Order};
@@ -73,6 +73,7 @@ impl Workshop {
     fn next(&self) -> Next<'_> {
         Next {
             previous: self.running.as_ref().map(|(_, plan)| &**plan),
+            running: self.running.as_ref().map(|(loaded, _)| &**loaded),
             generation: self.generation,
             inspect: self.inspect,
         }
@@ -97,7 +98,7 @@ impl Workshop {
             }
             Change::Rollback(generation) => {
                 let text = self.text_of(*generation)?;
-                let changes = load::with_known(loaded, names, |loader| loader.go_back(loaded, &text))?;
+                let changes = load::with_known(loaded, names, |loader| loader.go_back(loaded, &text.text()))?;
                 return Ok((changes, Origin::Rollback));
             }
             Change::Endpoints { cluster, edit } => {
@@ -117,7 +118,7 @@ impl Workshop {
         Ok((wanted, Origin::Api))
     }
 
-    fn text_of(&self, generation: u64) -> Result<Arc<str>, Refusal> {
+    fn text_of(&self, generation: u64) -> Result<Whole, Refusal> {
         let entries = self.view.generations();
         let known: Vec<u64> =
             entries.iter().filter(|entry| entry.text.is_some()).map(|entry| entry.generation).collect();
@@ -134,8 +135,7 @@ impl Workshop {
 /// or writes, Unix sockets, variables of its environment.
 fn refuse_reach(running: &Loaded, wanted: &Loaded) -> Result<(), Refusal> {
     let filters = plan::filter::specs();
-    let before = running.reach(&filters);
-    match wanted.reach(&filters).into_iter().find(|one| !before.contains(one)) {
+    match wanted.reach_beyond(running, &filters).into_iter().next() {
         Some(more) => {
             let message = format!("this would make the program use {more}, which needs a token");
             let suggestion = "add `tokens` to `admin`, or bind it to a Unix socket; the file may say it too".to_owned();

@@ -391,7 +391,7 @@ impl Live {
         let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
         let workers = if self.count == 1 { "worker" } else { "workers" };
         let mut text = format!("equipoise {version}, pid {pid}, {} {workers}\n", self.count);
-        for listener in self.view().status().listeners {
+        for listener in self.view().listeners() {
             let scheme = match (listener.protocol, listener.tls) {
                 ("http", false) => "http",
                 ("http", true) => "https",

@@ -84,7 +84,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     };
     let series = WorkerSeries {
         listener: exchange.listener.series.of(worker.index),
-        route: told.route.and_then(|route| exchange.plan.routes.get(route.index)).map(|route| route.of(worker.index)),
+        route: told.route.and_then(|route| exchange.plan.route(route.index)).map(|route| route.of(worker.index)),
         cluster: told.cluster.map(|cluster| cluster.series.of(worker.index)),
         endpoint: told.endpoint.map(|(_, endpoint)| endpoint.series.of(worker.index)),
     };

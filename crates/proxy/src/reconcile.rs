@@ -530,7 +530,7 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
 fn try_out(worker: &Rc<Worker>, tried: Option<Try>) {
     let now = worker.plan();
     let trial = tried.map(|Try { plan, tls, share_percent, counts }| {
-        let plan = Rc::new(WorkerPlan::build(plan, &tls, &worker.telemetry, &now));
+        let plan = Rc::new(WorkerPlan::build(plan, tls, &now));
         TrialNow { plan, share_percent, counts }
     });
     worker.has_trial.set(trial.is_some());
@@ -545,9 +545,13 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
     let tried = worker.trial.take().map(|trial| trial.plan);
     let built = match &tried {
         // What was tried is as it was, its kept connections included.
-        Some(tried) if Arc::ptr_eq(&tried.plan, &commit.plan) => tried.clone(),
-        _ => Rc::new(WorkerPlan::build(commit.plan, &commit.tls, &worker.telemetry, &before)),
+        Some(tried) if Arc::ptr_eq(&tried.plan, &commit.plan) => {
+            tried.adopt(&before);
+            tried.clone()
+        }
+        _ => Rc::new(WorkerPlan::build(commit.plan, commit.tls, &before)),
     };
+    built.come_into_force();
     before.retire_pools(&built);
     tried.iter().for_each(|tried| tried.retire_pools(&built));
     let listeners = built.plan.listeners.clone();

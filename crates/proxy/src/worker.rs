@@ -73,7 +73,6 @@ pub(crate) struct Worker {
     pub trial: RefCell<Option<Trial>>,
     pub registry: Rc<Registry>,
     pub random: Random,
-    pub telemetry: Arc<Telemetry>,
     pub logs: RefCell<Option<LogWriter>>,
     /// For code that needs a moment's memory and awaits nothing.
     pub scratch: RefCell<Vec<u8>>,
@@ -99,12 +98,11 @@ impl Worker {
         Rc::new(Self {
             index,
             buffers: BufferPool::default(),
-            plan: RefCell::new(Rc::new(WorkerPlan::empty())),
+            plan: RefCell::new(Rc::new(WorkerPlan::empty(telemetry))),
             has_trial: Cell::new(false),
             trial: RefCell::new(None),
             registry: Rc::default(),
             random: Random::from_system(),
-            telemetry,
             logs: RefCell::new(None),
             scratch: RefCell::default(),
             sections: RefCell::default(),

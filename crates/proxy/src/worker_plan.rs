@@ -2,9 +2,13 @@
 //! the balancer's cache, TLS).
 //!
 //! What stays the same from one plan to the next stays the same here, by `Rc`: pools and caches live through a change.
+//!
+//! Of tens of thousands of clusters a worker may never see a request for most: what it has for a cluster or an endpoint is made
+//! when something first goes there. Until then both cost it a pointer, and a change of the plan another.
 
-use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +16,7 @@ use model::fields::FieldName;
 use model::snapshot::{HttpListener, Protocol};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
-use plan::{ClusterPlan, EndpointState, ListenerPlan, ListenerState, PickCache, Plan};
+use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
 use crate::registry::Tether;
@@ -24,14 +28,26 @@ pub(crate) struct WorkerPlan {
     pub plan: Arc<Plan>,
     /// In the plan's order.
     pub listeners: Vec<ListenerNow>,
-    /// By [`plan::RoutePlan::index`].
-    pub routes: Vec<Arc<RouteSeries>>,
+    /// By [`plan::RoutePlan::index`]; made at first use.
+    routes: Cells<Arc<RouteSeries>>,
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
     pub identities: Vec<String>,
-    /// By the slot of the cluster's state.
-    clusters: Vec<Option<Rc<ClusterNow>>>,
-    /// By the slot of the endpoint's state.
-    endpoints: Vec<Option<Rc<EndpointNow>>>,
+    /// By the slot of the cluster's state; made at first use.
+    clusters: Cells<Rc<ClusterNow>>,
+    /// By the slot of the endpoint's state; made at first use.
+    endpoints: Cells<Rc<EndpointNow>>,
+    tls: Arc<TlsMaterial>,
+    telemetry: Arc<Telemetry>,
+    /// The plan of this worker that is in force by now, which is another once this one is over, or is only tried.
+    in_force: Rc<RefCell<Weak<WorkerPlan>>>,
+    /// Another has taken its place, though exchanges may still follow it.
+    is_over: Cell<bool>,
+}
+
+type Cells<T> = Box<[OnceCell<T>]>;
+
+fn cells<T>(count: usize) -> Cells<T> {
+    (0..count).map(|_| OnceCell::new()).collect()
 }
 
 /// A listener.
@@ -96,6 +112,13 @@ pub(crate) struct EndpointNow {
     tls: Option<Arc<UpstreamTlsNow>>,
 }
 
+impl EndpointNow {
+    /// Whether connections would be made and kept in the same way by another plan of its cluster.
+    fn suits(&self, cluster: &ClusterPlan, tls: Option<&Arc<UpstreamTlsNow>>) -> bool {
+        same(self.tls.as_ref(), tls) && self.pool.suits(&cluster.cluster)
+    }
+}
+
 impl ListenerNow {
     /// Its settings, if it speaks HTTP.
     pub(crate) fn http(&self) -> Option<&HttpListener> {
@@ -107,67 +130,146 @@ impl ListenerNow {
 }
 
 impl WorkerPlan {
-    pub(crate) fn empty() -> Self {
-        Self {
-            plan: Arc::new(Plan::default()),
-            listeners: Vec::new(),
-            routes: Vec::new(),
-            identities: Vec::new(),
-            clusters: Vec::new(),
-            endpoints: Vec::new(),
-        }
+    pub(crate) fn empty(telemetry: Arc<Telemetry>) -> Self {
+        Self::new(<_>::default(), <_>::default(), telemetry, Rc::default())
     }
 
     /// The worker's side of `plan`, taking over from `previous` what is unchanged.
-    pub(crate) fn build(plan: Arc<Plan>, tls: &TlsMaterial, telemetry: &Telemetry, previous: &Self) -> Self {
-        let listeners: Vec<_> = plan.listeners.iter().map(|listener| listener_now(listener, tls, telemetry)).collect();
-        let identities = listeners.iter().filter_map(|listener| Some(listener.identity.as_ref()?.as_str().to_owned()));
-        let identities = identities.collect();
-        let routes = plan.routes.iter().map(|route| telemetry.route(&route.route.name)).collect();
-        let (clusters, endpoints) = (Vec::new(), Vec::new());
-        let mut built = Self { listeners, routes, identities, clusters, endpoints, plan: plan.clone() };
-        for cluster in &plan.clusters {
-            built.add_cluster(cluster, tls, telemetry, previous);
+    pub(crate) fn build(plan: Arc<Plan>, tls: Arc<TlsMaterial>, previous: &Self) -> Self {
+        let built = Self::new(plan, tls, previous.telemetry.clone(), previous.in_force.clone());
+        for ((route, old), (new, before)) in
+            built.plan.routes.iter().zip(&previous.plan.routes).zip(built.routes.iter().zip(&previous.routes))
+        {
+            if let Some(series) = before.get().filter(|_| route.route.name == old.route.name) {
+                let _ = new.set(series.clone());
+            }
         }
+        built.adopt(previous);
         built
     }
 
-    fn add_cluster(&mut self, cluster: &Arc<ClusterPlan>, tls: &TlsMaterial, telemetry: &Telemetry, previous: &Self) {
-        let slot = cluster.state.slot as usize;
-        let tls = tls.cluster(&cluster.cluster.name);
-        let before = previous.clusters.get(slot).cloned().flatten();
-        let savings = before.as_ref().map(|old| old.savings.clone());
-        let hedging = before.as_ref().map(|old| old.hedging.clone());
-        let kept = before.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()));
-        let now = kept.unwrap_or_else(|| {
-            Rc::new(ClusterNow {
-                plan: cluster.clone(),
-                series: telemetry.cluster(&cluster.cluster.name),
-                cache: RefCell::default(),
-                hedging: hedging.unwrap_or_else(|| Hedging::new(Instant::now()).into()),
-                savings: savings.unwrap_or_else(|| Savings::new(telemetry.workers() as u32, Instant::now()).into()),
-                tls: tls.clone(),
-            })
-        });
-        put(&mut self.clusters, slot, now);
-        for endpoint in &cluster.endpoints {
-            let slot = endpoint.state.slot as usize;
-            let kept = previous.endpoints.get(slot).cloned().flatten();
-            let kept = kept.filter(|old| {
-                Arc::ptr_eq(&old.state, &endpoint.state)
-                    && same(old.tls.as_ref(), tls.as_ref())
-                    && old.pool.suits(&cluster.cluster)
-            });
-            let now = kept.unwrap_or_else(|| {
-                Rc::new(EndpointNow {
-                    state: endpoint.state.clone(),
-                    series: telemetry.endpoint(&cluster.cluster.name, &endpoint.endpoint.name),
-                    pool: Pool::new(&cluster.cluster),
-                    tls: tls.clone(),
-                })
-            });
-            put(&mut self.endpoints, slot, now);
+    fn new(
+        plan: Arc<Plan>,
+        tls: Arc<TlsMaterial>,
+        telemetry: Arc<Telemetry>,
+        in_force: Rc<RefCell<Weak<WorkerPlan>>>,
+    ) -> Self {
+        let now = |listener| listener_now(listener, &tls, &telemetry);
+        let listeners: Vec<_> = plan.listeners.iter().map(now).collect();
+        let identities = listeners.iter().filter_map(|listener| Some(listener.identity.as_ref()?.as_str().to_owned()));
+        let identities = identities.collect();
+        let (routes, clusters, endpoints) =
+            (cells(plan.routes.len()), cells(plan.slots.clusters()), cells(plan.slots.endpoints()));
+        let is_over = Cell::new(false);
+        Self { plan, listeners, routes, identities, clusters, endpoints, tls, telemetry, in_force, is_over }
+    }
+
+    /// Says that the worker goes by this plan from now on.
+    pub(crate) fn come_into_force(self: &Rc<Self>) {
+        *self.in_force.borrow_mut() = Rc::downgrade(self);
+    }
+
+    /// The plan in force, if it is another.
+    fn other_in_force(&self) -> Option<Rc<Self>> {
+        self.in_force.borrow().upgrade().filter(|plan| !std::ptr::eq(&**plan, self))
+    }
+
+    /// Takes over what `previous` has for objects that go on as they are, unless there is something already.
+    pub(crate) fn adopt(&self, previous: &Self) {
+        for now in previous.clusters.iter().filter_map(OnceCell::get) {
+            let Some(cluster) = self.plan.cluster_of(&now.plan.state) else { continue };
+            let slot = cluster.state.slot as usize;
+            if self.clusters[slot].get().is_none() {
+                let _ = self.clusters[slot].set(self.cluster_after(cluster, Some(now)));
+            }
         }
+        let mut changed = HashSet::new();
+        for now in previous.endpoints.iter().filter_map(OnceCell::get) {
+            let Some(cluster) = self.plan.cluster_of(now.state.cluster()) else { continue };
+            let before = previous.plan.cluster_of(now.state.cluster());
+            if before.is_some_and(|before| Arc::ptr_eq(before, cluster)) {
+                self.keep(cluster, now);
+            } else {
+                changed.insert(cluster.state.slot);
+            }
+        }
+        for cluster in changed.iter().filter_map(|slot| self.plan.cluster_at(*slot)) {
+            for endpoint in &cluster.endpoints {
+                let now = previous.endpoints.get(endpoint.state.slot as usize).and_then(OnceCell::get);
+                if let Some(now) = now.filter(|now| Arc::ptr_eq(&now.state, &endpoint.state)) {
+                    self.keep(cluster, now);
+                }
+            }
+        }
+    }
+
+    /// Takes over an endpoint of a cluster of this plan, if connections to it would be made in the same way.
+    fn keep(&self, cluster: &ClusterPlan, now: &Rc<EndpointNow>) {
+        let tls = self.tls.cluster(&cluster.cluster.name);
+        if now.suits(cluster, tls.as_ref())
+            && let Some(cell) = self.endpoints.get(now.state.slot as usize)
+        {
+            // What is there already stays.
+            let _ = cell.set(now.clone());
+        }
+    }
+
+    /// What a worker has for a cluster that had `before` until now.
+    fn cluster_after(&self, cluster: &Arc<ClusterPlan>, before: Option<&Rc<ClusterNow>>) -> Rc<ClusterNow> {
+        let tls = self.tls.cluster(&cluster.cluster.name);
+        if let Some(same) = before.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()))
+        {
+            return same.clone();
+        }
+        let workers = self.telemetry.workers() as u32;
+        let savings = || RefCell::new(Savings::new(workers, Instant::now()));
+        Rc::new(ClusterNow {
+            plan: cluster.clone(),
+            series: self.telemetry.cluster(&cluster.cluster.name),
+            cache: RefCell::default(),
+            hedging: before.map_or_else(|| Hedging::new(Instant::now()).into(), |old| old.hedging.clone()),
+            savings: before.map_or_else(savings, |old| old.savings.clone()),
+            tls,
+        })
+    }
+
+    #[cold]
+    fn make_cluster(&self, state: &ClusterState) -> Option<&Rc<ClusterNow>> {
+        let cluster = self.plan.cluster_of(state)?;
+        let other = self.other_in_force();
+        let there = other
+            .as_ref()
+            .filter(|other| other.plan.cluster_of(state).is_some_and(|known| Arc::ptr_eq(known, cluster)));
+        let known = there.and_then(|other| other.cluster(cluster));
+        Some(self.clusters.get(state.slot as usize)?.get_or_init(|| self.cluster_after(cluster, known)))
+    }
+
+    #[cold]
+    fn make_endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointNow>> {
+        let cluster = self.plan.cluster_of(state.cluster())?;
+        let endpoint = cluster.endpoints.iter().find(|endpoint| std::ptr::eq(&*endpoint.state, state))?;
+        let tls = self.tls.cluster(&cluster.cluster.name);
+        // Connections are kept where those who come later find them.
+        let other = self.other_in_force();
+        let known = other.as_ref().and_then(|other| other.endpoint(state));
+        let made = match known.filter(|known| known.suits(cluster, tls.as_ref())) {
+            Some(known) => known.clone(),
+            None => {
+                let pool = Pool::new(&cluster.cluster);
+                if self.is_over.get() {
+                    pool.retire();
+                }
+                let series = self.telemetry.endpoint(&cluster.cluster.name, &endpoint.endpoint.name);
+                Rc::new(EndpointNow { state: endpoint.state.clone(), series, pool, tls })
+            }
+        };
+        Some(self.endpoints.get(state.slot as usize)?.get_or_init(|| made))
+    }
+
+    /// The counters of a route of this plan, by its place.
+    pub(crate) fn route(&self, index: usize) -> Option<&RouteSeries> {
+        let (cell, plan) = (self.routes.get(index)?, self.plan.routes.get(index)?);
+        Some(cell.get_or_init(|| self.telemetry.route(&plan.route.name)))
     }
 
     /// The HTTP listener that a connection came by, if it is still there and still speaks HTTP.
@@ -183,19 +285,25 @@ impl WorkerPlan {
 
     /// The worker's side of a cluster of this plan.
     pub(crate) fn cluster(&self, plan: &ClusterPlan) -> Option<&Rc<ClusterNow>> {
-        self.clusters.get(plan.state.slot as usize)?.as_ref()
+        let known = self.clusters.get(plan.state.slot as usize)?.get();
+        known.or_else(|| self.make_cluster(&plan.state))
     }
 
     /// The worker's side of an endpoint of this plan.
     pub(crate) fn endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointNow>> {
-        self.endpoints.get(state.slot as usize)?.as_ref()
+        let known = self.endpoints.get(state.slot as usize)?.get();
+        known.or_else(|| self.make_endpoint(state))
     }
 
     /// Retires the pools that `next`, the plan that takes over, has not kept.
     pub(crate) fn retire_pools(&self, next: &Self) {
-        for (slot, endpoint) in self.endpoints.iter().enumerate() {
-            let Some(endpoint) = endpoint else { continue };
-            let kept = next.endpoints.get(slot).and_then(Option::as_ref);
+        if std::ptr::eq(self, next) {
+            return;
+        }
+        self.is_over.set(true);
+        for (slot, cell) in self.endpoints.iter().enumerate() {
+            let Some(endpoint) = cell.get() else { continue };
+            let kept = next.endpoints.get(slot).and_then(OnceCell::get);
             if !kept.is_some_and(|kept| Rc::ptr_eq(kept, endpoint)) {
                 endpoint.pool.retire();
             }
@@ -204,7 +312,7 @@ impl WorkerPlan {
 
     /// Closes idle upstream connections that are too old or that the endpoint has closed.
     pub(crate) fn sweep(&self, now: Instant) {
-        for endpoint in self.endpoints.iter().flatten() {
+        for endpoint in self.endpoints.iter().filter_map(OnceCell::get) {
             endpoint.pool.sweep(now);
         }
     }
@@ -235,11 +343,4 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
         (None, None) => true,
         _ => false,
     }
-}
-
-fn put<T>(list: &mut Vec<Option<T>>, place: usize, value: T) {
-    if list.len() <= place {
-        list.resize_with(place + 1, || None);
-    }
-    list[place] = Some(value);
 }

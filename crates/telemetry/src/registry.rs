@@ -1,8 +1,11 @@
-//! Where series are found by name, so that counters survive a change of configuration.
+//! Where series are found by name, so that counters survive a change of configuration. They are made at first use: of what is
+//! configured and never used only the name is told.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use model::snapshot::Cluster;
 use model::{Name, Snapshot};
 
 use crate::expose::{self, Gauge};
@@ -67,6 +70,8 @@ struct Shelves {
     routes: Shelf<Name, crate::RouteShard>,
     clusters: Shelf<Name, crate::ClusterShard>,
     endpoints: Shelf<(Name, Name), crate::EndpointShard>,
+    /// What is configured.
+    snapshot: Arc<Snapshot>,
     /// What listeners counted that are gone, so that totals never fall.
     gone: Totals,
 }
@@ -90,6 +95,56 @@ pub(crate) struct Listing {
     pub(crate) endpoints: Vec<((Name, Name), Arc<EndpointSeries>)>,
     pub(crate) gone: Totals,
     pub(crate) workers: usize,
+}
+
+impl Listing {
+    /// Adds what is configured and was not used yet.
+    fn add_unused(&mut self, snapshot: &Snapshot) {
+        let endpoints = |cluster: &Arc<Cluster>| {
+            let name = cluster.name.clone();
+            let ids = cluster.endpoints.iter().map(move |endpoint| (name.clone(), endpoint.name.clone()));
+            ids.collect::<Vec<_>>()
+        };
+        add_unused(&mut self.listeners, snapshot.listeners.iter().map(|listener| listener.name.clone()));
+        add_unused(&mut self.routes, snapshot.routes.iter().map(|route| route.name.clone()));
+        add_unused(&mut self.clusters, snapshot.clusters.iter().map(|cluster| cluster.name.clone()));
+        add_unused(&mut self.endpoints, snapshot.clusters.iter().flat_map(endpoints));
+    }
+}
+
+fn add_unused<K: Ord, S: Default>(list: &mut Vec<(K, Arc<Series<S>>)>, configured: impl Iterator<Item = K>) {
+    // It has no shard, and never will.
+    let nothing = Arc::new(Series::new(0));
+    let is_used = |key: &K| list.binary_search_by(|(known, _)| known.cmp(key)).is_ok();
+    let unused: Vec<K> = configured.filter(|key| !is_used(key)).collect();
+    list.extend(unused.into_iter().map(|key| (key, Arc::clone(&nothing))));
+    list.sort_by(|(one, _), (other, _)| one.cmp(other));
+}
+
+/// What a snapshot holds, by name.
+struct Configured<'a> {
+    listeners: HashSet<&'a Name>,
+    routes: HashSet<&'a Name>,
+    clusters: HashMap<&'a Name, &'a Cluster>,
+    /// Endpoints of the clusters that were asked about.
+    endpoints: RefCell<HashMap<&'a Name, HashSet<&'a Name>>>,
+}
+
+impl<'a> Configured<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            listeners: snapshot.listeners.iter().map(|listener| &listener.name).collect(),
+            routes: snapshot.routes.iter().map(|route| &route.name).collect(),
+            clusters: snapshot.clusters.iter().map(|cluster| (&cluster.name, &**cluster)).collect(),
+            endpoints: RefCell::default(),
+        }
+    }
+
+    fn has_endpoint(&self, cluster: &Name, endpoint: &Name) -> bool {
+        let Some(cluster) = self.clusters.get(cluster) else { return false };
+        let names = || cluster.endpoints.iter().map(|endpoint| &endpoint.name).collect();
+        self.endpoints.borrow_mut().entry(&cluster.name).or_insert_with(names).contains(endpoint)
+    }
 }
 
 /// All counters of the program.
@@ -142,31 +197,29 @@ impl Telemetry {
     }
 
     /// Drops the counters of objects that this snapshot does not hold. Those that are still in use elsewhere (an exchange
-    /// is not over) stay until they are let go. Called when a snapshot has come into force.
-    pub fn retain(&self, snapshot: &Snapshot) {
-        let listeners: HashSet<&Name> = snapshot.listeners.iter().map(|listener| &listener.name).collect();
-        let routes: HashSet<&Name> = snapshot.routes.iter().map(|route| &route.name).collect();
-        let clusters: HashSet<&Name> = snapshot.clusters.iter().map(|cluster| &cluster.name).collect();
-        let endpoints: HashSet<(&Name, &Name)> = snapshot
-            .clusters
-            .iter()
-            .flat_map(|cluster| cluster.endpoints.iter().map(|endpoint| (&cluster.name, &endpoint.name)))
-            .collect();
+    /// is not over) stay until they are let go. Called when a snapshot has come into force. Those that it holds are told from now
+    /// on by [`Self::expose`], also while nothing was counted for them.
+    pub fn retain(&self, snapshot: &Arc<Snapshot>) {
+        let known = Configured::of(snapshot);
         let mut shelves = self.shelves();
-        shelves.listeners.want(|name| listeners.contains(name));
-        shelves.routes.want(|name| routes.contains(name));
-        shelves.clusters.want(|name| clusters.contains(name));
-        shelves.endpoints.want(|(cluster, endpoint)| endpoints.contains(&(cluster, endpoint)));
+        shelves.listeners.want(|name| known.listeners.contains(name));
+        shelves.routes.want(|name| known.routes.contains(name));
+        shelves.clusters.want(|name| known.clusters.contains_key(name));
+        shelves.endpoints.want(|(cluster, endpoint)| known.has_endpoint(cluster, endpoint));
+        shelves.snapshot = Arc::clone(snapshot);
         shelves.prune();
     }
 
     /// Appends the page in the Prometheus text format 0.0.4 (`text/plain; version=0.0.4`). Values that live elsewhere are
     /// given as `gauges`; those of the process are read here.
     pub fn expose(&self, gauges: &[Gauge<'_>], out: &mut String) {
-        expose::expose(&self.listing(), gauges, out);
+        let mut listing = self.listing();
+        let snapshot = Arc::clone(&self.shelves().snapshot);
+        listing.add_unused(&snapshot);
+        expose::expose(&listing, gauges, out);
     }
 
-    /// All totals at this moment, to show or to subtract from later ones.
+    /// All totals at this moment, to show or to subtract from later ones. What was never used is not among them.
     pub fn summary(&self) -> Summary {
         Summary::of(&self.listing())
     }

@@ -158,14 +158,14 @@ fn counters_survive_by_name_and_go_when_object_and_holder_are_gone() {
     let told = Told::default();
     let held = telemetry.cluster(&told.cluster);
     tell(&telemetry, 0, &told, |_| ());
-    telemetry.retain(&snapshot_with_route("shop"));
+    telemetry.retain(&snapshot_with_route("shop").into());
     let summary = telemetry.summary();
     assert!(summary.listeners.is_empty() && summary.endpoints.is_empty());
     assert_eq!(summary.routes[0].1.requests(), 1, "still configured");
     assert_eq!(summary.clusters[0].1.requests(), 1, "still held");
     assert_eq!(summary.total.requests(), 1, "totals never fall");
     assert!(Arc::ptr_eq(&held, &telemetry.cluster(&told.cluster)));
-    telemetry.retain(&Snapshot::default());
+    telemetry.retain(&Arc::default());
     drop(held);
     let summary = telemetry.summary();
     assert!(summary.routes.is_empty() && summary.clusters.is_empty());
@@ -179,7 +179,7 @@ fn a_series_asked_for_again_is_wanted_again() {
     let name = Name::from("back");
     let held = telemetry.route(&name);
     held.of(0).requests.add(200);
-    telemetry.retain(&Snapshot::default());
+    telemetry.retain(&Arc::default());
     drop(telemetry.route(&name));
     drop(held);
     assert_eq!(telemetry.summary().routes[0].1.requests(), 1);

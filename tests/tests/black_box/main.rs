@@ -42,6 +42,7 @@ mod http3;
 mod http3_abuse;
 mod http3_life;
 mod http3_through;
+mod large;
 mod logs;
 mod matrix;
 mod messages;

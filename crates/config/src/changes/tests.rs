@@ -172,9 +172,9 @@ fn from(value: &Value) -> Node {
     let kind = match value {
         Value::Object(map) => {
             let key = |text: &String| Key { text: text.clone(), span };
-            Kind::Map(map.iter().map(|(name, value)| (key(name), from(value))).collect())
+            Kind::map(map.iter().map(|(name, value)| (key(name), from(value))).collect())
         }
-        Value::Array(items) => Kind::List(items.iter().map(from).collect()),
+        Value::Array(items) => Kind::list(items.iter().map(from).collect()),
         Value::String(text) => scalar(text.clone(), false),
         other => scalar(other.to_string(), true),
     };

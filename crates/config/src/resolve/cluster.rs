@@ -15,7 +15,7 @@ use super::socket::CLIENT;
 use crate::file;
 
 impl Resolver<'_> {
-    pub(super) fn cluster(&mut self, name: &str, written: &mut file::Cluster) -> Option<Cluster> {
+    pub(super) fn cluster(&mut self, name: &str, written: &file::Cluster) -> Option<Cluster> {
         let at = format!("clusters/{name}");
         let endpoints_from = self.endpoints_from(&at, name, &written.endpoints);
         let endpoints = self.endpoints(&format!("{at}/endpoints"), written.endpoints.written());

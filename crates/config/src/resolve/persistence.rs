@@ -67,7 +67,7 @@ impl Resolver<'_> {
 
     /// Two clusters that one client meets must not set the same cookie: each would take the other's for none. Those of one
     /// weighted list may, because a session is of one of them.
-    pub(super) fn unique_cookies(&mut self, routes: &[(usize, Route)], clusters: &[Cluster]) {
+    pub(super) fn unique_cookies(&mut self, routes: &[(usize, Route)], clusters: &[Arc<Cluster>]) {
         let mut by_cookie: HashMap<_, Vec<&Cluster>> = HashMap::new();
         for cluster in clusters {
             let Some(Persistence { by: SessionBy::Cookie(cookie), .. }) = &cluster.persistence else { continue };

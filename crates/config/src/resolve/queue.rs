@@ -55,6 +55,7 @@ impl Resolver<'_> {
     }
 
     fn page_file(&mut self, at: &str, written: &str) -> Option<Vec<u8>> {
+        self.looks_outside = true;
         let path = self.beside(written);
         let read = match self.access {
             Access::None => Err("files are not read here".to_owned()),

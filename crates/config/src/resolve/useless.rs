@@ -11,6 +11,7 @@ use model::snapshot::{
 };
 
 use super::Resolver;
+use crate::tree::Twins;
 
 /// Statuses from here on tell of a failure.
 const FAILURES_FROM: u16 = 400;
@@ -24,11 +25,15 @@ impl Resolver<'_> {
             self.useless_in_route(&format!("routes/{index}"), route, &clusters);
         }
         let used = used(snapshot);
+        let tree = self.tree;
+        let written = Twins::of(tree.get("clusters"));
         for cluster in &snapshot.clusters {
             let at = format!("clusters/{}", cluster.name);
-            if !used.contains(&cluster.name) {
+            if !used.contains(&cluster.name)
+                && let Some(key) = written.place(&cluster.name).and_then(|place| written.key(place))
+            {
                 let message = format!("no route and no listener leads to the cluster `{}`", cluster.name);
-                self.warn_at_key("clusters", &cluster.name, message, None);
+                self.warnings.push(key.span, message, None);
             }
             self.useless_queue(&at, cluster);
             self.useless_health(&at, cluster);

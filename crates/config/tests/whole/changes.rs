@@ -228,3 +228,85 @@ fn whatever_is_sent_is_refused_with_a_reason_or_can_be_put_again() {
     }
     assert!(taken > 100, "{taken}");
 }
+
+/// A site of many clusters, whose endpoints have names.
+fn many() -> String {
+    let cluster = |number: u32| format!("  c{number}: {{ endpoints: ['host-{number}:80', '127.0.0.1:1'] }}\n");
+    let clusters: String = (0..200).map(cluster).collect();
+    format!(
+        "version: 1\nlisteners: {{ web: {{ bind: '127.0.0.1:8080' }} }}\nroutes: [{{ cluster: c0 }}]\nclusters:\n{clusters}"
+    )
+}
+
+#[test]
+fn of_very_many_clusters_only_those_that_changed_are_looked_at_again() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let resolve_host = |host: &str, port: u16| {
+        asked.borrow_mut().push(host.to_owned());
+        Ok(vec![(std::net::Ipv4Addr::LOCALHOST, port).into()])
+    };
+    let loader = config::Loader { resolve_host: &resolve_host, ..LOADER };
+    let loaded = loader.load_text("site.yaml", &many(), Path::new("")).unwrap();
+    assert_eq!(asked.take().len(), 200);
+    let weigh = |loaded: &Loaded, changes: &Changes, cluster: &str, weight| {
+        let edit = EndpointEdit::Weight("127.0.0.1:1".to_owned(), weight);
+        let changes = loader.edit_endpoints(loaded, changes, cluster, &edit).unwrap().unwrap();
+        (loader.load_changed(loaded, &changes).unwrap(), changes)
+    };
+    let (second, changes) = weigh(&loaded, &Changes::default(), "c7", 5);
+    assert_eq!(asked.take(), ["host-7"]);
+    let (third, changes) = weigh(&second, &changes, "c199", 6);
+    // What stands beside the files is read again each time.
+    assert_eq!(asked.take(), ["host-7", "host-199"]);
+    let same = |one: &Loaded, other: &Loaded| {
+        let pairs = one.snapshot.clusters.iter().zip(&other.snapshot.clusters);
+        pairs.filter(|(one, other)| std::sync::Arc::ptr_eq(one, other)).count()
+    };
+    assert_eq!((same(&loaded, &second), same(&loaded, &third)), (199, 198));
+    let (before, after) = second.sealed_beside(&third);
+    let shown: Vec<&str> = after["clusters"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!((before["clusters"].as_object().unwrap().len(), shown), (2, vec!["c7", "c199"]));
+    // What came of parts is what comes of the whole.
+    let whole = loader
+        .load_text_with(("site.yaml", &many(), Path::new("")), config::Beside { provided: &[], changes: &changes });
+    let whole = whole.unwrap();
+    assert_eq!((whole.effective(), &whole.snapshot), (third.effective(), &third.snapshot));
+    assert!(whole.says_same(&third) && !whole.says_same(&second));
+    assert_eq!((&*third.whole().text(), third.whole()), (third.text().as_str(), whole.whole()));
+}
+
+#[test]
+fn a_configuration_that_is_read_again_shares_what_is_equal() {
+    let read = |text: &str| {
+        let resolve_host = |_: &str, port: u16| Ok(vec![(std::net::Ipv4Addr::LOCALHOST, port).into()]);
+        config::Loader { resolve_host: &resolve_host, ..LOADER }.load_text("site.yaml", text, Path::new("")).unwrap()
+    };
+    let before = read(&many());
+    let mut after = read(&many().replace("'host-7:80'", "{ address: 'host-7:80', weight: 3 }"));
+    after.share_with(&before);
+    let pairs = before.snapshot.clusters.iter().zip(&after.snapshot.clusters);
+    let other: Vec<_> = pairs.filter(|(one, other)| !std::sync::Arc::ptr_eq(one, other)).collect();
+    assert_eq!(other.len(), 1);
+    assert_eq!((other[0].0.endpoints[0].weight, other[0].1.endpoints[0].weight), (1, 3));
+    assert!(std::sync::Arc::ptr_eq(&before.snapshot.routes[0], &after.snapshot.routes[0]));
+}
+
+#[test]
+fn where_only_the_order_of_clusters_differs_all_of_them_are_told() {
+    let text = |clusters: &str| {
+        format!(
+            "version: 1\nlisteners: {{ web: {{ bind: '127.0.0.1:8080' }} }}\nroutes: [{{ cluster: a }}]\nclusters: {clusters}\n"
+        )
+    };
+    let [a, b] = ["a: { endpoints: ['127.0.0.1:1'] }", "b: { endpoints: ['127.0.0.1:2'] }"];
+    let read = |text: String| LOADER.load_text("site.yaml", &text, Path::new("")).unwrap();
+    let (one, other) = (read(text(&format!("{{ {a}, {b} }}"))), read(text(&format!("{{ {b}, {a} }}"))));
+    let (before, after) = one.sealed_beside(&other);
+    let names = |value: &serde_json::Value| value["clusters"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        (names(&before), names(&after)),
+        (vec!["a".to_owned(), "b".to_owned()], vec!["b".to_owned(), "a".to_owned()])
+    );
+    let (before, after) = one.sealed_beside(&one.clone());
+    assert!(names(&before).is_empty() && names(&after).is_empty());
+}

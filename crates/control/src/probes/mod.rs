@@ -16,13 +16,13 @@ mod tests;
 mod ticks;
 pub(crate) mod tls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use model::Name;
-use plan::{ClusterPlan, Plan};
+use plan::Plan;
 use tokio::sync::watch;
 
 /// Probes on their way at once; others wait for their turn.
@@ -63,8 +63,8 @@ impl Probes {
 
 /// A plan for [`Probes::follow`] alone: with the endpoints of both, those of the first as it has them.
 pub(crate) fn both(first: &Plan, second: &Plan) -> Arc<Plan> {
-    let is_known = |cluster: &Arc<ClusterPlan>| first.clusters.iter().any(|known| Arc::ptr_eq(known, cluster));
-    let more = second.clusters.iter().filter(|cluster| !is_known(cluster));
+    let known: HashSet<_> = first.clusters.iter().map(Arc::as_ptr).collect();
+    let more = second.clusters.iter().filter(|cluster| !known.contains(&Arc::as_ptr(cluster)));
     Arc::new(Plan { clusters: first.clusters.iter().chain(more).cloned().collect(), ..Plan::default() })
 }
 

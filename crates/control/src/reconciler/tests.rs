@@ -286,3 +286,64 @@ fn what_cannot_be_put_in_its_place_is_told_and_tried_again() {
     assert_eq!(fixture.reconciler.not_kept(), None);
     assert!(std::fs::read_to_string(fixture.path("a/changes.json")).unwrap().contains("drain"));
 }
+
+/// As many clusters as it takes to tell what is touched from what is not.
+fn many(weight: u32) -> String {
+    let cluster = |number: u32| {
+        let weight = if number == 17 { weight } else { 1 };
+        format!("  c{number}: {{ endpoints: [\"127.0.0.1:1\", {{ address: \"127.0.0.1:2\", weight: {weight} }}] }}\n")
+    };
+    let clusters: String = (0..100).map(cluster).collect();
+    format!(
+        "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ cluster: c0 }}]\nclusters:\n{clusters}"
+    )
+}
+
+/// The clusters that are not the very same in two plans, and whether plan and snapshot agree on that.
+fn touched(before: &Plan, after: &Plan) -> Vec<String> {
+    let plans = before.clusters.iter().zip(&after.clusters);
+    let other: Vec<String> =
+        plans.filter(|(one, other)| !Arc::ptr_eq(one, other)).map(|(one, _)| one.cluster.name.to_string()).collect();
+    let snapshots = before.snapshot.clusters.iter().zip(&after.snapshot.clusters);
+    let settings = snapshots.filter(|(one, other)| !Arc::ptr_eq(one, other)).count();
+    assert_eq!(settings, other.len());
+    let held = after.snapshot.clusters.iter().zip(&after.clusters);
+    assert!(held.into_iter().all(|(settings, plan)| Arc::ptr_eq(settings, &plan.cluster)), "nothing is held twice");
+    other
+}
+
+#[test]
+fn one_endpoint_changed_by_the_api_or_in_the_file_leaves_all_other_clusters_the_very_same() {
+    let mut fixture = Fixture::started(&many(1));
+    let plan = |fixture: &Fixture| fixture.reconciler.view().plan().unwrap();
+    let first = plan(&fixture);
+    let edit = config::EndpointEdit::Weight("127.0.0.1:1".to_owned(), 7);
+    let order = crate::Order {
+        change: crate::Change::Endpoints { cluster: "c42".to_owned(), edit },
+        author: "me".into(),
+        expected: None,
+        is_dry: false,
+        canary: None,
+        is_trusted: false,
+        under: None,
+    };
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    fixture.reconciler.commit(candidate, origin).unwrap();
+    let second = plan(&fixture);
+    assert_eq!(touched(&first, &second), ["c42"]);
+    assert!(Arc::ptr_eq(&first.clusters[42].endpoints[0].state, &second.clusters[42].endpoints[0].state));
+    fixture.write("site.yaml", &many(3));
+    fixture.reconciler.reload().unwrap();
+    assert_eq!(touched(&second, &plan(&fixture)), ["c17"]);
+    let told: Vec<usize> =
+        fixture.reconciler.view().generations().iter().map(|entry| entry.differences.list.len()).collect();
+    assert_eq!(told[..2], [1, 1]);
+    // What was in force before the file changed can still be gone back to.
+    let order = crate::Order { change: crate::Change::Rollback(2), ..order };
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    fixture.reconciler.commit(candidate, origin).unwrap();
+    let last = plan(&fixture);
+    let weights =
+        |place: usize| last.snapshot.clusters[place].endpoints.iter().map(|one| one.weight).collect::<Vec<_>>();
+    assert_eq!((weights(42), weights(17)), (vec![7, 1], vec![1, 1]));
+}

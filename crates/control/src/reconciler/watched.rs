@@ -110,7 +110,7 @@ impl Reconciler {
     /// Whether a candidate says what is in force already.
     pub fn is_in_force(&self, candidate: &Candidate) -> bool {
         let Some(running) = &self.running else { return false };
-        *running.text == *candidate.loaded.text() && running.plan.snapshot == candidate.plan.snapshot
+        running.loaded.says_same(&candidate.loaded) && running.plan.snapshot == candidate.plan.snapshot
     }
 }
 

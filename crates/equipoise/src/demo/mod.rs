@@ -47,7 +47,7 @@ async fn run_with(options: &cli::Demo, mut signals: Signals) -> Ending {
         Ok(live) => live,
         Err(ending) => return ending,
     };
-    let listening = live.view().status().listeners.first().and_then(|listener| listener.address.ip());
+    let listening = live.view().listeners().first().and_then(|listener| listener.address.ip());
     let Some(address) = listening else { return cannot_start(&"the demo has no listener") };
     eprint!("{}", welcome(address, live.admin_address(), &origins.value, options.load_for.is_some()));
     let tally = match options.load_for {

@@ -8,6 +8,7 @@ pub mod subset;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -34,6 +35,9 @@ use crate::{hash, queue};
 
 pub use lease::Lease;
 
+/// Largest cluster whose first pick builds its view.
+const VIEW_ENDPOINTS_MAX: usize = 100;
+
 /// A cluster, compiled.
 pub struct ClusterPlan {
     /// What was configured.
@@ -57,8 +61,9 @@ pub struct ClusterPlan {
     pub persistence: Option<Box<Persistence>>,
     /// There while the cluster has adaptive concurrency.
     pub(crate) adaptive: Option<Arc<Adaptive>>,
-    /// The view of the latest epoch, built once for all workers.
-    latest: Mutex<Stamped>,
+    /// The view of the latest epoch, built once for all workers: with the plan, unless the cluster is small and none was built
+    /// before. Then the first pick builds it, which costs it microseconds; most of very many clusters may never see one.
+    latest: Mutex<Option<Stamped>>,
 }
 
 /// A view, and the epoch whose availability it shows.
@@ -72,11 +77,27 @@ pub(crate) struct Stamped {
 #[derive(Clone)]
 pub struct EndpointPlan {
     /// What was configured.
-    pub endpoint: Endpoint,
+    pub endpoint: Configured,
     /// Hash of its name, by which consistent hashes know it.
     pub(crate) id: u64,
     /// Shared with plans before and after this one.
     pub state: Arc<EndpointState>,
+}
+
+/// The settings of an endpoint: a place in those of its cluster.
+#[derive(Clone)]
+pub struct Configured {
+    cluster: Arc<Cluster>,
+    index: u32,
+}
+
+impl Deref for Configured {
+    type Target = Endpoint;
+
+    #[inline]
+    fn deref(&self) -> &Endpoint {
+        &self.cluster.endpoints[self.index as usize]
+    }
 }
 
 /// What came of a pick.
@@ -105,7 +126,9 @@ impl ClusterPlan {
         let endpoints = compile_endpoints(&cluster, &state, previous);
         let epoch = state.epoch();
         let subsets = Subsets::new(names, &endpoints);
-        let view = Arc::new(View::new(&cluster, &endpoints, (&state, &subsets)));
+        let is_small = endpoints.len() <= VIEW_ENDPOINTS_MAX && !matches!(cluster.balance, Balance::Hash(_));
+        let waits = is_small && previous.is_none_or(|plan| plan.lock().is_none());
+        let view = (!waits).then(|| Arc::new(View::new(&cluster, &endpoints, (&state, &subsets))));
         let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
         let keys = match &cluster.balance {
             Balance::Hash(hash) => hash.on.iter().filter_map(Key::new).collect(),
@@ -118,7 +141,7 @@ impl ClusterPlan {
         };
         let fair_by = cluster.queue.as_ref().map_or(&[][..], |queue| &queue.fair_by);
         let fair_keys = FairKeys::new(fair_by);
-        let latest = Mutex::new(Stamped { epoch, view });
+        let latest = Mutex::new(view.map(|view| Stamped { epoch, view }));
         let adaptive = cluster.resilience.concurrency.map(|_| state.adaptive().clone());
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
         let known = previous.and_then(|plan| plan.persistence.as_deref());
@@ -353,44 +376,45 @@ impl ClusterPlan {
         // Should the epoch move meanwhile (another plan of this cluster shares it), the stamp below is too old, and
         // the view is built again by whoever needs it: never is a view trusted that missed a change.
         let epoch = self.state.epoch();
-        let view = Arc::new(View::new(&self.cluster, &self.endpoints, (&self.state, &self.subsets)));
+        // Where none was ever asked for the first pick still builds it.
+        let view = latest.is_some().then(|| self.view());
         self.state.bump_epoch();
-        *latest = Stamped { epoch: epoch + 1, view };
+        *latest = view.map(|view| Stamped { epoch: epoch + 1, view });
     }
 
     /// The view of the present epoch.
     pub(crate) fn latest_view(&self) -> Stamped {
         let mut latest = self.lock();
         let epoch = self.state.epoch();
-        if latest.epoch != epoch {
-            *latest = Stamped {
-                epoch,
-                view: Arc::new(View::new(&self.cluster, &self.endpoints, (&self.state, &self.subsets))),
-            };
-        }
-        latest.clone()
+        let known = latest.take().filter(|known| known.epoch == epoch);
+        latest.insert(known.unwrap_or_else(|| Stamped { epoch, view: self.view() })).clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Stamped> {
+    fn view(&self) -> Arc<View> {
+        Arc::new(View::new(&self.cluster, &self.endpoints, (&self.state, &self.subsets)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Stamped>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What is known of endpoints stays as it is; see [`crate::Plan::take_effect`] for what a change means for it.
 fn compile_endpoints(
-    cluster: &Cluster,
+    cluster: &Arc<Cluster>,
     state: &Arc<ClusterState>,
     previous: Option<&ClusterPlan>,
 ) -> Box<[EndpointPlan]> {
     let known = previous.map(ClusterPlan::known_endpoints).unwrap_or_default();
-    let compile = |endpoint: &Endpoint| {
+    let compile = |(endpoint, index): (&Endpoint, u32)| {
         let state = match known.get(&(&endpoint.name, &endpoint.address)) {
             Some(kept) => kept.state.clone(),
             None => Arc::new(EndpointState::new(state.clone())),
         };
-        EndpointPlan { endpoint: endpoint.clone(), id: hash::of_bytes(endpoint.name.as_str().as_bytes()), state }
+        let settings = Configured { cluster: cluster.clone(), index };
+        EndpointPlan { endpoint: settings, id: hash::of_bytes(endpoint.name.as_str().as_bytes()), state }
     };
-    cluster.endpoints.iter().map(compile).collect()
+    cluster.endpoints.iter().zip(0..).map(compile).collect()
 }
 
 impl fmt::Debug for ClusterPlan {

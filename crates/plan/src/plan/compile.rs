@@ -14,7 +14,7 @@ use model::{Issue, LocalResponse, Name};
 use crate::cluster::ClusterPlan;
 use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::Chain;
-use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
@@ -31,7 +31,11 @@ pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
     let Compiler { clusters, issues, .. } = compiler;
-    if issues.is_empty() { Ok(Plan { generation, snapshot, listeners, clusters, routes }) } else { Err(issues) }
+    if !issues.is_empty() {
+        return Err(issues);
+    }
+    let slots = Slots::of(&clusters);
+    Ok(Plan { generation, snapshot, listeners, clusters, routes, slots })
 }
 
 struct Compiler<'a> {

@@ -12,7 +12,7 @@ use model::snapshot::{Listener, Route, Snapshot};
 use model::{LocalResponse, Name};
 
 use crate::cluster::ClusterPlan;
-use crate::cluster::state::ListenerState;
+use crate::cluster::state::{ClusterState, ListenerState};
 use crate::cluster::subset::SubsetPlan;
 use crate::filter::Chain;
 use crate::route::conditions::Conditions;
@@ -35,9 +35,51 @@ pub struct Plan {
     pub clusters: Vec<Arc<ClusterPlan>>,
     /// In the order of the snapshot; see [`RoutePlan::index`].
     pub routes: Vec<Arc<RoutePlan>>,
+    /// Where clusters are found by the slots of their states.
+    pub slots: Slots,
+}
+
+/// Places of clusters in [`Plan::clusters`], by the slots of their states; and how many slots there are.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    places: Arc<[u32]>,
+    /// One more than the largest slot of an endpoint.
+    endpoints: usize,
+}
+
+impl Slots {
+    pub(crate) fn of(clusters: &[Arc<ClusterPlan>]) -> Self {
+        let count = clusters.iter().map(|plan| plan.state.slot as usize + 1).max().unwrap_or_default();
+        let mut places = vec![u32::MAX; count];
+        for (plan, place) in clusters.iter().zip(0..) {
+            places[plan.state.slot as usize] = place;
+        }
+        let slots = clusters.iter().flat_map(|plan| plan.endpoints.iter().map(|endpoint| endpoint.state.slot as usize));
+        Self { places: places.into(), endpoints: slots.max().map_or(0, |last| last + 1) }
+    }
+
+    /// One more than the largest slot of a cluster.
+    pub fn clusters(&self) -> usize {
+        self.places.len()
+    }
+
+    /// One more than the largest slot of an endpoint.
+    pub fn endpoints(&self) -> usize {
+        self.endpoints
+    }
 }
 
 impl Plan {
+    /// The cluster whose state has this slot, if this plan has it.
+    pub fn cluster_at(&self, slot: u32) -> Option<&Arc<ClusterPlan>> {
+        self.clusters.get(*self.slots.places.get(slot as usize)? as usize)
+    }
+
+    /// The cluster that has this state, if this plan has it.
+    pub fn cluster_of(&self, state: &ClusterState) -> Option<&Arc<ClusterPlan>> {
+        self.cluster_at(state.slot).filter(|plan| std::ptr::eq(&*plan.state, state))
+    }
+
     /// The cluster of this name.
     pub fn cluster(&self, name: &str) -> Option<&Arc<ClusterPlan>> {
         self.clusters.iter().find(|plan| plan.cluster.name.as_str() == name)

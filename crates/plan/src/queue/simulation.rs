@@ -275,7 +275,7 @@ impl World {
     }
 
     fn has_room(&self, place: usize) -> bool {
-        let Endpoint { connections_max, .. } = &self.plan.endpoints[place].endpoint;
+        let Endpoint { connections_max, .. } = &*self.plan.endpoints[place].endpoint;
         let within = self.plan.cluster.connections_max.is_none_or(|max| (self.leases.len() as u32) < max);
         within && connections_max.is_none_or(|max| self.plan.endpoints[place].state.in_flight() < max)
     }

@@ -12,12 +12,12 @@ use crate::health::agent::Report;
 use crate::health::passive::{Ejection, PassiveState};
 use crate::health::ramp::Ramp;
 use crate::health::{Change, Health, HealthState, Outcome};
-use crate::padded::Padded;
 use crate::queue;
 
 static SLOTS: SlotSpace = SlotSpace::new();
 
-/// What all workers share about one endpoint.
+/// What all workers share about one endpoint. With the counts of its `Arc`, which every exchange there writes as well, it fills two
+/// cache lines and no more: there may be a hundred thousand. Allocators align what is of that size to it.
 pub struct EndpointState {
     /// Dense number, unique among living endpoints of the process.
     pub slot: u32,
@@ -25,7 +25,7 @@ pub struct EndpointState {
     cluster: Arc<ClusterState>,
     /// A [`Health`] in one word; written by the one owner of the probe.
     health: AtomicU64,
-    hot: Padded<Hot>,
+    hot: Hot,
     /// What its agent said, a [`Report`] in one word.
     agent: AtomicU32,
     /// Moves only while the cluster has a slow start.
@@ -34,7 +34,7 @@ pub struct EndpointState {
     passive: OnceLock<Box<PassiveState>>,
 }
 
-/// What picks of an endpoint read, on one cache line.
+/// What picks of an endpoint read.
 #[derive(Default)]
 struct Hot {
     in_flight: AtomicU32,
@@ -53,7 +53,7 @@ impl EndpointState {
             _slot: slot,
             cluster,
             health: AtomicU64::new(Health::default().to_bits()),
-            hot: Padded::default(),
+            hot: Hot::default(),
             agent: AtomicU32::new(0),
             ramp: Ramp::default(),
             passive: OnceLock::new(),
@@ -197,5 +197,16 @@ impl EndpointState {
     #[cold]
     fn is_wanted(&self) -> bool {
         self.awaiting().load(Ordering::SeqCst) > 0 || self.cluster.waiting_anywhere().load(Ordering::SeqCst) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_and_its_counts_fill_two_cache_lines() {
+        let counts = 2 * size_of::<usize>();
+        assert!((65..=128).contains(&(size_of::<EndpointState>() + counts)), "{}", size_of::<EndpointState>());
     }
 }

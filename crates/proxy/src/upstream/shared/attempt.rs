@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::limits::REFUSED_STREAMS_MAX;
+use model::snapshot::Endpoint;
 use model::socket::ClusterSocket;
 use plan::{ClusterPlan, EndpointPlan};
 
@@ -119,7 +120,7 @@ impl<'p> Wanted<'p> {
             Found::Waiting(waiting) => Err(Missing::Connection(waiting)),
             Found::Dial(waiting, begun) => {
                 let how = Dialing {
-                    endpoint: self.endpoint.endpoint.clone(),
+                    endpoint: Endpoint::clone(&self.endpoint.endpoint),
                     socket: self.socket.clone(),
                     tls: self.tls.cloned(),
                     timeout: self.timeout,

@@ -1,0 +1,97 @@
+//! Whole configurations as they were in force once: to be gone back to, and held without a copy of what is the same.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::changes;
+use crate::tree::{Kind, Node};
+
+/// A whole configuration, secrets included, from which it can be made again. Generations of the same files share these.
+#[derive(Clone)]
+pub struct Whole(Form);
+
+#[derive(Clone)]
+enum Form {
+    /// What files say, and the objects in the place of theirs.
+    Joined(Arc<Node>, Arc<Objects>),
+    Text(Arc<str>),
+}
+
+/// Objects by place; `None` takes one out.
+pub(crate) type Objects = Vec<(String, Option<Node>)>;
+
+impl Whole {
+    pub(crate) fn joined(files: &Arc<Node>, objects: &Arc<Objects>) -> Self {
+        Self(Form::Joined(Arc::clone(files), Arc::clone(objects)))
+    }
+
+    /// It as YAML.
+    pub fn text(&self) -> Arc<str> {
+        match &self.0 {
+            Form::Joined(files, objects) if objects.is_empty() => changes::text(files).into(),
+            Form::Joined(files, objects) => changes::text(&changes::merge(files, objects.to_vec())).into(),
+            Form::Text(text) => Arc::clone(text),
+        }
+    }
+
+    /// Whether both are copies of one.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Joined(files, objects), Form::Joined(other_files, others)) => {
+                Arc::ptr_eq(files, other_files) && Arc::ptr_eq(objects, others)
+            }
+            (Form::Text(one), Form::Text(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Puts it as a text, which takes less room, unless it shares the files of `newer`, which is kept anyway.
+    pub fn pack(&mut self, newer: &Self) {
+        let is_shared = match (&self.0, &newer.0) {
+            (Form::Joined(files, _), Form::Joined(others, _)) => Arc::ptr_eq(files, others),
+            (form, _) => matches!(form, Form::Text(_)),
+        };
+        if !is_shared {
+            self.0 = Form::Text(self.text());
+        }
+    }
+
+    /// About the bytes that it holds for itself. Files that are shared with what is in force are not counted.
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            Form::Joined(_, objects) => {
+                objects.iter().map(|(place, node)| place.len() + node.as_ref().map_or(0, bytes)).sum()
+            }
+            Form::Text(text) => text.len(),
+        }
+    }
+}
+
+impl From<Arc<str>> for Whole {
+    fn from(text: Arc<str>) -> Self {
+        Self(Form::Text(text))
+    }
+}
+
+impl PartialEq for Whole {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_copy_of(other) || self.text() == other.text()
+    }
+}
+
+/// It may hold secrets.
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Whole({} bytes)", self.bytes())
+    }
+}
+
+fn bytes(node: &Node) -> usize {
+    let held = match &node.kind {
+        Kind::Map(entries) => entries.iter().map(|(key, node)| size_of_val(key) + key.text.len() + bytes(node)).sum(),
+        Kind::List(items) => items.iter().map(bytes).sum(),
+        Kind::Scalar(scalar) => scalar.text.len() + scalar.written.as_ref().map_or(0, String::len),
+        Kind::Invalid => 0,
+    };
+    size_of::<Node>() + held
+}
