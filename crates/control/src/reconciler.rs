@@ -311,7 +311,8 @@ impl Reconciler {
 
     /// Tells of settings that do nothing: of all when files were read, of those that are new otherwise.
     fn tell_warnings(&self, loaded: &Loaded, origin: Origin) {
-        let before = self.running.as_ref().filter(|_| !matches!(origin, Origin::Start | Origin::Upgrade | Origin::Reload));
+        let before =
+            self.running.as_ref().filter(|_| !matches!(origin, Origin::Start | Origin::Upgrade | Origin::Reload));
         if before.is_some_and(|before| std::ptr::eq(&*before.loaded, loaded)) {
             return;
         }

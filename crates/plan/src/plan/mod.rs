@@ -12,7 +12,7 @@ use model::snapshot::{Listener, Route, Snapshot};
 use model::{LocalResponse, Name};
 
 use crate::cluster::ClusterPlan;
-use crate::cluster::state::{ClusterState, ListenerState};
+use crate::cluster::state::{ClusterState, EndpointState, ListenerState};
 use crate::cluster::subset::SubsetPlan;
 use crate::filter::Chain;
 use crate::route::conditions::Conditions;
@@ -43,7 +43,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     places: Arc<[u32]>,
-    /// One more than the largest slot of an endpoint.
+    /// More than any slot of an endpoint.
     endpoints: usize,
 }
 
@@ -54,8 +54,7 @@ impl Slots {
         for (plan, place) in clusters.iter().zip(0..) {
             places[plan.state.slot as usize] = place;
         }
-        let slots = clusters.iter().flat_map(|plan| plan.endpoints.iter().map(|endpoint| endpoint.state.slot as usize));
-        Self { places: places.into(), endpoints: slots.max().map_or(0, |last| last + 1) }
+        Self { places: places.into(), endpoints: EndpointState::slots_end() }
     }
 
     /// One more than the largest slot of a cluster.
@@ -63,7 +62,7 @@ impl Slots {
         self.places.len()
     }
 
-    /// One more than the largest slot of an endpoint.
+    /// More than any slot of an endpoint.
     pub fn endpoints(&self) -> usize {
         self.endpoints
     }
