@@ -46,7 +46,8 @@ fn one_endpoint_of_very_many_is_changed_while_all_others_stay() {
             let path = "PUT /api/clusters/c7/endpoints/127.0.7.3:9000/weight";
             let begun = Instant::now();
             // The answer comes once every worker has taken the plan over.
-            let answer = many.call(path, &[], &format!("{{\"weight\": {}}}", 2 + number % 3));
+            let answer =
+                many.call(path, &["Content-Type: application/json"], &format!("{{\"weight\": {}}}", 2 + number % 3));
             assert_eq!(answer.status(), 200, "{}", answer.text());
             begun.elapsed()
         })
