@@ -11,6 +11,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// What `equipoise-alb.yaml` of the study `out-of-the-box` takes for its user.
+const TOKEN: &str = "only-the-lab-knows-it";
+
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Where Equipoise's executables are and how long to measure.
@@ -154,7 +157,7 @@ impl Bench {
         let admin = loopback(self.ports.admin);
         running.wait_listening(admin, START_TIMEOUT)?;
         let put = Launch::new(self.equipoise()).args(["ctl", "--admin", &admin.to_string(), "config", "put"]).arg(file);
-        child::done(&put)
+        child::done(&put.env("EQUIPOISE_TOKEN", TOKEN))
     }
 
     /// Starts a product as an origin, on the cores of the load, and waits until it listens on the ports.
