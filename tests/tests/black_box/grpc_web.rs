@@ -29,16 +29,7 @@ fn ask(product: &Product, content_type: &str) -> Message {
 
 #[test]
 fn a_call_of_grpc_web_is_one_of_grpc_to_the_endpoint_and_its_trailers_end_the_body() {
-    let origin = Http2Origin::start(Rules::default(), |mut asked| {
-        Box::pin(async move {
-            let Ok((body, _)) = asked.read().await else { return };
-            let mut speech = asked.begin(head());
-            speech.say(body).await;
-            let mut trailers = HeaderMap::new();
-            trailers.insert("grpc-status", HeaderValue::from_static("0"));
-            speech.end_with(trailers);
-        })
-    });
+    let origin = echo();
     let product = start(&origin, "grpc_web: true");
     let answer = ask(&product, "application/grpc-web+proto");
     assert_eq!((answer.status(), answer.field("content-type")), (200, Some("application/grpc-web+proto")));

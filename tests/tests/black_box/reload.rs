@@ -31,14 +31,16 @@ pub(crate) fn versatile() -> Origin {
     })
 }
 
-fn tunnel(product: &Product) -> Peer {
+/// A tunnel to an origin that echoes.
+pub(super) fn tunnel(product: &Product) -> Peer {
     let mut peer = product.connect();
     peer.send("GET /tunnel HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
     assert_eq!(peer.head().status(), 101);
     peer
 }
 
-fn echoes(peer: &mut Peer) {
+/// What is said into it comes back.
+pub(super) fn echoes(peer: &mut Peer) {
     peer.send("still here");
     assert_eq!(peer.take(10), b"still here");
 }

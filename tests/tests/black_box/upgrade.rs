@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::harness::product::{command, executable, folder};
 use super::harness::{Origin, Peer, Product, Setup, eventually, http2, sys, until};
 use super::http2_both::{proof, upgrading};
-use super::reload::versatile;
+use super::reload::{echoes, tunnel, versatile};
 use super::udp;
 
 /// Clients that ask, on connections that they keep as long as they may and on new ones, until they are told to stop. Each
@@ -54,18 +54,6 @@ impl Clients {
         }
         self.done.load(Ordering::Relaxed)
     }
-}
-
-fn tunnel(product: &Product) -> Peer {
-    let mut peer = product.connect();
-    peer.send("GET /tunnel HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
-    assert_eq!(peer.head().status(), 101);
-    peer
-}
-
-fn echoes(peer: &mut Peer) {
-    peer.send("still here");
-    assert_eq!(peer.take(10), b"still here");
 }
 
 /// A product whose executable is a file of its own, so that a test can put another one there.

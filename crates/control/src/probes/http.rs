@@ -286,10 +286,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn check() -> HttpCheck {
+    /// Asks for `/` and wants 2xx.
+    pub(in crate::probes) fn check() -> HttpCheck {
         HttpCheck {
             is_head: false,
             path: "/".into(),

@@ -4,18 +4,7 @@ use wire::http3::frame::push_frame_head;
 use wire::http3::push_varint;
 
 use super::*;
-
-fn check() -> HttpCheck {
-    HttpCheck {
-        is_head: false,
-        path: "/".into(),
-        host: None,
-        fields: Vec::new(),
-        statuses: vec![(200, 299)],
-        expected_fields: Vec::new(),
-        expected_body: None,
-    }
-}
+use crate::probes::http::tests::check;
 
 fn wanting(body: &str) -> HttpCheck {
     HttpCheck { expected_body: Some(body.into()), ..check() }

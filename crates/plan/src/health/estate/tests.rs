@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use model::fitness::PassiveHealth;
 use model::snapshot::{Balance, Cluster};
 
 use super::*;
+use crate::health::passive::tests::rules;
 use crate::health::passive::{Cause, Evidence, Seen};
 use crate::testing::{cluster, health_check, plan_of, weighted};
 use crate::{Outcome, Standing};
@@ -13,20 +13,9 @@ use crate::{Outcome, Standing};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn config() -> Cluster {
-    let rules = PassiveHealth {
-        consecutive_failures: Some(3),
-        consecutive_5xx: None,
-        failure_rate: None,
-        success_rate: None,
-        latency: None,
-        interval: 10 * SECOND,
-        ejection_time: 5 * SECOND,
-        ejection_time_max: 12 * SECOND,
-        ejected_percent_max: 50,
-    };
     let mut cluster =
         Cluster { health_check: health_check(2, 2), ..cluster("c", Balance::RoundRobin, weighted(&[1; 5])) };
-    cluster.fitness.passive = Some(rules);
+    cluster.fitness.passive = Some(rules());
     cluster.fitness.slow_start = Some(10 * SECOND);
     cluster
 }

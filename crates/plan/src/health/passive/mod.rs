@@ -15,7 +15,7 @@ mod estate;
 pub mod outliers;
 mod run;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,8 @@ use crate::{Outcome, Pick, Random, Standing};
 const NOBODY: [usize; 0] = [];
 const SECOND: Duration = Duration::from_secs(1);
 
-fn rules() -> PassiveHealth {
+/// Three failures in a row eject for 5 to 12 s.
+pub(in crate::health) fn rules() -> PassiveHealth {
     PassiveHealth {
         consecutive_failures: Some(3),
         consecutive_5xx: None,
