@@ -34,6 +34,7 @@ use crate::ending::Ending;
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
+    memory::take_small_pages();
     let ending = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Check(options) => check::check(&options),

@@ -49,7 +49,8 @@ pub(crate) struct ListenerTls {
     pub quic: Option<Arc<quinn_proto::ServerConfig>>,
     quic_settings: Option<QuicSettings>,
     /// Sessions that may begin with a request: each is taken once, which a ticket alone cannot prove (RFC 8446 section 8.1).
-    sessions: Arc<dyn StoresServerSessions>,
+    /// `None` where none may: the store is large from the start.
+    sessions: Option<Arc<dyn StoresServerSessions>>,
     /// Encrypts session tickets; kept through a change of certificates so that clients resume.
     tickets: Arc<Tickets>,
 }
@@ -77,10 +78,10 @@ impl ListenerTls {
             Some(previous) => previous.tickets.clone(),
             None => tickets_for(settings, inherited)?,
         };
-        let sessions: Arc<dyn StoresServerSessions> = match kept {
-            Some(previous) => previous.sessions.clone(),
-            None => ServerSessionMemoryCache::new(HTTP3_SESSIONS_MAX),
-        };
+        let sessions = quic_settings.as_ref().filter(|wanted| wanted.early_data).map(|_| {
+            let before = kept.and_then(|previous| previous.sessions.clone());
+            before.unwrap_or_else(|| ServerSessionMemoryCache::new(HTTP3_SESSIONS_MAX))
+        });
         let versions = if settings.version_min == TlsVersion::Tls13 { TLS_13 } else { TLS_12_AND_13 };
         let mut config = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
@@ -102,7 +103,7 @@ impl ListenerTls {
                     .with_cert_resolver(names);
                 config.alpn_protocols = vec![ALPN_H3.to_vec()];
                 config.send_tls13_tickets = 1;
-                if wanted.early_data {
+                if let Some(sessions) = &sessions {
                     config.session_storage = Arc::new(noted::Sessions(sessions.clone()));
                     // The only value beside 0 that QUIC knows (RFC 9001 section 4.6.1).
                     config.max_early_data_size = u32::MAX;
