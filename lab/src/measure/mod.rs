@@ -8,6 +8,7 @@ pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod origins;
 pub(crate) mod other_loads;
+pub(crate) mod pauses;
 pub(crate) mod procfs;
 pub(crate) mod stats;
 pub(crate) mod syslog;

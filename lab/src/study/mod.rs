@@ -20,11 +20,13 @@ use crate::failure::Failure;
 use crate::measure::bench::{Bench, BenchOptions};
 use crate::measure::child;
 use crate::measure::machine::{self, Machine};
+use crate::measure::pauses;
 use crate::paths::Paths;
 use crate::peers::{self, Wanted};
 use crate::products::{self, Product, Version, build};
 use crate::report;
 use crate::report::page::{File, Page, ProductLine};
+use crate::sys;
 use clap::Args;
 use journal::{Journal, Outcome};
 use progress::Progress;
@@ -95,6 +97,9 @@ pub(crate) struct StudyArgs {
     out: Option<PathBuf>,
 }
 
+/// How long the machine is looked at before a study in full.
+const PAUSES_LOOK: Duration = Duration::from_secs(4);
+
 /// How large a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
@@ -132,6 +137,8 @@ pub(crate) struct Run<'a> {
     versions: BTreeMap<&'static str, Version>,
     repeat: String,
     started: u64,
+    /// What the machine kept from programs before the study began.
+    pauses: String,
     slice: Slice,
 }
 
@@ -219,6 +226,7 @@ impl Run<'_> {
             ("kernel", machine.kernel),
             ("processor", machine.processor),
             ("cores", self.bench.core_count().to_string()),
+            ("pauses of the machine", self.pauses.clone()),
             ("size", size.to_owned()),
             ("rounds", self.rounds.to_string()),
         ];
@@ -337,6 +345,7 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
         progress: Progress::new(study.name),
         repeat: repeat(study, args),
         started: machine::now(),
+        pauses: pauses::told(&sys::cores_allowed()?, size.pick(PAUSES_LOOK, PAUSES_LOOK / 4, PAUSES_LOOK / 40)),
         slice: Slice::new(args.minutes),
         bench,
         paths,
