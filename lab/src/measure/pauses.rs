@@ -59,7 +59,9 @@ mod tests {
     #[test]
     fn pauses_are_counted_from_a_millisecond_on_and_the_longest_is_kept() {
         let mut pauses = Pauses::default();
-        [3, 999, 1000, 7200, 40].map(|us| pauses.note(Duration::from_micros(us)));
+        for us in [3, 999, 1000, 7200, 40] {
+            pauses.note(Duration::from_micros(us));
+        }
         assert_eq!(pauses, Pauses { longest: Duration::from_micros(7200), count: 2 });
         assert_eq!(
             in_words(&[(0, pauses), (1, Pauses::default())], Duration::from_secs(4)),
