@@ -6,7 +6,7 @@
 //!
 //! It takes memory in pages of 4 KiB. The kernel clears a huge page (2 MiB) at the first touch, up to 2 ms in which a core does
 //! nothing else; each thread touches some when it begins. The twenty of a start made the requests of the process before wait
-//! for 20 ms (study `elastic`), and no cell of `lab cost` was the cheaper for them.
+//! for 20 ms (study `elastic`), and in `lab cost` no difference was larger than the spread.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};

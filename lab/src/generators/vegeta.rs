@@ -57,7 +57,7 @@ impl Place<'_> {
     /// which X25519 has to be said in its own way.
     pub(crate) fn attack(&self, args: &[String]) -> Result<Running, Failure> {
         let launch = self.paths.generator("vegeta")?.env("GODEBUG", "tlsmlkem=0").arg("attack");
-        // It would collect garbage about once a second: 5 to 8 ms in which no answer is read, whoever gave it.
+        // No answer is to wait for its collection of garbage, which shares a core with the origins.
         let launch = launch.env("GOGC", "off").env("GOMEMLIMIT", "6GiB");
         let launch = launch.args(["-http2=false", "-max-body=0", "-redirects=-1"]).args(args);
         self.start(&launch.arg("-output").arg(self.folder.join(RESULTS)))
