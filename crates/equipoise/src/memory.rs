@@ -78,6 +78,13 @@ mod tests {
     }
 
     #[test]
+    fn no_huge_pages_are_asked_for_from_then_on() {
+        take_small_pages();
+        // SAFETY: the call takes numbers and touches no memory.
+        assert_eq!(unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) }, 1);
+    }
+
+    #[test]
     fn blocks_of_any_size_are_aligned_as_asked_for_and_keep_what_is_in_them_when_they_grow() {
         for size in (1..=300).chain((301..=70_000).step_by(911)) {
             for align in [1, 2, 4, 8, 16, 64, 128] {
