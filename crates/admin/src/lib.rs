@@ -141,6 +141,13 @@ impl Admin {
         self.socket.try_clone()
     }
 
+    /// The file of a socket that came from another process is this one's, now that it goes on in the place of that.
+    pub fn take_file(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.take();
+        }
+    }
+
     /// Another process has the socket: answers what was asked already, and nothing new.
     pub fn part(&mut self) {
         if let Some(file) = self.file.take() {

@@ -51,7 +51,8 @@ impl Bound {
         }
     }
 
-    /// The socket of another process, which goes on here.
+    /// The socket of another process, which goes on here. Its file stays that one's until it is
+    /// [taken](crate::Admin::take_file).
     ///
     /// # Errors
     /// It is no socket that waits for connections.
@@ -68,7 +69,11 @@ impl Bound {
                 let listener = unix::UnixListener::from(socket);
                 listener.set_nonblocking(true)?;
                 let found = fs::symlink_metadata(&**path).ok().filter(|_| !path.starts_with('@'));
-                let file = found.map(|found| SocketFile { path: (&**path).into(), id: (found.dev(), found.ino()) });
+                let file = found.map(|found| SocketFile {
+                    path: (&**path).into(),
+                    id: (found.dev(), found.ino()),
+                    is_others: true,
+                });
                 let address = configured.clone();
                 Ok(Self { listener: Listener::Unix(listener), configured, address, file })
             }
@@ -104,7 +109,7 @@ fn bind_unix(path: &str, mode: u32) -> io::Result<(unix::UnixListener, Option<So
     let listener = unix::UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
     let found = fs::symlink_metadata(path)?;
-    let file = SocketFile { path: path.into(), id: (found.dev(), found.ino()) };
+    let file = SocketFile { path: path.into(), id: (found.dev(), found.ino()), is_others: false };
     file.permit(mode)?;
     // Who came before the permissions were set may be somebody who has none.
     while listener.accept().is_ok() {}
@@ -135,6 +140,8 @@ pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and number.
     id: (u64, u64),
+    /// It is another process's: from now on, or still.
+    is_others: bool,
 }
 
 impl SocketFile {
@@ -142,16 +149,21 @@ impl SocketFile {
         fs::set_permissions(&self.path, Permissions::from_mode(mode))
     }
 
+    /// It is ours from now on.
+    pub(crate) fn take(&mut self) {
+        self.is_others = false;
+    }
+
     /// It is another process's from now on.
     pub(crate) fn leave(mut self) {
-        // No file has that.
-        self.id = (u64::MAX, u64::MAX);
+        self.is_others = true;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id) {
+        let is_there = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id);
+        if is_there && !self.is_others {
             // It may be gone by itself.
             let _ = fs::remove_file(&self.path);
         }

@@ -298,6 +298,26 @@ impl Workers {
         while all_done.recv_timeout(ANSWER).is_ok() {}
     }
 
+    /// The files of Unix sockets that came from another process are this one's, now that it goes on in the place of that: they get
+    /// the permissions that are configured, and go with their listeners.
+    pub fn take_files(&self) {
+        let published = self.shared.published();
+        let Some(plan) = &published.plan else { return };
+        for listener in &plan.snapshot.listeners {
+            let place = published.bound.get(&(listener.name.clone(), Transport::Stream));
+            let file = place.and_then(|place| place.file.as_deref());
+            let Some(file) = file.filter(|file| !file.is_ours()) else { continue };
+            file.take();
+            match file.permit(&listener.socket.file) {
+                Ok(permitted) => permitted.keep(),
+                Err(error) => {
+                    let pairs: telemetry::log::Pairs<'_> = &[("listener", &listener.name), ("error", &error)];
+                    telemetry::log::error("the permissions of a Unix socket stay as they were", pairs);
+                }
+            }
+        }
+    }
+
     /// Where this process stands between having a heritage and using it.
     pub fn threshold(&self) -> Threshold {
         Threshold(self.shared.clone())

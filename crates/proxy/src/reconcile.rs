@@ -471,7 +471,12 @@ fn permit<'a>(plan: &Plan, bound: &'a HashMap<(Name, Transport), Bound>) -> Resu
         let place = bound.get(&(listener.name.clone(), Transport::Stream));
         if let Some(file) = place.and_then(|place| place.file.as_deref()) {
             let failed = |error| format!("listener {}: cannot set up {}: {error}", listener.name, listener.bind);
-            permitted.push(file.permit(&listener.socket.file).map_err(failed)?);
+            if file.is_ours() {
+                permitted.push(file.permit(&listener.socket.file).map_err(failed)?);
+            } else {
+                // Another process may have to go on with it as it is.
+                file.check(&listener.socket.file).map_err(failed)?;
+            }
         }
     }
     Ok(permitted)

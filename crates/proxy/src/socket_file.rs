@@ -18,8 +18,8 @@ pub(crate) struct SocketFile {
     id: (u64, u64),
     /// As the process made it.
     made: Permission,
-    /// It is another process's from now on.
-    is_given: AtomicBool,
+    /// It is another process's: from now on, or still.
+    is_others: AtomicBool,
 }
 
 /// Who may connect.
@@ -71,16 +71,28 @@ impl SocketFile {
         }
         let found = fs::symlink_metadata(path)?;
         let (id, made) = ((found.dev(), found.ino()), Permission::of(&found));
-        Ok(Some(Self { path: path.into(), id, made, is_given: AtomicBool::new(false) }))
+        Ok(Some(Self { path: path.into(), id, made, is_others: AtomicBool::new(false) }))
     }
 
-    /// The file of another process, which it has made so: from now on it is ours. `None`: there is none.
+    /// The file of another process, which it has made so. It stays that one's, which may have to go on with it, until it is
+    /// [taken](Self::take). `None`: there is none.
     pub(crate) fn adopt(path: &str, made: Option<[u32; 3]>) -> Option<Self> {
         let mut file = Self::of(path).ok()??;
+        file.is_others = AtomicBool::new(true);
         if let Some([mode, owner, group]) = made {
             file.made = Permission { mode, owner, group };
         }
         Some(file)
+    }
+
+    /// From now on it is ours, and goes with this.
+    pub(crate) fn take(&self) {
+        self.is_others.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is ours.
+    pub(crate) fn is_ours(&self) -> bool {
+        !self.is_others.load(Ordering::Relaxed)
     }
 
     /// Permissions, owner and group as it was made with.
@@ -90,7 +102,23 @@ impl SocketFile {
 
     /// Leaves it to another process.
     pub(crate) fn give(&self) {
-        self.is_given.store(true, Ordering::Relaxed);
+        self.is_others.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there are such users and groups.
+    ///
+    /// # Errors
+    /// There is none of such a name.
+    pub(crate) fn check(&self, wanted: &socket::SocketFile) -> io::Result<()> {
+        self.permission(wanted).map(drop)
+    }
+
+    fn permission(&self, wanted: &socket::SocketFile) -> io::Result<Permission> {
+        Ok(Permission {
+            mode: wanted.mode.unwrap_or(self.made.mode),
+            owner: wanted.owner.as_deref().map_or(Ok(self.made.owner), |name| number_of(name, "/etc/passwd"))?,
+            group: wanted.group.as_deref().map_or(Ok(self.made.group), |name| number_of(name, "/etc/group"))?,
+        })
     }
 
     /// Sets permissions, owner and group; what is not given is as the process made it. If it fails, all is as before.
@@ -99,11 +127,7 @@ impl SocketFile {
     /// There is no such user or group, or this process may not do it.
     pub(crate) fn permit(&self, wanted: &socket::SocketFile) -> io::Result<Undo<'_>> {
         let before = Permission::of(&fs::symlink_metadata(&self.path)?);
-        let wanted = Permission {
-            mode: wanted.mode.unwrap_or(self.made.mode),
-            owner: wanted.owner.as_deref().map_or(Ok(self.made.owner), |name| number_of(name, "/etc/passwd"))?,
-            group: wanted.group.as_deref().map_or(Ok(self.made.group), |name| number_of(name, "/etc/group"))?,
-        };
+        let wanted = self.permission(wanted)?;
         let undo = Undo { file: self, before: Some(before) };
         self.set(before, wanted)?;
         Ok(undo)
@@ -153,7 +177,7 @@ impl Permission {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_there = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id);
-        if is_there && !self.is_given.load(Ordering::Relaxed) {
+        if is_there && self.is_ours() {
             // It may be gone by itself.
             let _ = fs::remove_file(&self.path);
         }
@@ -181,5 +205,26 @@ mod tests {
         assert_eq!(number_of("root", "/etc/passwd").unwrap(), 0);
         assert_eq!(number_of("4711", "/nowhere").unwrap(), 4711);
         assert!(number_of("no such user", "/etc/passwd").is_err());
+    }
+
+    #[test]
+    fn the_file_of_another_process_stays_until_it_is_taken() {
+        let path = std::env::temp_dir().join(format!("equipoise-file-{}.sock", std::process::id()));
+        let name = path.to_str().unwrap();
+        let _ = fs::remove_file(&path);
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let adopted = SocketFile::adopt(name, Some([0o600, 0, 0])).unwrap();
+        assert_eq!((adopted.is_ours(), adopted.made()), (false, [0o600, 0, 0]));
+        drop(adopted);
+        assert!(path.exists(), "this process could not go on in the place of that one");
+        let adopted = SocketFile::adopt(name, None).unwrap();
+        adopted.take();
+        adopted.give();
+        drop(adopted);
+        assert!(path.exists(), "it was given on");
+        let adopted = SocketFile::adopt(name, None).unwrap();
+        adopted.take();
+        drop(adopted);
+        assert!(!path.exists());
     }
 }

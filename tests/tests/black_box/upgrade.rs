@@ -351,6 +351,49 @@ fn unix_sockets_go_over_with_their_files() {
     eventually("the last one removes it", || !path.exists());
 }
 
+#[test]
+fn a_program_that_cannot_take_over_leaves_the_files_of_unix_sockets_where_they_are() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin)
+        .text()
+        .replace("routes:\n", "  local: { bind: \"unix:DIR/web.sock\", socket: { mode: \"0600\" } }\nroutes:\n")
+        .replace("admin: { bind: \"127.0.0.1:0\" }", "admin: { bind: \"unix:DIR/admin.sock\" }");
+    let mut product = Product::start_in(folder(), &text, 2);
+    let [web, admin] = ["web.sock", "admin.sock"].map(|name| product.folder().join(name));
+    let ask = |path: &PathBuf, target: &str| {
+        use std::io::{Read, Write};
+        let mut stream = UnixStream::connect(path).expect("it listens");
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer.starts_with("HTTP/1.1 200 ")
+    };
+    let mode = || std::fs::metadata(&web).expect("it is there").permissions().mode() & 0o777;
+    let write = |text: &str| {
+        let text = text.replace("DIR", product.folder().to_str().expect("a path"));
+        std::fs::write(product.folder().join("equipoise.yaml"), text).expect("ours");
+    };
+    // By then it has the sockets of both.
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let more = format!("  more: {{ bind: \"{}\" }}\nroutes:\n", busy.local_addr().expect("an address"));
+    let open = text.replace("\"0600\"", "\"0666\"");
+    write(&open.replace("routes:\n", &more));
+    for _ in 0..2 {
+        let said = product.upgrade_in_vain();
+        assert!(said.contains("cannot listen on"), "{said}");
+        assert!(ask(&web, "/") && ask(&admin, "/healthz"), "who comes by their files still finds them");
+        assert_eq!(mode(), 0o600, "of the configuration in force");
+    }
+    write(&open);
+    let pid = product.upgrade();
+    eventually("it sets up what it has taken over", || mode() == 0o666);
+    assert_eq!(product.wait_ended().code(), Some(0));
+    assert!(ask(&web, "/") && ask(&admin, "/healthz"));
+    sys::signal(pid, libc::SIGTERM);
+    eventually("the last one removes them", || !web.exists() && !admin.exists());
+}
+
 /// Keeps something going on threads until it is told to stop; how often it was done.
 struct Going {
     stop: Arc<AtomicBool>,

@@ -94,10 +94,12 @@ impl Live {
         match before.ready() {
             Err(_) if before.has_died() => {
                 tell_of_death("what it still had open is lost");
+                self.take_files();
                 return Ok(());
             }
             said => said.map_err(failed)?,
         }
+        self.take_files();
         let (telemetry, notes) = (Arc::clone(&self.telemetry), self.notes.0.clone());
         let is_gone = Arc::clone(&self.is_alone);
         is_gone.store(false, Ordering::Relaxed);
@@ -117,6 +119,15 @@ impl Live {
             }
         };
         before.listen(hear).map_err(failed)
+    }
+
+    /// The files of Unix sockets that the process before has made are this one's. Not before it is known that this one goes on: that
+    /// one would go on with them.
+    fn take_files(&mut self) {
+        self.workers.take_files();
+        if let Some(admin) = &mut self.admin {
+            admin.take_file();
+        }
     }
 
     /// Says to the process before, if there is one, why this one cannot follow it.
