@@ -86,11 +86,38 @@ impl End {
 #[derive(Debug)]
 pub(crate) struct Past {
     /// One for each port that it has.
-    ways: Box<[OwnedFd]>,
+    ways: Box<[Way]>,
     /// Its flows, and which of its ports has them.
     flows: Mutex<HashMap<Envelope, u32>>,
     count: AtomicUsize,
+}
+
+/// The way to one of its ports.
+#[derive(Debug)]
+struct Way {
+    end: OwnedFd,
+    /// Nobody is at the other end any more. That says nothing of other ports: each ends with the last of its connections.
     is_gone: AtomicBool,
+}
+
+impl Way {
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, bytes: &[u8]) -> Fate {
+        if self.is_gone() {
+            return Fate::Ours;
+        }
+        match SockRef::from(&self.end).send(bytes) {
+            Ok(_) => Fate::Passed,
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+                self.is_gone.store(true, Ordering::Relaxed);
+                Fate::Ours
+            }
+            Err(_) => Fate::Dropped,
+        }
+    }
 }
 
 /// What became of a datagram that was to be passed on.
@@ -106,8 +133,9 @@ pub(crate) enum Fate {
 
 impl Past {
     pub(crate) fn new(ways: Vec<OwnedFd>) -> Self {
-        let (ways, flows) = (ways.into_boxed_slice(), Mutex::default());
-        Self { ways, flows, count: AtomicUsize::new(0), is_gone: AtomicBool::new(false) }
+        let way = |end| Way { end, is_gone: AtomicBool::new(false) };
+        let (ways, flows) = (ways.into_iter().map(way).collect(), Mutex::default());
+        Self { ways, flows, count: AtomicUsize::new(0) }
     }
 
     fn flows(&self) -> MutexGuard<'_, HashMap<Envelope, u32>> {
@@ -117,7 +145,7 @@ impl Past {
     /// The ends of ways at which one of so many ports is to wait, with the numbers of the ports at their other ends.
     pub(crate) fn ends(&self, port: usize, ports: usize) -> impl Iterator<Item = (u32, io::Result<End>)> + '_ {
         let own = self.ways.iter().enumerate().filter(move |(number, _)| number % ports.max(1) == port);
-        own.map(|(number, way)| (number as u32, way.try_clone().and_then(End::new)))
+        own.map(|(number, way)| (number as u32, way.end.try_clone().and_then(End::new)))
     }
 
     /// Remembers that a flow is the other process's.
@@ -155,20 +183,30 @@ impl Past {
         self.count.store(flows.len(), Ordering::Relaxed);
     }
 
-    /// Passes a datagram on.
+    /// Passes on a datagram of a flow, which one port has, and no other.
     pub(crate) fn pass(&self, port: usize, message: &Message<'_>, scratch: &mut Vec<u8>) -> Fate {
-        if self.ways.is_empty() || self.is_gone.load(Ordering::Relaxed) {
+        if self.ways.is_empty() {
             return Fate::Ours;
         }
         message.write(scratch);
-        match SockRef::from(&self.ways[port % self.ways.len()]).send(scratch) {
-            Ok(_) => Fate::Passed,
-            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
-                self.is_gone.store(true, Ordering::Relaxed);
-                Fate::Ours
-            }
-            Err(_) => Fate::Dropped,
+        self.ways[port % self.ways.len()].send(scratch)
+    }
+
+    /// Passes on a datagram of QUIC, by the port that it is for, or by any other that is there: they give each other what is theirs,
+    /// and a port may be over while its neighbours go on.
+    pub(crate) fn pass_by_any(&self, port: usize, message: &Message<'_>, scratch: &mut Vec<u8>) -> Fate {
+        if self.ways.iter().all(Way::is_gone) {
+            return Fate::Ours;
         }
+        message.write(scratch);
+        let (before, after) = self.ways.split_at(port % self.ways.len());
+        for way in after.iter().chain(before) {
+            let fate = way.send(scratch);
+            if fate != Fate::Ours {
+                return fate;
+            }
+        }
+        Fate::Ours
     }
 }
 
@@ -207,5 +245,30 @@ mod tests {
         assert_eq!((past.port_of(&envelope), past.port_of(&envelopes()[0])), (None, Some(4)));
         past.forget(&envelopes()[0]);
         assert_eq!(past.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_for_a_port_that_is_over_goes_by_its_neighbour_and_flows_do_not() {
+        let ((one, to_one), (mut other, to_other)) = (way().unwrap(), way().unwrap());
+        let past = Past::new(vec![to_one, to_other]);
+        let envelope = envelopes()[0];
+        let message = Message { says: Says::Passed, envelope, ecn: 0, bytes: b"x" };
+        let mut scratch = Vec::new();
+        drop(one);
+        // Of those for the first, for the second, and for a port that has no way of its own.
+        for port in [0, 1, 0, 2] {
+            assert_eq!(past.pass_by_any(port, &message, &mut scratch), Fate::Passed);
+            let came = std::future::poll_fn(|cx| {
+                other.poll(cx).map(|came| came.is_some_and(|came| came.envelope == envelope))
+            });
+            assert!(came.await);
+        }
+        assert_eq!(past.pass(0, &message, &mut scratch), Fate::Ours);
+        assert_eq!(past.pass(1, &message, &mut scratch), Fate::Passed);
+        drop(other);
+        for _ in 0..2 {
+            assert_eq!(past.pass_by_any(1, &message, &mut scratch), Fate::Ours);
+        }
+        assert_eq!(Past::new(Vec::new()).pass_by_any(0, &message, &mut scratch), Fate::Ours);
     }
 }

@@ -212,6 +212,32 @@ fn connections_of_http3_live_on_in_the_old_one_and_new_ones_are_the_new_one_s() 
 }
 
 #[test]
+fn connections_of_http3_of_an_old_process_that_is_killed_are_reset_by_the_new_one() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        while visit.request().is_some() {
+            visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf");
+            // Until the test is over.
+            let _ = wait.lock().expect("channel").recv();
+        }
+    });
+    let mut site = site(Setup::to(&origin), 2);
+    let mut client = site.connect();
+    let mut slow = client.open(http3::request("GET", "/slow"));
+    client.end(&mut slow, <_>::default());
+    assert_eq!(client.head(&mut slow).expect("a head").0, 200);
+    site.product.upgrade();
+    site.product.signal(libc::SIGKILL);
+    site.product.wait_ended();
+    // It says something, and learns that nobody knows it. By itself it would wait for minutes.
+    client.cancel(slow);
+    let error = client.with_quic("its end", async |quic| quic.closed().await);
+    assert!(matches!(error, quinn::ConnectionError::Reset), "{error:?}");
+    drop(go);
+}
+
+#[test]
 fn flows_of_datagrams_stay_with_their_endpoint() {
     let (one, other) = (udp::Echo::start("a"), udp::Echo::start("b"));
     let product = udp::start("idle_timeout: 60s", &[&one, &other], "");

@@ -367,7 +367,7 @@ impl Port {
         });
     }
 
-    fn arrive(self: &Rc<Self>, datagram: Passed, now: Instant) {
+    fn arrive(self: &Rc<Self>, mut datagram: Passed, now: Instant) {
         if !is_answerable(datagram.remote) {
             self.dropped.set(self.dropped.get() + 1);
             return;
@@ -381,7 +381,7 @@ impl Port {
                     let envelope = Envelope { from: *remote, to: *local_ip };
                     let ecn = ecn.map_or(0, |ecn| ecn as u8);
                     let message = Message { says: Says::Passed, envelope, ecn, bytes };
-                    match past.pass(usize::from(other.port), &message, &mut self.scratch.borrow_mut()) {
+                    match past.pass_by_any(usize::from(other.port), &message, &mut self.scratch.borrow_mut()) {
                         Fate::Passed => return,
                         Fate::Dropped => return self.dropped.set(self.dropped.get() + 1),
                         Fate::Ours => {}
@@ -390,10 +390,12 @@ impl Port {
             }
             Some(other) if usize::from(other.port) != mesh.port => {
                 if let Some(other) = mesh.others.get(usize::from(other.port)) {
-                    if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = other.try_send(datagram) {
-                        self.dropped.set(self.dropped.get() + 1);
+                    match other.try_send(datagram) {
+                        Ok(()) => return,
+                        Err(TrySendError::Full(_)) => return self.dropped.set(self.dropped.get() + 1),
+                        // It is over, and so are all its connections: who does not know that is told.
+                        Err(TrySendError::Closed(back)) => datagram = back,
                     }
-                    return;
                 }
             }
             _ => {}
