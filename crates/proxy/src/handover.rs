@@ -490,11 +490,13 @@ pub(crate) fn offer(worker: &Rc<Worker>, offers: &Sender<Offered>) {
     }
 }
 
-/// Another process has the sockets of these places.
+/// Another process has the sockets of these places. Datagrams of others, which it does not want, are read here again.
 pub(crate) fn give(worker: &Rc<Worker>, places: &[Place]) {
     for accepting in worker.listening.borrow().iter() {
         if places.contains(&(accepting.name.clone(), accepting.bound.transport)) {
             accepting.seat.is_given.set(true);
+        } else {
+            accepting.pause(false);
         }
     }
 }

@@ -212,6 +212,38 @@ fn connections_of_http3_live_on_in_the_old_one_and_new_ones_are_the_new_one_s() 
 }
 
 #[test]
+fn connections_of_http3_that_the_new_one_does_not_want_are_carried_to_their_end() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        while visit.request().is_some() {
+            visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 400004\r\n\r\nhalf");
+            wait.lock().expect("channel").recv().expect("the test lets it go");
+            visit.peer.send(vec![7; 400_000]);
+        }
+    });
+    let mut site = site(Setup::to(&origin).top("shutdown: { drain_timeout: 5m }"), 2);
+    let mut client = site.connect();
+    let mut slow = client.open(http3::request("GET", "/slow"));
+    client.end(&mut slow, <_>::default());
+    assert_eq!(client.head(&mut slow).expect("a head").0, 200);
+    let file = site.product.folder().join("equipoise.yaml");
+    let text = std::fs::read_to_string(&file).expect("ours");
+    let without = text.replace("[h1, h2, h3]", "[h1, h2]");
+    assert_ne!(without, text);
+    std::fs::write(&file, without).expect("ours");
+    site.product.upgrade();
+    go.send(()).expect("the origin waits");
+    let mut received = 0;
+    while let Some(chunk) = client.chunk(&mut slow).expect("the connection lives") {
+        received += chunk.len();
+    }
+    assert_eq!(received, 400_004);
+    drop((slow, client));
+    assert_eq!(site.product.wait_ended().code(), Some(0), "it has heard that its client went");
+}
+
+#[test]
 fn connections_of_http3_of_an_old_process_that_is_killed_are_reset_by_the_new_one() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
