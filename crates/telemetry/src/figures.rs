@@ -201,6 +201,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_configured_counts_on_though_it_was_not_used_here_yet() {
+        let (old, new) = (Telemetry::new(2), Telemetry::new(1));
+        let names: [Name; 2] = ["shop".into(), "away".into()];
+        for name in &names {
+            old.route(name).of(1).requests.add(200);
+        }
+        new.retain(&crate::tests::snapshot_with_route("shop").into());
+        let counts: Counts = [("requests.2xx".to_owned(), 1)].into();
+        for _ in 0..2 {
+            new.inherit(&old.figures());
+            assert_eq!(new.figures().routes, vec![(names[0].clone(), counts.clone())], "and nothing else is kept");
+        }
+        assert!(page(&new).contains("equipoise_route_requests_total{route=\"shop\",class=\"2xx\"} 1\n"));
+        new.route(&names[0]).of(0).requests.add(200);
+        old.route(&names[0]).of(0).requests.add(200);
+        new.inherit(&old.figures());
+        assert_eq!(new.summary().routes[0].1.requests(), 3);
+    }
+
+    #[test]
     fn a_process_that_follows_counts_on_and_figures_that_come_later_replace_those_before() {
         let (old, new) = (Telemetry::new(2), Telemetry::new(2));
         let names: [Name; 2] = ["site".into(), "a:1".into()];

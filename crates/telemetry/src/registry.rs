@@ -9,7 +9,7 @@ use model::snapshot::Cluster;
 use model::{Name, Snapshot};
 
 use crate::expose::{self, Gauge};
-use crate::figures::{Figures, take, tell};
+use crate::figures::{Counts, Figures, take, tell};
 use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Series};
 use crate::summary::{Summary, Totals};
 use crate::trial::Trial;
@@ -57,6 +57,20 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
 
     fn find(&self, key: &K) -> Option<Arc<Series<S>>> {
         self.0.get(key).map(|entry| Arc::clone(&entry.series))
+    }
+
+    /// The series that are to count on from these figures: made, where they are `configured`; of others only what is there.
+    fn heirs<'a>(
+        &mut self,
+        figures: &'a [(K, Counts)],
+        workers: usize,
+        configured: impl Fn(&K) -> bool,
+    ) -> Vec<(Arc<Series<S>>, &'a Counts)> {
+        let heir = |(key, counts): &'a (K, Counts)| {
+            let series = if configured(key) { Some(self.get(key.clone(), workers)) } else { self.find(key) };
+            Some((series?, counts))
+        };
+        figures.iter().filter_map(heir).collect()
     }
 
     fn list(&self) -> Vec<(K, Arc<Series<S>>)> {
@@ -236,21 +250,23 @@ impl Telemetry {
     }
 
     /// Takes the figures of the process before for those from which this one counts on, in place of those that were taken
-    /// before. Of what is not configured here, nothing is kept. One thread calls this.
+    /// before: of all that is configured here, whether it was used here yet or not. Of what is not configured here, nothing is kept.
+    /// One thread calls this, and not before [`Self::retain`].
     pub fn inherit(&self, figures: &Figures) {
-        let shelves = self.shelves();
-        for (name, counts) in &figures.listeners {
-            shelves.listeners.find(name).iter().for_each(|series| take(&**series, counts));
-        }
-        for (name, counts) in &figures.routes {
-            shelves.routes.find(name).iter().for_each(|series| take(&**series, counts));
-        }
-        for (name, counts) in &figures.clusters {
-            shelves.clusters.find(name).iter().for_each(|series| take(&**series, counts));
-        }
-        for (key, counts) in &figures.endpoints {
-            shelves.endpoints.find(key).iter().for_each(|series| take(&**series, counts));
-        }
+        let snapshot = Arc::clone(&self.shelves().snapshot);
+        let (known, workers) = (Configured::of(&snapshot), self.workers);
+        let mut shelves = self.shelves();
+        let listeners = shelves.listeners.heirs(&figures.listeners, workers, |name| known.listeners.contains(name));
+        let routes = shelves.routes.heirs(&figures.routes, workers, |name| known.routes.contains(name));
+        let clusters = shelves.clusters.heirs(&figures.clusters, workers, |name| known.clusters.contains_key(name));
+        let has_endpoint = |(cluster, endpoint): &(Name, Name)| known.has_endpoint(cluster, endpoint);
+        let endpoints = shelves.endpoints.heirs(&figures.endpoints, workers, has_endpoint);
+        // Whoever meets something for the first time waits for the lock, and that may be requests.
+        drop(shelves);
+        listeners.iter().for_each(|(series, counts)| take(&**series, counts));
+        routes.iter().for_each(|(series, counts)| take(&**series, counts));
+        clusters.iter().for_each(|(series, counts)| take(&**series, counts));
+        endpoints.iter().for_each(|(series, counts)| take(&**series, counts));
     }
 
     fn listing(&self) -> Listing {

@@ -134,7 +134,7 @@ fn tunnels_streams_and_broken_heads_do_not_bend_the_latency_of_requests() {
     assert_eq!(telemetry.summary().total.latency.count(), 1);
 }
 
-fn snapshot_with_route(name: &str) -> Snapshot {
+pub(crate) fn snapshot_with_route(name: &str) -> Snapshot {
     let route = Route {
         name: name.into(),
         listeners: Vec::new(),

@@ -120,6 +120,26 @@ fn counters_go_on_and_what_the_old_one_still_counts_is_added() {
 }
 
 #[test]
+fn counters_of_what_the_new_one_has_not_used_yet_go_on_too() {
+    let origin = named("good");
+    let mut product = Setup::to(&origin).start();
+    let counted = |product: &Product, wanted: f64| {
+        for of in ["route", "cluster", "endpoint"] {
+            product.expect_metric(&format!("equipoise_{of}_requests_total"), &["class=\"2xx\""], wanted);
+        }
+    };
+    for _ in 0..10 {
+        assert_eq!(product.get("/").status(), 200);
+    }
+    counted(&product, 10.0);
+    product.upgrade();
+    assert_eq!(product.wait_ended().code(), Some(0), "nobody tells any more what it has counted");
+    counted(&product, 10.0);
+    product.get("/");
+    counted(&product, 11.0);
+}
+
+#[test]
 fn wishes_and_changes_by_the_api_go_over_without_a_folder_for_them() {
     let origins = ["a", "b"].map(named);
     let product = Setup::to_all(&origins).start();

@@ -71,6 +71,8 @@ fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     estate::inherit_endpoints(plan, &told["endpoints"], now);
     estate::inherit_circuits(plan, &told["circuits"], now);
     estate::inherit_sessions(plan, &told["sessions"], now);
+    // What is configured counts on, whether this process has used it yet or not.
+    telemetry.retain(&plan.snapshot);
     telemetry.inherit(&estate::read_figures(&told["figures"]));
 }
 
