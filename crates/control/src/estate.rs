@@ -13,7 +13,7 @@ use plan::health::passive::{Cause, Evidence, PassiveEstate};
 use plan::{HealthState, Plan, TableEstate};
 use serde_json::{Map, Value, json};
 use telemetry::Figures;
-use telemetry::figures::Counts;
+use telemetry::figures::{Counts, Gone};
 
 /// Bytes of an entry of a table of sessions.
 const ENTRY_BYTES: usize = 20;
@@ -227,6 +227,7 @@ pub fn of_figures(figures: &Figures) -> Value {
         "routes": by_name(&figures.routes),
         "clusters": by_name(&figures.clusters),
         "endpoints": endpoints,
+        "gone": { "listeners": figures.gone.listeners, "clusters": figures.gone.clusters },
     })
 }
 
@@ -242,6 +243,10 @@ pub fn read_figures(told: &Value) -> Figures {
         routes: by_name("routes"),
         clusters: by_name("clusters"),
         endpoints: endpoints.collect(),
+        gone: Gone {
+            listeners: counts(&told["gone"]["listeners"]).unwrap_or_default(),
+            clusters: counts(&told["gone"]["clusters"]).unwrap_or_default(),
+        },
     }
 }
 
@@ -281,7 +286,8 @@ mod tests {
             listeners: vec![("web".into(), counts.clone())],
             routes: vec![("main".into(), counts.clone())],
             clusters: vec![("site".into(), counts.clone())],
-            endpoints: vec![(("site".into(), "a:1".into()), counts)],
+            endpoints: vec![(("site".into(), "a:1".into()), counts.clone())],
+            gone: Gone { listeners: counts, clusters: Counts::default() },
         };
         let text = of_figures(&figures).to_string();
         assert_eq!(read_figures(&serde_json::from_str(&text).unwrap()), figures);

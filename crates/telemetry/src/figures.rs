@@ -28,6 +28,33 @@ pub struct Figures {
     pub clusters: Vec<(Name, Counts)>,
     /// By cluster and endpoint.
     pub endpoints: Vec<((Name, Name), Counts)>,
+    /// Of what is no more.
+    pub gone: Gone,
+}
+
+/// What was counted of objects that are gone, so that totals never fall.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Of listeners.
+    pub listeners: Counts,
+    /// Of clusters.
+    pub clusters: Counts,
+}
+
+impl Gone {
+    /// Adds what others have counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        add(&mut self.listeners, &other.listeners);
+        add(&mut self.clusters, &other.clusters);
+    }
+}
+
+/// Adds what was counted elsewhere of the same.
+pub(crate) fn add(sums: &mut Counts, counts: &Counts) {
+    for (name, count) in counts {
+        let sum = sums.entry(name.clone()).or_default();
+        *sum = sum.wrapping_add(*count);
+    }
 }
 
 /// A part of a shard.
@@ -114,32 +141,41 @@ impl Shard for EndpointShard {
 
 /// What all workers, and processes before, have counted of an object.
 pub(crate) fn tell<S: Shard>(series: &Series<S>) -> Counts {
+    tell_all(series.used())
+}
+
+/// What all workers have counted of an object, and what processes before have.
+pub(crate) fn tell_apart<S: Shard>(series: &Series<S>) -> [Counts; 2] {
+    series.used_apart().map(tell_all)
+}
+
+fn tell_all<'a, S: Shard + 'a>(shards: impl Iterator<Item = &'a S>) -> Counts {
     let mut counts = Counts::new();
-    let mut add = |name: String, count: u64| {
+    let mut note = |name: String, count: u64| {
         if count > 0 {
             *counts.entry(name).or_default() += count;
         }
     };
-    for shard in series.used() {
+    for shard in shards {
         for (name, part) in shard.parts() {
             match part {
-                Part::One(counter) => add(name.to_owned(), counter.get()),
+                Part::One(counter) => note(name.to_owned(), counter.get()),
                 Part::Classes(classes) => {
                     for (class, counter) in CLASS_LABELS.iter().zip(classes.counters()) {
-                        add(format!("{name}.{class}"), counter.get());
+                        note(format!("{name}.{class}"), counter.get());
                     }
                 }
                 Part::Several(counters, label) => {
                     for (place, counter) in counters.iter().enumerate() {
-                        add(format!("{name}.{}", label(place)), counter.get());
+                        note(format!("{name}.{}", label(place)), counter.get());
                     }
                 }
                 Part::Faults(faults) => {
                     for (fault, counter) in Fault::ALL.iter().zip(faults.counters().into_iter().flatten()) {
-                        add(format!("{name}.{}", of_fault(*fault)), counter.get());
+                        note(format!("{name}.{}", of_fault(*fault)), counter.get());
                     }
                 }
-                Part::Times(times) => times.each(&mut |bin, count| add(of_bin(name, bin), count)),
+                Part::Times(times) => times.each(&mut |bin, count| note(of_bin(name, bin), count)),
             }
         }
     }
@@ -256,5 +292,43 @@ mod tests {
         let unknown = Figures { listeners: vec![("gone".into(), [("x".to_owned(), 1)].into())], ..Figures::default() };
         new.inherit(&unknown);
         assert_eq!(page(&new), page(&old));
+    }
+
+    #[test]
+    fn totals_do_not_fall_by_what_either_process_has_no_more() {
+        let (old, new) = (Telemetry::new(1), Telemetry::new(2));
+        let name: Name = "web".into();
+        let visit = |telemetry: &Telemetry, name: &str| {
+            let (listener, cluster) = (telemetry.listener(&name.into()), telemetry.cluster(&name.into()));
+            listener.of(0).requests.add(200);
+            listener.of(0).latency.record(Duration::from_millis(3));
+            cluster.of(0).retries.add(1);
+        };
+        let total = |telemetry: &Telemetry| {
+            let total = telemetry.summary().total;
+            (total.requests(), total.latency.count(), total.retries)
+        };
+        // One that is gone before the upgrade, one that goes with it, one that stays.
+        visit(&old, "first");
+        old.retain(&Default::default());
+        visit(&old, "second");
+        visit(&old, "web");
+        assert_eq!(total(&old), (3, 3, 3));
+        drop((new.listener(&name), new.cluster(&name)));
+        for _ in 0..2 {
+            new.inherit(&old.figures());
+            assert_eq!(total(&new), (3, 3, 3));
+        }
+        visit(&new, "web");
+        // It goes here, and the old one tells of it once more.
+        new.retain(&Default::default());
+        assert_eq!(total(&new), (4, 4, 4));
+        visit(&old, "web");
+        new.inherit(&old.figures());
+        assert_eq!(total(&new), (5, 5, 5));
+        assert!(new.figures().listeners.is_empty());
+        let next = Telemetry::new(1);
+        next.inherit(&new.figures());
+        assert_eq!(total(&next), (5, 5, 5), "and on to the next");
     }
 }

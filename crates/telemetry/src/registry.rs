@@ -9,9 +9,9 @@ use model::snapshot::Cluster;
 use model::{Name, Snapshot};
 
 use crate::expose::{self, Gauge};
-use crate::figures::{Counts, Figures, take, tell};
+use crate::figures::{self, Counts, Figures, Gone, Shard, take, tell, tell_apart};
 use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Series};
-use crate::summary::{Summary, Totals};
+use crate::summary::Summary;
 use crate::trial::Trial;
 
 #[derive(Debug)]
@@ -59,15 +59,20 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
         self.0.get(key).map(|entry| Arc::clone(&entry.series))
     }
 
-    /// The series that are to count on from these figures: made, where they are `configured`; of others only what is there.
+    /// The series that are to count on from these figures: made, where they are `configured`; of others only what is there. What
+    /// has none is `gone`.
     fn heirs<'a>(
         &mut self,
         figures: &'a [(K, Counts)],
         workers: usize,
         configured: impl Fn(&K) -> bool,
+        mut gone: impl FnMut(&Counts),
     ) -> Vec<(Arc<Series<S>>, &'a Counts)> {
         let heir = |(key, counts): &'a (K, Counts)| {
             let series = if configured(key) { Some(self.get(key.clone(), workers)) } else { self.find(key) };
+            if series.is_none() {
+                gone(counts);
+            }
             Some((series?, counts))
         };
         figures.iter().filter_map(heir).collect()
@@ -86,18 +91,27 @@ struct Shelves {
     endpoints: Shelf<(Name, Name), crate::EndpointShard>,
     /// What is configured.
     snapshot: Arc<Snapshot>,
-    /// What listeners counted that are gone, so that totals never fall.
-    gone: Totals,
+    /// What this process has counted of what is gone.
+    gone: Gone,
+    /// What those before have.
+    gone_before: Gone,
 }
 
 impl Shelves {
     fn prune(&mut self) {
-        let gone = &mut self.gone;
-        self.listeners.prune(|series| gone.add_listener(series));
+        let (gone, before) = (&mut self.gone, &mut self.gone_before);
+        self.listeners.prune(|series| add_apart([&mut gone.listeners, &mut before.listeners], series));
         self.routes.prune(|_| ());
-        self.clusters.prune(|series| gone.add_cluster(series));
+        self.clusters.prune(|series| add_apart([&mut gone.clusters, &mut before.clusters], series));
         self.endpoints.prune(|_| ());
     }
+}
+
+/// Adds what was counted of an object that goes. What processes before have is kept apart: the one before may tell it anew.
+fn add_apart<S: Shard>([gone, before]: [&mut Counts; 2], series: &Series<S>) {
+    let [own, inherited] = tell_apart(series);
+    figures::add(gone, &own);
+    figures::add(before, &inherited);
 }
 
 /// Every series at a moment, in the order of names.
@@ -107,7 +121,7 @@ pub(crate) struct Listing {
     pub(crate) routes: Vec<(Name, Arc<RouteSeries>)>,
     pub(crate) clusters: Vec<(Name, Arc<ClusterSeries>)>,
     pub(crate) endpoints: Vec<((Name, Name), Arc<EndpointSeries>)>,
-    pub(crate) gone: Totals,
+    pub(crate) gone: Gone,
     pub(crate) workers: usize,
 }
 
@@ -246,21 +260,29 @@ impl Telemetry {
             routes: listing.routes.iter().map(|(name, series)| (name.clone(), tell(&**series))).collect(),
             clusters: listing.clusters.iter().map(|(name, series)| (name.clone(), tell(&**series))).collect(),
             endpoints: listing.endpoints.iter().map(|(key, series)| (key.clone(), tell(&**series))).collect(),
+            gone: listing.gone,
         }
     }
 
     /// Takes the figures of the process before for those from which this one counts on, in place of those that were taken
-    /// before: of all that is configured here, whether it was used here yet or not. Of what is not configured here, nothing is kept.
-    /// One thread calls this, and not before [`Self::retain`].
+    /// before: of all that is configured here, whether it was used here yet or not. Of what is not configured here, only totals are
+    /// kept. One thread calls this, and not before [`Self::retain`].
     pub fn inherit(&self, figures: &Figures) {
         let snapshot = Arc::clone(&self.shelves().snapshot);
         let (known, workers) = (Configured::of(&snapshot), self.workers);
         let mut shelves = self.shelves();
-        let listeners = shelves.listeners.heirs(&figures.listeners, workers, |name| known.listeners.contains(name));
-        let routes = shelves.routes.heirs(&figures.routes, workers, |name| known.routes.contains(name));
-        let clusters = shelves.clusters.heirs(&figures.clusters, workers, |name| known.clusters.contains_key(name));
-        let has_endpoint = |(cluster, endpoint): &(Name, Name)| known.has_endpoint(cluster, endpoint);
-        let endpoints = shelves.endpoints.heirs(&figures.endpoints, workers, has_endpoint);
+        let mut gone = figures.gone.clone();
+        let is_known = |name: &Name| known.listeners.contains(name);
+        let add = |counts: &Counts| figures::add(&mut gone.listeners, counts);
+        let listeners = shelves.listeners.heirs(&figures.listeners, workers, is_known, add);
+        let is_known = |name: &Name| known.routes.contains(name);
+        let routes = shelves.routes.heirs(&figures.routes, workers, is_known, |_| ());
+        let is_known = |name: &Name| known.clusters.contains_key(name);
+        let add = |counts: &Counts| figures::add(&mut gone.clusters, counts);
+        let clusters = shelves.clusters.heirs(&figures.clusters, workers, is_known, add);
+        let is_known = |(cluster, endpoint): &(Name, Name)| known.has_endpoint(cluster, endpoint);
+        let endpoints = shelves.endpoints.heirs(&figures.endpoints, workers, is_known, |_| ());
+        shelves.gone_before = gone;
         // Whoever meets something for the first time waits for the lock, and that may be requests.
         drop(shelves);
         listeners.iter().for_each(|(series, counts)| take(&**series, counts));
@@ -272,12 +294,14 @@ impl Telemetry {
     fn listing(&self) -> Listing {
         let mut shelves = self.shelves();
         shelves.prune();
+        let mut gone = shelves.gone.clone();
+        gone.add(&shelves.gone_before);
         Listing {
             listeners: shelves.listeners.list(),
             routes: shelves.routes.list(),
             clusters: shelves.clusters.list(),
             endpoints: shelves.endpoints.list(),
-            gone: shelves.gone.clone(),
+            gone,
             workers: self.workers,
         }
     }

@@ -41,6 +41,12 @@ impl<S: Default> Series<S> {
     pub fn used(&self) -> impl Iterator<Item = &S> {
         self.shards.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
     }
+
+    /// Of those, the ones of the workers, and the one of the process before.
+    pub(crate) fn used_apart(&self) -> [impl Iterator<Item = &S>; 2] {
+        let (workers, before) = self.shards.split_at(self.shards.len() - 1);
+        [workers, before].map(|shards| shards.iter().filter_map(|shard| shard.get().map(|shard| &**shard)))
+    }
 }
 
 /// Counters of a listener.

@@ -6,6 +6,7 @@ use model::resilience::Refusal;
 use model::{Name, PickReason};
 
 use crate::counter::FAULTS;
+use crate::figures::{Gone, take};
 use crate::histogram::HistogramSnapshot;
 use crate::record::CLASSES;
 use crate::registry::Listing;
@@ -185,6 +186,21 @@ impl Totals {
         }
     }
 
+    pub(crate) fn of_gone(gone: &Gone) -> Self {
+        let mut totals = Self::default();
+        if !gone.listeners.is_empty() {
+            let all = ListenerSeries::new(0);
+            take(&all, &gone.listeners);
+            totals.add_listener(&all);
+        }
+        if !gone.clusters.is_empty() {
+            let all = ClusterSeries::new(0);
+            take(&all, &gone.clusters);
+            totals.add_cluster(&all);
+        }
+        totals
+    }
+
     pub(crate) fn of_listener(series: &ListenerSeries) -> Self {
         let mut totals = Self::default();
         totals.add_listener(series);
@@ -249,7 +265,7 @@ pub struct Summary {
 
 impl Summary {
     pub(crate) fn of(listing: &Listing) -> Self {
-        let mut total = listing.gone.clone();
+        let mut total = Totals::of_gone(&listing.gone);
         for (_, series) in &listing.listeners {
             total.add_listener(series);
         }
