@@ -8,7 +8,7 @@
 mod provided;
 mod watched;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use std::time::{Instant, SystemTime};
 use config::{Changes, Diagnostic, Diagnostics, Loaded, Whole};
 use plan::{Plan, Publisher};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use telemetry::trial::Trial;
 
 use crate::canary::{self, Terms, Verdict};
@@ -27,7 +28,7 @@ use crate::history::{Entry, Origin};
 use crate::keep::{self, Desired, Staged};
 use crate::load::{self, Candidate, Inspect, Next, Source};
 use crate::probes::{self, Probes};
-use crate::providers::Providers;
+use crate::providers::{Given, Providers, State};
 use crate::view::{Canary as Told, Shown, View};
 use crate::watch::{Stamp, Watch};
 use crate::workshop::Workshop;
@@ -149,6 +150,8 @@ pub struct Past {
     pub refused: u64,
     /// What is desired beside the files.
     pub desired: Option<Desired>,
+    /// What of each provider is in force: a [`State`], which another version may write otherwise.
+    pub given: BTreeMap<String, Value>,
 }
 
 /// What makes a generation, and who.
@@ -209,12 +212,31 @@ impl Reconciler {
                 kept.desired = kept.desired.take().filter(|kept| kept == desired);
             }
         }
+        for (name, told) in &past.given {
+            match self.with_given(name, told) {
+                Ok(given) => self.desired.given = given,
+                Err(why) => {
+                    let pairs: telemetry::log::Pairs<'_> = &[("provider", name), ("reason", &why)];
+                    telemetry::log::warn("what a provider gave to the process before is not understood", pairs);
+                }
+            }
+        }
+    }
+
+    /// What is in force of providers, with what the process before had of one of them.
+    fn with_given(&self, name: &str, told: &Value) -> Result<Given, String> {
+        let state: State = serde_json::from_value(told.clone()).map_err(|error| error.to_string())?;
+        let given = load::without_names(|loader| self.desired.given.with(loader, name, Arc::new(state)));
+        given.map_err(|why| why.to_string())
     }
 
     /// What another process that is to follow this one has to know.
     pub fn past(&self) -> Past {
         let generation = self.running.as_ref().map_or(self.past, |running| running.generation);
-        Past { generation, refused: self.view.refused(), desired: Some(self.desired.clone()) }
+        // They may be away when that one asks them, and it is to lack nothing of what this one has.
+        let told = |(name, state): (&str, &Arc<State>)| Some((name.to_owned(), serde_json::to_value(&**state).ok()?));
+        let given = self.desired.given.states().filter_map(told).collect();
+        Past { generation, refused: self.view.refused(), desired: Some(self.desired.clone()), given }
     }
 
     /// Where configurations are made ready from what runs now.

@@ -4,6 +4,7 @@
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -165,6 +166,40 @@ fn wishes_and_changes_by_the_api_go_over_without_a_folder_for_them() {
     for _ in 0..10 {
         assert_eq!(product.get("/").text(), "b");
     }
+}
+
+#[test]
+fn what_providers_gave_goes_over_though_they_are_away_by_then() {
+    let origins = [named("one"), named("two")];
+    let folder = folder();
+    let endpoints = |origin: &Origin| format!("endpoints: {{ site: [\"{}\"] }}\n", origin.address());
+    let put = |folder: &Path, name: &str, text: &str| {
+        std::fs::write(folder.join("new"), text).expect("ours");
+        std::fs::rename(folder.join("new"), folder.join(name)).expect("ours");
+    };
+    put(folder.path(), "fleet.yaml", &endpoints(&origins[0]));
+    put(folder.path(), "doors.yaml", "listeners: { more: { bind: \"127.0.0.1:0\" } }\n");
+    let text = "version: 1\nlisteners: { web: { bind: \"127.0.0.1:0\" } }\nadmin: { bind: \"127.0.0.1:0\" }\n\
+        routes: [{ cluster: site }]\nclusters: { site: { endpoints: { from: fleet } } }\nproviders:\n  \
+        fleet: { file: { path: fleet.yaml, interval: 20ms } }\n  doors: { file: { path: doors.yaml, interval: 20ms } }\n";
+    let product = Product::start_in(folder, text, 2);
+    let answers = || [product.web(), product.address("more")].map(|address| Peer::connect(address).get("/").text());
+    assert_eq!(answers(), ["one", "one"]);
+    for name in ["fleet.yaml", "doors.yaml"] {
+        std::fs::remove_file(product.folder().join(name)).expect("ours");
+    }
+    let are_away = || {
+        let told = product.api("/api/providers");
+        told["providers"].as_array().expect("a list").iter().all(|one| one["state"] == "away")
+    };
+    eventually("they are away", are_away);
+    for _ in 0..2 {
+        product.upgrade();
+        assert_eq!(answers(), ["one", "one"]);
+        eventually("they are away for the new one, too", are_away);
+    }
+    put(product.folder(), "fleet.yaml", &endpoints(&origins[1]));
+    eventually("what it says comes into force", || answers() == ["two", "two"]);
 }
 
 #[test]

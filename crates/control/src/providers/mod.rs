@@ -122,7 +122,8 @@ impl Providers {
         self.want(Wanted { providers: snapshot.providers.clone(), keys, kept_in, given: given.clone() })
     }
 
-    /// Starts those that a configuration names that does not run yet, and waits for what they say first.
+    /// Starts those that a configuration names that does not run yet, and waits for what they say first. `given` is what a process
+    /// before this one had in force.
     ///
     /// # Errors
     /// The thread cannot be started, what was kept cannot be read.
@@ -130,6 +131,7 @@ impl Providers {
         &mut self,
         (providers, asked): (Vec<Arc<Provider>>, Vec<EndpointsFrom>),
         kept_in: Option<&Path>,
+        given: &Given,
     ) -> io::Result<()> {
         if providers.is_empty() {
             return Ok(());
@@ -137,11 +139,16 @@ impl Providers {
         let begun = Instant::now();
         let wanted = Wanted { providers: providers.clone(), keys: keys(&asked), ..Wanted::default() };
         self.want(wanted)?;
-        if let Some(folder) = kept_in {
-            for provider in &providers {
-                if let Some(state) = keeper::read(folder, &provider.name)? {
-                    self.board.set_kept(&provider.name, state);
-                }
+        for provider in &providers {
+            // That is not older than what was written.
+            let in_force = given.states().find(|(name, _)| *name == provider.name.as_str());
+            let kept = match (in_force, kept_in) {
+                (Some((_, state)), _) => Some(State::clone(state)),
+                (None, Some(folder)) => keeper::read(folder, &provider.name)?,
+                (None, None) => None,
+            };
+            if let Some(state) = kept {
+                self.board.set_kept(&provider.name, state);
             }
         }
         for provider in &providers {

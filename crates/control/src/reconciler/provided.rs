@@ -21,7 +21,8 @@ impl Reconciler {
     /// # Errors
     /// Their thread cannot be started, what was kept of them cannot be read.
     pub fn await_providers(&mut self) -> std::io::Result<()> {
-        self.providers.begin(self.source.providers(), self.kept.as_ref().map(|kept| kept.folder.as_path()))
+        let kept_in = self.kept.as_ref().map(|kept| kept.folder.as_path());
+        self.providers.begin(self.source.providers(), kept_in, &self.desired.given)
     }
 
     /// Tells what is not put into force, and why.
