@@ -24,7 +24,7 @@ use crate::upgrade::channel::{Frame, Kind};
 use crate::upgrade::manifest;
 use crate::upgrade::predecessor::began;
 use crate::upgrade::successor::{Hold, Wanted};
-use crate::upgrade::{Predecessor, Successor};
+use crate::upgrade::{Ear, Predecessor, Successor};
 
 /// How often the new process is told what the old one has counted.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
@@ -89,22 +89,11 @@ impl Live {
     /// Says to the process before that this one goes on, and hears what it still has to say.
     pub(super) fn take_over(&mut self) -> Result<(), Refusal> {
         self.admin_offered = None;
-        let Some(before) = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        if self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
             return Ok(());
-        };
-        let failed = |error: io::Error| Refusal::Unpublished(format!("the process before is gone: {error}"));
-        match before.ready() {
-            Err(_) if before.has_died() => {
-                tell_of_death("what it still had open is lost");
-                self.take_files();
-                return Ok(());
-            }
-            said => said.map_err(failed)?,
         }
-        self.take_files();
         let (telemetry, notes) = (Arc::clone(&self.telemetry), self.notes.0.clone());
         let is_gone = Arc::clone(&self.is_alone);
-        is_gone.store(false, Ordering::Relaxed);
         let hear = move |frame: Option<&Frame>| {
             let Some(frame) = frame else { return is_gone.store(true, Ordering::Relaxed) };
             let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
@@ -120,7 +109,22 @@ impl Live {
                 _ => {}
             }
         };
-        before.listen(hear).map_err(failed)
+        // While the process before can still go on.
+        let deaf = |error: io::Error| Refusal::Unpublished(format!("the process before cannot be heard: {error}"));
+        let ear = Ear::open(hear).map_err(deaf)?;
+        let Some(before) = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        match before.ready() {
+            Ok(()) => {
+                self.is_alone.store(false, Ordering::Relaxed);
+                ear.listen(before);
+            }
+            Err(_) if before.has_died() => tell_of_death("what it still had open is lost"),
+            Err(error) => return Err(Refusal::Unpublished(format!("the process before is gone: {error}"))),
+        }
+        self.take_files();
+        Ok(())
     }
 
     /// The files of Unix sockets that the process before has made are this one's. Not before it is known that this one goes on: that

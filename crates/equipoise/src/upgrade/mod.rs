@@ -20,7 +20,7 @@ pub(crate) mod predecessor;
 pub(crate) mod program;
 pub(crate) mod successor;
 
-pub(crate) use predecessor::Predecessor;
+pub(crate) use predecessor::{Ear, Predecessor};
 pub(crate) use program::Program;
 pub(crate) use successor::Successor;
 

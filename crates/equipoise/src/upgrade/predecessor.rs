@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use proxy::handover::{Inherited, Place};
@@ -98,21 +99,37 @@ impl Predecessor {
         true
     }
 
-    /// What the old process still says while it drains; nothing when it is gone.
+}
+
+/// Who hears what the old process still says while it drains. To be had before [`Predecessor::ready`]: behind that nothing may fail
+/// any more, for the old process does not go on.
+pub(crate) struct Ear(Sender<Channel>);
+
+impl Ear {
+    /// Tells `hear` what is said, and nothing when that process is gone.
     ///
     /// # Errors
-    /// A thread or a descriptor cannot be had.
-    pub(crate) fn listen(self, hear: impl Fn(Option<&Frame>) + Send + 'static) -> io::Result<()> {
+    /// A thread cannot be had.
+    pub(crate) fn open(hear: impl Fn(Option<&Frame>) + Send + 'static) -> io::Result<Self> {
+        let (sender, receiver) = channel::<Channel>();
         std::thread::Builder::new().name("predecessor".into()).spawn(move || {
+            // Nobody is to be listened to: this process does not take over.
+            let Ok(channel) = receiver.recv() else { return };
             loop {
-                match self.channel.receive(Instant::now() + Duration::from_secs(3600)) {
+                match channel.receive(Instant::now() + Duration::from_secs(3600)) {
                     Ok(frame) => hear(Some(&frame)),
                     Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
                     Err(_) => return hear(None),
                 }
             }
         })?;
-        Ok(())
+        Ok(Self(sender))
+    }
+
+    /// Listens from now on.
+    pub(crate) fn listen(self, before: Predecessor) {
+        // The thread waits for it.
+        let _ = self.0.send(before.channel);
     }
 }
 
@@ -192,6 +209,27 @@ mod tests {
         }
         other.wait().unwrap();
         assert!(!is_alive(pid, &told));
+    }
+
+    #[test]
+    fn what_is_said_is_heard_from_when_it_is_listened_to_until_the_end() {
+        let (told, heard) = channel();
+        let ear = Ear::open(move |frame: Option<&Frame>| told.send(frame.map(|frame| frame.kind)).unwrap()).unwrap();
+        let (ours, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::of(theirs);
+        theirs.send(Kind::Figures, b"{}", &[]).unwrap();
+        let offer = Offer { sockets: Vec::new(), admin: None, told: Value::Null };
+        let before = Predecessor { channel: ours, offer, takes_admin: false };
+        before.ready().unwrap();
+        ear.listen(before);
+        assert_eq!(theirs.receive(Instant::now() + PATIENCE).unwrap().kind, Kind::Ready);
+        theirs.send(Kind::Note, b"{}", &[]).unwrap();
+        drop(theirs);
+        let all: Vec<_> = std::iter::repeat_with(|| heard.recv_timeout(PATIENCE).unwrap()).take(3).collect();
+        assert_eq!(all, [Some(Kind::Figures), Some(Kind::Note), None]);
+        let (told, heard) = channel::<()>();
+        drop(Ear::open(move |_| told.send(()).unwrap()).unwrap());
+        assert!(heard.recv_timeout(PATIENCE).is_err(), "one that is not used ends its thread");
     }
 
     #[test]
