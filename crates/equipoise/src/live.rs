@@ -234,10 +234,8 @@ impl Live {
         if !stays {
             let now = Instant::now();
             self.leaving.extend(self.admin.take().map(|admin| (now, admin)));
-        } else if let (Some(admin), Some(wanted)) = (&self.admin, &wanted)
-            && let Err(error) = admin.permit(wanted.mode)
-        {
-            telemetry::log::error("the permissions of the admin socket stay as they were", &[("error", &error)]);
+        } else if let (Some(admin), Some(wanted)) = (&self.admin, &wanted) {
+            permit(admin, wanted.mode);
         }
         if bound.is_some() {
             wanted.iter().for_each(tell_rules);
@@ -580,6 +578,13 @@ async fn next(signals: &mut Signals, notes: &mut UnboundedReceiver<Wish>) -> Wis
     tokio::select! {
         wish = signals.next() => wish,
         Some(wish) = notes.recv() => wish,
+    }
+}
+
+/// Gives the admin socket the permissions that are wanted now.
+fn permit(admin: &Admin, mode: u32) {
+    if let Err(error) = admin.permit(mode) {
+        telemetry::log::error("the permissions of the admin socket stay as they were", &[("error", &error)]);
     }
 }
 

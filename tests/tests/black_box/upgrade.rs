@@ -394,6 +394,23 @@ fn a_program_that_cannot_take_over_leaves_the_files_of_unix_sockets_where_they_a
     eventually("the last one removes them", || !web.exists() && !admin.exists());
 }
 
+#[test]
+fn the_admin_socket_gets_the_permissions_that_the_new_one_has_for_it() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).text().replace(
+        "admin: { bind: \"127.0.0.1:0\" }",
+        "admin: { bind: \"unix:DIR/admin.sock\", mode: \"0660\" }",
+    );
+    let product = Product::start_in(folder(), &text, 2);
+    let file = product.folder().join("admin.sock");
+    let mode = || std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o660);
+    let text = text.replace("\"0660\"", "\"0600\"").replace("DIR", product.folder().to_str().expect("a path"));
+    std::fs::write(product.folder().join("equipoise.yaml"), text).expect("ours");
+    product.upgrade();
+    eventually("nobody else may come in", || mode() == 0o600);
+}
+
 /// Keeps something going on threads until it is told to stop; how often it was done.
 struct Going {
     stop: Arc<AtomicBool>,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
 
-use super::{After, Live};
+use super::{After, Live, permit};
 use crate::ending::Ending;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
@@ -128,11 +128,13 @@ impl Live {
     }
 
     /// The files of Unix sockets that the process before has made are this one's. Not before it is known that this one goes on: that
-    /// one would go on with them.
+    /// one would go on with them. They get the permissions that are configured here.
     fn take_files(&mut self) {
         self.workers.take_files();
-        if let Some(admin) = &mut self.admin {
+        let mode = self.view().plan().and_then(|plan| Some(plan.snapshot.admin.as_ref()?.mode));
+        if let (Some(admin), Some(mode)) = (&mut self.admin, mode) {
             admin.take_file();
+            permit(admin, mode);
         }
     }
 
