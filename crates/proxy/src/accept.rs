@@ -66,7 +66,7 @@ enum Taking {
 impl Accepting {
     /// Accepts on `socket`, or takes its datagrams, until told to end.
     pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
-        let Opened { name, transport, socket, mesh, beside } = opened;
+        let Opened { name, transport, socket, mesh, beside, .. } = opened;
         let seat = Rc::new(Seat::new(index));
         let (waker, done) = Told::default();
         let taking = match (transport, mesh) {

@@ -408,8 +408,11 @@ impl Shared {
         let (mut meshes, first_spare) = (meshes.into_iter(), sockets.len());
         for (number, socket) in sockets.into_iter().enumerate() {
             nonblocking(&socket)?;
-            let beside = beside(number);
-            let opened = Opened { name: name.clone(), transport, socket, mesh: meshes.next(), beside };
+            if transport == Transport::Quic {
+                listen::widen(&SockRef::from(&socket));
+            }
+            let (name, mesh, beside) = (name.clone(), meshes.next(), beside(number));
+            let opened = Opened { name, transport, socket, mesh, beside, is_adopted: true };
             by_worker[number % workers].push(opened);
         }
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -460,7 +463,7 @@ impl Shared {
         if transport == Transport::Stream {
             listen::listen(&socket, &listener.socket)?;
         }
-        Ok(Some(Opened { name, transport, socket, mesh, beside }))
+        Ok(Some(Opened { name, transport, socket, mesh, beside, is_adopted: false }))
     }
 }
 
@@ -506,6 +509,12 @@ pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>)
     for accepting in worker.listening.borrow().iter() {
         let place = (accepting.name.clone(), accepting.bound.transport);
         let flows = accepting.pause(is_paused);
+        if !is_paused
+            && let Some(listener) = worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
+        {
+            // The other process may have set it up as it was asked for.
+            accepting.tune(&listener.plan.listener.socket);
+        }
         // Who asked may have given up.
         let _ = told.send(Paused { worker: worker.index, place, flows });
     }

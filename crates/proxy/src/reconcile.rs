@@ -96,6 +96,8 @@ pub(crate) struct Opened {
     pub mesh: Option<Mesh>,
     /// For flows that are the process before's.
     pub beside: Option<Beside>,
+    /// It came from another process, and is set up as that was asked for.
+    pub is_adopted: bool,
 }
 
 /// How the data plane runs.
@@ -322,7 +324,10 @@ impl Shared {
         socket::check(&plan.clusters)?;
         let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
         let (bound, sockets) = self.bind(&plan, &published)?;
-        for opened in sockets.iter().flatten().filter(|opened| opened.transport == Transport::Stream) {
+        // At those of a process before this one listens, which may have to go on with them as they are.
+        let is_held = self.heritage().is_held;
+        let is_due = |opened: &&Opened| opened.transport == Transport::Stream && !(opened.is_adopted && is_held);
+        for opened in sockets.iter().flatten().filter(is_due) {
             let Some(listener) = plan.listener(&opened.name).map(|plan| &plan.listener) else { continue };
             listen::listen(&opened.socket, &listener.socket)
                 .map_err(|error| format!("listener {}: cannot listen: {error}", opened.name))?;
@@ -457,6 +462,7 @@ impl Shared {
                 socket,
                 mesh: meshes.next(),
                 beside: None,
+                is_adopted: false,
             });
         }
         bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, others });
@@ -611,8 +617,14 @@ fn start(worker: &Rc<Worker>, listeners: &[Arc<ListenerPlan>], opened: Opened) {
     let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
     let address = address.map_or_else(|| bind.clone(), Address::Ip);
     let bound = Bound { bind, address, transport: opened.transport, file: None, others: None };
+    let is_adopted = opened.is_adopted;
     match Accepting::start(worker, bound, index, opened) {
-        Ok(accepting) => worker.listening.borrow_mut().push(accepting),
+        Ok(accepting) => {
+            if is_adopted {
+                accepting.tune(&listeners[index].listener.socket);
+            }
+            worker.listening.borrow_mut().push(accepting);
+        }
         Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
     }
 }

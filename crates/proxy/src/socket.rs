@@ -87,7 +87,10 @@ impl Acceptor {
             Self::Tcp(listener) => {
                 let is_v4 = listener.local_addr().is_ok_and(|address| address.is_ipv4());
                 let socket = SockRef::from(listener);
-                listen::retune(&socket, &settings.stream, is_v4)
+                // Those that it accepts inherit it. One that another process has made may be without.
+                socket
+                    .set_tcp_nodelay(true)
+                    .and_then(|()| listen::retune(&socket, &settings.stream, is_v4))
                     .and_then(|()| listen::open_fast(&socket, settings))
                     .and_then(|()| socket.listen(backlog))
             }

@@ -400,6 +400,51 @@ fn systemd_is_told_of_everything_that_happens() {
 }
 
 #[test]
+fn sockets_of_another_process_are_set_up_as_they_are_configured_here() {
+    let origin = Origin::saying("fine");
+    let folder = folder();
+    let made = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, ours) = (made.local_addr().expect("an address"), made.try_clone().expect("a descriptor"));
+    let text = |settings: &str, folder: &Path| {
+        let setup = Setup::to(&origin).listener(settings).text();
+        let text = setup.replace("bind: \"127.0.0.1:0\"\n", &format!("bind: \"{address}\"\n"));
+        text.replace("DIR", folder.to_str().expect("a path"))
+    };
+    let none = "socket: {}";
+    std::fs::write(folder.path().join("equipoise.yaml"), text(none, folder.path())).expect("ours");
+    let mut command = Command::new("sh");
+    let path = executable().display();
+    command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {path} run -c equipoise.yaml --workers 2")]);
+    sys::pass(&mut command, vec![made.into()]);
+    let product = Product::spawn_command(&mut command, folder);
+    let has = || {
+        let socket = socket2::SockRef::from(&ours);
+        let told = "it is a socket of TCP";
+        (socket.tcp_nodelay().expect(told), socket.keepalive().expect(told), socket.tos_v4().expect(told))
+    };
+    let answers = || assert_eq!(Peer::connect(address).get("/").text(), "fine");
+    answers();
+    assert_eq!(has(), (true, false, 0), "small pieces of an answer wait for nothing");
+    for (settings, wanted) in [
+        ("socket: { keepalive: { idle: 300s }, dscp: 10 }", (true, true, 40)),
+        ("socket: { dscp: 12 }", (true, false, 48)),
+        (none, (true, false, 0)),
+    ] {
+        std::fs::write(product.folder().join("equipoise.yaml"), text(settings, product.folder())).expect("ours");
+        product.upgrade();
+        eventually(settings, || has() == wanted);
+        answers();
+    }
+    let busy = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let busy = format!("socket: {{ dscp: 10 }}\n  x: {{ bind: \"{}\" }}", busy.local_addr().expect("an address"));
+    std::fs::write(product.folder().join("equipoise.yaml"), text(&busy, product.folder())).expect("ours");
+    let said = product.upgrade_in_vain();
+    assert!(said.contains("cannot listen on"), "{said}");
+    assert_eq!(has(), (true, false, 0), "of the configuration in force");
+    answers();
+}
+
+#[test]
 fn sockets_that_were_made_ready_are_found_by_name_or_address() {
     let origin = Origin::saying("fine");
     let folder = folder();
