@@ -7,11 +7,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use proxy::Workers;
-use proxy::handover::Inherited;
+use proxy::handover::{Inherited, Pulse};
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// The first descriptor that is handed over at a start.
@@ -95,8 +94,8 @@ pub(crate) fn sockets() -> io::Result<Vec<Inherited>> {
 /// Says again and again that all workers are alive, where somebody wants to hear it.
 pub(crate) struct Watchdog {
     turns: Option<Interval>,
-    /// Ends when all workers have answered.
-    pulse: Option<Receiver<()>>,
+    /// What workers were asked the last time.
+    pulse: Option<Pulse>,
 }
 
 impl Watchdog {
@@ -124,10 +123,13 @@ impl Watchdog {
 
     /// Says so, if all workers have answered what they were asked the last time.
     pub(crate) fn beat(&mut self, workers: &Workers) {
-        let has_answered = |pulse: &Receiver<()>| pulse.try_recv() == Err(TryRecvError::Disconnected);
-        if self.pulse.as_ref().is_none_or(has_answered) {
+        if self.pulse.as_ref().is_none_or(Pulse::is_felt) {
             tell("WATCHDOG=1");
-            self.pulse = Some(workers.pulse());
+            let pulse = workers.pulse();
+            if pulse.is_lost() {
+                telemetry::log::error("a worker has ended, the watchdog is told nothing any more", &[]);
+            }
+            self.pulse = Some(pulse);
         }
     }
 }

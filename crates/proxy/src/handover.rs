@@ -14,13 +14,14 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::snapshot::Listener;
 use model::{Address, Name};
 use socket2::{SockRef, Type};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::http3::{Keys, Mesh, RESET_KEY_BYTES, mesh};
 use crate::kernel::Envelope;
@@ -276,11 +277,13 @@ impl Workers {
         all
     }
 
-    /// Asks all workers whether they are alive: what comes back ends when they have answered.
-    pub fn pulse(&self) -> Receiver<()> {
-        let (sender, receiver) = channel();
-        self.shared.tell_all(|| Command::Pulse { _answer: sender.clone() });
-        receiver
+    /// Asks all workers whether they are alive.
+    pub fn pulse(&self) -> Pulse {
+        let (sender, answers) = channel();
+        let ask = |worker: &UnboundedSender<Command>| worker.send(Command::Pulse { _answer: sender.clone() }).is_ok();
+        // All are asked, whoever is gone.
+        let asked = self.shared.commands.iter().filter(|worker| ask(worker)).count();
+        Pulse { answers, is_lost: asked < self.shared.commands.len() }
     }
 
     /// Leaves the sockets of these places to another process, which has them already: a drain does not empty them.
@@ -321,6 +324,26 @@ impl Workers {
     /// Where this process stands between having a heritage and using it.
     pub fn threshold(&self) -> Threshold {
         Threshold(self.shared.clone())
+    }
+}
+
+/// What workers were asked by [`Workers::pulse`].
+#[derive(Debug)]
+pub struct Pulse {
+    /// Ends when all that were asked have answered.
+    answers: Receiver<()>,
+    is_lost: bool,
+}
+
+impl Pulse {
+    /// Whether all workers have answered.
+    pub fn is_felt(&self) -> bool {
+        !self.is_lost && self.answers.try_recv() == Err(TryRecvError::Disconnected)
+    }
+
+    /// Whether a worker has ended, so that they never will.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
     }
 }
 
@@ -517,5 +540,35 @@ pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>)
         }
         // Who asked may have given up.
         let _ = told.send(Paused { worker: worker.index, place, flows });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use telemetry::Telemetry;
+
+    use super::*;
+    use crate::reconcile::Options;
+
+    #[test]
+    fn the_pulse_of_workers_of_which_one_has_ended_is_not_felt() {
+        let options = Options { workers: 2, telemetry: Telemetry::new(2), heritage: Heritage::default() };
+        let workers = Workers::start(options).unwrap();
+        let wait = |holds: &dyn Fn() -> bool| {
+            let until = Instant::now() + 3 * ANSWER;
+            while !holds() {
+                assert!(Instant::now() < until);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let pulse = workers.pulse();
+        wait(&|| pulse.is_felt());
+        assert!(!pulse.is_lost());
+        let ended = &workers.shared.commands[1];
+        assert!(ended.send(Command::Stop).is_ok());
+        wait(&|| ended.is_closed());
+        let pulse = workers.pulse();
+        wait(&|| pulse.answers.try_recv() == Err(TryRecvError::Disconnected));
+        assert!(pulse.is_lost() && !pulse.is_felt(), "the others have answered");
     }
 }
