@@ -407,7 +407,15 @@ impl Port {
         let plan = self.worker.plan_of(&self.seat);
         let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return false };
         let known = self.flows.borrow().get(&envelope).cloned();
-        let flow = known.filter(|flow| self.is_in_force(flow));
+        let (flow, over) = match known {
+            Some(flow) if self.is_in_force(&flow) => (Some(flow), None),
+            over => (None, over),
+        };
+        if let Some(over) = over {
+            // Its client has another from now on, here or in the process that follows.
+            self.flows.borrow_mut().remove(&envelope);
+            over.end();
+        }
         let flow = flow.or_else(|| {
             let flow = may_begin.then(|| self.begin(envelope, listener, now)).flatten()?;
             self.flows.borrow_mut().insert(envelope, flow.clone());

@@ -294,6 +294,29 @@ fn a_flow_leaves_an_endpoint_whose_checks_fail() {
 }
 
 #[test]
+fn a_flow_of_an_old_process_leaves_an_endpoint_whose_checks_fail_and_is_over() {
+    let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = first.local_addr().expect("an address").port();
+    let second = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
+    let (one, other) = (Echo::start("a"), Echo::start_at("127.0.0.2:0", |bytes| vec![[b"b", bytes].concat()]));
+    let check = format!("health_check: {{ tcp: {{}}, port: {port}, interval: 250ms, timeout: 10s, fall: 1, rise: 1 }}");
+    let text = text("idle_timeout: 5m", &list(&[&one, &other]), &check);
+    let mut product = Product::start(&format!("{text}shutdown: {{ drain_timeout: 5m }}\n"));
+    product.expect_metric("equipoise_endpoint_up", &["cluster=\"names\""], 2.0);
+    let client = Client::of(&product);
+    let before = client.ask("x");
+    let (kept, gone, expected) = if before == "ax" { (second, first, "bx") } else { (first, second, "ax") };
+    product.upgrade();
+    assert_eq!(client.ask("x"), before, "by the old process");
+    assert!(product.is_running());
+    drop(gone);
+    // Either process finds out by its own checks.
+    eventually("it leaves the endpoint", || client.ask_until("x") == expected);
+    assert_eq!(product.wait_ended().code(), Some(0), "the old process has nothing left to do");
+    drop(kept);
+}
+
+#[test]
 fn answers_leave_from_the_address_that_was_asked() {
     let echo = Echo::start("a");
     let product = Product::start(&text("", &list(&[&echo]), "").replacen("127.0.0.1:0", "0.0.0.0:0", 1));
