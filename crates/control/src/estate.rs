@@ -152,12 +152,19 @@ pub fn inherit_circuits(plan: &Plan, told: &Value, now: Instant) {
     }
 }
 
-/// What tables of sessions remember. Entries are one text of hexadecimal digits each, for there may be a million.
-pub fn of_sessions(plan: &Plan, now: Instant) -> Value {
+/// What tables of sessions remember. Entries are one text of hexadecimal digits each, for there may be a million. Where all that was
+/// told before, `since` is how long ago: what was used since then is told, and may be what was told before.
+pub fn of_sessions(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     let mut clusters = Map::new();
     for cluster in &plan.clusters {
         let Some(persistence) = &cluster.persistence else { continue };
-        let Some((known_by, estate)) = persistence.bequeath(now) else { continue };
+        let Some((known_by, mut estate)) = persistence.bequeath(now) else { continue };
+        if let Some(since) = since {
+            // In tenths of a second, which either moment may have been within.
+            let ages = u32::try_from(since.as_millis() / 100 + 2).unwrap_or(u32::MAX);
+            estate.entries.retain(|(_, _, age)| *age <= ages);
+            estate.evictions = 0;
+        }
         let mut entries = Vec::with_capacity(estate.entries.len() * ENTRY_BYTES);
         for (key, endpoint, age) in &estate.entries {
             entries.extend(key.to_be_bytes());

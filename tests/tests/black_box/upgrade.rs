@@ -196,6 +196,8 @@ const PREPARED: u8 = 2;
 const READY: u8 = 4;
 const REFUSED: u8 = 5;
 const HANG: &str = "exec sleep 600\n";
+/// What is told is wanted in two parts.
+const IN_PARTS: &str = "{\"in_parts\": true}";
 
 /// A product of which all kinds of sockets would go over, with a client of each.
 struct Everything {
@@ -245,6 +247,7 @@ fn a_program_that_says_what_it_should_not_changes_nothing_and_leaves_nothing_beh
     let before = sys::descriptors(all.product.pid());
     let half = raw("\\002\\100\\000\\000\\000\\000\\000half of it");
     let without_descriptors = raw("\\002\\000\\000\\000\\000\\003\\000");
+    let thrice = says(PREPARED, IN_PARTS) + &says(PREPARED, "{}") + &says(PREPARED, "{}");
     for (script, why) in [
         (raw("GET / HTTP/1.1\\r\\n\\r\\n") + HANG, "it cannot be understood: what came is no frame"),
         (raw("\\002\\377\\377\\377\\377\\000\\000") + HANG, "it cannot be understood: a frame is too long"),
@@ -258,6 +261,10 @@ fn a_program_that_says_what_it_should_not_changes_nothing_and_leaves_nothing_beh
         (says(PREPARED, "no object") + "exit 7\n", "it ended before it was ready: exit status: 7"),
         (says(PREPARED, "{}") + &says(PREPARED, "{}") + HANG, "it said Prepared instead of Ready"),
         (says(PREPARED, "{}") + &says(REFUSED, "{\"reason\": \"too much\"}") + HANG, "too much"),
+        // Or would have, after a first part.
+        (says(PREPARED, IN_PARTS) + "exit 7\n", "it ended before it was ready: exit status: 7"),
+        (says(PREPARED, IN_PARTS) + &says(READY, "{}") + HANG, "it said Ready instead of Prepared"),
+        (thrice + HANG, "it said Prepared instead of Ready"),
     ] {
         put(&all.program, format!("#!/usr/bin/env bash\n{script}").as_bytes());
         let said = all.product.upgrade_in_vain();
@@ -271,7 +278,7 @@ fn a_program_that_says_what_it_should_not_changes_nothing_and_leaves_nothing_beh
 #[test]
 fn a_program_that_hangs_is_not_waited_for_longer_than_that_may_take() {
     let mut all = Everything::of("shutdown: { upgrade_timeout: 1500ms }");
-    for script in [HANG.to_owned(), says(PREPARED, "{}") + HANG] {
+    for script in [HANG.to_owned(), says(PREPARED, "{}") + HANG, says(PREPARED, IN_PARTS) + HANG] {
         put(&all.program, format!("#!/usr/bin/env bash\n{script}").as_bytes());
         let said = all.product.upgrade_in_vain();
         assert!(said.contains("it was not ready in time"), "{said}");

@@ -45,7 +45,7 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
         publisher.publish(Arc::clone(&plan))?;
         if is_first.swap(false, Ordering::Relaxed) {
             if let Some(before) = &*before.lock().unwrap_or_else(PoisonError::into_inner) {
-                match before.prepared(&threshold.taken()) {
+                match before.prepared(&threshold.taken(), |first| take_in(first, &plan, &telemetry)) {
                     Ok(estate) => {
                         take_in(&estate, &plan, &telemetry);
                         threshold.know(&manifest::read_flows(&estate["flows"]));
@@ -71,9 +71,12 @@ fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     estate::inherit_endpoints(plan, &told["endpoints"], now);
     estate::inherit_circuits(plan, &told["circuits"], now);
     estate::inherit_sessions(plan, &told["sessions"], now);
-    // What is configured counts on, whether this process has used it yet or not.
-    telemetry.retain(&plan.snapshot);
-    telemetry.inherit(&estate::read_figures(&told["figures"]));
+    // It may be a part, without these.
+    if told["figures"].is_object() {
+        // What is configured counts on, whether this process has used it yet or not.
+        telemetry.retain(&plan.snapshot);
+        telemetry.inherit(&estate::read_figures(&told["figures"]));
+    }
 }
 
 impl Live {
@@ -98,7 +101,7 @@ impl Live {
             let Some(frame) = frame else { return is_gone.store(true, Ordering::Relaxed) };
             let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
             match frame.kind {
-                Kind::Figures => telemetry.inherit(&estate::read_figures(&told)),
+                Kind::Figures if told.is_object() => telemetry.inherit(&estate::read_figures(&told)),
                 Kind::Note => {
                     let wishes = [("reload", Wish::Reload), ("reopen_logs", Wish::ReopenLogs)];
                     for (_, wish) in wishes.into_iter().filter(|(name, _)| told[name] == true) {
@@ -224,9 +227,15 @@ impl Live {
             let wanted = successor.offer((&offered.told, &offered.descriptors), until);
             wanted.map(|wanted| (successor, wanted))
         });
-        let (successor, wanted) = self.meanwhile(preparing, &hold, (signals, meanwhile)).await?;
+        let (mut successor, wanted) = self.meanwhile(preparing, &hold, (signals, meanwhile)).await?;
+        let first_at = wanted.in_parts.then(Instant::now);
+        if wanted.in_parts {
+            let first = self.first_estate();
+            let telling = tokio::task::spawn_blocking(move || successor.tell_first(&first, until).map(|()| successor));
+            successor = self.meanwhile(telling, &hold, (signals, meanwhile)).await?;
+        }
+        let mut estate = self.estate(first_at);
         // From here on datagrams wait in the sockets until either process reads them.
-        let mut estate = self.estate();
         estate["flows"] = manifest::write_flows(&self.workers.pause());
         let patience = self.upgrade_timeout;
         let taking_over = tokio::task::spawn_blocking(move || {
@@ -273,15 +282,29 @@ impl Live {
         }
     }
 
-    /// What this process has come to know.
-    fn estate(&self) -> Value {
+    /// What this process has come to know of which there may be much: a table of sessions takes longer than datagrams can wait.
+    fn first_estate(&self) -> Value {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         json!({
+            "sessions": estate::of_sessions(&plan, now, None),
+            "figures": estate::of_figures(&self.telemetry.figures()),
+            "goes_on": true,
+        })
+    }
+
+    /// What this process has come to know: all, or what is not known of [`Self::first_estate`], which was told then.
+    fn estate(&self, first_at: Option<Instant>) -> Value {
+        let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
+        let since = first_at.map(|at| now.saturating_duration_since(at));
+        let mut told = json!({
             "endpoints": estate::of_endpoints(&plan, now),
             "circuits": estate::of_circuits(&plan, now),
-            "sessions": estate::of_sessions(&plan, now),
-            "figures": estate::of_figures(&self.telemetry.figures()),
-        })
+            "sessions": estate::of_sessions(&plan, now, since),
+        });
+        if first_at.is_none() {
+            told["figures"] = estate::of_figures(&self.telemetry.figures());
+        }
+        told
     }
 
     /// The new process has taken over: it has the sockets that it wants, and is told of signals that came meanwhile.

@@ -53,13 +53,23 @@ impl Predecessor {
         Ok(Some(Self { channel, offer, takes_admin: false }))
     }
 
-    /// Says that all is ready to take over these sockets, and gets what the old process has come to know.
+    /// Says that all is ready to take over these sockets, and gets what the old process has come to know. What there may be much of
+    /// comes first, while that still reads datagrams: `take_in` takes it.
     ///
     /// # Errors
     /// It does not answer.
-    pub(crate) fn prepared(&self, taken: &[Place]) -> io::Result<Value> {
-        let body = json!({ "taken": manifest::write_taken(taken), "admin": self.takes_admin }).to_string();
-        self.channel.send(Kind::Prepared, body.as_bytes(), &[])?;
+    pub(crate) fn prepared(&self, taken: &[Place], take_in: impl FnOnce(&Value)) -> io::Result<Value> {
+        let body = json!({ "taken": manifest::write_taken(taken), "admin": self.takes_admin, "in_parts": true });
+        let first = self.ask(&body)?;
+        if first["goes_on"] != true {
+            return Ok(first);
+        }
+        take_in(&first);
+        self.ask(&json!({}))
+    }
+
+    fn ask(&self, told: &Value) -> io::Result<Value> {
+        self.channel.send(Kind::Prepared, told.to_string().as_bytes(), &[])?;
         let estate = expect(&self.channel, Kind::Estate)?;
         serde_json::from_slice(&estate.body).map_err(io::Error::other)
     }

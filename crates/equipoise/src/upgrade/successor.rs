@@ -50,6 +50,8 @@ impl Hold {
 pub(crate) struct Wanted {
     pub(crate) taken: Vec<Place>,
     pub(crate) admin: bool,
+    /// It takes what this process has come to know in two parts.
+    pub(crate) in_parts: bool,
 }
 
 impl Successor {
@@ -95,7 +97,18 @@ impl Successor {
         let _ = sent.and_then(|()| self.channel.send(Kind::Offer, told.to_string().as_bytes(), sockets));
         let frame = self.expect(Kind::Prepared, until)?;
         let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
-        Ok(Wanted { taken: manifest::read_taken(&told["taken"]), admin: told["admin"] == json!(true) })
+        let (admin, in_parts) = (told["admin"] == json!(true), told["in_parts"] == json!(true));
+        Ok(Wanted { taken: manifest::read_taken(&told["taken"]), admin, in_parts })
+    }
+
+    /// Gives it a first part of what this process has come to know, and waits until it has taken that in.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) fn tell_first(&mut self, estate: &Value, until: Instant) -> Result<(), String> {
+        let sent = self.channel.set_patience(until.saturating_duration_since(Instant::now()));
+        let _ = sent.and_then(|()| self.channel.send(Kind::Estate, estate.to_string().as_bytes(), &[]));
+        self.expect(Kind::Prepared, until).map(drop)
     }
 
     /// Gives it what this process has come to know, and waits until it takes what arrives, for no longer than `patience`.

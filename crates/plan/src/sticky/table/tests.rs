@@ -159,6 +159,29 @@ fn another_size_keeps_what_was_used_last() {
 }
 
 #[test]
+fn what_another_process_tells_in_parts_is_all_remembered_but_not_by_a_table_in_use() {
+    let (now, idle) = (Instant::now(), 1_000);
+    let later = now + Duration::from_secs(3);
+    let (old, new, used) = (Table::new(100), Table::new(100), Table::new(100));
+    let begun = old.begun(now, &mut || 7);
+    (0..10).for_each(|number| old.put(begun.key(&[number]), 1, begun.tick(now), idle));
+    let first = old.bequeath(later, idle).unwrap();
+    new.inherit(&first, later, idle);
+    (8..12).for_each(|number| old.put(begun.key(&[number]), 2, begun.tick(later), idle));
+    let mut second = old.bequeath(later, idle).unwrap();
+    second.entries.retain(|(_, _, age)| *age <= 2);
+    assert_eq!((first.entries.len(), second.entries.len()), (10, 4));
+    new.inherit(&second, later, idle);
+    let begun = new.begun(later, &mut || unreachable!("it has begun"));
+    let found = |number: u8| new.peek(begun.key(&[number]), begun.tick(later), idle);
+    assert!((0..12).all(|number| found(number) == Some(if number < 8 { 1 } else { 2 })));
+    assert_eq!(new.len(), 12);
+    used.begun(now, &mut || 9);
+    used.inherit(&first, later, idle);
+    assert_eq!(used.len(), 0);
+}
+
+#[test]
 fn a_sweep_removes_all_that_has_expired_and_nothing_else() {
     let table = Table::new(5_000);
     let start = Instant::now();
