@@ -471,6 +471,41 @@ fn an_endpoint_that_was_killed_and_is_back_is_spoken_to_again() {
 }
 
 #[test]
+fn what_waits_for_an_endpoint_that_was_killed_and_is_back_unnoticed_is_sent_again_in_seconds() {
+    let inside = Inside::new();
+    let rules = inside.rules();
+    let origin = Http3Origin::start(rules.clone(), |asked| Box::pin(asked.answer("before")));
+    // By the endpoint's silence alone it would be minutes.
+    let setup = inside.to(origin.address()).cluster("pool: { ping_interval: 5m, ping_timeout: 5m }");
+    let product = inside.start(&setup.workers(1));
+    assert_eq!(product.get("/").text(), "before");
+    let address = origin.kill();
+    let _back = Http3Origin::start_at(address, rules, |asked| Box::pin(asked.answer("after")));
+    let mut waiting = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("others go on another connection", || product.get("/").text() == "after");
+    assert_eq!(waiting.response().text(), "after");
+}
+
+#[test]
+fn an_endpoint_that_stands_still_for_a_while_loses_no_request() {
+    let inside = Inside::new();
+    let origin = Http3Origin::start(inside.rules(), |asked| {
+        Box::pin(async move {
+            if asked.path() == "/still" {
+                // Nothing moves there: no acknowledgement, no other connection.
+                std::thread::sleep(Duration::from_secs(4));
+            }
+            asked.answer("here").await;
+        })
+    });
+    let product = inside.start(&inside.to(origin.address()).workers(1));
+    assert_eq!(product.get("/").text(), "here");
+    let answer = product.connect().ask("POST /still HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "here"));
+    assert_eq!(origin.streams(), 2, "it was sent once");
+}
+
+#[test]
 fn an_endpoint_that_is_slow_but_there_is_not_given_up() {
     let inside = Inside::new();
     let origin = Http3Origin::start(inside.rules(), |asked| {

@@ -411,6 +411,11 @@ impl Quic {
         identity.and_then(|identity| identity.downcast().ok()).map(|chain| *chain).unwrap_or_default()
     }
 
+    /// When something came last.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.inner.borrow().heard_at
+    }
+
     /// For how long nothing has come.
     pub(crate) fn silence(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.inner.borrow().heard_at)

@@ -42,10 +42,17 @@ enum Opened {
 
 /// Makes a connection in a task of its own, so that it does not end with the client for whom it was begun.
 pub(crate) fn dial(trunks: &Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
-    tokio::task::spawn_local(run(trunks.clone(), dial, how));
+    tokio::task::spawn_local(run(trunks.clone(), dial, Rc::new(how)));
 }
 
-async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
+/// Makes a connection beside one whose endpoint is silent, for those who come, unless one is being made.
+pub(super) fn dial_beside(trunks: &Rc<Trunks>, how: &Rc<Dialing>) {
+    if let Some(dial) = trunks.begin_dial() {
+        tokio::task::spawn_local(run(trunks.clone(), dial, how.clone()));
+    }
+}
+
+async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Rc<Dialing>) {
     let opened = loop {
         let work = Box::pin(open(&trunks, &how));
         let opened = tokio::time::timeout(how.timeout, work).await.unwrap_or(Err(Fault::ConnectTimeout));
@@ -64,11 +71,11 @@ async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
             return trunks.abandon(&dial);
         }
     };
-    drop(how);
     match opened {
         Err(fault) => trunks.fail(&dial, fault),
         Ok(Opened::Http1(connection)) => trunks.add_http1(&dial, connection),
         Ok(Opened::Http2(sender, mut driver)) => {
+            drop(how);
             let trunk = trunks.add(&dial, Carrier::Http2(sender));
             drop(dial);
             driver.drive(&trunks, &trunk).await;
@@ -78,7 +85,7 @@ async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Dialing) {
         Ok(Opened::Http3(mut driver)) => {
             let trunk = trunks.add(&dial, Carrier::Http3(driver.session().clone()));
             drop(dial);
-            driver.drive(&trunks, &trunk).await;
+            driver.drive(&trunks, &trunk, &how).await;
         }
     }
 }

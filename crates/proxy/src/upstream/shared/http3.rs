@@ -18,12 +18,14 @@ use tokio::time::Sleep;
 use wire::http2::Allowance;
 use wire::http3::code;
 
-use super::dial::Dialing;
+use super::dial::{Dialing, dial_beside};
 use super::trunk::{Trunk, Trunks};
 use crate::http3::{Control, Counts, Lost, Quic, outgoing_transport};
 
 /// How long an endpoint may take at least to answer when the network says that it is not there.
 const DOUBT_PATIENCE: Duration = Duration::from_millis(500);
+/// How long an endpoint may take at least until anything comes of it after a request has begun, be it that the request has arrived.
+const WORD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection, as streams see it.
 pub(crate) struct Session {
@@ -36,9 +38,38 @@ pub(crate) struct Session {
     pub(super) head_bytes_max: Cell<u64>,
     /// The endpoint has said goodbye.
     is_left: Cell<bool>,
+    /// When the first stream and the last began of those of which it is not known yet that the endpoint has heard of them.
+    begun: Cell<Option<(Instant, Instant)>>,
+    /// Its task looks after these.
+    is_watched: Cell<bool>,
+    /// Since when the endpoint does not seem to have heard of them: until it says something, others go elsewhere.
+    doubted_at: Cell<Option<Instant>>,
 }
 
 impl Session {
+    /// Whether the endpoint seems not to be there, so that no other stream is to begin here.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubted_at.get().is_some_and(|at| self.quic.heard_at() <= at)
+    }
+
+    /// Whether streams have begun after which nobody looks yet. From now on that is done.
+    fn begins_to_be_watched(&self) -> bool {
+        self.begun.get().is_some() && !self.is_watched.replace(true)
+    }
+
+    /// When a stream began since which nothing has come, not even that it has arrived.
+    fn unheard_at(&self) -> Option<Instant> {
+        let (first, last) = self.begun.get()?;
+        let heard_at = self.quic.heard_at();
+        let unheard_at = match () {
+            () if heard_at >= last => None,
+            () if heard_at >= first => Some(last),
+            () => Some(first),
+        };
+        self.begun.set(unheard_at.map(|at| (at, last)));
+        unheard_at
+    }
+
     /// Whether the endpoint allows another stream now. `None`: none ever.
     pub(super) fn has_credit(&self) -> Option<bool> {
         if self.is_left.get() || self.quic.lost().is_some() {
@@ -52,7 +83,14 @@ impl Session {
 
     /// The stream that [`Self::has_credit`] has found.
     pub(super) fn take_stream(&self) -> Option<StreamId> {
-        self.spare.take()
+        let stream = self.spare.take()?;
+        let now = Instant::now();
+        let first = self.begun.get().map_or(now, |(first, _)| first);
+        self.begun.set(Some((first, now)));
+        if !self.is_watched.get() {
+            self.wake();
+        }
+        Some(stream)
     }
 
     /// Gives up a stream on which nothing was sent. The endpoint is told, for others may have begun since, and with them this one
@@ -78,9 +116,16 @@ pub(super) struct Driver {
     session: Rc<Session>,
     control: Control,
     allowance: Allowance,
-    /// Since when a word of the endpoint is due.
-    asked_at: Option<Instant>,
+    asked: Option<Asked>,
     has_said_goodbye: bool,
+}
+
+/// A word of the endpoint that is due.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: Instant,
+    /// Without it, the endpoint is not there.
+    until: Instant,
 }
 
 /// Makes a connection. It is made when the endpoint's settings are here, as with HTTP/2: then it does speak HTTP/3, and what it
@@ -114,12 +159,15 @@ impl Driver {
             offers_connect: Cell::new(false),
             head_bytes_max: Cell::new(u64::MAX),
             is_left: Cell::new(false),
+            begun: Cell::new(None),
+            is_watched: Cell::new(false),
+            doubted_at: Cell::new(None),
         };
         Box::new(Self {
             session: Rc::new(session),
             control: Control::towards_endpoint(quic),
             allowance: Allowance::new(HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND, Instant::now()),
-            asked_at: None,
+            asked: None,
             has_said_goodbye: false,
         })
     }
@@ -166,9 +214,8 @@ impl Driver {
     }
 
     /// Until the connection has ended, or the endpoint does not answer any more.
-    pub(super) async fn drive(&mut self, trunks: &Rc<Trunks>, trunk: &Rc<Trunk>) {
-        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
-        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
+    pub(super) async fn drive(&mut self, trunks: &Rc<Trunks>, trunk: &Rc<Trunk>, how: &Rc<Dialing>) {
+        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(trunks.shared.ping_interval));
         poll_fn(|cx| {
             let quic = self.session.quic.clone();
             quic.wait(cx);
@@ -190,17 +237,22 @@ impl Driver {
                 self.control.speak(cx, || (0, false));
             }
             trunks.hand_out(trunk, None);
-            if quic.take_doubt() && self.asked_at.is_none() {
-                self.asked_at = Some(Instant::now());
-                quic.ping();
-                let patience = timeout.min(DOUBT_PATIENCE.max(quic.rtt() * 4));
-                timer.as_mut().reset(tokio::time::Instant::now() + patience);
+            if quic.take_doubt() {
+                let patience = trunks.shared.ping_timeout.min(DOUBT_PATIENCE.max(quic.rtt() * 4));
+                let after = self.ask(patience);
+                timer.as_mut().reset(tokio::time::Instant::now() + after);
+            }
+            if self.session.begins_to_be_watched() {
+                let at = tokio::time::Instant::now() + self.word_patience();
+                if at < timer.deadline() {
+                    timer.as_mut().reset(at);
+                }
             }
             while timer.as_mut().poll(cx).is_ready() {
                 if !trunk.is_busy() && !trunks.keeps_idle() {
                     trunk.close();
                 }
-                let Some(after) = self.look_after(trunk.is_busy(), (interval, timeout)) else {
+                let Some(after) = self.look_after(trunk.is_busy(), (trunks, how)) else {
                     trunks.forget(trunk);
                     return Poll::Ready(());
                 };
@@ -212,21 +264,74 @@ impl Driver {
         trunks.forget(trunk);
     }
 
-    /// Asks an endpoint that is silent whether it is there: when to look again. `None`: it has not answered.
-    fn look_after(&mut self, is_busy: bool, (interval, timeout): (Duration, Duration)) -> Option<Duration> {
+    /// Asks the endpoint whether it is there. How long to wait for its answer; who asks again waits no longer than before.
+    fn ask(&mut self, patience: Duration) -> Duration {
         let now = Instant::now();
-        let silence = self.session.quic.silence(now);
-        self.asked_at.take_if(|asked_at| silence < now.saturating_duration_since(*asked_at));
-        match self.asked_at {
-            Some(_) => None,
-            None if is_busy && silence >= interval => {
-                self.asked_at = Some(now);
-                self.session.quic.ping();
-                Some(timeout)
-            }
-            None if is_busy => Some(interval - silence),
-            None => Some(interval),
+        let mut asked = Asked { at: now, until: now + patience };
+        match self.asked {
+            Some(before) => asked = Asked { at: before.at, until: before.until.min(asked.until) },
+            None => self.session.quic.ping(),
         }
+        self.asked = Some(asked);
+        asked.until.saturating_duration_since(now)
+    }
+
+    fn word_patience(&self) -> Duration {
+        WORD_PATIENCE.max(self.session.quic.rtt() * 4)
+    }
+
+    /// Asks an endpoint that is silent whether it is there: when to look again. `None`: it has not answered.
+    fn look_after(&mut self, is_busy: bool, (trunks, how): (&Rc<Trunks>, &Rc<Dialing>)) -> Option<Duration> {
+        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
+        let (now, heard_at) = (Instant::now(), self.session.quic.heard_at());
+        if self.asked.take_if(|asked| heard_at > asked.at).is_some() {
+            self.session.doubted_at.set(None);
+        }
+        let (patience, unheard_at) = (self.word_patience(), self.session.unheard_at());
+        let mut left = unheard_at.map(|at| patience.saturating_sub(now.saturating_duration_since(at)));
+        if left.take_if(|left| left.is_zero()).is_some() {
+            self.session.begun.set(None);
+            self.session.doubted_at.set(Some(now));
+            self.ask(timeout);
+        }
+        self.session.is_watched.set(left.is_some());
+        let silence = now.saturating_duration_since(heard_at);
+        if self.asked.is_none() && is_busy && silence >= interval {
+            self.ask(timeout);
+        }
+        let next = match self.asked {
+            Some(asked) => self.wait_for_answer(asked, now, (trunks, how))?,
+            None if is_busy => interval - silence,
+            None => interval,
+        };
+        Some(left.map_or(next, |left| next.min(left)))
+    }
+
+    /// When to look again whether the endpoint has answered. `None`: it is not there. It may have been killed and be back, and
+    /// then it does not know this connection, and answers nothing to it. That it takes another one tells that, and nothing less: one
+    /// that only takes its time takes it for both.
+    fn wait_for_answer(
+        &self,
+        asked: Asked,
+        now: Instant,
+        (trunks, how): (&Rc<Trunks>, &Rc<Dialing>),
+    ) -> Option<Duration> {
+        if now >= asked.until {
+            return None;
+        }
+        let left = asked.until - now;
+        if !self.session.is_doubtful() {
+            return Some(left);
+        }
+        let (waited, patience) = (now.saturating_duration_since(asked.at), self.word_patience());
+        let takes_others = trunks.has_made_any_since(asked.at);
+        if takes_others && waited >= 2 * patience {
+            return None;
+        }
+        if !takes_others && waited >= patience {
+            dial_beside(trunks, how);
+        }
+        Some(left.min(patience))
     }
 }
 

@@ -57,6 +57,15 @@ impl Carrier {
         }
     }
 
+    /// Whether the endpoint seems not to be there.
+    fn is_doubtful(&self) -> bool {
+        match self {
+            // The kernel tells of that.
+            Self::Http2(_) => false,
+            Self::Http3(session) => session.is_doubtful(),
+        }
+    }
+
     fn offers_upgrades(&self) -> bool {
         match self {
             Self::Http2(sender) => sender.is_extended_connect_protocol_enabled(),
@@ -147,7 +156,7 @@ impl Trunk {
     fn room(&self) -> Room {
         let mut carrier = self.carrier.borrow_mut();
         let open = self.open.get();
-        let Some(alive) = &mut *carrier else { return Room { open, max: 0 } };
+        let Some(alive) = carrier.as_mut().filter(|alive| !alive.is_doubtful()) else { return Room { open, max: 0 } };
         let Some(allowed) = alive.allowed(open) else {
             *carrier = None;
             return Room { open, max: 0 };
@@ -370,6 +379,8 @@ pub(crate) struct Trunks {
     expected: Cell<u32>,
     speaks_http1: Cell<bool>,
     is_retired: Cell<bool>,
+    /// When the newest connection was made.
+    made_at: Cell<Option<Instant>>,
 }
 
 impl Trunks {
@@ -385,6 +396,7 @@ impl Trunks {
             expected,
             speaks_http1: Cell::new(false),
             is_retired: Cell::new(false),
+            made_at: Cell::new(None),
         }))
     }
 
@@ -469,6 +481,7 @@ impl Trunks {
             self.expected.set(trunk.room().max.max(1));
         }
         self.speaks_http1.set(false);
+        self.made_at.set(Some(Instant::now()));
         self.trunks.borrow_mut().push(trunk.clone());
         self.hand_out(&trunk, Some(dial));
         self.end_dial(dial, Ok(()));
@@ -476,6 +489,21 @@ impl Trunks {
             trunk.close();
         }
         trunk
+    }
+
+    /// Whether any connection was made since.
+    pub(super) fn has_made_any_since(&self, at: Instant) -> bool {
+        self.made_at.get().is_some_and(|made_at| made_at > at)
+    }
+
+    /// A connection that is to be made though nobody waits for it. `None`: one is being made already, or none would be kept.
+    pub(super) fn begin_dial(&self) -> Option<Rc<Dial>> {
+        if !self.keeps_idle() || !self.dials.borrow().is_empty() {
+            return None;
+        }
+        let dial = Dial::new();
+        self.dials.borrow_mut().push(dial.clone());
+        Some(dial)
     }
 
     /// A connection is made, and the endpoint has chosen HTTP/1.1 for it.
