@@ -25,9 +25,9 @@ pub const MESSAGE_HEAD_BYTES_MAX: usize = 64;
 pub enum Kind {
     /// From the old process: its sockets, and what the new one needs to make ready.
     Offer = 1,
-    /// From the new one: it could take over, and which sockets it wants.
+    /// From the new one: it could take over, and which sockets it wants; or it has taken in a first part of what it was told.
     Prepared = 2,
-    /// From the old one: what it has come to know.
+    /// From the old one: what it has come to know, in two parts if the new one takes that.
     Estate = 3,
     /// From the new one: it takes what arrives.
     Ready = 4,
