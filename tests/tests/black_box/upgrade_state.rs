@@ -267,6 +267,50 @@ fn connections_of_http3_live_on_in_the_old_one_and_new_ones_are_the_new_one_s() 
 }
 
 #[test]
+fn a_connection_of_http3_outlives_the_other_ports_of_the_old_process() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        while let Some(request) = visit.request() {
+            if request.target() == "/slow" {
+                visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 400004\r\n\r\nhalf");
+                wait.lock().expect("channel").recv().expect("the test lets it go");
+                visit.peer.send(vec![7; 400_000]);
+            } else if visit.peer.try_send(ok("fine")).is_err() {
+                return;
+            }
+        }
+    });
+    let site = site(Setup::to(&origin).top("shutdown: { drain_timeout: 5m }"), 2);
+    let mut client = site.connect();
+    let mut slow = client.open(http3::request("GET", "/slow"));
+    client.end(&mut slow, <_>::default());
+    assert_eq!(client.head(&mut slow).expect("a head").0, 200);
+    // So many that either worker has some. They do not hear that they are closed, for they move during calls only.
+    let connect = || {
+        let mut client = site.connect();
+        assert_eq!(client.get("/").text(), "fine");
+        client
+    };
+    let others: Vec<http3::Client> = std::iter::repeat_with(connect).take(20).collect();
+    let (old, new) = (site.product.serving(), site.product.upgrade());
+    // What both have are the sockets of the admin listener, and of the one port that has the download.
+    let are_over = || sys::sockets(old).intersection(&sys::sockets(new)).count() <= 2;
+    eventually("the other port is over", are_over);
+    for other in &others {
+        // What it says from there is for a connection that nobody has.
+        other.move_away();
+        other.flush();
+    }
+    go.send(()).expect("the origin waits");
+    let mut received = 0;
+    while let Some(chunk) = client.chunk(&mut slow).expect("the connection lives") {
+        received += chunk.len();
+    }
+    assert_eq!(received, 400_004);
+}
+
+#[test]
 fn connections_of_http3_that_the_new_one_does_not_want_are_carried_to_their_end() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -318,7 +362,7 @@ fn connections_of_http3_of_an_old_process_that_is_killed_are_reset_by_the_new_on
     site.product.signal(libc::SIGKILL);
     site.product.wait_ended();
     // It says something, and learns that nobody knows it. By itself it would wait for minutes.
-    client.cancel(slow);
+    client.let_go(slow);
     let error = client.with_quic("its end", async |quic| quic.closed().await);
     assert!(matches!(error, quinn::ConnectionError::Reset), "{error:?}");
     drop(go);
