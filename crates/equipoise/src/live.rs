@@ -345,15 +345,15 @@ impl Live {
 
     /// Makes something ready on a thread that gives way to those of the workers: reading and compiling take milliseconds
     /// of a core, and requests must not wait for them. Names may take seconds to be found, and signals must not wait for
-    /// those. `None`: a signal asked for the end, and the thread is left alone. `Some(None)`: the work has failed in itself;
-    /// nothing of what runs was touched.
+    /// those; nor must who watches over this process, which carries traffic all the while. `None`: a signal asked for the end,
+    /// and the thread is left alone. `Some(None)`: the work has failed in itself; nothing of what runs was touched.
     async fn aside<T: Send + 'static>(
-        &self,
+        &mut self,
         signals: &mut Signals,
         work: impl FnOnce(&Workshop) -> T + Send + 'static,
     ) -> Option<Option<T>> {
         let workshop = self.reconciler.workshop();
-        let (sender, done) = oneshot::channel();
+        let (sender, mut done) = oneshot::channel();
         let spawned = std::thread::Builder::new().name("prepare".into()).spawn(move || {
             limits::give_way();
             // Who waits may have gone.
@@ -363,9 +363,12 @@ impl Live {
             telemetry::log::error("a change cannot be prepared", &[("error", &error)]);
             return Some(None);
         }
-        tokio::select! {
-            done = done => Some(done.ok()),
-            () = signals.ended() => None,
+        loop {
+            tokio::select! {
+                done = &mut done => return Some(done.ok()),
+                () = signals.ended() => return None,
+                () = self.watchdog.turn() => self.watchdog.beat(&self.workers),
+            }
         }
     }
 

@@ -489,6 +489,37 @@ fn sockets_of_another_process_are_set_up_as_they_are_configured_here() {
 }
 
 #[test]
+fn systemd_is_told_that_all_workers_are_alive_while_a_configuration_is_waited_for() {
+    let origin = Origin::saying("fine");
+    let folder = folder();
+    let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a new path");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let heard = || {
+        let mut room = [0; 512];
+        let count = socket.recv(&mut room).expect("something is said");
+        String::from_utf8_lossy(&room[..count]).into_owned()
+    };
+    let text = Setup::to(&origin).text().replace("DIR", folder.path().to_str().expect("a path"));
+    let file = folder.path().join("equipoise.yaml");
+    std::fs::write(&file, text).expect("ours");
+    let mut command = Command::new(executable());
+    command.args(["run", "-c", "equipoise.yaml", "--workers", "2"]);
+    command.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "200000");
+    let product = Product::spawn_command(&mut command, folder);
+    // Whoever opens this to read it waits for somebody who writes, as it may wait for a name service.
+    std::fs::remove_file(&file).expect("ours");
+    sys::pipe_at(&file);
+    product.signal(libc::SIGHUP);
+    eventually("it reads", || heard().starts_with("RELOADING=1"));
+    for _ in 0..10 {
+        assert_eq!(heard(), "WATCHDOG=1");
+    }
+    assert_eq!(product.get("/").text(), "fine");
+    drop(std::fs::File::options().write(true).open(&file).expect("it is read"));
+    eventually("it has read", || heard() == "READY=1");
+}
+
+#[test]
 fn sockets_that_were_made_ready_are_found_by_name_or_address() {
     let origin = Origin::saying("fine");
     let folder = folder();
