@@ -250,6 +250,7 @@ impl Reconciler {
             generation: self.next().generation,
             view: self.view.clone(),
             board: Arc::clone(self.providers.board()),
+            takes_news: true,
         }
     }
 

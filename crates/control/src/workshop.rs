@@ -31,9 +31,17 @@ pub struct Workshop {
     pub(crate) view: View,
     /// What providers want.
     pub(crate) board: Arc<Board>,
+    /// Whether that comes in when files are read.
+    pub(crate) takes_news: bool,
 }
 
 impl Workshop {
+    /// The same, but when files are read, what providers want anew is left to another time.
+    #[must_use]
+    pub fn without_news(&self) -> Self {
+        Self { takes_news: false, ..self.clone() }
+    }
+
     /// Reads the configuration anew and makes it ready.
     ///
     /// # Errors

@@ -14,7 +14,8 @@ use control::canary::Verdict;
 use control::connections::Connections;
 use control::history::Origin;
 use control::{
-    Candidate, Cause, Change, Desk, Done, Fitted, Order, Orders, Past, Reconciler, Refusal, Source, View, Workshop,
+    Candidate, Cause, Change, Desk, Done, Fitted, Order, Orders, Past, Reconciler, Refusal, Source, View, Wanted,
+    Workshop,
 };
 use proxy::Workers;
 use proxy::handover::Heritage;
@@ -260,7 +261,21 @@ impl Live {
         }
         let asked = Arc::clone(order);
         let prepared = self.aside(signals, move |workshop| workshop.prepare_change(&asked)).await?;
-        Some(self.finish(order, prepared.unwrap_or(Err(Refusal::Failed))))
+        let prepared = prepared.unwrap_or(Err(Refusal::Failed));
+        let has_news = prepared.as_ref().is_ok_and(|(candidate, _)| self.reconciler.has_news(candidate));
+        let mut done = self.finish(order, prepared);
+        if has_news && matches!(done, Err(Refusal::Unpublished(_))) {
+            // As in `put_read`.
+            let asked = Arc::clone(order);
+            let alone = self.aside(signals, move |workshop| workshop.without_news().prepare_change(&asked)).await?;
+            if let Some(Ok(prepared)) = alone {
+                done = self.finish(order, Ok(prepared));
+            }
+        }
+        if order.change == Change::Reload {
+            self.reconciler.remind_of_providers();
+        }
+        Some(done)
     }
 
     /// Whether an order still is what it was when it was given.
@@ -473,14 +488,39 @@ impl Live {
     async fn reload(&mut self, signals: &mut Signals) -> Option<()> {
         self.reconciler.note_configuration();
         systemd::reloading();
-        let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
-        let candidate = prepared.unwrap_or(Err(Refusal::Failed));
-        if let Err(refusal) = candidate.and_then(|candidate| self.put_into_force(candidate, Origin::Reload.into())) {
-            tell_refusal("configuration refused, the one before stays in force", &refusal);
-        }
-        self.reconciler.watch_configuration();
+        self.read_anew(signals, |_, _| true).await?;
         systemd::ready();
         Some(())
+    }
+
+    /// Reads the files and puts them into force, if they are `wanted`. `None`: as with a reload.
+    async fn read_anew(&mut self, signals: &mut Signals, wanted: fn(&Reconciler, &Candidate) -> bool) -> Option<()> {
+        let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
+        let done = match prepared.unwrap_or(Err(Refusal::Failed)) {
+            Ok(candidate) if wanted(&self.reconciler, &candidate) => self.put_read(candidate, signals).await?,
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = done {
+            tell_refusal("configuration refused, the one before stays in force", &refusal);
+        }
+        self.reconciler.remind_of_providers();
+        self.reconciler.watch_configuration();
+        Some(())
+    }
+
+    /// Puts into force what was read. Where the data plane does not take it, what providers want anew may be to blame: then the
+    /// files come into force without that, and each provider is tried by itself. `None`: as with a reload.
+    async fn put_read(&mut self, candidate: Candidate, signals: &mut Signals) -> Option<Result<(), Refusal>> {
+        let has_news = self.reconciler.has_news(&candidate);
+        let refusal = match self.put_into_force(candidate, Origin::Reload.into()) {
+            Err(refusal) if has_news => refusal,
+            done => return Some(done),
+        };
+        match self.aside(signals, |workshop| workshop.without_news().prepare()).await? {
+            Some(Ok(candidate)) => Some(self.put_into_force(candidate, Origin::Reload.into())),
+            _ => Some(Err(refusal)),
+        }
     }
 
     /// Puts the configuration into force if its files have changed and are watched. `None`: as with a reload.
@@ -488,31 +528,38 @@ impl Live {
         if self.reconciler.has_canary() || !self.reconciler.look_at_configuration() {
             return Some(());
         }
-        let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
-        let taken = prepared.unwrap_or(Err(Refusal::Failed)).and_then(|candidate| {
-            let is_news = !self.reconciler.is_in_force(&candidate);
-            if is_news { self.put_into_force(candidate, Origin::Reload.into()) } else { Ok(()) }
-        });
-        if let Err(refusal) = taken {
-            tell_refusal("configuration refused, the one before stays in force", &refusal);
+        self.read_anew(signals, |reconciler, candidate| !reconciler.is_in_force(candidate)).await
+    }
+
+    /// Puts into force what providers want, as far as it fits and the data plane takes it. `None`: as with a reload.
+    async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
+        let Some(fitted) = self.aside(signals, Workshop::prepare_provided).await? else { return Some(()) };
+        for one in self.put_provided(fitted) {
+            // One that cannot be published must not hold up the others.
+            if let Some(fitted) = self.aside(signals, move |workshop| workshop.prepare_wanted(vec![one])).await? {
+                self.put_provided(fitted);
+            }
         }
-        self.reconciler.watch_configuration();
         Some(())
     }
 
-    /// Puts into force what providers want, as far as it fits. `None`: as with a reload.
-    async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
-        let fitted = self.aside(signals, Workshop::prepare_provided).await?;
-        let Some(Fitted { candidate, origin, taken, refused }) = fitted else { return Some(()) };
+    /// Puts into force what fits of what providers want. What comes back is not taken by the data plane as it is together:
+    /// nobody was told of that yet.
+    fn put_provided(&mut self, fitted: Fitted) -> Vec<Wanted> {
+        let Fitted { candidate, origin, taken, refused } = fitted;
         self.reconciler.refuse(&refused);
-        let Some(candidate) = candidate else { return Some(()) };
+        let Some(candidate) = candidate else { return Vec::new() };
         let names: Vec<&str> = taken.iter().map(|(name, _)| name.as_str()).collect();
         let author = format!("provider {}", names.join(", "));
-        if let Err(refusal) = self.put_into_force(candidate, Cause { author: Some(author.into()), ..origin.into() }) {
-            let refused: Vec<_> = taken.into_iter().map(|one| (one, &refusal)).collect();
-            self.reconciler.refuse(&refused);
+        match self.put_into_force(candidate, Cause { author: Some(author.into()), ..origin.into() }) {
+            Err(_) if taken.len() > 1 => return taken,
+            Err(refusal) => {
+                let refused: Vec<_> = taken.into_iter().map(|one| (one, &refusal)).collect();
+                self.reconciler.refuse(&refused);
+            }
+            Ok(()) => {}
         }
-        Some(())
+        Vec::new()
     }
 
     /// What is due once in a while.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::harness::net::free;
 use super::harness::origin::{ok, ok_for};
 use super::harness::product::{self, Product};
 use super::harness::{Message, Origin, eventually, tls, until};
@@ -222,6 +223,40 @@ fn who_comes_second_with_a_name_is_refused_until_the_name_is_free() {
     put(product.folder(), "a.yaml", "version: 1\n");
     expect_answer(&product, "two");
     eventually("nothing is refused", || status(&product, "a")["problems"].is_null());
+}
+
+#[test]
+fn what_cannot_be_published_of_one_provider_holds_up_neither_another_nor_the_files() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let folder = in_folder("fleet.yaml", &endpoints(&[&one]));
+    put(folder.path(), "doors.yaml", "version: 1\n");
+    let text = fleet("file: { path: fleet.yaml, interval: 20ms }")
+        .replace("providers: {", "providers: { doors: { file: { path: doors.yaml, interval: 20ms } },");
+    let product = Product::start_in(folder, &text, 2);
+    assert!(says(&product, "/").contains("one"));
+    let busy = free();
+    let taken = std::net::TcpListener::bind(busy).expect("a free port");
+    put(product.folder(), "doors.yaml", &format!("listeners: {{ more: {{ bind: \"{busy}\" }} }}\n"));
+    let told = problems(&product, "doors");
+    assert!(told.contains(&format!("listener more: cannot listen on {busy}")), "{told}");
+    // It is tried with all that comes, and refused alone.
+    put(product.folder(), "fleet.yaml", &endpoints(&[&two]));
+    expect_answer(&product, "two");
+    assert!(status(&product, "fleet")["problems"].is_null());
+    let own = "routes: [{ match: { path: /own }, respond: { body: own } }, ";
+    let said = product.reload(&text.replace("routes: [", own));
+    assert!(said.contains("configuration is live"), "{said}");
+    assert!(says(&product, "/own").contains("own"));
+    let told = product.call("POST /api/reload", &[], "");
+    assert_eq!(told.status(), 200, "{}", told.text());
+    assert!(status(&product, "doors")["problems"].as_str().is_some_and(|told| told.contains("cannot listen")));
+    // Until it can be.
+    drop(taken);
+    put(product.folder(), "fleet.yaml", &endpoints(&[&one]));
+    eventually("the listener is there", || {
+        product.api("/api/status")["listeners"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    eventually("nothing is refused", || status(&product, "doors")["problems"].is_null());
 }
 
 /// Answers with a document under a tag, as long as it is wanted.

@@ -223,6 +223,15 @@ impl Board {
             slot.status.texts = state.texts.len();
         }
         // What was in force before this came into force, and was wanted again meanwhile, has not been due yet.
+        self.remind_within(&mut slots);
+    }
+
+    /// Makes due again what was taken without anything having come of it. What was refused waits for other news.
+    pub(crate) fn remind(&self) {
+        self.remind_within(&mut self.lock());
+    }
+
+    fn remind_within(&self, slots: &mut Slots) {
         let waits = |slot: &Slot| slot.latest.is_some() && slot.latest != slot.settled && !slot.is_refused;
         if slots.by_name.values().any(waits) {
             let due = Instant::now() + SETTLE;
@@ -326,6 +335,22 @@ mod tests {
         board.send("a", text("2"));
         assert!(board.lock().due.is_none(), "the same as before is nothing new");
         assert_eq!(board.unsettled().len(), 2, "what was not settled is wanted still");
+    }
+
+    #[test]
+    fn what_was_taken_in_vain_is_due_again_when_somebody_reminds_of_it_unless_it_was_refused() {
+        let board = Board::default();
+        board.set_providers(&[("a", "file")]);
+        board.remind();
+        assert!(board.lock().due.is_none(), "nothing is wanted");
+        board.send("a", text("1"));
+        let state = board.unsettled().remove(0).1;
+        board.remind();
+        assert!(board.lock().due.is_some());
+        board.unsettled();
+        board.refuse("a", &state, "it is bad");
+        board.remind();
+        assert!(board.lock().due.is_none());
     }
 
     #[test]

@@ -141,6 +141,14 @@ impl Given {
         self.by_name.keys().chain(other.by_name.keys()).all(is_same)
     }
 
+    /// Whether a provider gives something else here than in `before`, or gives something for the first time.
+    pub(crate) fn has_news_beside(&self, before: &Self) -> bool {
+        let is_known = |(name, now): (&String, &Arc<Accepted>)| {
+            before.by_name.get(name).is_some_and(|known| Arc::ptr_eq(known, now) || known.state == now.state)
+        };
+        !self.by_name.iter().all(is_known)
+    }
+
     /// Gives the clusters of a snapshot their endpoints.
     pub(crate) fn apply(&self, snapshot: &mut Snapshot, loaded: &Loaded) {
         // What is in it is whole at any time.

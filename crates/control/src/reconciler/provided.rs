@@ -6,6 +6,7 @@ use config::Loaded;
 use model::Snapshot;
 
 use super::Reconciler;
+use crate::load::Candidate;
 use crate::providers::Inbox;
 use crate::workshop::{self, Wanted};
 
@@ -23,6 +24,16 @@ impl Reconciler {
     pub fn await_providers(&mut self) -> std::io::Result<()> {
         let kept_in = self.kept.as_ref().map(|kept| kept.folder.as_path());
         self.providers.begin(self.source.providers(), kept_in, &self.desired.given)
+    }
+
+    /// Whether a candidate has something of a provider that is not in force.
+    pub fn has_news(&self, candidate: &Candidate) -> bool {
+        candidate.desired.given.has_news_beside(&self.desired.given)
+    }
+
+    /// Has what providers want tried again that was taken with something else, of which nothing came.
+    pub fn remind_of_providers(&self) {
+        self.providers.board().remind();
     }
 
     /// Tells what is not put into force, and why.

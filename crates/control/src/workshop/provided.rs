@@ -29,7 +29,11 @@ pub struct Fitted {
 impl Workshop {
     /// Tries what providers want; changes nothing.
     pub fn prepare_provided(&self) -> Fitted {
-        let wanted = self.board.unsettled();
+        self.prepare_wanted(self.board.unsettled())
+    }
+
+    /// The same with this alone.
+    pub fn prepare_wanted(&self, wanted: Vec<Wanted>) -> Fitted {
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return fitted };
         let names = Names::of_a_change();
@@ -43,10 +47,10 @@ impl Workshop {
         fitted
     }
 
-    /// Reads the files anew, with all that providers want, as far as it fits.
+    /// Reads the files anew, with all that providers want, as far as it fits, if that is to come in.
     pub(super) fn read_anew(&self, names: &Names) -> Result<Candidate, Diagnostics> {
         let load = |desired: Desired| load::prepare_with(&self.source, desired, self.next(), names);
-        let wanted = self.board.unsettled();
+        let wanted = if self.takes_news { self.board.unsettled() } else { Vec::new() };
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         if !wanted.is_empty() {
             self.fit(&mut fitted, wanted, load);
