@@ -191,6 +191,30 @@ fn a_name_server_that_is_away_takes_no_endpoint_and_is_followed_when_it_is_back(
 }
 
 #[test]
+fn a_provider_that_begins_anew_keeps_what_was_known_of_names_that_fail() {
+    let (_origins, port) = fleet(&[2, 3]);
+    let records = |web: &str, host: &str| {
+        format!("web A 127.0.0.{web}\n_http._tcp SRV 10 3 {port} {host}\none A 127.0.0.3")
+    };
+    let names = NameServer::start(&records("2", "one"));
+    let text = text(&names, &format!("web.test:{port}"))
+        .replace("routes: [", "routes: [{ match: { path: /more }, cluster: more }, ")
+        .replace("clusters: {", "clusters: { more: { endpoints: { from: names, key: \"_http._tcp.test\" } },");
+    let product = Product::start(&text);
+    assert_eq!((product.get("/").text(), product.get("/more").text()), ("2".to_owned(), "3".to_owned()));
+    // It is not the name server's to say where that is.
+    names.change(&records("2", "one.elsewhere."));
+    eventually("it fails", || provider(&product)["reason"].as_str().is_some_and(|why| why.contains("_http._tcp")));
+    assert_eq!(product.get("/more").text(), "3");
+    let said = product.reload(&text.replace("timeout: 5s", "timeout: 6s"));
+    assert!(said.contains("configuration is live"), "{said}");
+    names.change(&records("3", "one.elsewhere."));
+    says(&product, "3");
+    eventually("it fails", || provider(&product)["reason"].as_str().is_some_and(|why| why.contains("_http._tcp")));
+    assert_eq!(product.get("/more").text(), "3", "it has asked anew, in vain");
+}
+
+#[test]
 fn a_name_that_is_no_more_has_no_endpoints_until_it_is_there_again() {
     let (_origins, port) = fleet(&[2]);
     let names = NameServer::start("web A 127.0.0.2");

@@ -136,6 +136,11 @@ impl Board {
         }
     }
 
+    /// What a provider said last, or what was kept of it; nothing, if there is neither.
+    pub(crate) fn known(&self, name: &str) -> Arc<State> {
+        self.lock().by_name.get(name).and_then(|slot| slot.latest.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn send(&self, name: &str, state: State) {
         let mut slots = self.lock();
         let Some(slot) = slots.by_name.get_mut(name) else { return };

@@ -4,7 +4,8 @@
 //! each key of a cluster:  GET /v1/health/service/NAME?index=I&wait=W ─▶ endpoints, index I' ─▶ again with I'
 //! the prefix of the store: GET /v1/kv/PREFIX?recurse&index=I&wait=W  ─▶ pairs, index I'     ─▶ again with I'
 //! ```
-//! An index that is 0, not there or less than before begins anew, as Consul wants it.
+//! An index that is 0, not there or less than before begins anew, as Consul wants it. Of what cannot be asked stays what was known,
+//! also to a provider before with other settings, or to the program before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -67,6 +68,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
     let (sender, mut outcomes) = mpsc::channel::<Outcome>(64);
     let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
     let mut has_told = false;
+    let mut before = State::clone(&outlet.known());
     loop {
         let asked = outlet.asked();
         let mut wanted: Vec<Subject> = asked.iter().map(|key| Subject::Key(key.to_string())).collect();
@@ -80,7 +82,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
         }
         // The first word is a whole one: the start of the program waits for it.
         if has_told || watched.values().all(|one| one.known.is_some() || one.failing.is_some()) {
-            tell(&watched, &outlet);
+            tell(&watched, &before, &outlet);
             has_told = true;
         }
         tokio::select! {
@@ -89,6 +91,9 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
                 let Some(one) = watched.get_mut(&subject) else { continue };
                 match outcome {
                     Ok(found) => {
+                        if let Subject::Key(key) = &subject {
+                            before.endpoints.remove(key);
+                        }
                         one.failing = None;
                         one.known = found.or(one.known.take());
                     }
@@ -100,7 +105,8 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
     }
 }
 
-fn tell(watched: &BTreeMap<Subject, Watched>, outlet: &Outlet) {
+/// Tells what is found, and of subjects that were not answered for yet what was known before.
+fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
     let mut whole = State::default();
     let mut has_some = false;
     for (subject, one) in watched {
@@ -111,12 +117,27 @@ fn tell(watched: &BTreeMap<Subject, Watched>, outlet: &Outlet) {
             (Subject::Store, Some(Found::Stored(stored))) => {
                 whole.texts.clone_from(&stored.texts);
                 for (key, list) in &stored.endpoints {
-                    whole.endpoints.entry(key.clone()).or_insert_with(|| list.clone());
+                    // The catalog knows nothing of names that only the store has.
+                    let known = whole.endpoints.entry(key.clone()).or_default();
+                    if known.is_empty() {
+                        known.clone_from(list);
+                    }
                 }
             }
             _ => continue,
         }
         has_some = true;
+    }
+    for (subject, _) in watched.iter().filter(|(_, one)| one.known.is_none()) {
+        let is_store = *subject == Subject::Store;
+        if is_store {
+            whole.texts.clone_from(&before.texts);
+        }
+        for (key, list) in &before.endpoints {
+            if is_store || matches!(subject, Subject::Key(wanted) if wanted == key) {
+                whole.endpoints.entry(key.clone()).or_insert_with(|| list.clone());
+            }
+        }
     }
     let failing = watched.values().find_map(|one| one.failing.as_ref());
     if has_some || failing.is_none() {
@@ -339,6 +360,49 @@ mod tests {
         ]);
         let shown: Vec<_> = found.iter().map(|one| (one.address.as_str(), one.weight, one.labels.len())).collect();
         assert_eq!(shown, [("10.0.0.1:80", 10, 1), ("10.0.0.2:80", 2, 1)]);
+    }
+
+    #[test]
+    fn of_what_fails_what_was_known_before_stays() {
+        let list = |address: &str| vec![EndpointSettings::at(address)];
+        let by_key = |all: &[(&str, &str)]| -> BTreeMap<String, Vec<EndpointSettings>> {
+            all.iter().map(|(key, address)| ((*key).to_owned(), list(address))).collect()
+        };
+        let text = super::super::Text { text: "routes: []".to_owned(), ..Default::default() };
+        let before = [("web", "10.0.0.1:1"), ("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1")];
+        let outlet = Outlet::after(State { texts: vec![text], endpoints: by_key(&before) });
+        let before = outlet.known();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let one = |known: Option<Found>| Watched {
+            failing: known.is_none().then(|| "no answer".to_owned()),
+            known,
+            task: runtime.spawn(async {}),
+        };
+        let key = |name: &str| Subject::Key(name.to_owned());
+        let mut watched: BTreeMap<Subject, Watched> =
+            [key("web"), key("api"), Subject::Store].map(|subject| (subject, one(None))).into();
+        tell(&watched, &before, &outlet);
+        assert!(outlet.board.statuses()[0].is_kept, "nothing was found");
+        watched.insert(key("web"), one(Some(Found::Endpoints(list("10.0.0.9:1")))));
+        tell(&watched, &before, &outlet);
+        let shown = |state: &State| -> Vec<(String, String)> {
+            let all = state.endpoints.iter().map(|(key, list)| (key.clone(), list[0].address.clone()));
+            all.collect()
+        };
+        let told = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            all.iter().map(|(key, address)| ((*key).to_owned(), (*address).to_owned())).collect()
+        };
+        let state = outlet.known();
+        assert_eq!(shown(&state), told(&[("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1"), ("web", "10.0.0.9:1")]));
+        assert_eq!(state.texts.len(), 1);
+        // What the store says itself counts, also of a name of which the catalog has no instances.
+        watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new()))));
+        let stored = State { texts: Vec::new(), endpoints: by_key(&[("api", "10.0.0.7:1")]) };
+        watched.insert(Subject::Store, one(Some(Found::Stored(stored))));
+        tell(&watched, &before, &outlet);
+        let state = outlet.known();
+        assert_eq!(shown(&state), told(&[("api", "10.0.0.7:1"), ("web", "10.0.0.9:1")]));
+        assert!(state.texts.is_empty());
     }
 
     #[test]

@@ -138,7 +138,8 @@ impl Providers {
         }
         let begun = Instant::now();
         let wanted = Wanted { providers: providers.clone(), keys: keys(&asked), ..Wanted::default() };
-        self.want(wanted)?;
+        // Before they begin: what they cannot ask they know from it.
+        self.give_places(&wanted);
         for provider in &providers {
             // That is not older than what was written.
             let in_force = given.states().find(|(name, _)| *name == provider.name.as_str());
@@ -151,15 +152,20 @@ impl Providers {
                 self.board.set_kept(&provider.name, state);
             }
         }
+        self.want(wanted)?;
         for provider in &providers {
             self.board.wait_for(&provider.name, provider.start_timeout.saturating_sub(begun.elapsed()));
         }
         Ok(())
     }
 
-    fn want(&mut self, wanted: Wanted) -> io::Result<()> {
+    fn give_places(&self, wanted: &Wanted) {
         let kinds: Vec<_> = wanted.providers.iter().map(|one| (one.name.as_str(), one.kind.as_str())).collect();
         self.board.set_providers(&kinds);
+    }
+
+    fn want(&mut self, wanted: Wanted) -> io::Result<()> {
+        self.give_places(&wanted);
         match &self.thread {
             Some((sender, _)) => _ = sender.send_replace(wanted),
             None if wanted.providers.is_empty() => {}

@@ -41,6 +41,11 @@ impl Outlet {
         self.board.failed(&self.name, &why.to_string());
     }
 
+    /// What it said last, or what was kept of that: a provider that begins anew knows it of what it cannot ask now.
+    pub(crate) fn known(&self) -> Arc<State> {
+        self.board.known(&self.name)
+    }
+
     /// The keys that clusters ask of it: `endpoints: { from: NAME, key: KEY }`.
     pub(crate) fn asked(&mut self) -> Keys {
         Arc::clone(&self.keys.borrow_and_update())
@@ -52,5 +57,17 @@ impl Outlet {
             // The owner is gone; so will be this task.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+impl Outlet {
+    /// That of a provider of which this was kept.
+    pub(super) fn after(kept: State) -> Self {
+        let (name, board) = ("test".to_owned(), Arc::new(Board::default()));
+        board.set_providers(&[(&name, "test")]);
+        board.set_kept(&name, kept);
+        let (_, keys) = watch::channel(Keys::default());
+        Self { name, board, keys }
     }
 }

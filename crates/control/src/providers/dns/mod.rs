@@ -5,6 +5,7 @@
 //!                                         ▲   └─▶ no answer: what was known stays, back off ──────┤
 //!                                         └───────────────────────────────────────────────────────┘
 //! ```
+//! What was known is also what was known before this began: to one before with other settings, or to the program before.
 
 mod ask;
 mod endpoints;
@@ -52,6 +53,7 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
     let (sender, mut outcomes) = mpsc::channel::<Outcome>(LOOK_UPS_MAX);
     let mut watched: BTreeMap<String, Watched> = BTreeMap::new();
     let mut has_told = false;
+    let mut before = State::clone(&outlet.known());
     loop {
         let asked = outlet.asked();
         watched.retain(|key, _| asked.contains(key.as_str()));
@@ -64,7 +66,7 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
         // The first word is a whole one: the start of the program waits for it.
         let is_whole = watched.values().all(|one| one.endpoints.is_some() || one.failing.is_some());
         if is_whole || has_told {
-            tell(&watched, &outlet);
+            tell(&watched, &before, &outlet);
             has_told = true;
         }
         tokio::select! {
@@ -72,7 +74,10 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
                 let Some((key, outcome)) = outcome else { return };
                 if let Some(one) = watched.get_mut(&key) {
                     match outcome {
-                        Ok(endpoints) => (one.endpoints, one.failing) = (Some(endpoints), None),
+                        Ok(endpoints) => {
+                            before.endpoints.remove(&key);
+                            (one.endpoints, one.failing) = (Some(endpoints), None);
+                        }
                         Err(why) => one.failing = Some(format!("{key}: {why}")),
                     }
                 }
@@ -82,11 +87,15 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
     }
 }
 
-fn tell(watched: &BTreeMap<String, Watched>, outlet: &Outlet) {
-    let known = watched.iter().filter_map(|(key, one)| Some((key.clone(), one.endpoints.clone()?)));
-    let endpoints: BTreeMap<_, _> = known.collect();
+/// Tells what is found, and of names for which there was no answer yet what was known before.
+fn tell(watched: &BTreeMap<String, Watched>, before: &State, outlet: &Outlet) {
+    let known = |(key, one): (&String, &Watched)| {
+        let list = one.endpoints.as_ref().or_else(|| before.endpoints.get(key))?;
+        Some((key.clone(), list.clone()))
+    };
+    let endpoints: BTreeMap<_, _> = watched.iter().filter_map(known).collect();
     let failing = watched.values().find_map(|one| one.failing.as_ref());
-    if failing.is_none() || !endpoints.is_empty() {
+    if failing.is_none() || watched.values().any(|one| one.endpoints.is_some()) {
         outlet.send(State { endpoints, ..State::default() });
     }
     if let Some(why) = failing {
@@ -200,4 +209,37 @@ fn seconds(ttl: u32) -> Duration {
 
 fn negative(ttl: Option<u32>) -> Duration {
     ttl.map_or(NEGATIVE_TTL, seconds).min(NEGATIVE_TTL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_name_that_fails_what_was_known_before_stays() {
+        let list = |address: &str| vec![EndpointSettings::at(address)];
+        let kept = [("a:1", "10.0.0.1:1"), ("b:1", "10.0.0.2:1"), ("c:1", "10.0.0.3:1")];
+        let endpoints = kept.iter().map(|(key, address)| ((*key).to_owned(), list(address))).collect();
+        let outlet = Outlet::after(State { endpoints, ..State::default() });
+        let before = outlet.known();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let one = |found: Result<Vec<EndpointSettings>, &str>| Watched {
+            failing: found.as_ref().err().map(|why| (*why).to_owned()),
+            endpoints: found.ok(),
+            task: runtime.spawn(async {}),
+        };
+        let mut watched: BTreeMap<String, Watched> =
+            ["a:1", "b:1"].map(|key| (key.to_owned(), one(Err("no answer")))).into();
+        tell(&watched, &before, &outlet);
+        assert!(outlet.board.statuses()[0].is_kept, "nothing was found");
+        watched.insert("a:1".to_owned(), one(Ok(list("10.0.0.9:1"))));
+        tell(&watched, &before, &outlet);
+        let state = outlet.known();
+        let shown: Vec<_> =
+            state.endpoints.iter().map(|(key, list)| (key.as_str(), list[0].address.as_str())).collect();
+        assert_eq!(shown, [("a:1", "10.0.0.9:1"), ("b:1", "10.0.0.2:1")], "and nobody asks for the third");
+        watched.insert("b:1".to_owned(), one(Ok(Vec::new())));
+        tell(&watched, &before, &outlet);
+        assert!(outlet.known().endpoints["b:1"].is_empty(), "that is an answer");
+    }
 }
