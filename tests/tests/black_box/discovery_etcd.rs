@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::harness::net::free;
-use super::harness::{Origin, Peer, Product, eventually, sys, until};
+use super::harness::origin::ok;
+use super::harness::{Origin, Peer, Product, eventually, poll, sys, until};
 use super::reload::{Load, versatile};
 
 struct Etcd {
@@ -74,12 +76,69 @@ impl Etcd {
     }
 
     fn configuration(&self) -> String {
-        format!(
-            "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ cluster: site }}]\n\
-             admin: {{ bind: \"127.0.0.1:0\" }}\nproviders: {{ store: {{ etcd: {{ urls: [\"http://{}\"] }} }} }}\n\
-             clusters: {{ site: {{ endpoints: {{ from: store }} }} }}\n",
-            self.client
-        )
+        configuration(&[self.client])
+    }
+}
+
+/// With members of an etcd at these addresses.
+fn configuration(members: &[SocketAddr]) -> String {
+    let urls: Vec<String> = members.iter().map(|member| format!("\"http://{member}\"")).collect();
+    format!(
+        "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{{ cluster: site }}]\n\
+         admin: {{ bind: \"127.0.0.1:0\" }}\nproviders: {{ store: {{ etcd: {{ urls: [{}] }} }} }}\n\
+         clusters: {{ site: {{ endpoints: {{ from: store }} }} }}\n",
+        urls.join(", ")
+    )
+}
+
+/// Stands for a member of an etcd that knows one endpoint and does what a real one does not do when it is asked to.
+struct Member {
+    origin: Origin,
+    does: Arc<Mutex<(&'static str, SocketAddr)>>,
+}
+
+impl Member {
+    /// `well`: all that it should. `stalls`: it says nothing behind the head of an answer. `ends`: its watches end at once.
+    fn start(does: &'static str, endpoint: SocketAddr) -> Self {
+        let does = Arc::new(Mutex::new((does, endpoint)));
+        let told = Arc::clone(&does);
+        let origin = Origin::start(move |mut visit| {
+            let Some(request) = visit.request() else { return };
+            let now = || *told.lock().expect("a word");
+            let (word, endpoint) = now();
+            if request.target() == "/v3/watch" {
+                let created = "{\"result\":{\"created\":true}}\n";
+                let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+                let _ = visit.peer.try_send(format!("{head}{:x}\r\n{created}\r\n", created.len()));
+                while now().0 == "well" {
+                    std::thread::sleep(poll::STEP);
+                }
+                return drop(visit.peer.try_send("0\r\n\r\n"));
+            }
+            let (key, value) = (base64("equipoise/endpoints/site/a"), base64(&endpoint.to_string()));
+            let page = json!({ "header": { "revision": "5" }, "kvs": [{ "key": key, "value": value }] });
+            let answer = ok(&page.to_string());
+            if word == "stalls" {
+                let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+                let _ = visit.peer.try_send(&answer[..head]);
+                // Until the other side gives up.
+                while visit.peer.fill().is_ok_and(|count| count > 0) {}
+                return;
+            }
+            let _ = visit.peer.try_send(answer);
+        });
+        Self { origin, does }
+    }
+
+    fn set(&self, does: &'static str, endpoint: SocketAddr) {
+        *self.does.lock().expect("a word") = (does, endpoint);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Whoever is watched ends.
+        self.set("ends", self.origin.address());
     }
 }
 
@@ -199,4 +258,19 @@ fn routes_and_clusters_come_from_keys_too() {
     assert_eq!(product.get("/").text(), "one");
     etcd.delete("config/shop");
     eventually("it is gone", || product.get("/shop").text() == "one");
+}
+
+#[test]
+fn an_answer_that_does_not_end_is_given_up_and_asked_for_again() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let member = Member::start("well", one.address());
+    let text = configuration(&[member.origin.address()]).replace("etcd: {", "etcd: { timeout: 3s,");
+    let product = Product::start(&text);
+    assert_eq!(product.get("/").text(), "one");
+    member.set("stalls", two.address());
+    eventually("it is told", || provider(&product)["reason"] == "the answer does not end");
+    assert_eq!(product.get("/").text(), "one");
+    member.set("well", two.address());
+    eventually("it is followed", || product.get("/").text() == "two");
+    eventually("it is up", || provider(&product)["state"] == "up");
 }

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::fields::FieldName;
 use model::limits::INTERIM_RESPONSES_MAX;
@@ -80,6 +81,11 @@ impl Client {
         };
         let tls = origin.tls.as_ref().map(prepare).transpose()?;
         Ok(Self { origin: origin.clone(), tls })
+    }
+
+    /// Time for an answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.origin.timeout
     }
 
     /// Asks, and reads the head of the answer within the time for it.

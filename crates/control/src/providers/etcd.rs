@@ -137,7 +137,7 @@ impl Caller {
         let body = json!({ "create_request": create });
         let response = send(&self.client, "/v3/watch", &body, self.token.as_deref()).await?;
         if response.status != 200 {
-            return Err(refusal(response).await);
+            return Err(refusal(response, &self.client).await);
         }
         Ok(response)
     }
@@ -153,15 +153,21 @@ async fn send(client: &Client, path: &str, body: &Value, token: Option<&str>) ->
 async fn call(client: &Client, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
     let mut response = send(client, path, body, token).await?;
     if response.status != 200 {
-        return Err(refusal(response).await);
+        return Err(refusal(response, client).await);
     }
-    let bytes = response.whole(BYTES_MAX as u64).await?;
+    let bytes = whole(&mut response, BYTES_MAX as u64, client).await?;
     serde_json::from_slice(&bytes).map_err(|error| format!("what came is no JSON: {error}"))
 }
 
-async fn refusal(mut response: Response) -> String {
+/// The body of an answer, within the time for one: on a connection that has died without a word nothing would ever come.
+async fn whole(response: &mut Response, bytes_max: u64, client: &Client) -> Result<Vec<u8>, String> {
+    let whole = tokio::time::timeout(client.timeout(), response.whole(bytes_max)).await;
+    whole.unwrap_or_else(|_| Err("the answer does not end".to_owned()))
+}
+
+async fn refusal(mut response: Response, client: &Client) -> String {
     let status = response.status;
-    let said = response.whole(64 << 10).await.unwrap_or_default();
+    let said = whole(&mut response, 64 << 10, client).await.unwrap_or_default();
     let value: Value = serde_json::from_slice(&said).unwrap_or_default();
     let why = value["message"].as_str().or(value["error"].as_str()).unwrap_or("no reason is given");
     format!("status {status}: {}", why.chars().take(200).collect::<String>())
