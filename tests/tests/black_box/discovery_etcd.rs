@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -273,4 +274,22 @@ fn an_answer_that_does_not_end_is_given_up_and_asked_for_again() {
     member.set("well", two.address());
     eventually("it is followed", || product.get("/").text() == "two");
     eventually("it is up", || provider(&product)["state"] == "up");
+}
+
+#[test]
+fn members_whose_watches_end_at_once_are_asked_again_after_a_pause_each_in_its_turn() {
+    let one = Origin::saying("one");
+    let begun = Instant::now();
+    let members = [(); 2].map(|()| Member::start("ends", one.address()));
+    let product = Product::start(&configuration(&members.each_ref().map(|member| member.origin.address())));
+    assert_eq!(product.get("/").text(), "one");
+    let watches = |member: &Member| {
+        let requests = member.origin.requests();
+        requests.iter().filter(|request| request.target() == "/v3/watch").count()
+    };
+    eventually("they are asked again", || members.iter().map(watches).sum::<usize>() >= 4);
+    // Three pauses of three quarters of a second at least.
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(members.iter().all(|member| watches(member) > 0));
+    assert_eq!(product.get("/").text(), "one");
 }

@@ -8,7 +8,7 @@
 //! What is bound to a lease is deleted by etcd when the lease ends, so it leaves as anything else does.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::base64;
 use model::provider::{EtcdProvider, Origin};
@@ -24,35 +24,47 @@ const BYTES_MAX: usize = 64 << 20;
 const PAGE: usize = 1_000;
 /// A watch that says nothing for so long may be dead: everything is asked for again.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// A watch that ends sooner is none that can be lived on.
+const STEADY: Duration = Duration::from_secs(10);
 
 /// Reads and watches a prefix.
 pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
-    let mut failures = 0_usize;
+    let origins = settings.origins.len();
+    let (mut place, mut failures) = (0_usize, 0_usize);
     loop {
-        let origin = &settings.origins[failures % settings.origins.len()];
-        let mut has_read = false;
-        let why = follow(origin, &settings, &outlet, &mut has_read).await.err();
-        if has_read {
+        let mut read_at: Option<Instant> = None;
+        let ended = follow(&settings.origins[place % origins], &settings, &outlet, &mut read_at).await;
+        let is_short = read_at.is_some_and(|at| at.elapsed() < STEADY);
+        if read_at.is_some() {
             failures = 0;
         }
-        let Some(why) = why else { continue };
-        outlet.failed(&why);
-        failures += 1;
-        // Each of several is tried at once before there is a wait.
-        if failures.is_multiple_of(settings.origins.len()) {
-            let rounds = u32::try_from(failures / settings.origins.len()).unwrap_or(u32::MAX);
+        match ended {
+            Ok(()) if !is_short => continue,
+            Ok(()) => {}
+            Err(why) => outlet.failed(&why),
+        }
+        (place, failures) = (place + 1, failures + 1);
+        // Each of several is tried at once before there is a wait, but for one that answers and then ends the watch: between
+        // members that all do that, everything would be asked for again and again without any.
+        if is_short || failures.is_multiple_of(origins) {
+            let rounds = u32::try_from(failures.div_ceil(origins)).unwrap_or(u32::MAX);
             tokio::time::sleep(backoff(rounds, outlet.name())).await;
         }
     }
 }
 
 /// `Ok`: it is time to read everything again.
-async fn follow(origin: &Origin, settings: &EtcdProvider, outlet: &Outlet, has_read: &mut bool) -> Result<(), String> {
+async fn follow(
+    origin: &Origin,
+    settings: &EtcdProvider,
+    outlet: &Outlet,
+    read_at: &mut Option<Instant>,
+) -> Result<(), String> {
     let client = Client::new(origin)?;
     let token = authenticate(&client, settings).await?;
     let caller = Caller { client, token };
     let (mut pairs, revision) = caller.range(&settings.prefix).await?;
-    *has_read = true;
+    *read_at = Some(Instant::now());
     tell(&pairs, outlet);
     let mut stream = caller.watch(&settings.prefix, revision + 1).await?;
     let mut lines = Lines::default();
