@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::source::{Documents, FileId, Span, lines};
+use crate::source::{Document, Documents, FileId, Span, lines};
 
 /// Problems shown at most; what is beyond is counted.
 pub const DIAGNOSTICS_MAX: usize = 500;
@@ -27,7 +27,7 @@ pub struct Diagnostic {
     pub width: u32,
     /// The line, cut around the place when it is long, unprintable characters replaced.
     pub line_text: String,
-    /// Where `column` lies in `line_text`, from 1.
+    /// Where `column` lies in `line_text`, from 1; 0 where the line is not shown, since it may hold secrets.
     pub caret: u32,
     /// What is wrong, one sentence without a full stop.
     pub message: String,
@@ -47,6 +47,13 @@ impl Diagnostic {
         let (message, suggestion) = (printable(&problem.message), problem.suggestion.as_deref().map(printable));
         let file = name.to_owned();
         Self { file, line, column, width, line_text, caret, message, suggestion, is_warning: false }
+    }
+
+    /// One in a document of which the line is at hand.
+    fn within(document: &Document, problem: &Problem, line: Option<&str>) -> Self {
+        let is_shown = document.shows_lines();
+        let found = Self::new(problem, &document.name, line.filter(|_| is_shown).unwrap_or_default());
+        if is_shown { found } else { Self { caret: 0, ..found } }
     }
 }
 
@@ -90,10 +97,12 @@ impl fmt::Display for Diagnostic {
             write!(f, "{}: {kind}{}", self.file, self.message)?;
         } else {
             let gutter = self.line.to_string().len().max(3);
-            writeln!(f, "{}:{}:{}: {kind}{}", self.file, self.line, self.column, self.message)?;
-            writeln!(f, " {:>gutter$} | {}", self.line, self.line_text.trim_end())?;
-            let (indent, marks) = (self.caret.saturating_sub(1) as usize, self.width as usize);
-            write!(f, " {:>gutter$} | {:indent$}{:^<marks$}", "", "", "")?;
+            write!(f, "{}:{}:{}: {kind}{}", self.file, self.line, self.column, self.message)?;
+            if self.caret > 0 {
+                write!(f, "\n {:>gutter$} | {}", self.line, self.line_text.trim_end())?;
+                let (indent, marks) = (self.caret.saturating_sub(1) as usize, self.width as usize);
+                write!(f, "\n {:>gutter$} | {:indent$}{:^<marks$}", "", "", "")?;
+            }
         }
         match &self.suggestion {
             Some(suggestion) => write!(f, "\n     help: {suggestion}"),
@@ -187,7 +196,7 @@ impl Sink {
             let Some(document) = documents.get(file) else { return Diagnostic::new(problem, "", "") };
             let split = texts.entry(file).or_insert_with(|| lines(&document.text).collect());
             let line = (problem.span.line as usize).checked_sub(1).and_then(|at| split.get(at)).copied();
-            Diagnostic::new(problem, &document.name, line.unwrap_or_default())
+            Diagnostic::within(document, problem, line)
         });
         Diagnostics { list: list.collect(), left_out: self.left_out }
     }
@@ -198,7 +207,7 @@ pub(crate) fn show(documents: &Documents, span: Span, message: &str, suggestion:
     let problem = Problem { span, message: message.to_owned(), suggestion };
     let Some(document) = documents.get(span.file) else { return Diagnostic::new(&problem, "", "") };
     let line = (span.line as usize).checked_sub(1).and_then(|at| lines(&document.text).nth(at));
-    Diagnostic::new(&problem, &document.name, line.unwrap_or_default())
+    Diagnostic::within(document, &problem, line)
 }
 
 /// The candidate most like `word`, if any is near enough to be meant.
@@ -233,7 +242,6 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Document;
 
     fn documents(text: &str) -> (Documents, FileId) {
         let mut documents = Documents::default();
@@ -250,6 +258,21 @@ mod tests {
         let wanted =
             "a.yaml:2:1: unknown key `admn`\n   2 | admn: { bind: x }\n     | ^^^^\n     help: did you mean `admin`?";
         assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn lines_of_what_providers_give_are_not_shown() {
+        let mut documents = Documents::default();
+        let text = "basic_auth: { users: { ann: s3cret }, relm: x }\n".into();
+        let name = "provider:fleet:http://a/b.yaml".to_owned();
+        let file = documents.add(Document { name, folder: "".into(), text, on_disk: false });
+        let span = Span { file, line: 1, column: 39, end: 43 };
+        let told = show(&documents, span, "unknown key `relm`", Some("did you mean `realm`?".into()));
+        let wanted = "provider:fleet:http://a/b.yaml:1:39: unknown key `relm`\n     help: did you mean `realm`?";
+        assert_eq!((told.to_string().as_str(), told.line_text.as_str(), told.caret), (wanted, "", 0));
+        let mut sink = Sink::default();
+        sink.push(span, "unknown key `relm`", None);
+        assert!(!sink.finish(&documents).to_string().contains("s3cret"));
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub(crate) const HIDDEN: &str = "(hidden)";
 /// Header fields, cookies and settings that carry credentials.
 const SECRET_NAMES: [&str; 8] =
     ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "password", "secret", "token"];
+/// In names of header fields, each of these says that what the field carries is secret.
+const SECRET_WORDS: [&str; 5] = ["token", "secret", "passw", "credential", "apikey"];
+/// The same, as a word of its own.
+const SECRET_PARTS: [&str; 3] = ["key", "auth", "session"];
 /// Keys of a listener that mean nothing for the other protocols.
 const HTTP_KEYS: [&str; 8] = [
     "http3",
@@ -154,6 +158,15 @@ enum At {
     /// By name, whatever these are.
     Clusters,
     Cluster,
+    /// The same.
+    Providers,
+    Provider,
+    /// The settings of its kind.
+    Source,
+    /// Header fields that a provider is asked with, each of which may be a credential.
+    Sent,
+    /// Header fields.
+    Fields,
     Elsewhere,
 }
 
@@ -161,17 +174,46 @@ impl At {
     fn below(self, key: &str) -> Self {
         match self {
             Self::Root if key == "clusters" => Self::Clusters,
+            Self::Root if key == "providers" => Self::Providers,
             Self::Clusters => Self::Cluster,
+            Self::Providers => Self::Provider,
+            Self::Provider => Self::Source,
+            Self::Source if key == "headers" => Self::Sent,
+            _ if key == "headers" || key.ends_with("_header") => Self::Fields,
             _ => Self::Elsewhere,
         }
     }
+
+    /// Whether what stands here under this key is secret, although its name is none of those that always are.
+    fn is_secret(self, key: &str, value: &Value) -> bool {
+        // What came from the environment is shown by the name that it has there.
+        let is_open = || value.as_str().is_some_and(has_variable);
+        match self {
+            Self::Sent => !is_open(),
+            Self::Fields => is_credential(&key.to_lowercase()) && !is_open(),
+            // A query may carry credentials.
+            Self::Source if key == "url" => value.as_str().is_some_and(|url| url.contains('?')) && !is_open(),
+            _ => false,
+        }
+    }
+}
+
+/// Whether the name of a header field says that it carries a credential: `x-vault-token`, `api-key`, `x-auth`.
+fn is_credential(name: &str) -> bool {
+    let mut parts = name.split(['-', '_']);
+    SECRET_WORDS.iter().any(|word| name.contains(word)) || parts.any(|part| SECRET_PARTS.contains(&part))
+}
+
+/// Whether a text as it is shown names a variable; `$${` stands for the signs themselves.
+fn has_variable(text: &str) -> bool {
+    text.match_indices("${").any(|(at, _)| !text[..at].ends_with('$'))
 }
 
 fn hide(value: &mut Value, secret: &HashSet<String>, (at, cover): (At, &dyn Fn(&Value) -> String)) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                if secret.contains(&key.to_lowercase()) {
+                if secret.contains(&key.to_lowercase()) || at.is_secret(key, value) {
                     *value = Value::String(cover(value));
                 } else if at == At::Cluster && key == "persistence" {
                     // There, `cookie` holds a name and settings.

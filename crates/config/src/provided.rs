@@ -19,7 +19,7 @@ use crate::paths;
 use crate::read::{Access, read_part};
 use crate::resolve::Resolver;
 use crate::schema::{cached, tidied};
-use crate::source::{Document, Documents, Span};
+use crate::source::{Document, Documents, PROVIDER, Span};
 use crate::tree::{Kind, Node};
 use crate::validate::validate;
 
@@ -302,5 +302,5 @@ impl Joining<'_> {
 
 /// What diagnostics call a text of a provider.
 fn place_of(provider: &str, name: &str) -> String {
-    format!("provider:{provider}:{name}")
+    format!("{PROVIDER}{provider}:{name}")
 }

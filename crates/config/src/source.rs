@@ -40,6 +40,17 @@ pub struct Document {
     pub on_disk: bool,
 }
 
+/// What the names of the texts of providers begin with.
+pub(crate) const PROVIDER: &str = "provider:";
+
+impl Document {
+    /// Whether a line of it may be shown where something is wrong with it. What providers give may hold secrets, and what is
+    /// wrong with it is told to others than those who may see them.
+    pub(crate) fn shows_lines(&self) -> bool {
+        !self.name.starts_with(PROVIDER)
+    }
+}
+
 /// All texts of one configuration, the main one first.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {

@@ -122,6 +122,19 @@ fn a_bad_file_changes_nothing_and_is_told_with_the_provider_and_the_line() {
     eventually("it is good again", || status(&product, "fleet")["problems"].is_null());
 }
 
+#[test]
+fn what_a_provider_gives_is_not_shown_to_who_reads_what_is_wrong_with_it() {
+    let origin = Origin::saying("one");
+    let folder = in_folder("fleet.yaml", &endpoints(&[&origin]));
+    let product = Product::start_in(folder, &fleet("file: { path: fleet.yaml, interval: 20ms }"), 2);
+    let wrong = "basic_auth: { users: { ann: s3cret }, relm: x }";
+    put(product.folder(), "fleet.yaml", &format!("routes: [{{ cluster: site, filters: [{{ {wrong} }}] }}]\n"));
+    let told = problems(&product, "fleet");
+    assert!(told.contains("fleet.yaml:1:") && told.contains("relm") && !told.contains("s3cret"), "{told}");
+    product.expect_said(&["fleet.yaml:1:", "relm"]);
+    assert!(!product.stderr().contains("s3cret"), "{}", product.stderr());
+}
+
 fn product_ctl(product: &Product) -> String {
     let admin = product.address("admin").to_string();
     let ended = product::command(&["ctl", "--admin", &admin, "providers"]);

@@ -203,3 +203,22 @@ fn the_api_changes_no_providers_and_keeps_what_is_shown() {
         assert!(told.contains(message), "{told}");
     }
 }
+
+#[test]
+fn credentials_are_hidden_whatever_they_are_called() {
+    let filter = "filters: [{ set_request_header: { x-vault-token: s3cret-b, api-key: s3cret-c, x-monkey: plain } }]";
+    let matched = "match: { headers: { x-auth: s3cret-d } }";
+    let text = SITE
+        .replace("?x=1", "?ticket=s3cret-q")
+        .replace("x-tenant: shop", "x-tenant: s3cret-a, x-user: '${TOKEN}'")
+        .replace("cluster: site }]", &format!("cluster: site, {filter}, {matched} }}]"));
+    let loaded = load(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    for shown in [loaded.effective(), loaded.written(LOADER.filters)] {
+        let printed = shown.to_string();
+        assert!(!printed.contains("s3cret"), "{printed}");
+        assert_eq!(shown["providers"]["fleet"]["http"]["headers"]["x-user"], "${TOKEN}");
+        assert_eq!(shown["routes"][0]["filters"][0]["set_request_header"]["x-monkey"], "plain");
+        let changes = LOADER.replace(&loaded, &printed).unwrap_or_else(|error| panic!("{error}"));
+        assert!(changes.is_empty(), "{changes:?}");
+    }
+}

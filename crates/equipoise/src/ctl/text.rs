@@ -34,7 +34,8 @@ pub(super) fn diagnostic(one: &Value) -> String {
     let number = |key: &str| one[key].as_u64().unwrap_or(0) as usize;
     let (line, gutter) = (number("line"), number("line").to_string().len().max(3));
     let mut out = format!("{}:{line}:{}: {}", text(&one["file"]), number("column"), text(&one["message"]));
-    if line > 0 {
+    // Lines that may hold secrets are not told.
+    if line > 0 && number("caret") > 0 {
         let (indent, marks) = (number("caret").saturating_sub(1), number("width").max(1));
         out.push_str(&format!("\n {line:>gutter$} | {}", text(&one["line_text"]).trim_end()));
         out.push_str(&format!("\n {:>gutter$} | {:indent$}{:^<marks$}", "", "", ""));
