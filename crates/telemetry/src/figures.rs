@@ -4,6 +4,7 @@
 //! is passed over, and one that it does not tell of begins at 0.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use model::persistence::SessionPick;
 use model::resilience::Refusal;
@@ -207,7 +208,14 @@ pub(crate) fn take<S: Shard>(series: &Series<S>, counts: &Counts) {
                     counter.set(find(&format!("{name}.{}", of_fault(*fault))));
                 }
             }
-            Part::Times(times) => times.set(&|bin| find(&of_bin(name, bin))),
+            Part::Times(times) => {
+                // Those that are there: most of hundreds are not, and there may be thousands of objects.
+                let begins = format!("{name}.from.");
+                let from = counts.range::<str, _>((Bound::Included(begins.as_str()), Bound::Unbounded));
+                let filled = from.map_while(|(key, count)| Some((key.strip_prefix(begins.as_str())?, *count)));
+                let filled = filled.filter_map(|(micros, count)| Some((micros.parse().ok()?, count)));
+                times.set(find(&of_bin(name, Bin::Nanos)), filled);
+            }
         }
     }
 }
@@ -289,6 +297,14 @@ mod tests {
         count(&new, 1);
         count(&old, 0);
         assert_eq!(page(&new), page(&old), "the fourth time by either");
+        // Buckets of another version, and what is none.
+        let strange = [("latency.nanos", 5), ("latency.from.16", 1), ("latency.from.33", 1), ("latency.from.x", 1)];
+        let strange: Counts = strange.map(|(name, count)| (name.to_owned(), count)).into();
+        let other = Telemetry::new(1);
+        other.listener(&names[0]);
+        other.inherit(&Figures { listeners: vec![(names[0].clone(), strange)], ..Figures::default() });
+        let known: Counts = [("latency.nanos".to_owned(), 5), ("latency.from.16".to_owned(), 1)].into();
+        assert_eq!(other.figures().listeners, vec![(names[0].clone(), known)]);
         let unknown = Figures { listeners: vec![("gone".into(), [("x".to_owned(), 1)].into())], ..Figures::default() };
         new.inherit(&unknown);
         assert_eq!(page(&new), page(&old));

@@ -87,16 +87,23 @@ impl Histogram {
         }
     }
 
-    /// Replaces what was counted by what `find` knows of each bucket, and of the sum. Only the owner may call it.
-    pub(crate) fn set(&self, find: &dyn Fn(Bin) -> u64) {
-        let sum = find(Bin::Nanos);
-        if sum == 0 && self.0.get().is_none() {
+    /// Replaces what was counted by this sum in nanoseconds, and by buckets that are not empty: the first microsecond of each, and
+    /// its count. One that there is none of here is passed over. Only the owner may call it.
+    pub(crate) fn set(&self, nanos: u64, filled: impl Iterator<Item = (u64, u64)>) {
+        if nanos == 0 && self.0.get().is_none() {
             return;
         }
+        let mut counts = [0; BUCKETS];
+        for (micros, count) in filled {
+            let place = index(micros);
+            if span(place).0 == micros {
+                counts[place] = count;
+            }
+        }
         let buckets = self.made();
-        buckets.nanos.set(sum);
-        for (place, count) in buckets.counts.iter().enumerate() {
-            count.set(find(Bin::From(span(place).0)));
+        buckets.nanos.set(nanos);
+        for (counter, count) in buckets.counts.iter().zip(counts) {
+            counter.set(count);
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Successor {
     pub(crate) pid: u32,
     channel: Channel,
     is_unwanted: Arc<AtomicBool>,
+    /// It has not taken something whole.
+    is_deaf: AtomicBool,
 }
 
 /// Ends the conversation from elsewhere.
@@ -75,7 +77,8 @@ impl Successor {
             command.env_remove(name);
         }
         let child = command.spawn().map_err(failed)?;
-        Ok(Self { pid: child.id(), child: Some(child), channel, is_unwanted: Arc::default() })
+        let (is_unwanted, is_deaf) = <_>::default();
+        Ok(Self { pid: child.id(), child: Some(child), channel, is_unwanted, is_deaf })
     }
 
     /// A way to end the conversation from elsewhere.
@@ -128,11 +131,16 @@ impl Successor {
         self.child = None;
     }
 
-    /// Tells it something while this process drains.
+    /// Tells it something while this process drains. Behind what it did not take whole nothing could be understood: then this says
+    /// nothing more.
     pub(crate) fn tell(&self, kind: Kind, told: &Value) {
+        if self.is_deaf.load(Ordering::Relaxed) {
+            return;
+        }
         let patience = self.channel.set_patience(Duration::from_secs(1));
+        let said = patience.and_then(|()| self.channel.send(kind, told.to_string().as_bytes(), &[]));
         // It may have ended by itself, which is nothing that this process could mend.
-        let _ = patience.and_then(|()| self.channel.send(kind, told.to_string().as_bytes(), &[]));
+        self.is_deaf.store(said.is_err(), Ordering::Relaxed);
     }
 
     fn expect(&mut self, wanted: Kind, until: Instant) -> Result<Frame, String> {
@@ -188,5 +196,36 @@ impl Drop for Successor {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_behind_what_was_not_taken_whole() {
+        let (channel, mut theirs) = Channel::pair().unwrap();
+        let (is_unwanted, is_deaf) = <_>::default();
+        let successor = Successor { child: None, pid: 0, channel, is_unwanted, is_deaf };
+        // More than the kernel holds while nobody reads.
+        let much = 8 << 20;
+        successor.tell(Kind::Figures, &json!("x".repeat(much)));
+        theirs.set_nonblocking(true).unwrap();
+        let mut drain = || {
+            let (mut count, mut room) = (0, [0; 16 << 10]);
+            loop {
+                match theirs.read(&mut room) {
+                    Ok(read) => count += read,
+                    Err(error) => return (count, error.kind()),
+                }
+            }
+        };
+        let (taken, _) = drain();
+        assert!(taken > 0 && taken < much, "{taken}");
+        successor.tell(Kind::Figures, &json!({}));
+        assert_eq!(drain(), (0, io::ErrorKind::WouldBlock));
     }
 }
