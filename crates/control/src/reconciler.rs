@@ -297,7 +297,6 @@ impl Reconciler {
     /// Why the data plane did not take it, or why it cannot be kept; the configuration before stays in force.
     pub fn commit(&mut self, candidate: Candidate, cause: impl Into<Cause>) -> Result<u64, String> {
         let Cause { origin, author, tried } = cause.into();
-        self.end_canary("another change came into force");
         let generation = self.next().generation;
         let differences = Arc::new(self.compare(&candidate).0);
         let staged = self.stage(&candidate).inspect_err(|_| self.view.count_refused())?;
@@ -306,6 +305,10 @@ impl Reconciler {
         self.publisher.publish(Arc::clone(&plan)).inspect_err(|_| self.view.count_refused())?;
         self.keep(folder, staged, &desired);
         self.view.telemetry().set_trial(None);
+        // Not before: a change that fails ends nothing. The data plane has left what was tried with the plan before.
+        if self.canary.take().is_some() {
+            self.tell_end("ended", "another change came into force");
+        }
         self.view.telemetry().retain(&plan.snapshot);
         self.probes.follow(Arc::clone(&plan));
         let (text, revision) = self.text_and_revision(&loaded, generation);
@@ -484,9 +487,13 @@ impl Reconciler {
     fn stop_canary(&mut self, result: &'static str, reason: &str) {
         if self.canary.take().is_some() {
             self.leave_trial();
-            self.view.end_canary(result, reason);
-            telemetry::log::warn("what was tried is given up, the configuration before stays", &[("why", &reason)]);
+            self.tell_end(result, reason);
         }
+    }
+
+    fn tell_end(&self, result: &'static str, reason: &str) {
+        self.view.end_canary(result, reason);
+        telemetry::log::warn("what was tried is given up, the configuration before stays", &[("why", &reason)]);
     }
 
     /// Nothing goes by the plan that was tried any more.

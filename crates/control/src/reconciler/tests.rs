@@ -28,6 +28,7 @@ clusters: { site: { endpoints: ["127.0.0.1:9001"] } }
 #[derive(Default)]
 struct DataPlane {
     published: Mutex<Vec<Arc<Plan>>>,
+    tried: Mutex<Option<Arc<Plan>>>,
     refuses: AtomicBool,
 }
 
@@ -69,7 +70,16 @@ impl Fixture {
                 if data.refuses.load(Ordering::Relaxed) {
                     return Err("listener web: address in use".into());
                 }
+                // As the data plane does.
+                *data.tried.lock().unwrap() = None;
                 data.published.lock().unwrap().push(plan);
+                Ok(())
+            }
+        })
+        .with_trials({
+            let data = Arc::clone(&data);
+            move |trial| {
+                *data.tried.lock().unwrap() = trial.map(|trial| trial.plan);
                 Ok(())
             }
         });
@@ -248,6 +258,46 @@ fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, Strin
     };
     let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin)
+}
+
+/// Tries another weight of an endpoint of a cluster.
+fn try_weight(fixture: &mut Fixture, cluster: &str, endpoint: &str) {
+    let edit = config::EndpointEdit::Weight(endpoint.to_owned(), 7);
+    let order = crate::Order {
+        change: crate::Change::Endpoints { cluster: cluster.to_owned(), edit },
+        author: "me".into(),
+        expected: None,
+        is_dry: false,
+        canary: None,
+        is_trusted: false,
+        under: None,
+    };
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    fixture.reconciler.begin_canary(candidate, origin.into(), Terms::default()).unwrap();
+    assert!(fixture.data.tried.lock().unwrap().is_some());
+}
+
+#[test]
+fn a_change_that_fails_leaves_what_is_tried_and_one_that_comes_into_force_ends_it() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.start();
+    try_weight(&mut fixture, "site", "127.0.0.1:9001");
+    let is_tried = |fixture: &Fixture| {
+        let told = fixture.reconciler.view().canaries();
+        (fixture.reconciler.has_canary(), told[0].end.is_none(), fixture.data.tried.lock().unwrap().is_some())
+    };
+    fixture.data.refuses.store(true, Ordering::Relaxed);
+    assert_eq!(wish(&mut fixture, Some("drain")), Err("listener web: address in use".to_owned()));
+    assert_eq!(is_tried(&fixture), (true, true, true));
+    fixture.data.refuses.store(false, Ordering::Relaxed);
+    // What is to be written first cannot be.
+    std::fs::remove_dir(fixture.path("a")).unwrap();
+    assert!(wish(&mut fixture, Some("drain")).unwrap_err().contains("cannot keep changes"));
+    assert_eq!(is_tried(&fixture), (true, true, true));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    wish(&mut fixture, Some("drain")).unwrap();
+    assert_eq!(is_tried(&fixture), (false, false, false));
 }
 
 #[test]
