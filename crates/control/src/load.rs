@@ -18,6 +18,7 @@ use plan::Plan;
 
 use crate::keep::Desired;
 use crate::providers::{self, Given};
+use crate::workshop::Tried;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct Candidate {
     pub(crate) read_from: Option<SystemTime>,
     /// What it holds beside the files.
     pub(crate) desired: Desired,
+    /// What is tried beside it from then on, or why that cannot be tried any more. `None`: nothing, whatever was tried before.
+    pub(crate) tried: Option<Result<Box<Candidate>, String>>,
 }
 
 impl Candidate {
@@ -75,6 +78,12 @@ impl Candidate {
     /// What in it is allowed but does nothing.
     pub fn warnings(&self) -> &[Diagnostic] {
         self.loaded.warnings()
+    }
+
+    /// As far as it takes to make it anew while it is tried.
+    pub(crate) fn as_tried(&self) -> Tried {
+        let (loaded, plan) = (Arc::clone(&self.loaded), Arc::clone(&self.plan));
+        Tried { loaded, plan, read_from: self.read_from, desired: self.desired.clone() }
     }
 
     /// Where changes are to be kept.
@@ -229,7 +238,7 @@ fn compile(
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
             if issues.is_empty() {
-                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from, desired });
+                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from, desired, tried: None });
             }
         }
         Err(found) => issues.extend(found),

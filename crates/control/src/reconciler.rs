@@ -251,6 +251,7 @@ impl Reconciler {
             view: self.view.clone(),
             board: Arc::clone(self.providers.board()),
             takes_news: true,
+            tried: self.canary.as_ref().map(|canary| canary.candidate.as_tried()),
         }
     }
 
@@ -297,20 +298,17 @@ impl Reconciler {
     /// Why the data plane did not take it, or why it cannot be kept; the configuration before stays in force.
     pub fn commit(&mut self, candidate: Candidate, cause: impl Into<Cause>) -> Result<u64, String> {
         let Cause { origin, author, tried } = cause.into();
-        let generation = self.next().generation;
+        let generation = candidate.plan.generation;
         let differences = Arc::new(self.compare(&candidate).0);
         let staged = self.stage(&candidate).inspect_err(|_| self.view.count_refused())?;
         let folder = candidate.state_folder().cloned();
-        let Candidate { loaded, plan, read_from, desired } = candidate;
+        let Candidate { loaded, plan, read_from, desired, tried: beside } = candidate;
         self.publisher.publish(Arc::clone(&plan)).inspect_err(|_| self.view.count_refused())?;
         self.keep(folder, staged, &desired);
-        self.view.telemetry().set_trial(None);
-        // Not before: a change that fails ends nothing. The data plane has left what was tried with the plan before.
-        if self.canary.take().is_some() {
-            self.tell_end("ended", "another change came into force");
-        }
+        // Not before: a change that fails ends nothing.
+        let probed = self.try_on(beside, &plan);
         self.view.telemetry().retain(&plan.snapshot);
-        self.probes.follow(Arc::clone(&plan));
+        self.probes.follow(probed);
         let (text, revision) = self.text_and_revision(&loaded, generation);
         let (at, kept) = (SystemTime::now(), Some(text.clone()));
         let entry = Entry { generation, at, origin, author, differences, tried, text: kept };
@@ -333,6 +331,30 @@ impl Reconciler {
         };
         self.running = Some(Running { loaded, plan, generation, revision, text, watch });
         Ok(generation)
+    }
+
+    /// The data plane has left what was tried with the plan before: goes on with it beside the new one, or tells that it has ended.
+    /// Gives the plan whose endpoints are probed from now on.
+    fn try_on(&mut self, beside: Option<Result<Box<Candidate>, String>>, plan: &Arc<Plan>) -> Arc<Plan> {
+        if let Some(mut canary) = self.canary.take() {
+            let beside = beside.unwrap_or_else(|| Err("another change came into force".to_owned()));
+            let begun = beside.and_then(|candidate| {
+                let share_percent = canary.terms.share_percent;
+                let trial = plan::Trial { plan: Arc::clone(&candidate.plan), share_percent };
+                self.publisher.try_out(Some(trial)).map(|()| candidate)
+            });
+            match begun {
+                Ok(candidate) => {
+                    let both = probes::both(plan, &candidate.plan);
+                    canary.candidate = *candidate;
+                    self.canary = Some(canary);
+                    return both;
+                }
+                Err(reason) => self.tell_end("ended", &reason),
+            }
+        }
+        self.view.telemetry().set_trial(None);
+        Arc::clone(plan)
     }
 
     /// Tells of settings that do nothing: of all when files were read, of those that are new otherwise.
@@ -469,6 +491,7 @@ impl Reconciler {
             Ok(()) => self.view.end_canary("promoted", reason),
             Err(refusal) => {
                 self.leave_trial();
+                self.remind_of_providers();
                 self.view.end_canary("ended", &refusal.to_string());
             }
         }
@@ -492,6 +515,8 @@ impl Reconciler {
     }
 
     fn tell_end(&self, result: &'static str, reason: &str) {
+        // What could not be tried with it.
+        self.remind_of_providers();
         self.view.end_canary(result, reason);
         telemetry::log::warn("what was tried is given up, the configuration before stays", &[("why", &reason)]);
     }

@@ -2,6 +2,7 @@
 
 mod provided;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -33,6 +34,43 @@ pub struct Workshop {
     pub(crate) board: Arc<Board>,
     /// Whether that comes in when files are read.
     pub(crate) takes_news: bool,
+    /// What is tried.
+    pub(crate) tried: Option<Tried>,
+}
+
+/// What is tried, as far as it takes to make it anew with other endpoints.
+#[derive(Clone)]
+pub(crate) struct Tried {
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) read_from: Option<SystemTime>,
+    pub(crate) desired: Desired,
+}
+
+impl Tried {
+    /// The same beside another candidate for what is in force, with the endpoints that providers have given that.
+    fn anew(&self, beside: &Candidate, inspect: Inspect) -> Result<Candidate, Diagnostics> {
+        let desired = Desired { given: beside.desired.given.clone(), ..self.desired.clone() };
+        let previous = self.states_beside(&beside.plan);
+        let generation = beside.plan.generation + 1;
+        let next = Next { previous: Some(&previous), running: None, generation, inspect };
+        let candidate = load::prepare_wishes(&self.loaded, desired, next)?;
+        Ok(Candidate { read_from: self.read_from, ..candidate })
+    }
+
+    /// A plan to take runtime state from, and nothing else: a cluster whose endpoints are given is that of the other plan, which knows
+    /// the new ones, if it asks for the same there; all others are as they are tried.
+    fn states_beside(&self, other: &Plan) -> Plan {
+        let known: HashMap<&str, _> = other.clusters.iter().map(|plan| (plan.cluster.name.as_str(), plan)).collect();
+        let clusters = self.plan.clusters.iter().map(|tried| {
+            let from = tried.cluster.endpoints_from.as_ref();
+            let known = known.get(tried.cluster.name.as_str()).copied();
+            let known = known.filter(|known| from.is_some() && known.cluster.endpoints_from.as_ref() == from);
+            Arc::clone(known.unwrap_or(tried))
+        });
+        let (listeners, routes) = (self.plan.listeners.clone(), self.plan.routes.clone());
+        Plan { clusters: clusters.collect(), listeners, routes, ..Plan::default() }
+    }
 }
 
 impl Workshop {

@@ -465,8 +465,7 @@ impl Live {
                     let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return After::Told };
                     let _ = answer.send(done);
                 }
-                // What is tried would not be what it was; providers wait for its end, as new certificates do.
-                () = provided.next(), if !self.reconciler.has_canary() => {
+                () = provided.next() => {
                     let begun = Instant::now();
                     if self.take_provided(signals).await.is_none() {
                         return After::Told;

@@ -13,7 +13,8 @@ use crate::record::{Kind, Record};
 /// The counts of a trial, a shard for each worker.
 #[derive(Debug)]
 pub struct Trial {
-    /// The generation of the plan that is tried; every other is old.
+    /// The generation of the plan that is tried first. When both plans get other endpoints meanwhile, the next two numbers are those
+    /// of the one in force and of the one that is tried, and so on: every second one from here on is new, every other is old.
     generation: u64,
     shards: Box<[Shard]>,
 }
@@ -54,7 +55,8 @@ impl Trial {
     /// Counts what has ended under the plan of this generation. Only the worker may call it.
     pub fn count(&self, worker: usize, generation: u64, record: &Record<'_>) {
         let Some(shard) = self.shards.get(worker).filter(|_| record.kind != Kind::Flow) else { return };
-        let tally = if generation == self.generation { &shard.new } else { &shard.old };
+        let is_new = generation >= self.generation && (generation - self.generation).is_multiple_of(2);
+        let tally = if is_new { &shard.new } else { &shard.old };
         tally.exchanges.add(1);
         let is_our_fault = record.fault.is_some_and(|fault| fault.consequence().source != Source::Downstream);
         if is_our_fault || record.response_status >= 500 {
@@ -106,9 +108,13 @@ mod tests {
         trial.count(1, 7, &record(404, Some(Fault::NoRoute), 30));
         trial.count(1, 7, &record(0, Some(Fault::ClosedInResponse), 30));
         trial.count(9, 7, &record(500, None, 30));
+        // Both were made anew: in force is 8, tried 9.
+        trial.count(0, 8, &record(200, None, 10));
+        trial.count(0, 9, &record(200, None, 30));
+        trial.count(0, 5, &record(200, None, 10));
         let (old, new) = trial.outcomes();
-        assert_eq!((old.exchanges, old.failed, old.latency.count()), (2, 0, 2));
-        assert_eq!((new.exchanges, new.failed, new.latency.count()), (3, 2, 3));
+        assert_eq!((old.exchanges, old.failed, old.latency.count()), (4, 0, 4));
+        assert_eq!((new.exchanges, new.failed, new.latency.count()), (4, 2, 4));
         assert!(new.latency.quantile(0.5) > old.latency.quantile(0.9));
     }
 }

@@ -147,3 +147,53 @@ fn a_wish_or_a_signal_ends_it_and_what_is_for_all_cannot_be_tried() {
     refused(&product, "PUT /api/config?for=1s", &[JSON, ANY], &config.to_string(), 400);
     product.expect_metric("equipoise_canaries_total", &["result=\"ended\""], 2.0);
 }
+
+#[test]
+fn endpoints_that_providers_give_come_into_both_and_whole_objects_wait_for_its_end() {
+    let [one, two, old, new] = ["one", "two", "old", "new"].map(Origin::saying);
+    let folder = super::harness::product::folder();
+    let put = |folder: &std::path::Path, text: &str| {
+        std::fs::write(folder.join("next"), text).expect("the folder is ours");
+        std::fs::rename(folder.join("next"), folder.join("fleet.yaml")).expect("the folder is ours");
+    };
+    let fleet = |origin: &Origin| format!("endpoints: {{ site: [\"{}\"] }}\n", origin.address());
+    put(folder.path(), &fleet(&one));
+    let text = format!(
+        "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nadmin: {{ bind: \"127.0.0.1:0\" }}\n\
+         routes: [{{ match: {{ path: /own }}, cluster: own }}, {{ cluster: site }}]\n\
+         clusters: {{ own: {{ endpoints: [\"{}\"] }}, site: {{ endpoints: {{ from: fleet }} }} }}\n\
+         providers: {{ fleet: {{ file: {{ path: fleet.yaml, interval: 20ms }} }} }}\n",
+        old.address()
+    );
+    let product = Product::start_in(folder, &text, 2);
+    let call = "PUT /api/config/clusters/own?canary=50%25&for=1h&latency_max=100000";
+    done(&product, call, &[JSON, ANY], &endpoint(new.address()));
+    let seen = |path: &str| -> std::collections::BTreeSet<String> {
+        // Of one half of them nothing is seen in one of 10^17 runs.
+        (0..60).map(|_| product.get(path).text()).collect()
+    };
+    let both = || std::collections::BTreeSet::from(["new".to_owned(), "old".to_owned()]);
+    assert_eq!(seen("/own"), both());
+    for origin in [&two, &one, &two] {
+        put(product.folder(), &fleet(origin));
+        let wanted = if std::ptr::eq(origin, &one) { "one" } else { "two" };
+        eventually("both sides have them", || seen("/").into_iter().eq([wanted.to_owned()]));
+    }
+    assert_eq!((seen("/own"), newest(&product)["result"].as_str()), (both(), Some("tried")));
+    // It is counted as what it is.
+    let counted = |side: &str| newest(&product)[side]["exchanges"].as_u64().expect("a number");
+    let before = (counted("old"), counted("new"));
+    assert_eq!(seen("/own"), both());
+    eventually("both are counted", || counted("old") > before.0 && counted("new") > before.1);
+    // Whole objects would make it something else than it was begun beside.
+    let changed = || product.api("/api/providers")["providers"][0]["last_change_unix_s"].as_f64();
+    let then = changed();
+    put(product.folder(), &format!("{}clusters: {{ more: {{ endpoints: [\"127.0.0.1:1\"] }} }}\n", fleet(&one)));
+    eventually("the provider has said it", || changed() != then);
+    assert!(seen("/").into_iter().eq(["two".to_owned()]));
+    assert_eq!(newest(&product)["result"], "tried");
+    done(&product, "DELETE /api/canary", &[], "");
+    eventually("it is there", || product.admin("/api/config/clusters/more").status() == 200);
+    assert!(seen("/").into_iter().eq(["one".to_owned()]));
+    assert!(seen("/own").into_iter().eq(["old".to_owned()]));
+}

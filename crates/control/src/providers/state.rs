@@ -132,6 +132,11 @@ impl Given {
         with_texts.map(provided).collect()
     }
 
+    /// Whether a provider would give the same texts with this state as it does.
+    pub(crate) fn has_texts(&self, provider: &str, state: &State) -> bool {
+        self.by_name.get(provider).map_or(state.texts.is_empty(), |known| known.state.texts == state.texts)
+    }
+
     /// Whether all providers give the same texts in both: then they differ in endpoints only.
     pub(crate) fn has_texts_of(&self, other: &Self) -> bool {
         let is_same = |name: &String| match (self.by_name.get(name), other.by_name.get(name)) {

@@ -8,7 +8,7 @@ use config::Diagnostics;
 use super::Workshop;
 use crate::history::Origin;
 use crate::keep::Desired;
-use crate::load::{self, Candidate, Names};
+use crate::load::{self, Candidate, Names, Next};
 use crate::providers::{Board, Given, State};
 
 /// What a provider wants that is not in force.
@@ -32,15 +32,25 @@ impl Workshop {
         self.prepare_wanted(self.board.unsettled())
     }
 
-    /// The same with this alone.
-    pub fn prepare_wanted(&self, wanted: Vec<Wanted>) -> Fitted {
+    /// The same with this alone. While something is tried, that gets other endpoints too, and whole objects wait: it would be compared
+    /// with something else than it was begun beside.
+    pub fn prepare_wanted(&self, mut wanted: Vec<Wanted>) -> Fitted {
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
+        if self.tried.is_some() {
+            wanted.retain(|(name, state)| self.desired.given.has_texts(name, state));
+        }
         let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return fitted };
         let names = Names::of_a_change();
+        let generation = self.tried.as_ref().map_or(self.generation, |tried| tried.plan.generation + 1);
+        let next = || Next { generation, ..self.next() };
         self.fit(&mut fitted, wanted, |desired| match desired.given.has_texts_of(&self.desired.given) {
-            true => load::prepare_wishes(loaded, desired, self.next()),
-            false => load::prepare_provided(loaded, desired, self.next(), &names),
+            true => load::prepare_wishes(loaded, desired, next()),
+            false => load::prepare_provided(loaded, desired, next(), &names),
         });
+        if let (Some(candidate), Some(tried)) = (&mut fitted.candidate, &self.tried) {
+            let anew = tried.anew(candidate, self.inspect);
+            candidate.tried = Some(anew.map(Box::new).map_err(|why| why.to_string()));
+        }
         if fitted.candidate.as_ref().is_some_and(|candidate| Arc::ptr_eq(&candidate.loaded, loaded)) {
             fitted.origin = Origin::ProviderEndpoints;
         }
