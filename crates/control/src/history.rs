@@ -57,7 +57,7 @@ impl Origin {
 /// One generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// From 1, each publication one more.
+    /// From 1, each publication more than the one before.
     pub generation: u64,
     /// When it went live.
     pub at: SystemTime,

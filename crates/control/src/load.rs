@@ -233,7 +233,7 @@ fn compile(
     let mut snapshot = loaded.snapshot.clone();
     desired.given.retain(&snapshot);
     desired.given.apply(&mut snapshot, &loaded);
-    desired.wishes.apply(&mut snapshot);
+    desired.wishes.apply(&mut snapshot, Instant::now());
     match plan::compile(Arc::new(snapshot), previous, generation) {
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());

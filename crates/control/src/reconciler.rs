@@ -300,7 +300,11 @@ impl Reconciler {
         let Cause { origin, author, tried } = cause.into();
         let generation = candidate.plan.generation;
         let differences = Arc::new(self.compare(&candidate).0);
-        let staged = self.stage(&candidate).inspect_err(|_| self.view.count_refused())?;
+        let mut staged = self.stage(&candidate);
+        if !matches!(origin, Origin::Provider | Origin::ProviderEndpoints | Origin::Certificates) {
+            // Whoever asks for something is told that it cannot be kept. For what comes by itself nobody would ask again.
+            staged = Ok(staged.inspect_err(|_| self.view.count_refused())?);
+        }
         let folder = candidate.state_folder().cloned();
         let Candidate { loaded, plan, read_from, desired, tried: beside } = candidate;
         self.publisher.publish(Arc::clone(&plan)).inspect_err(|_| self.view.count_refused())?;
@@ -391,13 +395,14 @@ impl Reconciler {
     }
 
     /// Puts what was written in its place, and notes what is kept.
-    fn keep(&mut self, folder: Option<PathBuf>, staged: Option<Staged>, desired: &Desired) {
-        let finished = staged.map_or(Ok(()), Staged::finish);
+    fn keep(&mut self, folder: Option<PathBuf>, staged: Result<Option<Staged>, String>, desired: &Desired) {
+        let finish = |staged: Staged| staged.finish().map_err(|error| error.to_string());
+        let finished = staged.and_then(|staged| staged.map_or(Ok(()), finish));
         if let Err(error) = &finished {
             telemetry::log::error("changes by the API are in force, but cannot be kept", &[("error", error)]);
         }
         let is_kept = finished.is_ok();
-        self.not_kept = finished.err().map(|error| error.to_string());
+        self.not_kept = finished.err();
         self.kept = folder.map(|folder| Kept { folder, desired: is_kept.then(|| desired.clone()) });
     }
 

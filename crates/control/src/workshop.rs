@@ -101,7 +101,10 @@ impl Workshop {
         let Some((loaded, plan)) = &self.running else { return Err(Refusal::Ending) };
         let mut desired = self.desired.clone();
         if let Change::Wish { cluster, endpoint, state } = change {
-            find_endpoint(plan, cluster, Some(endpoint))?;
+            // What is wished of one that is away can be taken back.
+            if state.is_some() || desired.wishes.get(cluster, endpoint).is_none() {
+                find_endpoint(plan, cluster, Some(endpoint))?;
+            }
             desired.wishes.set((cluster, endpoint), *state, &order.author, SystemTime::now());
             let candidate = load::prepare_wishes(loaded, desired, self.next());
             return Ok((candidate?, Origin::Endpoint));

@@ -272,6 +272,35 @@ fn what_cannot_be_published_of_one_provider_holds_up_neither_another_nor_the_fil
     eventually("nothing is refused", || status(&product, "doors")["problems"].is_null());
 }
 
+#[test]
+fn a_wish_waits_for_an_endpoint_that_comes_back_and_can_be_taken_back_meanwhile() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let folder = in_folder("fleet.yaml", &endpoints(&[&one, &two]));
+    let product = Product::start_in(folder, &fleet("file: { path: fleet.yaml, interval: 20ms }"), 2);
+    let wish = |state: &str| {
+        let call = format!("PUT /api/clusters/site/endpoints/{}/state", one.address());
+        let answer = product.call(&call, &["Content-Type: application/json"], &format!("{{ \"state\": \"{state}\" }}"));
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    };
+    let give = |origins: &[&Origin]| {
+        put(product.folder(), "fleet.yaml", &endpoints(origins));
+        eventually("the endpoints are there", || {
+            let told = product.api("/api/clusters/site/endpoints");
+            told["endpoints"].as_array().is_some_and(|all| all.len() == origins.len())
+        });
+    };
+    wish("maintenance");
+    // It is started anew where it is, and the files are read meanwhile.
+    give(&[&two]);
+    product.reload_unchanged();
+    give(&[&one, &two]);
+    assert!((0..20).all(|_| says(&product, "/").contains("two")), "it is worked on still");
+    give(&[&two]);
+    wish("ready");
+    give(&[&one, &two]);
+    expect_answer(&product, "one");
+}
+
 /// Answers with a document under a tag, as long as it is wanted.
 struct Site {
     origin: Origin,

@@ -245,7 +245,7 @@ fn keeping(name: &str) -> String {
     format!("{GOOD}admin: {{ bind: \"127.0.0.1:0\", state: {name} }}\n")
 }
 
-fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, String> {
+fn wished(fixture: &Fixture, state: Option<&'static str>) -> (Candidate, Origin) {
     let change = crate::Change::Wish { cluster: "site".into(), endpoint: "127.0.0.1:9001".into(), state };
     let order = crate::Order {
         change,
@@ -256,8 +256,27 @@ fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, Strin
         is_trusted: true,
         under: None,
     };
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    fixture.reconciler.workshop().prepare_change(&order).unwrap()
+}
+
+fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, String> {
+    let (candidate, origin) = wished(fixture, state);
     fixture.reconciler.commit(candidate, origin)
+}
+
+#[test]
+fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.start();
+    std::fs::remove_dir(fixture.path("a")).unwrap();
+    let (candidate, _) = wished(&fixture, Some("drain"));
+    fixture.reconciler.commit(candidate, Origin::ProviderEndpoints).unwrap();
+    assert!(fixture.reconciler.not_kept().is_some_and(|why| why.contains("cannot keep changes")));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.reconciler.keep_again();
+    assert_eq!(fixture.reconciler.not_kept(), None);
+    assert!(std::fs::read_to_string(fixture.path("a/changes.json")).unwrap().contains("drain"));
 }
 
 /// Tries another weight of an endpoint of a cluster.
