@@ -122,6 +122,11 @@ impl What {
         ends || config.contains(&self) || [AddEndpoint, RemoveEndpoint, Self::Weigh, Self::Wish].contains(&self)
     }
 
+    /// Whether its answer is at hand, however much there is of everything.
+    pub(crate) fn is_quick(self) -> bool {
+        matches!(self, Self::Page | Self::Alive | Self::Ready | Self::Log)
+    }
+
     /// Whether it can be rehearsed.
     #[cfg(test)]
     pub(crate) fn can_be_dry(self) -> bool {
@@ -367,7 +372,8 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
         What::Upgrade => crate::change::upgrade(&shared, entered).await,
         What::Explain => look::explained(shared, request.uri().query()).await,
         What::OpenApi => Ok(axum::Json(openapi::document()).into_response()),
-        what => look::answer(&shared.view, what, &parts, request.uri().query()),
+        what if what.is_quick() => look::answer(&shared.view, what, &parts, request.uri().query()),
+        what => look::answered(shared, (what, parts), request.uri().query()).await,
     };
     done.unwrap_or_else(IntoResponse::into_response)
 }

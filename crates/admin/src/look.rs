@@ -16,6 +16,9 @@ use crate::calls::{Shared, What, parameter};
 use crate::problem::Problem;
 use crate::{PAGE, VERSION, explain, json};
 
+/// Answers that are made at once, beside those that are at hand.
+const LOOKS_MAX: usize = 2;
+
 /// What can be put and looked at one by one.
 pub(crate) const KINDS: [&str; 3] = ["listeners", "routes", "clusters"];
 
@@ -50,6 +53,24 @@ pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&s
         What::Log => Json(json!({ "level": telemetry::log::level().as_str() })).into_response(),
         _ => return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such call")),
     })
+}
+
+/// The same beside this thread, which says whether the process is alive: it takes as long as there are objects.
+pub(crate) async fn answered(
+    shared: Shared,
+    (what, parts): (What, Vec<String>),
+    query: Option<&str>,
+) -> Result<Response, Problem> {
+    static TURNS: Semaphore = Semaphore::const_new(LOOKS_MAX);
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this cannot be told now");
+    let turn = TURNS.acquire().await.map_err(|_| busy())?;
+    let query = query.map(str::to_owned);
+    let made = tokio::task::spawn_blocking(move || {
+        // Also when nobody waits for it any more.
+        let _turn = turn;
+        answer(&shared.view, what, &parts, query.as_deref())
+    });
+    made.await.map_err(|_| busy())?
 }
 
 /// What tells one configuration of this process from another.

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use control::{Desk, Source, View};
@@ -19,8 +21,11 @@ fn view() -> View {
 
 /// A view of a program that runs `text`, with a data plane that takes everything.
 fn running(text: &str) -> (View, control::Reconciler) {
+    running_with(view(), text)
+}
+
+fn running_with(view: View, text: &str) -> (View, control::Reconciler) {
     let source = Source::Text { name: "test".into(), text: text.into(), base: ".".into() };
-    let view = view();
     let mut reconciler =
         control::Reconciler::new(source, |_| Ok(()), plan::Publisher::new(|_| Ok(())), view.clone()).unwrap();
     let candidate = reconciler.prepare().unwrap_or_else(|error| panic!("{error}"));
@@ -116,6 +121,29 @@ fn a_program_is_alive_at_once_and_ready_while_a_plan_is_live_and_it_is_not_endin
     let draining = get(admin.address(), "/readyz");
     assert!(draining.starts_with("HTTP/1.1 503 ") && draining.ends_with("draining\n"), "{draining}");
     assert!(get(admin.address(), "/healthz").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn a_program_says_that_it_is_alive_while_somebody_waits_for_its_figures() {
+    let ((begun, begins), (go, wait)) = (channel::<()>(), channel::<()>());
+    let wait = Mutex::new(wait);
+    let lost_records = move || -> (u64, u64) {
+        begun.send(()).unwrap();
+        // Until the test lets it go.
+        let _ = wait.lock().unwrap().recv_timeout(2 * PATIENCE);
+        (0, 0)
+    };
+    let slow = View::new(Telemetry::new(2), 2, Box::new(lost_records));
+    let (view, _reconciler) = running_with(slow, SITE);
+    let admin = start(&view, Bounds::default());
+    let address = admin.address().clone();
+    let asking = std::thread::spawn(move || get(&address, "/metrics"));
+    begins.recv_timeout(PATIENCE).unwrap();
+    for path in ["/healthz", "/readyz", "/api/status"] {
+        assert!(get(admin.address(), path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    drop(go);
+    assert!(asking.join().unwrap().starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

@@ -122,6 +122,8 @@ pub(crate) struct Shared {
     open_connections: Arc<AtomicUsize>,
     telemetry: Arc<Telemetry>,
     pub heritage: Mutex<Heritage>,
+    /// The access logs in force; apart, so that who asks for their figures does not wait while a plan is published.
+    logs: Mutex<Option<Arc<AccessLogs>>>,
     /// Sockets that workers are to have beside those that came from another process.
     pub spares: Mutex<Vec<Spare>>,
 }
@@ -132,7 +134,6 @@ pub(crate) struct Published {
     pub plan: Option<Arc<Plan>>,
     /// The plan that is tried, with its TLS.
     tried: Option<(Arc<Plan>, Arc<TlsMaterial>)>,
-    logs: Option<Arc<AccessLogs>>,
     pub bound: HashMap<(Name, Transport), Bound>,
     /// Sockets of QUIC that no listener has any more, as long as there are connections on them.
     leaving: Vec<Bound>,
@@ -187,8 +188,8 @@ impl Workers {
         let tls = Arc::new(TlsMaterial::after(std::mem::take(&mut heritage.tickets)));
         crate::tls::set_token_secret(&heritage.tokens);
         let published = Published { tls, ..Published::default() }.into();
-        let (heritage, spares) = (heritage.into(), Mutex::default());
-        let shared = Shared { commands, published, open_connections, telemetry, heritage, spares };
+        let (heritage, logs, spares) = (heritage.into(), Mutex::default(), Mutex::default());
+        let shared = Shared { commands, published, open_connections, telemetry, heritage, logs, spares };
         Ok(Self { shared: Arc::new(shared), threads })
     }
 
@@ -217,7 +218,8 @@ impl Workers {
     /// # Errors
     /// A file cannot be opened; the old one is still written.
     pub fn reopen_logs(&self) -> io::Result<()> {
-        match &self.shared.published().logs {
+        let logs = self.shared.logs().clone();
+        match logs {
             Some(logs) => logs.reopen(),
             None => Ok(()),
         }
@@ -227,7 +229,7 @@ impl Workers {
     /// failed.
     pub fn lost_records(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
         let shared = self.shared.clone();
-        move || shared.published().logs.as_ref().map_or((0, 0), |logs| (logs.dropped(), logs.failed()))
+        move || shared.logs().as_ref().map_or((0, 0), |logs| (logs.dropped(), logs.failed()))
     }
 
     /// Puts questions to workers by their index; `false`: there is no such worker.
@@ -300,6 +302,10 @@ impl Shared {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn logs(&self) -> MutexGuard<'_, Option<Arc<AccessLogs>>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Nobody is to come by a Unix socket any more.
     fn remove_files(&self) {
         for bound in self.published().bound.values_mut() {
@@ -347,7 +353,9 @@ impl Shared {
         let before = std::mem::take(&mut *published);
         let old = before.leaving.into_iter().chain(before.bound.into_values());
         let leaving = old.filter(|old| old.is_in_use() && !bound.values().any(|new| old.is_of(new))).collect();
-        *published = Published { tls, plan: Some(plan), tried: None, logs, bound, leaving };
+        // The old ones may have to be written to their end: not while somebody waits for the figures.
+        let _old = std::mem::replace(&mut *self.logs(), logs);
+        *published = Published { tls, plan: Some(plan), tried: None, bound, leaving };
         for _ in &self.commands {
             if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
                 // It has the plan and takes it over when it wakes: there is no way back.
@@ -393,7 +401,7 @@ impl Shared {
     fn open_logs(&self, plan: &Plan, published: &Published) -> io::Result<Option<Arc<AccessLogs>>> {
         let wanted = &plan.snapshot.access_logs;
         if published.plan.as_ref().is_some_and(|before| before.snapshot.access_logs == *wanted) {
-            return Ok(published.logs.clone());
+            return Ok(self.logs().clone());
         }
         if wanted.is_empty() {
             return Ok(None);

@@ -1,6 +1,8 @@
 //! The administrator's address.
 
-use super::harness::{Origin, Peer, Setup};
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::harness::{Origin, Peer, Setup, eventually, poll, sys};
 
 #[test]
 fn the_status_tells_where_everything_really_is() {
@@ -138,4 +140,28 @@ fn the_page_is_whole_in_itself() {
     assert!(page.field("content-security-policy").is_some());
     let text = page.text();
     assert!(text.contains("/api/status") && !text.contains("src=\"http"), "nothing is loaded from elsewhere");
+}
+
+#[test]
+fn a_process_is_alive_and_tells_its_figures_while_a_configuration_waits_to_be_published() {
+    let origin = Origin::saying("fine");
+    let setup = Setup::to(&origin);
+    let product = setup.start();
+    // Whoever opens this to write it waits for somebody who reads.
+    let log = product.folder().join("slow.json");
+    sys::pipe_at(&log);
+    let folder = product.folder().to_str().expect("a path in UTF-8");
+    let text = setup.text().replace("access_logs: [", "access_logs: [{ path: \"DIR/slow.json\", format: json }, ");
+    std::fs::write(product.folder().join("equipoise.yaml"), text.replace("DIR", folder)).expect("the folder is ours");
+    product.signal(libc::SIGHUP);
+    for _ in 0..50 {
+        for path in ["/metrics", "/api/status", "/api/config", "/healthz", "/readyz"] {
+            assert_eq!(product.admin(path).status(), 200, "{path}");
+        }
+        std::thread::sleep(poll::STEP);
+    }
+    assert_eq!(product.api("/api/status")["generation"], 1, "it waits still");
+    let _reading = std::fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&log).expect("it is ours");
+    eventually("it is published", || product.api("/api/status")["generation"] == 2);
+    assert_eq!(product.get("/").text(), "fine");
 }
