@@ -474,6 +474,18 @@ fn what_was_kept_is_there_after_a_start_while_the_provider_is_away() {
 }
 
 #[test]
+fn a_kept_state_that_cannot_be_read_is_told_and_does_not_forbid_the_start() {
+    let one = Origin::saying("one");
+    let site = Site::start(&endpoints(&[&one]));
+    let folder = in_folder("provider.fleet.json", "{ \"format\": 1, \"state\": {");
+    let product = Product::start_in(folder, &site.provider().replace("admin: {", "admin: { state: \"DIR\","), 2);
+    assert!(says(&product, "/").contains("one"));
+    product.expect_said(&["what was kept of a provider cannot be read", "provider.fleet.json"]);
+    let kept = product.folder().join("provider.fleet.json");
+    eventually("it is kept anew", || fs::read_to_string(&kept).is_ok_and(|text| text.contains("127.0.0.1")));
+}
+
+#[test]
 fn without_a_word_from_its_provider_a_cluster_has_no_endpoints_and_gets_them_when_it_speaks() {
     let one = Origin::saying("one");
     for balance in [

@@ -61,6 +61,9 @@ impl Keeper {
         self.due = None;
         let Some(folder) = &self.folder else { return };
         for (name, state) in std::mem::take(&mut self.open) {
+            if !self.written.contains_key(&name) {
+                sweep(folder, &name);
+            }
             match write(folder, &name, &state) {
                 Ok(()) => {
                     self.written.insert(name, state);
@@ -78,11 +81,16 @@ fn path_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("provider.{name}.json"))
 }
 
-/// What was kept of a provider.
-///
-/// # Errors
-/// It is there, and cannot be read or understood.
-pub(super) fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
+/// What was kept of a provider. One that cannot be read is told and passed over: a program that does not start helps nobody, and the
+/// provider itself is most likely there.
+pub(super) fn recall(folder: &Path, name: &str) -> Option<State> {
+    read(folder, name).unwrap_or_else(|error| {
+        telemetry::log::warn("what was kept of a provider cannot be read", &[("provider", &name), ("error", &error)]);
+        None
+    })
+}
+
+fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
     let path = path_of(folder, name);
     let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
     let text = match fs::read_to_string(&path) {
@@ -97,16 +105,53 @@ pub(super) fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
     Ok(Some(kept.state))
 }
 
+/// Of each process another: during an upgrade two of them keep what the same provider wants, and neither is to put what the other
+/// has half written in its place.
+fn path_beside(folder: &Path, name: &str, pid: u32) -> PathBuf {
+    folder.join(format!("provider.{name}.json.{pid}.new"))
+}
+
+/// Whatever moment it ends at, the old file or the new one is there, whole.
 fn write(folder: &Path, name: &str, state: &State) -> io::Result<()> {
-    let path = path_of(folder, name);
-    let beside = folder.join(format!("provider.{name}.json.new"));
+    let beside = path_beside(folder, name, std::process::id());
     let text = serde_json::to_string(&Kept { format: FORMAT, state }).map_err(io::Error::other)?;
-    // It may hold secrets that were sent.
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, &path)?;
+    let put = write_new(&beside, &text).and_then(|()| fs::rename(&beside, path_of(folder, name)));
+    if put.is_err() {
+        // It may not even have been made.
+        let _ = fs::remove_file(&beside);
+    }
+    put?;
     File::open(folder)?.sync_all()
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    // What somebody else put there is not written into, nor where it leads.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // It may hold secrets that were sent.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Removes what processes that were killed in the middle of writing have left behind.
+fn sweep(folder: &Path, name: &str) {
+    let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    if !is_alive(std::process::id()) {
+        // Nothing is known of any process.
+        return;
+    }
+    let begins = format!("provider.{name}.json.");
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let pid = file.to_str().and_then(|file| file.strip_prefix(&begins)?.strip_suffix(".new")?.parse().ok());
+        if pid.is_some_and(|pid| !is_alive(pid)) {
+            // It is tried again another time.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +173,29 @@ mod tests {
         for bad in ["{", "{\"format\": 2, \"state\": {}}"] {
             fs::write(path_of(folder.path(), "a"), bad).unwrap();
             assert!(read(folder.path(), "a").unwrap_err().to_string().contains("provider.a.json"));
+            assert_eq!(recall(folder.path(), "a"), None);
         }
+    }
+
+    #[test]
+    fn what_lies_in_the_way_is_neither_written_nor_followed_and_what_was_left_behind_goes() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let (folder, other) = (tempfile::TempDir::new().unwrap(), tempfile::TempDir::new().unwrap());
+        let (folder, elsewhere) = (folder.path(), other.path().join("elsewhere"));
+        fs::write(&elsewhere, "precious").unwrap();
+        let beside = path_beside(folder, "a", std::process::id());
+        symlink(&elsewhere, &beside).unwrap();
+        write(folder, "a", &State::default()).unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
+        fs::write(&beside, "half").unwrap();
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
+        write(folder, "a", &State::default()).unwrap();
+        assert_eq!(fs::metadata(path_of(folder, "a")).unwrap().permissions().mode() & 0o777, 0o600);
+        // Of one that is no more, and of one that may be writing.
+        let (dead, alive) = (path_beside(folder, "a", u32::MAX), path_beside(folder, "a", 1));
+        fs::write(&dead, "half").unwrap();
+        fs::write(&alive, "half").unwrap();
+        sweep(folder, "a");
+        assert!(!dead.exists() && alive.exists() && path_of(folder, "a").exists());
     }
 }

@@ -126,7 +126,7 @@ impl Providers {
     /// before this one had in force.
     ///
     /// # Errors
-    /// The thread cannot be started, what was kept cannot be read.
+    /// The thread cannot be started.
     pub(crate) fn begin(
         &mut self,
         (providers, asked): (Vec<Arc<Provider>>, Vec<EndpointsFrom>),
@@ -145,7 +145,7 @@ impl Providers {
             let in_force = given.states().find(|(name, _)| *name == provider.name.as_str());
             let kept = match (in_force, kept_in) {
                 (Some((_, state)), _) => Some(State::clone(state)),
-                (None, Some(folder)) => keeper::read(folder, &provider.name)?,
+                (None, Some(folder)) => keeper::recall(folder, &provider.name),
                 (None, None) => None,
             };
             if let Some(state) = kept {

@@ -20,7 +20,7 @@ impl Reconciler {
     /// before the first configuration is prepared.
     ///
     /// # Errors
-    /// Their thread cannot be started, what was kept of them cannot be read.
+    /// Their thread cannot be started.
     pub fn await_providers(&mut self) -> std::io::Result<()> {
         let kept_in = self.kept.as_ref().map(|kept| kept.folder.as_path());
         self.providers.begin(self.source.providers(), kept_in, &self.desired.given)
