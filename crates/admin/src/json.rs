@@ -47,6 +47,7 @@ pub(crate) fn provider(status: &providers::Status) -> Value {
         "last_change_unix_s": seconds(status.last_change),
         "refused": status.refused,
         "problems": status.problems,
+        "left_out": status.left_out,
         "kept_from_before": status.is_kept,
         "texts": status.texts,
         "keys": status.keys,

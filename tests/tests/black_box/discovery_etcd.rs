@@ -225,17 +225,29 @@ fn an_etcd_that_is_killed_takes_nothing_and_is_followed_when_it_is_back() {
 }
 
 #[test]
-fn values_that_are_wrong_are_told_and_change_nothing() {
-    let one = Origin::saying("one");
+fn values_that_are_wrong_are_told_and_hold_up_no_others() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let [first, second] = [&one, &two].map(|origin| origin.address().to_string());
     let etcd = Etcd::start();
     etcd.put("endpoints/site/a", &one.address().to_string());
     let product = Product::start(&etcd.configuration());
     etcd.put("endpoints/site/b", "nowhere");
-    let reason = "the value of `endpoints/site/b`: `nowhere` is not an address with a port";
-    eventually("it is told", || provider(&product)["reason"] == reason);
-    assert_eq!(endpoints(&product), [one.address().to_string()]);
+    let told = "the value of `endpoints/site/b`: `nowhere` is not an address with a port";
+    eventually("it is told", || provider(&product)["left_out"] == json!([told]));
+    product.expect_said(&["a part of what a provider gives is left out", "endpoints/site/b"]);
+    assert_eq!(provider(&product)["state"], "up");
+    assert_eq!(endpoints(&product), [first.clone()]);
+    etcd.put("endpoints/site/c", &second);
+    eventually("both are there", || endpoints(&product) == [first.clone(), second.clone()]);
+    // What was right stays, also what only the code that reads whole lists finds wrong.
+    etcd.put("endpoints/site/a", "{ \"address\": \"name:80\" }");
+    eventually("both are told", || provider(&product)["left_out"].as_array().is_some_and(|all| all.len() == 2));
+    etcd.delete("endpoints/site/c");
+    eventually("one is there", || endpoints(&product) == [first.clone()]);
+    assert_eq!(product.get("/").text(), "one");
+    etcd.put("endpoints/site/a", &first);
     etcd.delete("endpoints/site/b");
-    eventually("it is well", || provider(&product)["state"] == "up");
+    eventually("nothing is left out", || provider(&product)["left_out"] == json!([]));
     etcd.put("config/shop", "routes: [{ name: shop, match: { path: { prefix: /shop } }, cluster: nobody }]");
     eventually("it is told", || {
         provider(&product)["problems"].as_str().is_some_and(|text| text.contains("there is no cluster `nobody`"))

@@ -25,6 +25,9 @@ const REASON_CHARS_MAX: usize = 500;
 /// Longest text of diagnostics that is told.
 const PROBLEMS_CHARS_MAX: usize = 20_000;
 
+/// Parts that are left out and told one by one.
+const LEFT_OUT_MAX: usize = 20;
+
 /// How a provider is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
@@ -67,6 +70,9 @@ pub struct Status {
     pub refused: u64,
     /// What is wrong with what it wants now, if that is not in force.
     pub problems: Option<String>,
+    /// Parts of what it gives that are wrong by themselves and left out, or are as they were while they were right: why, and of
+    /// many the first.
+    pub left_out: Vec<String>,
     /// What is in force was kept from before the program started.
     pub is_kept: bool,
     /// Texts in force.
@@ -121,6 +127,9 @@ impl Board {
         slots.by_name.retain(|name, _| providers.iter().any(|(wanted, _)| wanted == name));
         for (place, (name, kind)) in providers.iter().enumerate() {
             let slot = slots.by_name.entry((*name).to_owned()).or_default();
+            if slot.status.kind != *kind {
+                slot.status.left_out.clear();
+            }
             (slot.place, slot.status.kind) = (place, kind);
             slot.status.name = (*name).to_owned();
         }
@@ -161,6 +170,19 @@ impl Board {
             self.changed.notify_one();
         }
         self.heard.notify_all();
+    }
+
+    /// Tells of parts that are left out; of each once, as long as it is.
+    pub(crate) fn leave_out(&self, name: &str, problems: Vec<String>) {
+        let cut = |problem: &String| problem.chars().take(REASON_CHARS_MAX).collect::<String>();
+        let problems: Vec<String> = problems.iter().take(LEFT_OUT_MAX).map(cut).collect();
+        let mut slots = self.lock();
+        let Some(slot) = slots.by_name.get_mut(name) else { return };
+        let before = std::mem::replace(&mut slot.status.left_out, problems.clone());
+        drop(slots);
+        for why in problems.iter().filter(|problem| !before.contains(problem)) {
+            telemetry::log::warn("a part of what a provider gives is left out", &[("provider", &name), ("why", why)]);
+        }
     }
 
     pub(crate) fn unchanged(&self, name: &str) {

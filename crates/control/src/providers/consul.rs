@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::client::{Client, Request};
-use super::pairs::{PAIRS_MAX, state};
+use super::pairs::{PAIRS_MAX, Reader};
 use super::{Outlet, State, backoff};
 
 /// Bytes of an answer.
@@ -45,7 +45,8 @@ enum Subject {
 /// What was found about a subject.
 enum Found {
     Endpoints(Vec<EndpointSettings>),
-    Stored(State),
+    /// And what is wrong with some of it.
+    Stored(State, Vec<String>),
 }
 
 struct Watched {
@@ -109,12 +110,14 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
 fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
     let mut whole = State::default();
     let mut has_some = false;
+    let mut left_out: &[String] = &[];
     for (subject, one) in watched {
         match (subject, &one.known) {
             (Subject::Key(key), Some(Found::Endpoints(list))) => {
                 drop(whole.endpoints.insert(key.clone(), list.clone()))
             }
-            (Subject::Store, Some(Found::Stored(stored))) => {
+            (Subject::Store, Some(Found::Stored(stored, problems))) => {
+                left_out = problems;
                 whole.texts.clone_from(&stored.texts);
                 for (key, list) in &stored.endpoints {
                     // The catalog knows nothing of names that only the store has.
@@ -142,6 +145,7 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
     let failing = watched.values().find_map(|one| one.failing.as_ref());
     if has_some || failing.is_none() {
         outlet.send(whole);
+        outlet.leave_out(left_out.to_vec());
     }
     if let Some(why) = failing {
         outlet.failed(why);
@@ -155,8 +159,9 @@ async fn watch(subject: Subject, settings: Rc<ConsulProvider>, outcomes: mpsc::S
     };
     let mut index = 0;
     let mut failures = 0;
+    let mut reader = Reader::default();
     loop {
-        let asked = ask(&subject, &settings, &mut index).await;
+        let asked = ask(&subject, &settings, &mut index, &mut reader).await;
         let pause = match &asked {
             Ok(_) => {
                 failures = 0;
@@ -177,7 +182,12 @@ async fn watch(subject: Subject, settings: Rc<ConsulProvider>, outcomes: mpsc::S
 }
 
 /// `None`: nothing is new.
-async fn ask(subject: &Subject, settings: &ConsulProvider, index: &mut u64) -> Result<Option<Found>, String> {
+async fn ask(
+    subject: &Subject,
+    settings: &ConsulProvider,
+    index: &mut u64,
+    reader: &mut Reader,
+) -> Result<Option<Found>, String> {
     // It answers when something is new, or after the wait.
     let origin =
         model::provider::Origin { timeout: settings.origin.timeout + settings.wait + GRACE, ..settings.origin.clone() };
@@ -206,7 +216,9 @@ async fn ask(subject: &Subject, settings: &ConsulProvider, index: &mut u64) -> R
     match subject {
         Subject::Key(_) => Ok(Some(Found::Endpoints(endpoints(list)))),
         Subject::Store => {
-            stored(list, settings.prefix.as_deref().unwrap_or_default()).map(|state| Some(Found::Stored(state)))
+            let pairs = stored(list, settings.prefix.as_deref().unwrap_or_default())?;
+            let (state, problems) = reader.state(&pairs);
+            Ok(Some(Found::Stored(state, problems)))
         }
     }
 }
@@ -282,7 +294,8 @@ fn endpoints(list: &[Value]) -> Vec<EndpointSettings> {
     found.into_values().collect()
 }
 
-fn stored(list: &[Value], prefix: &str) -> Result<State, String> {
+/// The pairs behind the prefix.
+fn stored(list: &[Value], prefix: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
     if list.len() > PAIRS_MAX {
         return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
     }
@@ -293,7 +306,7 @@ fn stored(list: &[Value], prefix: &str) -> Result<State, String> {
             base64::decode(entry["Value"].as_str().unwrap_or_default().as_bytes()).ok_or("what came is no base64")?;
         pairs.insert(key.to_owned(), value);
     }
-    state(&pairs)
+    Ok(pairs)
 }
 
 #[cfg(test)]
@@ -398,9 +411,10 @@ mod tests {
         // What the store says itself counts, also of a name of which the catalog has no instances.
         watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new()))));
         let stored = State { texts: Vec::new(), endpoints: by_key(&[("api", "10.0.0.7:1")]) };
-        watched.insert(Subject::Store, one(Some(Found::Stored(stored))));
+        watched.insert(Subject::Store, one(Some(Found::Stored(stored, vec!["a key".to_owned()]))));
         tell(&watched, &before, &outlet);
         let state = outlet.known();
+        assert_eq!(outlet.board.statuses()[0].left_out, ["a key"]);
         assert_eq!(shown(&state), told(&[("api", "10.0.0.7:1"), ("web", "10.0.0.9:1")]));
         assert!(state.texts.is_empty());
     }
@@ -412,8 +426,8 @@ mod tests {
             json!({ "Key": "eq/endpoints/web/a", "Value": "MTAuMC4wLjE6ODA=" }),
             json!({ "Key": "other", "Value": "?" }),
         ];
-        let state = stored(&list, "eq/").unwrap();
-        assert_eq!(state.endpoints["web"][0].address, "10.0.0.1:80");
+        let (state, problems) = Reader::default().state(&stored(&list, "eq/").unwrap());
+        assert_eq!((state.endpoints["web"][0].address.as_str(), problems.len()), ("10.0.0.1:80", 0));
         assert!(stored(&[json!({ "Key": "eq/x", "Value": "?" })], "eq/").is_err());
     }
 }

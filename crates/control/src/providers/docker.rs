@@ -35,10 +35,9 @@ const COMPOSE: &str = "com.docker.compose.service";
 /// Lists and watches containers.
 pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
     let mut failures = 0;
-    let mut told = Vec::new();
     loop {
         let mut has_listed = false;
-        let ended = follow(&settings, &outlet, &mut told, &mut has_listed).await;
+        let ended = follow(&settings, &outlet, &mut has_listed).await;
         if has_listed {
             failures = 0;
         }
@@ -51,12 +50,7 @@ pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
 }
 
 /// `Ok`: it is time to begin anew.
-async fn follow(
-    settings: &DockerProvider,
-    outlet: &Outlet,
-    told: &mut Vec<String>,
-    has_listed: &mut bool,
-) -> Result<(), String> {
+async fn follow(settings: &DockerProvider, outlet: &Outlet, has_listed: &mut bool) -> Result<(), String> {
     let client = Client::new(&settings.origin)?;
     let filters = json!({ "type": ["container", "network"], "event": EVENTS }).to_string();
     let path = format!("/events?filters={}", encoded(&filters));
@@ -68,12 +62,7 @@ async fn follow(
         let (state, problems) = read(&list(&client, settings).await?, settings, outlet.name());
         *has_listed = true;
         outlet.send(state);
-        if *told != problems {
-            problems.iter().for_each(|problem| {
-                telemetry::log::warn("a container is left out", &[("provider", &outlet.name()), ("why", problem)]);
-            });
-            *told = problems;
-        }
+        outlet.leave_out(problems);
         match tokio::time::timeout(SILENCE_MAX, events.chunk()).await {
             Err(_) => return Ok(()),
             Ok(chunk) => _ = chunk?.ok_or("the stream of events ended")?,

@@ -15,7 +15,7 @@ use model::provider::{EtcdProvider, Origin};
 use serde_json::{Value, json};
 
 use super::client::{Client, Request, Response};
-use super::pairs::{PAIRS_MAX, end_of_prefix, state};
+use super::pairs::{PAIRS_MAX, Reader, end_of_prefix};
 use super::{Outlet, backoff};
 
 /// Bytes of one answer to a range, and of one message of a watch.
@@ -31,9 +31,11 @@ const STEADY: Duration = Duration::from_secs(10);
 pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
     let origins = settings.origins.len();
     let (mut place, mut failures) = (0_usize, 0_usize);
+    let mut reader = Reader::default();
     loop {
         let mut read_at: Option<Instant> = None;
-        let ended = follow(&settings.origins[place % origins], &settings, &outlet, &mut read_at).await;
+        let origin = &settings.origins[place % origins];
+        let ended = follow((origin, &settings), &outlet, &mut reader, &mut read_at).await;
         let is_short = read_at.is_some_and(|at| at.elapsed() < STEADY);
         if read_at.is_some() {
             failures = 0;
@@ -55,9 +57,9 @@ pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
 
 /// `Ok`: it is time to read everything again.
 async fn follow(
-    origin: &Origin,
-    settings: &EtcdProvider,
+    (origin, settings): (&Origin, &EtcdProvider),
     outlet: &Outlet,
+    reader: &mut Reader,
     read_at: &mut Option<Instant>,
 ) -> Result<(), String> {
     let client = Client::new(origin)?;
@@ -65,7 +67,7 @@ async fn follow(
     let caller = Caller { client, token };
     let (mut pairs, revision) = caller.range(&settings.prefix).await?;
     *read_at = Some(Instant::now());
-    tell(&pairs, outlet);
+    tell(&pairs, reader, outlet);
     let mut stream = caller.watch(&settings.prefix, revision + 1).await?;
     let mut lines = Lines::default();
     loop {
@@ -83,16 +85,15 @@ async fn follow(
             }
         }
         if has_changed {
-            tell(&pairs, outlet);
+            tell(&pairs, reader, outlet);
         }
     }
 }
 
-fn tell(pairs: &BTreeMap<String, Vec<u8>>, outlet: &Outlet) {
-    match state(pairs) {
-        Ok(state) => outlet.send(state),
-        Err(why) => outlet.failed(why),
-    }
+fn tell(pairs: &BTreeMap<String, Vec<u8>>, reader: &mut Reader, outlet: &Outlet) {
+    let (state, problems) = reader.state(pairs);
+    outlet.send(state);
+    outlet.leave_out(problems);
 }
 
 async fn authenticate(client: &Client, settings: &EtcdProvider) -> Result<Option<String>, String> {

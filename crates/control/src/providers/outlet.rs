@@ -31,6 +31,11 @@ impl Outlet {
         self.board.send(&self.name, state);
     }
 
+    /// What of that is left out because it is wrong by itself: sentences.
+    pub(crate) fn leave_out(&self, problems: Vec<String>) {
+        self.board.leave_out(&self.name, problems);
+    }
+
     /// It was asked, and wants nothing new.
     pub(crate) fn unchanged(&self) {
         self.board.unchanged(&self.name);

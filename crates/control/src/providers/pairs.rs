@@ -4,46 +4,131 @@
 //! PREFIX endpoints/KEY/ANYTHING = ip:port, or settings of an endpoint in JSON
 //! PREFIX config/NAME            = a text in YAML or JSON with listeners, routes, clusters, endpoints
 //! ```
-//! Keys of other shapes are not ours, and not looked at.
+//! Keys of other shapes are not ours, and not looked at. Each pair stands for itself: who may write one must not hold up all others
+//! with it. One that is wrong is as it was while it was right, or left out if it never was, and is told by its key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
 
 use config::file::EndpointSettings;
 
 use super::{State, Text};
+use crate::load;
 
 /// Keys that are looked at.
 pub(super) const PAIRS_MAX: usize = 10_000;
 
-/// The state that these pairs make, by keys behind the prefix.
-///
-/// # Errors
-/// A value is not what its key wants: a sentence.
-pub(super) fn state(pairs: &BTreeMap<String, Vec<u8>>) -> Result<State, String> {
-    let mut state = State::default();
-    for (key, value) in pairs {
-        let text = || String::from_utf8(value.clone()).map_err(|_| format!("the value of `{key}` is no text"));
-        if let Some(name) = key.strip_prefix("config/").filter(|name| !name.is_empty()) {
-            state.texts.push(Text { name: name.to_owned(), text: text()?, ..Text::default() });
-        } else if let Some((list, name)) = key.strip_prefix("endpoints/").and_then(|rest| rest.rsplit_once('/')) {
-            if list.is_empty() || name.is_empty() {
-                continue;
+/// Makes states of pairs, and remembers each as it was while it was right.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// By keys behind the prefix.
+    good: BTreeMap<String, Good>,
+}
+
+/// A pair that was understood.
+#[derive(Debug)]
+struct Good {
+    value: Vec<u8>,
+    piece: Piece,
+}
+
+/// What it says.
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Endpoint(SocketAddr, EndpointSettings),
+}
+
+/// What a key is for.
+enum Shape<'a> {
+    /// A text of this name.
+    Text(&'a str),
+    /// An endpoint of this list.
+    Endpoint(&'a str),
+}
+
+impl Shape<'_> {
+    fn of(key: &str) -> Option<Shape<'_>> {
+        if let Some(name) = key.strip_prefix("config/") {
+            return (!name.is_empty()).then_some(Shape::Text(name));
+        }
+        let (list, name) = key.strip_prefix("endpoints/")?.rsplit_once('/')?;
+        (!list.is_empty() && !name.is_empty()).then_some(Shape::Endpoint(list))
+    }
+
+    /// Understands a value.
+    fn read(&self, key: &str, value: &[u8]) -> Result<Piece, String> {
+        let text = std::str::from_utf8(value).map_err(|_| format!("the value of `{key}` is no text"))?;
+        match self {
+            Self::Text(_) => Ok(Piece::Text(text.to_owned())),
+            Self::Endpoint(list) => {
+                let found = endpoint(list, text.trim()).map_err(|why| format!("the value of `{key}`: {why}"))?;
+                Ok(Piece::Endpoint(found.0, found.1))
             }
-            let endpoint = endpoint(text()?.trim()).map_err(|why| format!("the value of `{key}`: {why}"))?;
-            state.endpoints.entry(list.to_owned()).or_default().push(endpoint);
         }
     }
-    Ok(state)
+}
+
+impl Reader {
+    /// The state that these pairs make, by keys behind the prefix, and what is wrong with some of them: sentences.
+    pub(super) fn state(&mut self, pairs: &BTreeMap<String, Vec<u8>>) -> (State, Vec<String>) {
+        let mut before = std::mem::take(&mut self.good);
+        let mut problems = Vec::new();
+        for (key, value) in pairs {
+            let Some(shape) = Shape::of(key) else { continue };
+            let known = before.remove(key);
+            let good = match known {
+                Some(known) if known.value == *value => Some(known),
+                known => match shape.read(key, value) {
+                    Ok(piece) => Some(Good { value: value.clone(), piece }),
+                    Err(why) => {
+                        problems.push(why);
+                        known
+                    }
+                },
+            };
+            self.good.extend(good.map(|good| (key.clone(), good)));
+        }
+        (self.joined(&mut problems), problems)
+    }
+
+    fn joined(&self, problems: &mut Vec<String>) -> State {
+        let mut state = State::default();
+        let mut seen = HashSet::new();
+        for (key, good) in &self.good {
+            match (Shape::of(key), &good.piece) {
+                (Some(Shape::Text(name)), Piece::Text(text)) => {
+                    state.texts.push(Text { name: name.to_owned(), text: text.clone(), ..Text::default() });
+                }
+                (Some(Shape::Endpoint(list)), Piece::Endpoint(address, endpoint)) => {
+                    if seen.insert((list, *address)) {
+                        state.endpoints.entry(list.to_owned()).or_default().push(endpoint.clone());
+                    } else {
+                        problems.push(format!("the value of `{key}`: the endpoint `{address}` stands here twice"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        state
+    }
 }
 
 /// An address, or settings in JSON.
-fn endpoint(text: &str) -> Result<EndpointSettings, String> {
-    if text.starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| error.to_string());
-    }
-    match text.parse::<std::net::SocketAddr>() {
-        Ok(_) => Ok(EndpointSettings::at(text)),
-        Err(_) => Err(format!("`{}` is not an address with a port", text.chars().take(100).collect::<String>())),
+fn endpoint(list: &str, text: &str) -> Result<(SocketAddr, EndpointSettings), String> {
+    let settings = match text.starts_with('{') {
+        true => serde_json::from_str(text).map_err(|error| error.to_string())?,
+        false => EndpointSettings::at(text),
+    };
+    let address = settings.address.parse::<SocketAddr>().map_err(|_| {
+        format!("`{}` is not an address with a port", settings.address.chars().take(100).collect::<String>())
+    })?;
+    // By the code that reads whole lists. That all of one have no weight is nothing that one of them is told of.
+    let alone = [EndpointSettings { weight: settings.weight.max(1), ..settings.clone() }];
+    let wrong = load::without_names(|loader| loader.endpoints("", list, &alone)).err();
+    match wrong.and_then(|wrong| wrong.list.into_iter().next()) {
+        Some(first) => Err(first.message),
+        None => Ok((address, settings)),
     }
 }
 
@@ -70,7 +155,7 @@ mod tests {
 
     #[test]
     fn endpoints_are_gathered_by_key_and_texts_by_name() {
-        let state = state(&pairs(&[
+        let (state, problems) = Reader::default().state(&pairs(&[
             ("endpoints/web/b", "{ \"address\": \"10.0.0.2:80\", \"weight\": 3 }"),
             ("endpoints/web/a", " 10.0.0.1:80\n"),
             ("endpoints/a/b/c", "10.0.0.3:80"),
@@ -80,8 +165,8 @@ mod tests {
             ("endpoints/web", "x"),
             ("endpoints/web/", "x"),
             ("config/", "x"),
-        ]))
-        .unwrap();
+        ]));
+        assert!(problems.is_empty(), "{problems:?}");
         let web: Vec<_> = state.endpoints["web"].iter().map(|one| (one.address.as_str(), one.weight)).collect();
         assert_eq!(web, [("10.0.0.1:80", 1), ("10.0.0.2:80", 3)]);
         assert_eq!(state.endpoints["a/b"][0].address, "10.0.0.3:80");
@@ -95,12 +180,41 @@ mod tests {
             ("name:80", "the value of `endpoints/web/a`: `name:80` is not an address with a port"),
             ("{}", "missing field `address`"),
             ("{ \"address\": \"1.1.1.1:1\", \"wieght\": 1 }", "unknown field `wieght`"),
+            ("{ \"address\": \"name:80\" }", "the value of `endpoints/web/a`: `name:80` is not an address with a port"),
+            ("{ \"address\": \"1.1.1.1:1\", \"weight\": 1001 }", "the value of `endpoints/web/a`: "),
         ] {
-            let told = state(&pairs(&[("endpoints/web/a", value)])).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let all = pairs(&[("endpoints/web/a", value), ("endpoints/web/b", "1.1.1.2:1")]);
+            let (state, told) = Reader::default().state(&all);
+            assert!(told.len() == 1 && told[0].contains(why), "{told:?}");
+            assert_eq!(state.endpoints["web"].len(), 1, "the others count");
         }
         let bytes = BTreeMap::from([("config/x".to_owned(), vec![0xff])]);
-        assert_eq!(state(&bytes).unwrap_err(), "the value of `config/x` is no text");
+        assert_eq!(Reader::default().state(&bytes).1, ["the value of `config/x` is no text"]);
+    }
+
+    #[test]
+    fn a_value_that_was_right_stays_until_it_is_right_again_or_gone() {
+        let mut reader = Reader::default();
+        let mut read = |all: &[(&str, &str)]| {
+            let (state, problems) = reader.state(&pairs(all));
+            let web = state.endpoints.get("web").into_iter().flatten();
+            let texts = state.texts.iter().map(|text| text.text.clone());
+            (web.map(|one| one.address.clone()).chain(texts).collect::<Vec<_>>().join(" "), problems.len())
+        };
+        let of = |text: &str, count: usize| (text.to_owned(), count);
+        let (right, wrong) = (("endpoints/web/a", "1.1.1.1:1"), ("endpoints/web/a", "nowhere"));
+        assert_eq!(read(&[wrong, ("config/x", "t")]), of("t", 1));
+        assert_eq!(read(&[right]), of("1.1.1.1:1", 0));
+        for _ in 0..2 {
+            assert_eq!(read(&[wrong, ("endpoints/web/b", "1.1.1.2:1")]), of("1.1.1.1:1 1.1.1.2:1", 1));
+        }
+        assert_eq!(read(&[("endpoints/web/a", "1.1.1.3:1")]), of("1.1.1.3:1", 0));
+        assert_eq!(read(&[]), of("", 0));
+        assert_eq!(read(&[wrong]), of("", 1), "it was gone");
+        // One place is one endpoint; without a weight it is one all the same.
+        let twice = ("endpoints/web/b", "{ \"address\": \"1.1.1.1:1\", \"weight\": 0 }");
+        assert_eq!(read(&[right, twice]), of("1.1.1.1:1", 1));
+        assert_eq!(read(&[twice]), of("1.1.1.1:1", 0));
     }
 
     #[test]

@@ -211,6 +211,9 @@ fn providers(told: &Value) -> String {
         if let Some(reason) = one["reason"].as_str() {
             out.push_str(&format!("\n{} is away: {reason}\n", text(&one["name"])));
         }
+        for why in list(&one["left_out"]) {
+            out.push_str(&format!("\n{} gives what is left out: {}\n", text(&one["name"]), text(why)));
+        }
         for key in list(&one["missing"]) {
             out.push_str(&format!("\n{} gives no endpoints for `{}`\n", text(&one["name"]), text(key)));
         }
