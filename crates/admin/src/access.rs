@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode, header};
-use model::snapshot::{Admin, AdminRole};
+use control::admin_tls::ShownCertificate;
+use model::Name;
+use model::snapshot::{Admin, AdminIdentity, AdminRole};
 
 use crate::problem::Problem;
 
-/// Who is not asked for a token is called so in the history.
+/// Who is not asked for credentials is called so in the history.
 const NOBODY: &str = "local";
 /// A field that says that no foreign page in a browser sends this.
 const OURS: &str = "x-equipoise";
@@ -21,18 +23,29 @@ const OURS: &str = "x-equipoise";
 pub(crate) struct Caller {
     /// As the history tells it.
     pub(crate) name: Arc<str>,
-    /// He has shown a token, or could open a socket that only some may open.
+    /// He has shown a token or a certificate, or could open a socket that only some may open.
     pub(crate) is_trusted: bool,
 }
 
+/// What somebody shows: fields of his request, and the certificate of his connection, which is verified.
+pub(crate) type Credentials<'a> = (&'a HeaderMap, Option<&'a ShownCertificate>);
+
+/// Whom credentials are of.
+struct Found<'a> {
+    name: &'a Name,
+    role: AdminRole,
+    /// What kind they are.
+    by: &'static str,
+}
+
 /// Lets a call in, or not.
-pub(crate) fn enter(admin: &Admin, needs: AdminRole, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let found = find(admin, headers)?;
+pub(crate) fn enter(admin: &Admin, needs: AdminRole, (headers, shown): Credentials<'_>) -> Result<Caller, Problem> {
+    let found = find(admin, (headers, shown))?;
     let is_trusted = found.is_some() || admin.bind.ip().is_none();
     let name = match found {
-        Some((name, role)) if role >= needs => name,
-        Some((name, _)) => {
-            let message = format!("the token `{name}` may only read");
+        Some(found) if found.role >= needs => found.name.as_str().into(),
+        Some(Found { name, by, .. }) => {
+            let message = format!("the {by} `{name}` may only read");
             return Err(Problem::new(StatusCode::FORBIDDEN, message).suggest("use one whose `role` is `admin`"));
         }
         None => NOBODY.into(),
@@ -48,11 +61,34 @@ pub(crate) fn enter(admin: &Admin, needs: AdminRole, headers: &HeaderMap) -> Res
     Ok(Caller { name, is_trusted })
 }
 
-/// Whose token it is. `None`: nobody is asked for one.
-fn find(admin: &Admin, headers: &HeaderMap) -> Result<Option<(Arc<str>, AdminRole)>, Problem> {
-    if admin.tokens.is_empty() {
+/// Who it is. `None`: nobody is asked. A token that is sent counts before a certificate, which a client may show to everybody.
+fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Option<Found<'a>>, Problem> {
+    if !admin.asks_for_credentials() {
         return Ok(None);
     }
+    let takes_token = !admin.tokens.is_empty();
+    if !(takes_token && headers.contains_key(header::AUTHORIZATION)) {
+        let fits = |shown: &ShownCertificate, one: &AdminIdentity| shown.bears(&one.certificate);
+        if let Some(shown) = shown
+            && let Some(one) = admin.identities.iter().find(|one| fits(shown, one))
+        {
+            return Ok(Some(Found { name: &one.name, role: one.role, by: "certificate of" }));
+        }
+    }
+    if takes_token { of_token(admin, headers).map(Some) } else { Err(unknown(shown)) }
+}
+
+/// Nobody of `identities` has shown his certificate.
+fn unknown(shown: Option<&ShownCertificate>) -> Problem {
+    let message = match shown {
+        Some(shown) => format!("the certificate of `{}` is not known", shown.subject),
+        None => "a certificate is needed".to_owned(),
+    };
+    Problem::new(StatusCode::FORBIDDEN, message).suggest("show one that bears a name of `admin.identities`")
+}
+
+/// Whose token it is.
+fn of_token<'a>(admin: &'a Admin, headers: &HeaderMap) -> Result<Found<'a>, Problem> {
     let denied = |message: &str| {
         let mend = "send `authorization: Bearer TOKEN` with a token of `admin.tokens`";
         Err(Problem::new(StatusCode::UNAUTHORIZED, message).suggest(mend))
@@ -70,7 +106,7 @@ fn find(admin: &Admin, headers: &HeaderMap) -> Result<Option<(Arc<str>, AdminRol
         .iter()
         .fold(None, |found, token| if is_same(&token.secret.0, sent.trim_ascii()) { Some(token) } else { found });
     match fitting {
-        Some(token) => Ok(Some((token.name.as_str().into(), token.role))),
+        Some(token) => Ok(Found { name: &token.name, role: token.role, by: "token" }),
         None => denied("the token is not known"),
     }
 }
@@ -119,7 +155,7 @@ pub(crate) fn media_type(text: &str) -> Option<&'static str> {
 mod tests {
     use axum::http::{HeaderName, HeaderValue};
     use model::persistence::Secret;
-    use model::snapshot::AdminToken;
+    use model::snapshot::{AdminToken, CertificateName};
 
     use super::*;
 
@@ -138,11 +174,30 @@ mod tests {
         };
         let bind = "127.0.0.1:9900".parse().unwrap();
         let tokens = tokens.iter().map(token).collect();
-        Admin { bind, mode: 0o600, tokens, state: None, changes_allowed: true }
+        let (tls, identities, state) = (None, Vec::new(), None);
+        Admin { bind, mode: 0o600, tls, tokens, identities, state, changes_allowed: true }
     }
 
     fn status(admin: &Admin, needs: AdminRole, fields: &[(&'static str, &'static str)]) -> Result<Arc<str>, u16> {
-        enter(admin, needs, &headers(fields)).map(|caller| caller.name).map_err(|problem| problem.status().as_u16())
+        status_with(admin, needs, (fields, None))
+    }
+
+    fn status_with(
+        admin: &Admin,
+        needs: AdminRole,
+        (fields, shown): (&[(&'static str, &'static str)], Option<&ShownCertificate>),
+    ) -> Result<Arc<str>, u16> {
+        let entered = enter(admin, needs, (&headers(fields), shown));
+        entered.map(|caller| caller.name).map_err(|problem| problem.status().as_u16())
+    }
+
+    fn certificate(name: &str) -> ShownCertificate {
+        let (subject, alternative_names) = (format!("CN={name}"), vec![format!("{name}.example.com")]);
+        ShownCertificate { subject, common_name: Some(name.to_owned()), alternative_names }
+    }
+
+    fn identity(name: &str, role: AdminRole, certificate: CertificateName) -> AdminIdentity {
+        AdminIdentity { name: name.into(), role, certificate }
     }
 
     #[test]
@@ -162,7 +217,47 @@ mod tests {
         assert_eq!(status(&admin, read, &[]), Err(401));
         let mut two = headers(&with("Bearer 0123456789abcdef"));
         two.append("authorization", HeaderValue::from_static("Bearer fedcba9876543210"));
-        assert!(enter(&admin, read, &two).is_err(), "one token, or none");
+        assert!(enter(&admin, read, (&two, None)).is_err(), "one token, or none");
+    }
+
+    #[test]
+    fn a_certificate_opens_what_the_role_of_its_name_may_do() {
+        let (read, change) = (AdminRole::Read, AdminRole::Admin);
+        let identities = vec![
+            identity("eye", read, CertificateName::Subject("eve".into())),
+            identity("hand", change, CertificateName::Alternative("hal.example.com".into())),
+            identity("shadowed", change, CertificateName::Alternative("eve.example.com".into())),
+        ];
+        let admin = Admin { identities, ..admin(&[]) };
+        let (eve, hal, mallory) = (certificate("eve"), certificate("hal"), certificate("mallory"));
+        let ours = &[("x-equipoise", "1"), ("host", "localhost:9900")][..];
+        let with = |needs, shown| status_with(&admin, needs, (ours, shown));
+        assert_eq!(with(read, Some(&eve)), Ok("eye".into()), "the first that fits");
+        assert_eq!(with(change, Some(&eve)), Err(403));
+        assert_eq!((with(read, Some(&hal)), with(change, Some(&hal))), (Ok("hand".into()), Ok("hand".into())));
+        assert_eq!((with(read, Some(&mallory)), with(read, None)), (Err(403), Err(403)));
+        assert!(enter(&admin, read, (&headers(ours), Some(&eve))).unwrap().is_trusted);
+        // A browser shows a certificate to every page that wants it.
+        let foreign = &[("host", "localhost:9900"), ("content-type", "text/plain")][..];
+        assert_eq!(status_with(&admin, change, (foreign, Some(&hal))), Err(403));
+        let unsent = &[("authorization", "Bearer 0123456789abcdef")][..];
+        assert_eq!(status_with(&admin, read, (unsent, None)), Err(403), "no token is known here");
+    }
+
+    #[test]
+    fn a_token_counts_before_a_certificate_and_either_will_do() {
+        let (read, change) = (AdminRole::Read, AdminRole::Admin);
+        let identities = vec![identity("hand", change, CertificateName::Subject("hal".into()))];
+        let admin = Admin { identities, ..admin(&[("eye", read, "0123456789abcdef")]) };
+        let (hal, mallory) = (certificate("hal"), certificate("mallory"));
+        let (token, wrong) = (("authorization", "Bearer 0123456789abcdef"), ("authorization", "Bearer fedcba9876543210"));
+        let ours = ("x-equipoise", "1");
+        let with = |fields: &[_], shown| status_with(&admin, change, (fields, shown));
+        assert_eq!(with(&[ours], Some(&hal)), Ok("hand".into()));
+        assert_eq!(with(&[ours, token], Some(&hal)), Err(403), "who sends a token wants to come by that");
+        assert_eq!(with(&[ours, wrong], Some(&hal)), Err(401));
+        assert_eq!((with(&[ours], Some(&mallory)), with(&[ours], None)), (Err(401), Err(401)));
+        assert_eq!(status_with(&admin, read, (&[token], Some(&mallory))), Ok("eye".into()));
     }
 
     #[test]
@@ -192,9 +287,9 @@ mod tests {
         ] {
             assert_eq!(status(&open, change, foreign), Err(403), "{foreign:?}");
         }
-        assert!(!enter(&open, read, &headers(&[])).unwrap().is_trusted, "anybody on this machine");
+        assert!(!enter(&open, read, (&headers(&[]), None)).unwrap().is_trusted, "anybody on this machine");
         let socket = Admin { bind: "unix:/run/a.sock".parse().unwrap(), ..admin(&[]) };
-        assert!(enter(&socket, read, &headers(&[])).unwrap().is_trusted, "who may open the file");
+        assert!(enter(&socket, read, (&headers(&[]), None)).unwrap().is_trusted, "who may open the file");
         let reachable = Admin { changes_allowed: false, ..admin(&[]) };
         assert_eq!(status(&reachable, read, &[]), Ok(NOBODY.into()));
         assert_eq!(status(&reachable, change, &[host, json]), Err(403));

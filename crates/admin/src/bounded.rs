@@ -2,7 +2,8 @@
 //!
 //! The time of a connection runs out unless answers are being made or make progress: a client that sends its request byte by
 //! byte, says nothing, or does not take its answer is closed. When all places are taken, the oldest connection gives its place to
-//! the new one, so that nobody can lock the administrator out by holding connections.
+//! the new one, so that nobody can lock the administrator out by holding connections. Where TLS is spoken, those whose handshake is
+//! not over go first: who has proven nothing takes no place from who has.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
+use control::View;
+use control::admin_tls::Secured;
 use model::Address;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -44,25 +47,42 @@ pub(crate) struct BoundedListener {
     listener: Door,
     address: Address,
     bounds: Bounds,
-    /// By what each connection is told to end, oldest first. Those that are in when the listener goes stay.
-    held: VecDeque<oneshot::Sender<()>>,
+    /// Says how connections are encrypted that come now.
+    view: View,
+    /// Oldest first. Those that are in when the listener goes stay.
+    held: VecDeque<Held>,
+}
+
+/// A connection that is in.
+struct Held {
+    /// Tells it to end.
+    end: oneshot::Sender<()>,
+    secured: Option<Secured>,
+}
+
+impl Held {
+    /// Whether it shakes hands still.
+    fn has_proven_nothing(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| !secured.is_open())
+    }
 }
 
 impl BoundedListener {
-    pub(crate) fn new(listener: Door, address: Address, bounds: Bounds) -> Self {
-        Self { listener, address, bounds, held: VecDeque::new() }
+    pub(crate) fn new(listener: Door, address: Address, bounds: Bounds, view: View) -> Self {
+        Self { listener, address, bounds, view, held: VecDeque::new() }
     }
 
-    /// A place for one more connection: of one that ended, or of the oldest.
-    fn place(&mut self) -> oneshot::Receiver<()> {
-        self.held.retain(|held| !held.is_closed());
+    /// A place for one more connection: of one that ended, or of the oldest that has proven nothing, or of the oldest.
+    fn place(&mut self, secured: Option<Secured>) -> oneshot::Receiver<()> {
+        self.held.retain(|held| !held.end.is_closed());
         while self.held.len() >= self.bounds.connections_max {
+            let first = self.held.iter().position(Held::has_proven_nothing).unwrap_or(0);
             // It may have ended by itself.
-            let _ = self.held.pop_front().map(|held| held.send(()));
+            let _ = self.held.remove(first).map(|held| held.end.send(()));
         }
-        let (hold, held) = oneshot::channel();
-        self.held.push_back(hold);
-        held
+        let (end, told) = oneshot::channel();
+        self.held.push_back(Held { end, secured });
+        told
     }
 }
 
@@ -73,7 +93,11 @@ impl axum::serve::Listener for BoundedListener {
     async fn accept(&mut self) -> (BoundedStream, Address) {
         loop {
             match self.listener.accept().await {
-                Ok(stream) => return (BoundedStream::new(stream, self.bounds, self.place()), self.address.clone()),
+                Ok(visitor) => {
+                    let visitor = visitor.secure(self.view.admin_tls());
+                    let place = self.place(visitor.secured().cloned());
+                    return (BoundedStream::new(visitor, self.bounds, place), self.address.clone());
+                }
                 // Out of file descriptors, mostly: others have to give theirs back first.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
@@ -109,16 +133,26 @@ impl Drop for Answering {
     }
 }
 
-impl Connected<IncomingStream<'_, BoundedListener>> for Busy {
+/// A connection as its requests know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    pub(crate) busy: Busy,
+    /// How it is encrypted, if it is.
+    pub(crate) secured: Option<Secured>,
+}
+
+impl Connected<IncomingStream<'_, BoundedListener>> for Visit {
     fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
-        stream.io().busy.clone()
+        stream.io().visit.clone()
     }
 }
 
 /// A connection that ends when its time is over.
 pub(crate) struct BoundedStream {
     stream: Visitor,
-    busy: Busy,
+    visit: Visit,
+    /// Its handshake is not known to be over.
+    is_shaking: bool,
     idle: Duration,
     ends: Instant,
     deadline: Pin<Box<Sleep>>,
@@ -130,10 +164,13 @@ pub(crate) struct BoundedStream {
 impl BoundedStream {
     fn new(stream: Visitor, bounds: Bounds, place: oneshot::Receiver<()>) -> Self {
         let now = Instant::now();
-        let deadline = Box::pin(tokio::time::sleep_until(now + bounds.idle.min(bounds.life)));
+        let visit = Visit { busy: Busy::default(), secured: stream.secured().cloned() };
+        let first = visit.secured.as_ref().map_or(bounds.idle, Secured::handshake_timeout).min(bounds.idle);
+        let deadline = Box::pin(tokio::time::sleep_until(now + first.min(bounds.life)));
         Self {
             stream,
-            busy: Busy::default(),
+            is_shaking: visit.secured.is_some(),
+            visit,
             idle: bounds.idle,
             ends: now + bounds.life,
             deadline,
@@ -157,9 +194,17 @@ impl BoundedStream {
         loop {
             ready!(self.deadline.as_mut().poll(cx));
             // Who waits for a change is not idle.
-            if !self.busy.is_so() || Instant::now() >= self.ends {
+            if !self.visit.busy.is_so() || Instant::now() >= self.ends {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
+            self.progress();
+        }
+    }
+
+    /// The time for the handshake ends with it, and that for requests begins.
+    fn note_handshake(&mut self) {
+        if self.is_shaking && self.visit.secured.as_ref().is_some_and(Secured::is_open) {
+            self.is_shaking = false;
             self.progress();
         }
     }
@@ -176,7 +221,9 @@ impl AsyncRead for BoundedStream {
         if let Poll::Ready(error) = self.poll_end(cx) {
             return Poll::Ready(Err(error));
         }
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.note_handshake();
+        read
     }
 }
 

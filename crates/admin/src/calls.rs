@@ -9,12 +9,13 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use control::admin_tls::{self, Secured};
 use control::{Desk, View};
 use model::Snapshot;
 use model::snapshot::AdminRole;
 
 use crate::access::{self, Caller};
-use crate::bounded::Busy;
+use crate::bounded::Visit;
 use crate::look;
 use crate::openapi;
 use crate::problem::Problem;
@@ -353,12 +354,13 @@ async fn unknown(request: Request) -> Problem {
 }
 
 async fn answer(shared: Shared, call: &'static Call, request: Request) -> Response {
-    let entered = match allowed(&shared, call, request.headers()) {
+    let secured = secured(&request);
+    let entered = match allowed(&shared, call, (request.headers(), secured.as_ref())) {
         Ok(entered) => entered,
         Err(problem) => return with_challenge(problem),
     };
     // An answer takes the time that it takes; the connection waits for it.
-    let _busy = request.extensions().get::<ConnectInfo<Busy>>().map(|ConnectInfo(busy)| busy.begin());
+    let _busy = request.extensions().get::<ConnectInfo<Visit>>().map(|ConnectInfo(visit)| visit.busy.begin());
     if let Err(problem) = check_parameters(call, request.uri().query()) {
         return problem.into_response();
     }
@@ -384,7 +386,17 @@ pub(crate) struct Entered {
     pub(crate) under: Option<Arc<Snapshot>>,
 }
 
-pub(crate) fn allowed(shared: &Shared, call: &Call, headers: &HeaderMap) -> Result<Entered, Problem> {
+/// How the connection of a request is encrypted, if it is.
+pub(crate) fn secured(request: &Request) -> Option<Secured> {
+    let ConnectInfo(visit) = request.extensions().get::<ConnectInfo<Visit>>()?;
+    visit.secured.clone()
+}
+
+pub(crate) fn allowed(
+    shared: &Shared,
+    call: &Call,
+    (headers, secured): (&HeaderMap, Option<&Secured>),
+) -> Result<Entered, Problem> {
     let Some(needs) = call.needs else {
         return Ok(Entered { caller: Caller { name: "".into(), is_trusted: false }, under: None });
     };
@@ -396,13 +408,22 @@ pub(crate) fn allowed(shared: &Shared, call: &Call, headers: &HeaderMap) -> Resu
     }
     let Some(plan) = plan else { return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing runs yet")) };
     let Some(admin) = plan.snapshot.admin.as_ref() else { return Err(closed()) };
-    let caller = access::enter(admin, needs, headers)?;
+    if !admin_tls::still_holds(secured, admin.tls.as_ref()) {
+        let message = "the rules by which this connection began hold no longer";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).suggest("connect anew"));
+    }
+    let caller = access::enter(admin, needs, (headers, secured.and_then(Secured::shown)))?;
     Ok(Entered { caller, under: Some(Arc::clone(&plan.snapshot)) })
 }
 
-/// RFC 6750 section 3: who is not let in is told how to ask.
+/// RFC 6750 section 3: who is not let in is told how to ask. Where it is the time that is wrong, another connection may find a
+/// better one.
 fn with_challenge(problem: Problem) -> Response {
     let mut answer = problem.into_response();
+    if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
+        let close = axum::http::HeaderValue::from_static("close");
+        answer.headers_mut().insert(axum::http::header::CONNECTION, close);
+    }
     if answer.status() == StatusCode::UNAUTHORIZED {
         let challenge = axum::http::HeaderValue::from_static("Bearer realm=\"equipoise\"");
         answer.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, challenge);

@@ -48,7 +48,7 @@ pub(crate) async fn answer(
         }
     };
     let canary = if what.can_be_tried() { terms(request.uri().query())? } else { None };
-    let headers = request.headers().clone();
+    let (headers, secured) = (request.headers().clone(), calls::secured(&request));
     // Held until it is done: until then the body is somewhere.
     let mut _room = None;
     let text = match what.body() {
@@ -62,7 +62,7 @@ pub(crate) async fn answer(
     };
     if what == What::SetLog {
         // The body took its time; who could not come in now is not heard.
-        let caller = calls::allowed(shared, call, &headers)?.caller;
+        let caller = calls::allowed(shared, call, (&headers, secured.as_ref()))?.caller;
         return set_log(&text, &caller.name);
     }
     let change = wanted(what, parts, text)?;

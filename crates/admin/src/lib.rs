@@ -88,14 +88,14 @@ impl Admin {
             let _entered = runtime.enter();
             bound.open()?
         };
-        let listener = BoundedListener::new(door, address.clone(), bounds);
+        let listener = BoundedListener::new(door, address.clone(), bounds, view.clone());
         let (stop, stopped) = oneshot::channel();
         let (part, parted) = oneshot::channel::<()>();
         let ip = address.ip();
         let is_closed = Arc::new(AtomicBool::new(false));
         let router = calls::router(calls::Shared { view, desk, is_closed: Arc::clone(&is_closed) })
             .layer(middleware::from_fn(move |request, next| guarded(ip, request, next)))
-            .into_make_service_with_connect_info::<bounded::Busy>();
+            .into_make_service_with_connect_info::<bounded::Visit>();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
             runtime.block_on(async move {
                 let parting = async {

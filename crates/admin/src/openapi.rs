@@ -23,7 +23,7 @@ pub(crate) fn document() -> Value {
         },
         "paths": paths,
         "components": {
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" }, "certificate": { "type": "mutualTLS" } },
             "schemas": { "Problem": problem(), "Done": done() },
         },
     })
@@ -42,10 +42,12 @@ fn operation(call: &Call) -> Value {
     if let Some(body) = body(call.what.body()) {
         operation["requestBody"] = body;
     }
-    // Where no tokens are configured, nobody is asked for one.
-    operation["security"] = if call.needs.is_some() { json!([{ "token": [] }, {}]) } else { json!([]) };
+    // Where neither tokens nor identities are configured, nobody is asked for one.
+    let ways = json!([{ "token": [] }, { "certificate": [] }, {}]);
+    operation["security"] = if call.needs.is_some() { ways } else { json!([]) };
     if call.needs == Some(AdminRole::Admin) {
-        operation["description"] = "Needs a token whose role is `admin`, where there are tokens.".into();
+        let what = "Needs a token or a certificate whose role is `admin`, where there are tokens or identities.";
+        operation["description"] = what.into();
     }
     operation
 }
@@ -118,6 +120,7 @@ fn responses(call: &Call) -> Value {
     let add = |all: &mut Map<String, Value>, status: &str, what: &str| all.insert(status.to_owned(), problem(what));
     if call.needs.is_some() {
         add(&mut all, "401", "A token is needed, or not known");
+        add(&mut all, "403", "A certificate is needed, or not known");
     }
     add(&mut all, "400", "The request cannot be understood: a parameter, the `host` field, the body");
     if call.what == What::Explain {
@@ -133,7 +136,8 @@ fn responses(call: &Call) -> Value {
     }
     if call.needs == Some(AdminRole::Admin) {
         let more = if call.what.is_order() { ", or it is more than may be asked for without one" } else { "" };
-        add(&mut all, "403", &format!("The token may only read, or a foreign page asks{more}"));
+        let what = format!("What is shown may only read or is not known, or a foreign page asks{more}");
+        add(&mut all, "403", &what);
     }
     if call.what.is_order() || call.what == What::SetLog {
         add(

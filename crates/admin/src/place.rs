@@ -7,8 +7,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use control::admin_tls::{AdminTls, Encrypted, Secured};
 use model::Address;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -188,14 +190,37 @@ impl Door {
 /// A connection, however it came in.
 pub(crate) enum Visitor {
     Tcp(TcpStream),
+    Tls(Box<Encrypted>),
     Unix(UnixStream),
 }
 
-/// Does the same with either.
-macro_rules! either {
+impl Visitor {
+    /// Encrypted from its first byte on, where that is wanted. A Unix socket never is.
+    pub(crate) fn secure(self, tls: Option<Arc<AdminTls>>) -> Self {
+        match (self, tls) {
+            (Self::Tcp(stream), Some(tls)) => Self::Tls(Box::new(tls.accept(stream))),
+            (visitor, _) => visitor,
+        }
+    }
+
+    /// How it is encrypted, if it is.
+    pub(crate) fn secured(&self) -> Option<&Secured> {
+        match self {
+            Self::Tls(stream) => Some(stream.secured()),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+}
+
+/// Does the same with each of them.
+macro_rules! each {
     ($self:expr, $stream:ident => $do:expr) => {
         match $self.get_mut() {
             Visitor::Tcp(stream) => {
+                let $stream = Pin::new(stream);
+                $do
+            }
+            Visitor::Tls(stream) => {
                 let $stream = Pin::new(stream);
                 $do
             }
@@ -209,13 +234,13 @@ macro_rules! either {
 
 impl AsyncRead for Visitor {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => stream.poll_read(cx, buf))
+        each!(self, stream => stream.poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Visitor {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        either!(self, stream => stream.poll_write(cx, bytes))
+        each!(self, stream => stream.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -223,7 +248,7 @@ impl AsyncWrite for Visitor {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        either!(self, stream => stream.poll_write_vectored(cx, parts))
+        each!(self, stream => stream.poll_write_vectored(cx, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -231,10 +256,10 @@ impl AsyncWrite for Visitor {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => stream.poll_flush(cx))
+        each!(self, stream => stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => stream.poll_shutdown(cx))
+        each!(self, stream => stream.poll_shutdown(cx))
     }
 }

@@ -157,22 +157,31 @@ fn one_of(keys: &[&str]) -> Value {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` the API asks for no
-    /// credentials, so only a loopback address or a Unix socket is accepted; by a name in the abstract namespace (`unix:@name`),
-    /// which has no permissions, nothing can be changed then.
+    /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` and `identities` the API asks
+    /// for no credentials, so only a loopback address or a Unix socket is accepted; by a name in the abstract namespace
+    /// (`unix:@name`), which has no permissions, nothing can be changed then.
     pub bind: String,
     /// Permissions of the Unix socket, in octal. By default `"0600"`: the user that the program runs as, and nobody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Accept an address that others can reach although there are no `tokens`. Whoever reaches it can read the
-    /// configuration, and nobody can change it there.
+    /// Accept an address that others can reach although there are neither `tokens` nor `identities`. Whoever reaches it can read
+    /// the configuration, and nobody can change it there.
     #[serde(default)]
     pub allow_remote: bool,
+    /// Speak TLS with who asks, at an address of the network. With `client`, certificates of clients are asked for, and
+    /// `identities` says whose open the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// Who may use the API. With one at least, every request but those for `/healthz` and `/readyz` needs the field
-    /// `authorization: Bearer TOKEN`. They travel as they are: over a network, put TLS before them.
+    /// `authorization: Bearer TOKEN`, or a certificate of `identities`. They travel as they are: over a network, use `tls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub tokens: Vec<AdminToken>,
+    /// Whose certificates open the API, where `client` in `tls` asks for them. The first that fits counts. Who sends a token too
+    /// comes by the token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub identities: Vec<AdminIdentity>,
     /// A folder that is there, in which changes by the API and wishes for endpoints are kept, so that they are there again
     /// after a start. Without it they last as long as the program runs. Relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,7 +202,28 @@ pub struct AdminToken {
     pub token: Secret,
 }
 
-/// What a token may be used for.
+/// A certificate of a client that opens the API: with a `common_name` or an `alternative_name`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(&["common_name", "alternative_name"])))]
+pub struct AdminIdentity {
+    /// Whose it is. The history of changes tells it.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// What it may be used for.
+    pub role: AdminRole,
+    /// The common name (CN) in the subject of the certificate, letter by letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub common_name: Option<String>,
+    /// One of the alternative names in the certificate, letter by letter: of DNS, of mail, or a URI such as
+    /// `spiffe://example.com/deploy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub alternative_name: Option<String>,
+}
+
+/// What a token or a certificate may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdminRole {

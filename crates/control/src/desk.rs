@@ -162,7 +162,8 @@ mod tests {
         };
         let with = |tokens: Vec<AdminToken>| {
             let bind = "127.0.0.1:9900".parse().unwrap();
-            let admin = Some(Admin { bind, mode: 0o600, tokens, state: None, changes_allowed: true });
+            let (tls, identities, state) = (None, Vec::new(), None);
+            let admin = Some(Admin { bind, mode: 0o600, tls, tokens, identities, state, changes_allowed: true });
             Arc::new(Snapshot { admin, ..Snapshot::default() })
         };
         let under = with(vec![token("0123456789abcdef")]);

@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
+pub mod admin_tls;
 pub mod canary;
 pub mod connections;
 pub mod desk;

@@ -16,6 +16,7 @@ use model::snapshot::{EndpointsFrom, LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
+use crate::admin_tls::{self, AdminTls};
 use crate::keep::Desired;
 use crate::providers::{self, Given};
 use crate::workshop::Tried;
@@ -67,6 +68,8 @@ pub struct Candidate {
     pub(crate) desired: Desired,
     /// What is tried beside it from then on, or why that cannot be tried any more. `None`: nothing, whatever was tried before.
     pub(crate) tried: Option<Result<Box<Candidate>, String>>,
+    /// How the administrator's listener shakes hands, if it does.
+    pub(crate) admin_tls: Option<Arc<AdminTls>>,
 }
 
 impl Candidate {
@@ -116,7 +119,7 @@ pub fn prepare(
         }
     }
     let desired = Desired { given, ..Desired::default() };
-    let next = Next { previous, running: None, generation, inspect };
+    let next = Next { previous, running: None, admin_tls: None, generation, inspect };
     prepare_with(source, desired, next, &Names::of_a_start())
 }
 
@@ -127,6 +130,8 @@ pub(crate) struct Next<'a> {
     pub(crate) previous: Option<&'a Plan>,
     /// What it came of.
     pub(crate) running: Option<&'a Loaded>,
+    /// How the administrator's listener shakes hands now.
+    pub(crate) admin_tls: Option<&'a Arc<AdminTls>>,
     pub(crate) generation: u64,
     pub(crate) inspect: Inspect,
 }
@@ -222,7 +227,7 @@ pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(
 fn compile(
     (loaded, mut desired): (Arc<Loaded>, Desired),
     read_from: Option<SystemTime>,
-    Next { previous, generation, inspect, .. }: Next<'_>,
+    Next { previous, admin_tls, generation, inspect, .. }: Next<'_>,
 ) -> Result<Candidate, Diagnostics> {
     let refused = |issues: Vec<Issue>| Diagnostics {
         list: issues.iter().map(|issue| loaded.diagnose(issue)).collect(),
@@ -237,8 +242,13 @@ fn compile(
     match plan::compile(Arc::new(snapshot), previous, generation) {
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
-            if issues.is_empty() {
-                return Ok(Candidate { plan: Arc::new(plan), loaded, read_from, desired, tried: None });
+            match admin_tls::of(&plan.snapshot, admin_tls) {
+                Ok(admin_tls) if issues.is_empty() => {
+                    let plan = Arc::new(plan);
+                    return Ok(Candidate { plan, loaded, read_from, desired, tried: None, admin_tls });
+                }
+                Ok(_) => {}
+                Err(found) => issues.extend(found),
             }
         }
         Err(found) => issues.extend(found),

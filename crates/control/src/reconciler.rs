@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use telemetry::trial::Trial;
 
+use crate::admin_tls::AdminTls;
 use crate::canary::{self, Terms, Verdict};
 use crate::difference::Differences;
 use crate::effects::Effects;
@@ -137,6 +138,7 @@ struct Running {
     /// The generation that brought the configuration as it is, and that as a text.
     revision: u64,
     text: Whole,
+    admin_tls: Option<Arc<AdminTls>>,
     watch: Watch,
 }
 
@@ -247,6 +249,7 @@ impl Reconciler {
             inspect: self.inspect,
             desired: self.desired.clone(),
             running,
+            admin_tls: self.running.as_ref().and_then(|running| running.admin_tls.clone()),
             generation: self.next().generation,
             view: self.view.clone(),
             board: Arc::clone(self.providers.board()),
@@ -306,7 +309,7 @@ impl Reconciler {
             staged = Ok(staged.inspect_err(|_| self.view.count_refused())?);
         }
         let folder = candidate.state_folder().cloned();
-        let Candidate { loaded, plan, read_from, desired, tried: beside } = candidate;
+        let Candidate { loaded, plan, read_from, desired, tried: beside, admin_tls } = candidate;
         self.publisher.publish(Arc::clone(&plan)).inspect_err(|_| self.view.count_refused())?;
         self.keep(folder, staged, &desired);
         // Not before: a change that fails ends nothing.
@@ -316,7 +319,12 @@ impl Reconciler {
         let (text, revision) = self.text_and_revision(&loaded, generation);
         let (at, kept) = (SystemTime::now(), Some(text.clone()));
         let entry = Entry { generation, at, origin, author, differences, tried, text: kept };
-        let shown = Shown { loaded: Some(Arc::clone(&loaded)), revision, desired: Arc::new(desired.clone()) };
+        let shown = Shown {
+            loaded: Some(Arc::clone(&loaded)),
+            revision,
+            desired: Arc::new(desired.clone()),
+            admin_tls: admin_tls.clone(),
+        };
         // Told when it is so for callers of the API too: a token that was taken away opens nothing after this line.
         let changes =
             matches!(origin, Origin::Start | Origin::Upgrade | Origin::Reload).then(|| desired.changes.clone());
@@ -333,7 +341,7 @@ impl Reconciler {
                 Watch::new(loaded.referenced_files().to_vec(), read_from, Stamp::of)
             }
         };
-        self.running = Some(Running { loaded, plan, generation, revision, text, watch });
+        self.running = Some(Running { loaded, plan, generation, revision, text, admin_tls, watch });
         Ok(generation)
     }
 
@@ -561,6 +569,7 @@ impl Reconciler {
         let next = Next {
             previous: Some(&running.plan),
             running: Some(&running.loaded),
+            admin_tls: running.admin_tls.as_ref(),
             generation: running.generation + 1,
             inspect: self.inspect,
         };
@@ -583,7 +592,8 @@ impl Reconciler {
             Some(running) => (Some(&*running.plan), Some(&*running.loaded), running.generation + 1),
             None => (None, None, self.past + 1),
         };
-        Next { previous, running, generation, inspect: self.inspect }
+        let admin_tls = self.running.as_ref().and_then(|running| running.admin_tls.as_ref());
+        Next { previous, running, admin_tls, generation, inspect: self.inspect }
     }
 }
 

@@ -14,6 +14,7 @@ use telemetry::summary::Totals;
 use telemetry::trial::{Outcome, Trial};
 use telemetry::{Gauge, Metric, Telemetry};
 
+use crate::admin_tls::AdminTls;
 use crate::canary::{CANARIES_MAX, Terms};
 use crate::connections::Connections;
 use crate::difference::Differences;
@@ -102,6 +103,8 @@ pub struct Shown {
     pub revision: u64,
     /// What is desired beside the files.
     pub desired: Arc<Desired>,
+    /// How the administrator's listener shakes hands, if it does.
+    pub(crate) admin_tls: Option<Arc<AdminTls>>,
 }
 
 impl Shown {
@@ -176,6 +179,11 @@ impl View {
     /// The plan in force.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.running().plan.clone()
+    }
+
+    /// How the administrator's listener is to shake hands with who comes now; `None`: not at all.
+    pub fn admin_tls(&self) -> Option<Arc<AdminTls>> {
+        self.running().shown.admin_tls.clone()
     }
 
     /// All that may be known, at this moment.

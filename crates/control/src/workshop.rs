@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use config::{Changes, Diagnostics, Loaded, Whole};
 use plan::Plan;
 
+use crate::admin_tls::AdminTls;
 use crate::desk::{Change, Order};
 use crate::history::Origin;
 use crate::keep::Desired;
@@ -27,6 +28,8 @@ pub struct Workshop {
     pub(crate) inspect: Inspect,
     pub(crate) desired: Desired,
     pub(crate) running: Option<(Arc<Loaded>, Arc<Plan>)>,
+    /// How the administrator's listener shakes hands.
+    pub(crate) admin_tls: Option<Arc<AdminTls>>,
     /// The number of the next generation.
     pub(crate) generation: u64,
     pub(crate) view: View,
@@ -53,7 +56,9 @@ impl Tried {
         let desired = Desired { given: beside.desired.given.clone(), ..self.desired.clone() };
         let previous = self.states_beside(&beside.plan);
         let generation = beside.plan.generation + 1;
-        let next = Next { previous: Some(&previous), running: None, generation, inspect };
+        // It is the one in force that shakes hands meanwhile.
+        let admin_tls = beside.admin_tls.as_ref();
+        let next = Next { previous: Some(&previous), running: None, admin_tls, generation, inspect };
         let candidate = load::prepare_wishes(&self.loaded, desired, next)?;
         Ok(Candidate { read_from: self.read_from, ..candidate })
     }
@@ -123,6 +128,7 @@ impl Workshop {
         Next {
             previous: self.running.as_ref().map(|(_, plan)| &**plan),
             running: self.running.as_ref().map(|(loaded, _)| &**loaded),
+            admin_tls: self.admin_tls.as_ref(),
             generation: self.generation,
             inspect: self.inspect,
         }

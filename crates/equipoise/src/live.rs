@@ -421,8 +421,9 @@ impl Live {
                 unix => writeln!(text, "  listener {} on {unix} ({scheme})", listener.name),
             };
         }
+        let scheme = if self.view().admin_tls().is_some() { "https" } else { "http" };
         match self.admin.as_ref().map(Admin::address) {
-            Some(model::Address::Ip(address)) => drop(writeln!(text, "  admin on http://{address}")),
+            Some(model::Address::Ip(address)) => drop(writeln!(text, "  admin on {scheme}://{address}")),
             Some(unix) => drop(writeln!(text, "  admin on {unix}")),
             None => {}
         }
@@ -641,7 +642,7 @@ fn permit(admin: &Admin, mode: u32) {
 fn tell_rules(admin: &model::snapshot::Admin) {
     let so = if !admin.changes_allowed {
         "everybody who reaches its address may read there, so nothing can be changed by the API"
-    } else if admin.tokens.is_empty() && admin.bind.ip().is_some() {
+    } else if !admin.asks_for_credentials() && admin.bind.ip().is_some() {
         "every user of this machine may change the configuration there; tokens or a Unix socket prevent that"
     } else {
         return;

@@ -190,7 +190,7 @@ pub enum TcpTarget {
 }
 
 /// TLS towards clients.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsTermination {
     /// At least one; chosen by the names in the leaf certificate; the first serves clients that name none of them.
     pub certificates: Vec<Certificate>,
@@ -212,7 +212,7 @@ pub enum TlsVersion {
 }
 
 /// Whether clients show a certificate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
     /// Not asked for.
     Off,
@@ -223,7 +223,7 @@ pub enum ClientAuth {
 }
 
 /// Who vouches for clients.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTrust {
     /// Certificates of the authorities.
     pub authorities: Pem,
@@ -550,12 +550,23 @@ pub struct Admin {
     pub bind: Address,
     /// Permissions of the Unix socket.
     pub mode: u32,
-    /// Who may use it; without any, everybody who reaches it.
+    /// Termination of TLS, at an address of the network. It has one certificate.
+    pub tls: Option<TlsTermination>,
+    /// Who may use it by a token. Without any, and without identities, everybody may who reaches it.
     pub tokens: Vec<AdminToken>,
+    /// Who may use it by a certificate; the first that fits counts.
+    pub identities: Vec<AdminIdentity>,
     /// Where changes are kept over a start.
     pub state: Option<PathBuf>,
     /// Whether anything may be changed there. Not where everybody can reach it and nobody is asked who he is.
     pub changes_allowed: bool,
+}
+
+impl Admin {
+    /// Whether who comes has to show who he is, by a token or by a certificate.
+    pub fn asks_for_credentials(&self) -> bool {
+        !self.tokens.is_empty() || !self.identities.is_empty()
+    }
 }
 
 /// A token that opens the API.
@@ -567,6 +578,26 @@ pub struct AdminToken {
     pub role: AdminRole,
     /// The token itself.
     pub secret: Secret,
+}
+
+/// A certificate of a client that opens the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminIdentity {
+    /// Whose it is.
+    pub name: Name,
+    /// What it may be used for.
+    pub role: AdminRole,
+    /// What has to stand in it.
+    pub certificate: CertificateName,
+}
+
+/// A name that a certificate has to bear, letter by letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateName {
+    /// The name in its subject (CN).
+    Subject(String),
+    /// One of its alternative names: of DNS, of mail, or a URI.
+    Alternative(String),
 }
 
 /// What somebody may do by the API.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use model::Address;
-use model::snapshot::{Admin, AdminRole, AdminToken};
+use model::snapshot::{Admin, AdminIdentity, AdminRole, AdminToken, CertificateName, TlsTermination};
 
 use super::Resolver;
 use crate::file;
@@ -16,22 +16,11 @@ impl Resolver<'_> {
     pub(super) fn admin(&mut self, admin: &file::Admin) -> Option<Admin> {
         let bind = self.bind_anywhere("admin/bind", &admin.bind)?;
         self.take_bind("admin/bind", (&bind, false), "the administrator's page".to_owned());
-        if let Address::Ip(address) = bind
-            && !address.ip().to_canonical().is_loopback()
-            && !admin.allow_remote
-            && admin.tokens.is_empty()
-        {
-            let message = format!(
-                "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
-                 it can read the configuration",
-                admin.bind
-            );
-            let port = address.port();
-            let mend = format!("bind `127.0.0.1:{port}`, add `tokens`, or accept this with `allow_remote: true`");
-            self.report("admin/bind", message, Some(mend));
-        }
+        self.check_who_reaches(admin, &bind);
         let mode = self.admin_mode(admin.mode.as_deref(), &bind);
+        let tls = admin.tls.as_ref().map(|tls| self.admin_tls(tls, &bind));
         let tokens = self.admin_tokens(&admin.tokens);
+        let identities = self.admin_identities(admin);
         let state = admin.state.as_ref().map(|path| self.beside(path));
         if let Some(folder) = &state
             && self.access == Access::Disk
@@ -44,8 +33,33 @@ impl Resolver<'_> {
         let is_guarded = bind
             .ip()
             .map_or(!bind.to_string().starts_with("unix:@"), |address| address.ip().to_canonical().is_loopback());
-        let changes_allowed = is_guarded || !tokens.is_empty();
-        Some(Admin { bind, mode, tokens, state, changes_allowed })
+        let changes_allowed = is_guarded || !tokens.is_empty() || !identities.is_empty();
+        let tls = match tls {
+            Some(tls) => Some(tls?),
+            None => None,
+        };
+        Some(Admin { bind, mode, tls, tokens, identities, state, changes_allowed })
+    }
+
+    /// Who reaches it from outside has to show who he is.
+    fn check_who_reaches(&mut self, admin: &file::Admin, bind: &Address) {
+        if let Address::Ip(address) = bind
+            && !address.ip().to_canonical().is_loopback()
+            && !admin.allow_remote
+            && admin.tokens.is_empty()
+            && admin.identities.is_empty()
+        {
+            let message = format!(
+                "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
+                 it can read the configuration",
+                admin.bind
+            );
+            let port = address.port();
+            let mend = format!(
+                "bind `127.0.0.1:{port}`, add `tokens`, or `tls` with `identities`, or accept this with `allow_remote: true`"
+            );
+            self.report("admin/bind", message, Some(mend));
+        }
     }
 
     fn admin_mode(&mut self, written: Option<&str>, bind: &Address) -> u32 {
@@ -60,6 +74,24 @@ impl Resolver<'_> {
             self.report("admin/mode", format!("`{text}` is no permission of a file"), Some(mend));
         }
         mode.unwrap_or(MODE)
+    }
+
+    fn admin_tls(&mut self, written: &file::Tls, bind: &Address) -> Option<TlsTermination> {
+        if bind.ip().is_none() {
+            let span = self.key_span("admin", "tls");
+            let mend = "leave it out: the permissions of a Unix socket say who may open it".to_owned();
+            self.sink.push(span, "`tls` is for addresses of the network", Some(mend));
+        }
+        if written.certificates.len() > 1 {
+            let mend = "leave the others out; one certificate may have many names".to_owned();
+            self.report("admin/tls/certificates/1", "the administrator's listener shows one certificate", Some(mend));
+        }
+        if written.client.mode != file::ClientAuthMode::Off && written.client.identity_header.is_some() {
+            let span = self.key_span("admin/tls/client", "identity_header");
+            let message = "`identity_header` has no meaning here: nothing is passed on";
+            self.sink.push(span, message, Some("leave it out".to_owned()));
+        }
+        self.termination("admin/tls", written)
     }
 
     fn admin_tokens(&mut self, written: &[file::AdminToken]) -> Vec<AdminToken> {
@@ -80,17 +112,81 @@ impl Resolver<'_> {
                 let message = "a token has letters, digits and `-._~+/=` only";
                 self.sink.push(span, message, Some(mend));
             }
-            let role = match token.role {
-                file::AdminRole::Read => AdminRole::Read,
-                file::AdminRole::Admin => AdminRole::Admin,
-            };
             if let Some(other) = tokens.iter().find(|other: &&AdminToken| other.secret.0 == secret.0) {
                 let span = self.tree.locate(&format!("{at}/token"));
                 let message = format!("it is the same as that of `{}`: who comes with it could be either", other.name);
                 self.sink.push(span, message, Some("give each its own".to_owned()));
             }
-            tokens.push(AdminToken { name: token.name.as_str().into(), role, secret });
+            tokens.push(AdminToken { name: token.name.as_str().into(), role: token.role.into(), secret });
         }
         tokens
+    }
+
+    fn admin_identities(&mut self, admin: &file::Admin) -> Vec<AdminIdentity> {
+        self.check_who_is_asked(admin);
+        let mut names = HashSet::new();
+        let mut identities: Vec<AdminIdentity> = Vec::new();
+        for (index, written) in admin.identities.iter().enumerate() {
+            let at = format!("admin/identities/{index}");
+            if !names.insert(written.name.as_str()) {
+                let mend = Some("give one of them another name".to_owned());
+                self.report(&format!("{at}/name"), format!("there is an identity `{}` already", written.name), mend);
+            }
+            let (key, certificate) = match (&written.common_name, &written.alternative_name) {
+                (Some(name), _) => ("common_name", CertificateName::Subject(name.clone())),
+                (None, Some(name)) => ("alternative_name", CertificateName::Alternative(name.clone())),
+                // The schema has told it.
+                (None, None) => continue,
+            };
+            if let Some(other) = identities.iter().find(|other| other.certificate == certificate) {
+                let message = format!("it is the same as that of `{}`: who comes with it could be either", other.name);
+                self.report(&format!("{at}/{key}"), message, Some("give each its own".to_owned()));
+            }
+            identities.push(AdminIdentity {
+                name: written.name.as_str().into(),
+                role: written.role.into(),
+                certificate,
+            });
+        }
+        identities
+    }
+
+    /// Certificates are asked for where somebody is known by his, and the other way round.
+    fn check_who_is_asked(&mut self, admin: &file::Admin) {
+        let Some(tls) = &admin.tls else {
+            // What is wrong with one that was written has been told.
+            if !admin.identities.is_empty() && !self.has("admin", "tls") {
+                let span = self.key_span("admin", "identities");
+                let message = "`identities` has no meaning without `tls`: nobody shows a certificate";
+                let mend = "add `tls` with `client: { mode: required, authorities: FILE }`".to_owned();
+                self.sink.push(span, message, Some(mend));
+            }
+            return;
+        };
+        let is_asked = tls.client.mode != file::ClientAuthMode::Off;
+        if !is_asked && !admin.identities.is_empty() {
+            let span = self.key_span("admin", "identities");
+            let message = "`identities` has no meaning while clients are not asked for a certificate";
+            let mend = "add `client: { mode: required, authorities: FILE }` to `tls`".to_owned();
+            self.sink.push(span, message, Some(mend));
+        }
+        // One that is written wrong names somebody all the same.
+        let tree = self.tree.get("admin");
+        let names = |key: &str| tree.and_then(|admin| admin.get(key)).is_some_and(|list| !list.items().is_empty());
+        if is_asked && !names("identities") && !names("tokens") {
+            let span = self.key_span("admin/tls", "client");
+            let message = "clients are asked for a certificate, but nobody is named who may use the API";
+            let mend = "add `identities: [{ name: NAME, role: admin, common_name: NAME }]`, or `tokens`".to_owned();
+            self.sink.push(span, message, Some(mend));
+        }
+    }
+}
+
+impl From<file::AdminRole> for AdminRole {
+    fn from(role: file::AdminRole) -> Self {
+        match role {
+            file::AdminRole::Read => Self::Read,
+            file::AdminRole::Admin => Self::Admin,
+        }
     }
 }

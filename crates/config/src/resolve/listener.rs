@@ -309,7 +309,7 @@ impl Resolver<'_> {
         TcpTarget::Sni { names, otherwise, hello_timeout: written.hello_timeout.0 }
     }
 
-    fn termination(&mut self, at: &str, written: &file::Tls) -> Option<TlsTermination> {
+    pub(super) fn termination(&mut self, at: &str, written: &file::Tls) -> Option<TlsTermination> {
         let mut certificates = Vec::new();
         for (index, certificate) in written.certificates.iter().enumerate() {
             certificates.push(self.certificate(&format!("{at}/certificates/{index}"), certificate));

@@ -115,7 +115,8 @@ fn the_admin_page_stays_inside_unless_that_is_said() {
         about("admin: { bind: '0.0.0.0:9900' }"),
         [
             "2: `0.0.0.0:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
-          reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or accept this with `allow_remote: true`)"
+          reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or accept \
+          this with `allow_remote: true`)"
         ]
     );
     let token = "tokens: [{ name: a, role: admin, token: 0123456789abcdef }]";

@@ -61,7 +61,7 @@ fn host_part(endpoint: &str) -> &str {
     host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host)
 }
 
-fn authorities(given: Option<&Pem>) -> Result<RootCertStore, String> {
+pub(crate) fn authorities(given: Option<&Pem>) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     match given {
         Some(pem) => {
@@ -80,7 +80,7 @@ fn authorities(given: Option<&Pem>) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-fn chain_and_key(certificate: &Certificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+pub(crate) fn chain_and_key(certificate: &Certificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let chain = CertificateDer::pem_slice_iter(&certificate.chain.bytes)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| at(&certificate.chain, error))?;

@@ -1,0 +1,155 @@
+//! TLS of the administrator's listener, and whose certificates open it.
+
+use model::snapshot::{AdminRole, CertificateName, ClientAuth};
+
+use crate::support::{LOADER, load, messages, set_certs, write_certificates};
+
+/// A certificate, and with `CLIENT` behind it those of clients.
+const SHOWN: &str = r#"certificates: [{ chain: "${CERTS}/site.pem", key: "${CERTS}/site.key" }]"#;
+const CLIENT: &str = r#", client: { mode: required, authorities: "${CERTS}/site.pem" }"#;
+
+/// What stands below `admin`, from line 4 on.
+fn admin(lines: &str) -> String {
+    format!("version: 1\nadmin:\n  bind: \"127.0.0.1:9900\"\n{lines}")
+}
+
+/// A folder with certificates, as long as it is held.
+fn certificates() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    set_certs(folder.path());
+    write_certificates(folder.path(), &["site"]);
+    folder
+}
+
+#[test]
+fn identities_and_certificates_are_as_they_were_written() {
+    let folder = certificates();
+    let text = format!(
+        "  tls: {{ {SHOWN}{CLIENT}, handshake_timeout: 3s }}\n  identities:\n    - {{ name: eye, role: read, common_name: Eye }}\n    \
+         - {{ name: hand, role: admin, alternative_name: \"spiffe://example.com/hand\" }}\n"
+    );
+    let text = admin(&text).replace("127.0.0.1", "10.0.0.1");
+    let loaded = load(&text).unwrap_or_else(|error| panic!("{error}"));
+    let admin = loaded.snapshot.admin.as_ref().unwrap();
+    assert!(admin.asks_for_credentials() && admin.changes_allowed, "a certificate is a credential");
+    let tls = admin.tls.as_ref().unwrap();
+    assert!(matches!(&tls.client, ClientAuth::Required(trust) if trust.authorities == tls.certificates[0].chain));
+    assert_eq!((tls.certificates.len(), tls.handshake_timeout.as_secs()), (1, 3));
+    let told: Vec<_> = admin.identities.iter().map(|one| (one.name.as_str(), one.role, &one.certificate)).collect();
+    let wanted = [
+        ("eye", AdminRole::Read, &CertificateName::Subject("Eye".into())),
+        ("hand", AdminRole::Admin, &CertificateName::Alternative("spiffe://example.com/hand".into())),
+    ];
+    assert_eq!(told, wanted);
+    // They are looked at again as those of listeners are.
+    let named: Vec<_> = ["site.pem", "site.key"].iter().map(|name| folder.path().join(name)).collect();
+    assert_eq!(loaded.referenced_files(), named);
+    write_certificates(folder.path(), &["site"]);
+    let renewed = LOADER.reload_files(&loaded).unwrap();
+    assert_ne!(renewed.snapshot.admin, loaded.snapshot.admin);
+}
+
+#[test]
+fn certificates_may_be_asked_for_beside_tokens_alone() {
+    let _folder = certificates();
+    let token = "  tokens: [{ name: a, role: admin, token: 0123456789abcdef }]\n";
+    assert_eq!(messages(&admin(&format!("  tls: {{ {SHOWN}{CLIENT} }}\n{token}"))), [""; 0]);
+    assert_eq!(messages(&admin(&format!("  tls: {{ {SHOWN} }}\n{token}"))), [""; 0]);
+    assert_eq!(messages(&admin(&format!("  tls: {{ {SHOWN} }}\n"))), [""; 0], "on loopback, as without TLS");
+}
+
+#[test]
+fn tls_alone_shows_nobody_who_asks() {
+    let _folder = certificates();
+    let text = admin(&format!("  tls: {{ {SHOWN} }}\n")).replace("127.0.0.1", "10.0.0.1");
+    assert_eq!(
+        messages(&text),
+        [
+            "3: `10.0.0.1:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
+          reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or accept \
+          this with `allow_remote: true`)"
+        ]
+    );
+}
+
+#[test]
+fn what_does_not_go_together_is_told_with_what_to_write() {
+    let _folder = certificates();
+    let identity = "  identities: [{ name: a, role: read, common_name: a }]\n";
+    let told = |lines: &str| messages(&admin(lines));
+    assert_eq!(
+        told(identity),
+        [
+            "4: `identities` has no meaning without `tls`: nobody shows a certificate (add `tls` with `client: { mode: required, \
+          authorities: FILE }`)"
+        ]
+    );
+    assert_eq!(
+        told(&format!("  tls: {{ {SHOWN} }}\n{identity}")),
+        [
+            "5: `identities` has no meaning while clients are not asked for a certificate (add `client: { mode: required, \
+          authorities: FILE }` to `tls`)"
+        ]
+    );
+    let nobody = [
+        "4: clients are asked for a certificate, but nobody is named who may use the API (add `identities: [{ name: NAME, role: \
+          admin, common_name: NAME }]`, or `tokens`)",
+    ];
+    assert_eq!(told(&format!("  tls: {{ {SHOWN}{CLIENT} }}\n")), nobody);
+    assert_eq!(told(&format!("  tls: {{ {SHOWN}{CLIENT} }}\n  identities: []\n")), nobody);
+    let named = CLIENT.replace(" }", ", identity_header: x-who }");
+    assert_eq!(
+        told(&format!("  tls: {{ {SHOWN}{named} }}\n{identity}")),
+        ["4: `identity_header` has no meaning here: nothing is passed on (leave it out)"]
+    );
+    let two = SHOWN.replace("}]", "}, { chain: \"${CERTS}/site.pem\", key: \"${CERTS}/site.key\" }]");
+    assert_eq!(
+        told(&format!("  tls: {{ {two} }}\n")),
+        [
+            "4: the administrator's listener shows one certificate (leave the others out; one certificate may have many names)"
+        ]
+    );
+    let socket = admin(&format!("  tls: {{ {SHOWN} }}\n")).replace("127.0.0.1:9900", "unix:/run/a.sock");
+    assert_eq!(
+        messages(&socket),
+        [
+            "4: `tls` is for addresses of the network (leave it out: the permissions of a Unix socket say who may open it)"
+        ]
+    );
+}
+
+#[test]
+fn identities_are_told_apart() {
+    let _folder = certificates();
+    let told = |identities: &str| messages(&admin(&format!("  tls: {{ {SHOWN}{CLIENT} }}\n  identities:\n{identities}")));
+    assert_eq!(
+        told("    - { name: a, role: read, common_name: x }\n    - { name: a, role: admin, common_name: x }\n"),
+        [
+            "7: there is an identity `a` already (give one of them another name)",
+            "7: it is the same as that of `a`: who comes with it could be either (give each its own)",
+        ]
+    );
+    assert_eq!(
+        told("    - { name: a, role: read, common_name: x, alternative_name: y }\n    - { name: b, role: root, common_name: z }\n"),
+        [
+            "6: `common_name` and `alternative_name` exclude each other in `identities` of `admin` (keep one of them)",
+            "7: `role` must be `read` or `admin`, not the text `root`",
+        ]
+    );
+    assert_eq!(
+        told("    - { name: a, role: read }\n"),
+        ["6: `identities` of `admin` needs one of `common_name` or `alternative_name`"]
+    );
+    // A common name and an alternative name are two things, whatever they say.
+    let both = "    - { name: a, role: read, common_name: x }\n    - { name: b, role: admin, alternative_name: x }\n";
+    assert_eq!(told(both), [""; 0]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_where_it_is_named() {
+    let folder = certificates();
+    std::fs::remove_file(folder.path().join("site.key")).unwrap();
+    let told = messages(&admin(&format!("  tls: {{ {SHOWN} }}\n")));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("4: cannot read `") && told[0].contains("site.key"), "{told:?}");
+}
