@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use control::admin_tls::ShownCertificate;
 use model::Name;
-use model::snapshot::{Admin, AdminIdentity, AdminRole};
+use model::snapshot::{Admin, AdminRole};
 
 use crate::problem::Problem;
 
@@ -67,13 +67,11 @@ fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Optio
         return Ok(None);
     }
     let takes_token = !admin.tokens.is_empty();
-    if !(takes_token && headers.contains_key(header::AUTHORIZATION)) {
-        let fits = |shown: &ShownCertificate, one: &AdminIdentity| shown.bears(&one.certificate);
-        if let Some(shown) = shown
-            && let Some(one) = admin.identities.iter().find(|one| fits(shown, one))
-        {
-            return Ok(Some(Found { name: &one.name, role: one.role, by: "certificate of" }));
-        }
+    let sends_token = takes_token && headers.contains_key(header::AUTHORIZATION);
+    if let Some(shown) = shown.filter(|_| !sends_token)
+        && let Some(one) = admin.identities.iter().find(|one| shown.bears(&one.certificate))
+    {
+        return Ok(Some(Found { name: &one.name, role: one.role, by: "certificate of" }));
     }
     if takes_token { of_token(admin, headers).map(Some) } else { Err(unknown(shown)) }
 }
@@ -155,7 +153,7 @@ pub(crate) fn media_type(text: &str) -> Option<&'static str> {
 mod tests {
     use axum::http::{HeaderName, HeaderValue};
     use model::persistence::Secret;
-    use model::snapshot::{AdminToken, CertificateName};
+    use model::snapshot::{AdminIdentity, AdminToken, CertificateName};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::client::AdminAddress;
+use crate::client::{AdminAddress, Tls};
 pub(crate) use crate::ctl::options::Ctl;
 
 /// Workers that may be asked for.
@@ -157,6 +157,8 @@ pub(crate) struct Explain {
     /// The admin address of the running program that is to be asked
     #[arg(long, value_name = "ADDR", value_parser = AdminAddress::parse)]
     pub(crate) admin: Option<AdminAddress>,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
     /// A header field of the request, `name: value`; give it several times for several
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     pub(crate) fields: Vec<(String, String)>,

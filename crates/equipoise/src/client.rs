@@ -1,10 +1,15 @@
 //! Asks the administrator's listener of a running program.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use clap::Args;
+use control::admin_tls;
+use model::snapshot::{Certificate, Pem, UpstreamTls};
 
 /// For each step of the conversation.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,29 +25,85 @@ pub(crate) const TOKEN: &str = "EQUIPOISE_TOKEN";
 pub(crate) enum AdminAddress {
     /// By an address of the network.
     Ip(SocketAddr),
+    /// The same, by TLS.
+    Secure {
+        /// Host and port as they were written: the certificate has to be for the host.
+        authority: String,
+        /// Where that is.
+        address: SocketAddr,
+    },
     /// By a Unix socket.
     Unix(PathBuf),
 }
 
 impl AdminAddress {
-    /// Reads `127.0.0.1:9900`, `localhost:9900`, `http://127.0.0.1:9900/` or `unix:/path`.
+    /// Reads `127.0.0.1:9900`, `localhost:9900`, `http://127.0.0.1:9900/`, `https://localhost:9900` or `unix:/path`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(path.into()));
         }
-        let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let (rest, is_secure) = match text.strip_prefix("https://") {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix("http://").unwrap_or(text), false),
+        };
+        let bare = rest.trim_end_matches('/');
         let found = std::net::ToSocketAddrs::to_socket_addrs(bare).ok().and_then(|mut found| found.next());
-        let wrong = || "an admin address is host:port, such as 127.0.0.1:9900, or unix:/path".to_owned();
-        found.map(Self::Ip).ok_or_else(wrong)
+        let Some(address) = found else {
+            let forms = "host:port, such as 127.0.0.1:9900, https://host:port, or unix:/path";
+            return Err(format!("an admin address is {forms}"));
+        };
+        Ok(if is_secure { Self::Secure { authority: bare.to_owned(), address } } else { Self::Ip(address) })
     }
 
-    /// As the configuration writes it.
-    fn as_bind(&self) -> String {
+    /// What the configuration of the program has to have, for this to be its address.
+    fn as_written(&self) -> String {
         match self {
-            Self::Ip(address) => address.to_string(),
-            Self::Unix(path) => format!("unix:{}", path.display()),
+            Self::Secure { address, .. } => format!("admin: {{ bind: \"{address}\", tls: … }}"),
+            other => format!("admin: {{ bind: \"{other}\" }}"),
         }
     }
+}
+
+impl fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => write!(f, "{address}"),
+            Self::Secure { authority, .. } => write!(f, "https://{authority}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Files that TLS with the admin address needs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Tls {
+    /// For https://: who vouches for the program, in PEM; without it, the authorities of the system do
+    #[arg(long, global = true, value_name = "FILE", env = "EQUIPOISE_CA_FILE", hide_env_values = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// For https://: a certificate that says who asks, with those that vouch for it, in PEM
+    #[arg(long, global = true, value_name = "FILE", env = "EQUIPOISE_CERT_FILE", hide_env_values = true)]
+    pub(crate) cert_file: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, global = true, value_name = "FILE", env = "EQUIPOISE_KEY_FILE", hide_env_values = true)]
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+impl Tls {
+    /// With what the files hold.
+    fn read(&self) -> io::Result<UpstreamTls> {
+        let authorities = self.ca_file.as_deref().map(pem).transpose()?;
+        let certificate = match (&self.cert_file, &self.key_file) {
+            (Some(chain), Some(key)) => Some(Certificate { chain: pem(chain)?, key: pem(key)? }),
+            (None, None) => None,
+            _ => return Err(io::Error::other("a certificate needs its key: give both --cert-file and --key-file")),
+        };
+        Ok(UpstreamTls { server_name: None, verify: true, authorities, certificate })
+    }
+}
+
+fn pem(path: &Path) -> io::Result<Pem> {
+    let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()));
+    Ok(Pem { path: path.to_owned(), bytes: std::fs::read(path).map_err(failed)?.into() })
 }
 
 /// A request, all but where it goes.
@@ -85,13 +146,14 @@ impl std::fmt::Display for Unanswered {
 pub(crate) struct Client {
     pub(crate) admin: AdminAddress,
     pub(crate) token: Option<String>,
+    pub(crate) tls: Tls,
 }
 
 impl Client {
     /// With the token of the environment, if there is one.
-    pub(crate) fn new(admin: AdminAddress) -> Self {
+    pub(crate) fn new(admin: AdminAddress, tls: Tls) -> Self {
         let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-        Self { admin, token }
+        Self { admin, token, tls }
     }
 
     /// Asks.
@@ -99,12 +161,11 @@ impl Client {
     /// # Errors
     /// There is no answer, or none of an admin address.
     pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, Unanswered> {
-        let admin = self.admin.as_bind();
+        let admin = &self.admin;
         let request = self.written(asked);
         let mut stream = self.connect().map_err(|error| {
-            Unanswered::Not(format!(
-                "cannot ask {admin}: {error}\nIs the program running, with `admin: {{ bind: \"{admin}\" }}`?"
-            ))
+            let wanted = admin.as_written();
+            Unanswered::Not(format!("cannot ask {admin}: {error}\nIs the program running, with `{wanted}`?"))
         })?;
         let bytes = converse(&mut *stream, &request);
         // Where it only looked, nothing can have been done.
@@ -114,7 +175,10 @@ impl Client {
                 "{admin} gave no whole answer: {why}\nIt may have been carried out all the same: `equipoise ctl generations` tells"
             )),
         };
-        let bytes = bytes.map_err(|error| lost(&error.to_string()))?;
+        let bytes = bytes.map_err(|error| match admin_tls::is_refusal(&error) {
+            true => Unanswered::Not(self.refused(&error)),
+            false => lost(&error.to_string()),
+        })?;
         if bytes.is_empty() {
             return Err(lost("the connection was closed"));
         }
@@ -133,16 +197,28 @@ impl Client {
 
     /// Said of an answer that cannot be one.
     pub(crate) fn foreign(&self) -> String {
-        format!("{} does not answer as the admin address of Equipoise does", self.admin.as_bind())
+        let mut text = format!("{} does not answer as the admin address of Equipoise does", self.admin);
+        if let AdminAddress::Ip(address) = &self.admin {
+            text.push_str(&format!("\nIf its `admin` has `tls`, it is https://{address}"));
+        }
+        text
+    }
+
+    /// Said when the program wants another certificate than was shown, or one at all.
+    fn refused(&self, error: &io::Error) -> String {
+        let mend = match &self.tls.cert_file {
+            Some(file) => format!("it does not take {}; the log of the program says why", file.display()),
+            None => "show a certificate: --cert-file FILE --key-file FILE".to_owned(),
+        };
+        format!("{} does not let this client in: {error}\n     help: {mend}", self.admin)
     }
 
     fn connect(&self) -> io::Result<Box<dyn Conversation>> {
         match &self.admin {
-            AdminAddress::Ip(address) => {
-                let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-                stream.set_read_timeout(Some(PATIENCE_FOR_ANSWER))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Box::new(stream))
+            AdminAddress::Ip(address) => Ok(Box::new(connected(address)?)),
+            AdminAddress::Secure { authority, address } => {
+                let settings = self.tls.read()?;
+                Ok(Box::new(admin_tls::dial(&settings, authority, connected(address)?)?))
             }
             AdminAddress::Unix(path) => {
                 let stream = match path.to_str().and_then(|path| path.strip_prefix('@')) {
@@ -162,6 +238,7 @@ impl Client {
     fn written(&self, asked: &Asked) -> Vec<u8> {
         let host = match &self.admin {
             AdminAddress::Ip(address) => address.to_string(),
+            AdminAddress::Secure { authority, .. } => authority.clone(),
             AdminAddress::Unix(_) => "localhost".to_owned(),
         };
         let mut head = format!(
@@ -179,6 +256,13 @@ impl Client {
         head.push_str("\r\n");
         [head.as_bytes(), asked.body.as_bytes()].concat()
     }
+}
+
+fn connected(address: &SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE_FOR_ANSWER))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 /// A connection, of whatever kind.
@@ -234,6 +318,11 @@ mod tests {
         for text in ["127.0.0.1:9900", "http://127.0.0.1:9900/"] {
             assert_eq!(AdminAddress::parse(text), Ok(ip.clone()));
         }
+        let secure = AdminAddress::parse("https://127.0.0.1:9900/").unwrap();
+        let address = "127.0.0.1:9900".parse().unwrap();
+        assert_eq!(secure, AdminAddress::Secure { authority: "127.0.0.1:9900".into(), address });
+        assert_eq!(secure.to_string(), "https://127.0.0.1:9900");
+        assert_eq!(secure.as_written(), "admin: { bind: \"127.0.0.1:9900\", tls: … }");
         assert_eq!(AdminAddress::parse("unix:/run/a.sock"), Ok(AdminAddress::Unix("/run/a.sock".into())));
         assert!(AdminAddress::parse("nowhere").is_err());
     }
@@ -249,7 +338,7 @@ mod tests {
                 let _ = peer.read(&mut piece).unwrap();
                 peer.write_all(answer).unwrap();
             });
-            let client = Client { admin: AdminAddress::Ip(address), token: None };
+            let client = Client { admin: AdminAddress::Ip(address), token: None, tls: Tls::default() };
             let told = client.ask(&Asked { method, path: "/".into(), ..Asked::default() });
             thread.join().unwrap();
             told
@@ -264,8 +353,25 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_needs_its_key_and_files_are_named_that_cannot_be_read() {
+        let told = |tls: Tls| tls.read().unwrap_err().to_string();
+        let nowhere = || Some(PathBuf::from("/nowhere/at.pem"));
+        let both = "a certificate needs its key: give both --cert-file and --key-file";
+        assert_eq!(told(Tls { cert_file: nowhere(), ..Tls::default() }), both);
+        assert_eq!(told(Tls { key_file: nowhere(), ..Tls::default() }), both);
+        for tls in [
+            Tls { ca_file: nowhere(), ..Tls::default() },
+            Tls { cert_file: nowhere(), key_file: nowhere(), ..Tls::default() },
+        ] {
+            assert!(told(tls).starts_with("cannot read /nowhere/at.pem: "));
+        }
+        assert!(Tls::default().read().unwrap().verify, "there is no way around that");
+    }
+
+    #[test]
     fn a_request_is_written_with_its_token_and_never_more_than_one_line_each() {
-        let client = Client { admin: AdminAddress::parse("unix:/x").unwrap(), token: Some("t0ken".into()) };
+        let admin = AdminAddress::parse("unix:/x").unwrap();
+        let client = Client { admin, token: Some("t0ken".into()), tls: Tls::default() };
         let asked = Asked {
             method: "PUT",
             path: format!("/api/{}", encoded("a b/\r\n:é")),

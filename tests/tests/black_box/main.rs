@@ -9,6 +9,7 @@ mod address_list;
 mod admin;
 mod admin_api;
 mod admin_rules;
+mod admin_tls;
 mod balancers;
 mod balancing;
 mod basic_auth;

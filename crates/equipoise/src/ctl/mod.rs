@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Ctl) -> Ending {
 
 fn carry_out(options: &Ctl) -> Result<String, (String, Ending)> {
     let bad = |message: String| (message, Ending::Bad);
-    let mut client = Client::new(options.admin.clone());
+    let mut client = Client::new(options.admin.clone(), options.tls.clone());
     if let Some(file) = &options.token_file {
         let text =
             std::fs::read_to_string(file).map_err(|error| bad(format!("cannot read {}: {error}", file.display())))?;

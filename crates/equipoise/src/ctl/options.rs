@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::client::AdminAddress;
+use crate::client::{AdminAddress, Tls};
 
 /// `equipoise ctl`
 #[derive(Args, Debug)]
@@ -24,16 +24,19 @@ use crate::client::AdminAddress;
   equipoise ctl generations
   equipoise ctl rollback 3
   EQUIPOISE_TOKEN=$(cat token) equipoise ctl --admin unix:/run/equipoise/admin.sock status --json
+  equipoise ctl --admin https://lb.example.com:9900 --ca-file ca.pem --cert-file me.pem --key-file me.key status
 
 Exits with 0 when it was done, with 1 when it was refused, with 2 when the command line is wrong, and with 5 when it is not known
 whether it was done: the answer did not come.")]
 pub(crate) struct Ctl {
-    /// The admin address of the running program: host:port, or unix:/path
+    /// The admin address of the running program: host:port, https://host:port, or unix:/path
     #[arg(long, global = true, value_name = "ADDR", env = "EQUIPOISE_ADMIN", hide_env_values = true, default_value = "127.0.0.1:9900", value_parser = AdminAddress::parse)]
     pub(crate) admin: AdminAddress,
     /// A file that holds the token; without it, the variable EQUIPOISE_TOKEN does
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
     /// Answer in JSON, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -8,7 +8,7 @@ use crate::ctl::refusal;
 
 /// Asks the program whose admin address this is.
 pub(super) fn ask(admin: AdminAddress, options: &cli::Explain) -> Result<Explanation, String> {
-    let client = Client::new(admin);
+    let client = Client::new(admin, options.tls.clone());
     let answer = client
         .ask(&Asked { method: "GET", path: path(options), ..Asked::default() })
         .map_err(|unanswered| unanswered.to_string())?;

@@ -5,7 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+    date_time_ymd,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::WebPkiClientVerifier;
@@ -51,9 +54,21 @@ impl Authority {
 
     /// Issues a certificate for a client with this common name.
     pub(crate) fn issue_client(&self, common_name: &str) -> Identity {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(&of_client(common_name))
+    }
+
+    /// The same, with a URI beside it.
+    pub(crate) fn issue_client_at(&self, common_name: &str, uri: &str) -> Identity {
+        let mut params = of_client(common_name);
+        params.subject_alt_names.push(SanType::URI(uri.try_into().expect("a URI is ASCII")));
+        self.sign(&params)
+    }
+
+    /// The same, whose time has been over for years.
+    pub(crate) fn issue_expired_client(&self, common_name: &str) -> Identity {
+        let mut params = of_client(common_name);
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
         self.sign(&params)
     }
 
@@ -73,6 +88,13 @@ impl Authority {
         roots.add(self.issuer.der().clone()).expect("an authority");
         Arc::new(roots)
     }
+}
+
+fn of_client(common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
 }
 
 impl Identity {
