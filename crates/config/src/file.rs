@@ -182,8 +182,8 @@ pub struct Admin {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub identities: Vec<AdminIdentity>,
-    /// A folder that is there, in which changes by the API and wishes for endpoints are kept, so that they are there again
-    /// after a start. Without it they last as long as the program runs. Relative to the file that names it.
+    /// A folder that is there, in which changes by the API, wishes for endpoints and the history of generations are kept, so that
+    /// they are there again after a start. Without it they last as long as the program runs. Relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = PATH_FORMAT))]
     pub state: Option<String>,

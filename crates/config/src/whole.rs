@@ -56,6 +56,20 @@ impl Whole {
         }
     }
 
+    /// Whether its text has more bytes than these, about. It is looked at no further than it takes to tell.
+    pub fn is_longer_than(&self, bytes: usize) -> bool {
+        let mut left = bytes;
+        match &self.0 {
+            Form::Text(text) => text.len() > bytes,
+            Form::Joined(files, objects) => {
+                let fits = |(place, node): &(String, Option<Node>)| {
+                    take(place.len(), &mut left) && node.as_ref().is_none_or(|node| has_room(node, &mut left))
+                };
+                !(objects.iter().all(fits) && has_room(files, &mut left))
+            }
+        }
+    }
+
     /// About the bytes that it holds for itself. Files that are shared with what is in force are not counted.
     pub fn bytes(&self) -> usize {
         match &self.0 {
@@ -84,6 +98,22 @@ impl fmt::Debug for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Whole({} bytes)", self.bytes())
     }
+}
+
+/// Takes from `left` what the text of a node has at least. `false`: it is more.
+fn has_room(node: &Node, left: &mut usize) -> bool {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().all(|(key, node)| take(key.text.len() + 2, left) && has_room(node, left)),
+        Kind::List(items) => items.iter().all(|node| take(2, left) && has_room(node, left)),
+        Kind::Scalar(scalar) => take(scalar.text.len() + 1, left),
+        Kind::Invalid => true,
+    }
+}
+
+fn take(bytes: usize, left: &mut usize) -> bool {
+    let rest = left.checked_sub(bytes);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
 }
 
 fn bytes(node: &Node) -> usize {

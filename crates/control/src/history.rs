@@ -1,5 +1,8 @@
 //! The generations that were published, as far back as is worth keeping.
 
+pub(crate) mod kept;
+pub(crate) mod scribe;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -38,6 +41,28 @@ pub enum Origin {
 }
 
 impl Origin {
+    const ALL: [Self; 9] = [
+        Self::Start,
+        Self::Upgrade,
+        Self::Reload,
+        Self::Certificates,
+        Self::Api,
+        Self::Rollback,
+        Self::Endpoint,
+        Self::Provider,
+        Self::ProviderEndpoints,
+    ];
+
+    /// The one that is called so.
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|origin| origin.as_str() == text)
+    }
+
+    /// Whether a process began with it.
+    pub fn is_beginning(self) -> bool {
+        matches!(self, Self::Start | Self::Upgrade)
+    }
+
     /// As the status page and the log say it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +82,7 @@ impl Origin {
 /// One generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// From 1, each publication more than the one before.
+    /// From 1, each publication more than the one before; where it is kept, also over the start of a process.
     pub generation: u64,
     /// When it went live.
     pub at: SystemTime,
@@ -71,6 +96,17 @@ pub struct Entry {
     pub tried: Option<Arc<str>>,
     /// All of its configuration, secrets included. `None`: forgotten, as there was no room for it.
     pub text: Option<Whole>,
+}
+
+impl Entry {
+    /// Whether a process began with it, and the next begins with the same: then there is nothing in it to go back to.
+    fn is_begun_anew_by(&self, next: &Self) -> bool {
+        let says_same = match (&self.text, &next.text) {
+            (Some(text), Some(next)) => text == next,
+            (text, _) => text.is_none(),
+        };
+        self.origin.is_beginning() && says_same
+    }
 }
 
 /// The last generations, newest last.
@@ -87,6 +123,10 @@ impl History {
         if endpoints(&entry) && self.entries.back().is_some_and(endpoints) {
             self.entries.pop_back();
         }
+        // So would a program that is started again and again.
+        if entry.origin.is_beginning() && self.entries.back().is_some_and(|last| last.is_begun_anew_by(&entry)) {
+            self.entries.pop_back();
+        }
         if self.entries.len() == GENERATIONS_MAX {
             self.entries.pop_front();
         }
@@ -100,7 +140,9 @@ impl History {
         // As it was, and as it is kept.
         let mut newer: Option<(Whole, Whole)> = None;
         for entry in self.entries.iter_mut().rev() {
-            let (Some(text), Some(newest)) = (&mut entry.text, &newest) else { return };
+            let Some(newest) = &newest else { return };
+            // One from before a start may be without, and older ones not.
+            let Some(text) = &mut entry.text else { continue };
             // Generations of one text share it.
             if let Some((_, packed)) = newer.as_ref().filter(|(newer, _)| newer.is_copy_of(text)) {
                 text.clone_from(packed);
@@ -122,6 +164,11 @@ impl History {
             }
             newer = Some((before, text.clone()));
         }
+    }
+
+    /// Forgets what came after a generation: it was of a process that nothing came of.
+    pub(crate) fn forget_after(&mut self, generation: u64) {
+        self.entries.retain(|entry| entry.generation <= generation);
     }
 
     /// The generation of this number, if it is remembered.
@@ -170,6 +217,27 @@ mod tests {
         assert_eq!((kept[0], kept[GENERATIONS_MAX - 1]), (GENERATIONS_MAX as u64 + 5, 6));
         assert_eq!(history.last().unwrap().generation, kept[0]);
         assert!(history.get(5).is_none() && history.get(6).is_some());
+    }
+
+    #[test]
+    fn starts_with_the_same_are_one_and_others_stay() {
+        let mut history = History::default();
+        let (first, second): (Arc<str>, Arc<str>) = ("first".into(), "second".into());
+        let began = |generation, origin, text: &Arc<str>| Entry { origin, ..entry(generation, text) };
+        history.push(began(1, Origin::Start, &first));
+        history.push(began(2, Origin::Start, &"first".into()));
+        history.push(began(3, Origin::Upgrade, &first));
+        history.push(began(4, Origin::Start, &second));
+        history.push(began(5, Origin::Api, &second));
+        history.push(began(6, Origin::Start, &second));
+        history.push(Entry { text: None, ..began(7, Origin::Start, &second) });
+        history.push(began(8, Origin::Start, &first));
+        let kept: Vec<u64> = history.iter().map(|entry| entry.generation).collect();
+        assert_eq!(kept, [8, 6, 5, 4, 3]);
+        history.forget_after(5);
+        assert_eq!(history.last().map(|entry| entry.generation), Some(5));
+        assert!(Origin::ALL.into_iter().all(|origin| Origin::named(origin.as_str()) == Some(origin)));
+        assert_eq!(Origin::named("starts"), None);
     }
 
     #[test]

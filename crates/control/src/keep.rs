@@ -77,6 +77,7 @@ pub fn read(folder: &Path) -> io::Result<Desired> {
 #[derive(Debug)]
 pub struct Staged {
     folder: PathBuf,
+    name: &'static str,
     beside: Option<PathBuf>,
 }
 
@@ -87,8 +88,16 @@ pub struct Staged {
 pub fn stage(folder: &Path, desired: &Desired) -> io::Result<Staged> {
     let kept = Kept { format: FORMAT, desired: desired.clone() };
     let text = serde_json::to_string_pretty(&kept).map_err(io::Error::other)?;
-    let beside = folder.join(format!("{FILE}.new"));
-    let staged = Staged { folder: folder.to_owned(), beside: Some(beside.clone()) };
+    stage_file(folder, FILE, text.as_bytes())
+}
+
+/// Writes a new content beside any file that is kept.
+///
+/// # Errors
+/// As [`stage`].
+pub(crate) fn stage_file(folder: &Path, name: &'static str, text: &[u8]) -> io::Result<Staged> {
+    let beside = folder.join(format!("{name}.new"));
+    let staged = Staged { folder: folder.to_owned(), name, beside: Some(beside.clone()) };
     // It may hold secrets that were sent.
     // What a process that was killed left behind, or somebody else put there, is not written into, nor where it leads.
     match fs::remove_file(&beside) {
@@ -96,7 +105,7 @@ pub fn stage(folder: &Path, desired: &Desired) -> io::Result<Staged> {
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(text)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
     Ok(staged)
@@ -109,7 +118,7 @@ impl Staged {
     /// What the system says; the old one may still be there.
     pub fn finish(mut self) -> io::Result<()> {
         if let Some(beside) = &self.beside {
-            fs::rename(beside, self.folder.join(FILE))?;
+            fs::rename(beside, self.folder.join(self.name))?;
         }
         self.beside = None;
         File::open(&self.folder)?.sync_all()

@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::{Changes, Diagnostic, Diagnostics, Loaded, Whole};
 use plan::{Plan, Publisher};
@@ -25,7 +25,8 @@ use crate::admin_tls::AdminTls;
 use crate::canary::{self, Terms, Verdict};
 use crate::difference::Differences;
 use crate::effects::Effects;
-use crate::history::{Entry, Origin};
+use crate::history::scribe::Scribe;
+use crate::history::{self, Entry, Origin};
 use crate::keep::{self, Desired, Staged};
 use crate::load::{self, Candidate, Inspect, Next, Source};
 use crate::probes::{self, Probes};
@@ -33,6 +34,9 @@ use crate::providers::{Given, Providers, State};
 use crate::view::{Canary as Told, Shown, View};
 use crate::watch::{Stamp, Watch};
 use crate::workshop::Workshop;
+
+/// Longest wait for the history to be written, before another process reads it.
+const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a configuration does not run.
 #[derive(Debug)]
@@ -107,7 +111,9 @@ pub struct Reconciler {
     kept: Option<Kept>,
     /// Why it is not.
     not_kept: Option<String>,
-    /// The last generation of the process before.
+    /// Writes down which generations there were, where anything is kept.
+    scribe: Scribe,
+    /// The last generation of processes before.
     past: u64,
     running: Option<Running>,
     canary: Option<Canary>,
@@ -174,13 +180,15 @@ impl From<Origin> for Cause {
 }
 
 impl Reconciler {
-    /// An owner that runs nothing yet. What was kept of changes beside the files is read.
+    /// An owner that runs nothing yet. What was kept of changes beside the files is read, and the history.
     ///
     /// # Errors
     /// The thread of the probes cannot be started, what was kept cannot be read.
     pub fn new(source: Source, inspect: Inspect, publisher: Publisher, view: View) -> io::Result<Self> {
         let folder = source.state_folder();
         let desired = folder.as_deref().map(keep::read).transpose()?.unwrap_or_default();
+        view.remember(folder.as_deref().map(history::kept::take_up).unwrap_or_default());
+        let past = view.generation();
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
         let (providers, not_kept, running) = (Providers::default(), None, None);
@@ -197,7 +205,8 @@ impl Reconciler {
             not_kept,
             running,
             watched: None,
-            past: 0,
+            scribe: Scribe::default(),
+            past,
             canary: None,
         })
     }
@@ -206,6 +215,7 @@ impl Reconciler {
     /// after its last. Before anything runs.
     pub fn follow(&mut self, past: &Past) {
         self.past = past.generation;
+        self.view.forget_after(past.generation);
         self.view.add_refused(past.refused);
         if let Some(desired) = &past.desired {
             self.desired = desired.clone();
@@ -232,8 +242,9 @@ impl Reconciler {
         given.map_err(|why| why.to_string())
     }
 
-    /// What another process that is to follow this one has to know.
+    /// What another process that is to follow this one has to know. What it reads from files is there by then.
     pub fn past(&self) -> Past {
+        self.scribe.flush(HISTORY_PATIENCE);
         let generation = self.running.as_ref().map_or(self.past, |running| running.generation);
         // They may be away when that one asks them, and it is to lack nothing of what this one has.
         let told = |(name, state): (&str, &Arc<State>)| Some((name.to_owned(), serde_json::to_value(&**state).ok()?));
@@ -342,6 +353,9 @@ impl Reconciler {
             }
         };
         self.running = Some(Running { loaded, plan, generation, revision, text, admin_tls, watch });
+        if let Some(kept) = &self.kept {
+            self.scribe.write(&kept.folder, self.view.generations());
+        }
         Ok(generation)
     }
 

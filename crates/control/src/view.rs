@@ -343,6 +343,17 @@ impl View {
         running.history.push(entry);
     }
 
+    /// Takes up generations from before this process, oldest first.
+    pub(crate) fn remember(&self, entries: Vec<Entry>) {
+        let mut running = self.running();
+        entries.into_iter().for_each(|entry| running.history.push(entry));
+    }
+
+    /// Forgets generations after this one.
+    pub(crate) fn forget_after(&self, generation: u64) {
+        self.running().history.forget_after(generation);
+    }
+
     pub(crate) fn count_refused(&self) {
         self.add_refused(1);
     }

@@ -141,7 +141,9 @@ impl Live {
 
     /// Tells who started this process that it can be used. One that follows another leaves that to it.
     pub(crate) fn tell_ready(&self) {
-        if self.view().generations().iter().all(|entry| entry.origin != Origin::Upgrade) {
+        // Newest first; the history may tell of processes before.
+        let began = self.view().generations().into_iter().find(|entry| entry.origin.is_beginning());
+        if began.is_none_or(|entry| entry.origin != Origin::Upgrade) {
             systemd::ready();
         }
     }

@@ -28,6 +28,7 @@ mod filter_when;
 mod filters;
 mod forwarding;
 mod framing;
+mod generations;
 mod grpc;
 mod grpc_web;
 mod health;

@@ -64,8 +64,15 @@ impl Fixture {
     fn new(text: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let data = Arc::new(DataPlane::default());
+        let reconciler = Self::owner(&folder, &data);
+        let fixture = Self { folder, data, reconciler };
+        fixture.write("site.yaml", text);
+        fixture
+    }
+
+    fn owner(folder: &TempDir, data: &Arc<DataPlane>) -> Reconciler {
         let publisher = Publisher::new({
-            let data = Arc::clone(&data);
+            let data = Arc::clone(data);
             move |plan| {
                 if data.refuses.load(Ordering::Relaxed) {
                     return Err("listener web: address in use".into());
@@ -85,10 +92,14 @@ impl Fixture {
         });
         let source = Source::File(folder.path().join("site.yaml"));
         let view = View::new(Telemetry::new(1), 1, Box::new(|| (0, 0)));
-        let reconciler = Reconciler::new(source, inspect, publisher, view).unwrap();
-        let fixture = Self { folder, data, reconciler };
-        fixture.write("site.yaml", text);
-        fixture
+        Reconciler::new(source, inspect, publisher, view).unwrap()
+    }
+
+    /// Another owner in the place of this one, as a process that is started in the same folder has it: what this one knew.
+    fn follow(&mut self) -> Past {
+        let past = self.reconciler.past();
+        self.reconciler = Self::owner(&self.folder, &self.data);
+        past
     }
 
     fn started(text: &str) -> Self {
@@ -354,6 +365,81 @@ fn what_cannot_be_put_in_its_place_is_told_and_tried_again() {
     fixture.reconciler.keep_again();
     assert_eq!(fixture.reconciler.not_kept(), None);
     assert!(std::fs::read_to_string(fixture.path("a/changes.json")).unwrap().contains("drain"));
+}
+
+/// The generations that are remembered, newest first.
+fn remembered(fixture: &Fixture) -> Vec<(u64, Origin)> {
+    fixture.reconciler.view().generations().iter().map(|entry| (entry.generation, entry.origin)).collect()
+}
+
+#[test]
+fn a_start_takes_the_history_up_and_any_generation_of_it_can_be_gone_back_to() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.start();
+    wish(&mut fixture, Some("drain")).unwrap();
+    fixture.write("site.yaml", &keeping("a").replace("9001", "9002"));
+    assert_eq!(fixture.reconciler.reload().unwrap(), 3);
+    let before = fixture.reconciler.view().generations();
+    fixture.follow();
+    assert_eq!(fixture.reconciler.view().state(), State::Starting, "what was is not what is");
+    fixture.start();
+    let all = [(4, Origin::Start), (3, Origin::Reload), (2, Origin::Endpoint), (1, Origin::Start)];
+    assert_eq!(remembered(&fixture), all);
+    let after = fixture.reconciler.view().generations();
+    for (one, other) in after[1..].iter().zip(&before) {
+        assert_eq!((&one.author, &one.differences, &one.text), (&other.author, &other.differences, &other.text));
+    }
+    let order = crate::Order {
+        change: crate::Change::Rollback(1),
+        author: "me".into(),
+        expected: None,
+        is_dry: false,
+        canary: None,
+        is_trusted: true,
+        under: None,
+    };
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    assert_eq!(fixture.reconciler.commit(candidate, origin).unwrap(), 5);
+    let plan = fixture.reconciler.view().plan().unwrap();
+    assert_eq!(plan.snapshot.clusters[0].endpoints[0].name.as_str(), "127.0.0.1:9001");
+    // Starts with the same are one.
+    for _ in 0..3 {
+        fixture.follow();
+        fixture.start();
+    }
+    assert_eq!(remembered(&fixture)[..2], [(8, Origin::Start), (5, Origin::Rollback)]);
+}
+
+#[test]
+fn a_process_that_follows_another_counts_on_from_that_whatever_the_file_says() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.start();
+    fixture.write("site.yaml", &keeping("a").replace("9001", "9002"));
+    fixture.reconciler.reload().unwrap();
+    let past = fixture.follow();
+    // One that was to follow, and that nothing came of, may have written more.
+    let candidate = fixture.reconciler.prepare().unwrap();
+    fixture.reconciler.commit(candidate, Origin::Upgrade).unwrap();
+    fixture.follow();
+    fixture.reconciler.follow(&past);
+    let candidate = fixture.reconciler.prepare().unwrap();
+    assert_eq!(fixture.reconciler.commit(candidate, Origin::Upgrade).unwrap(), 3);
+    assert_eq!(remembered(&fixture), [(3, Origin::Upgrade), (2, Origin::Reload), (1, Origin::Start)]);
+}
+
+#[test]
+fn a_history_that_is_none_hinders_no_start() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.write("a/history.json", "{ \"format\": 1, \"generations\": [");
+    fixture.follow();
+    fixture.start();
+    assert_eq!(remembered(&fixture), [(1, Origin::Start)]);
+    fixture.reconciler.past();
+    assert!(std::fs::read_to_string(fixture.path("a/history.json")).unwrap().contains("\"start\""));
+    assert!(fixture.path("a/history.json.unread").exists());
 }
 
 /// As many clusters as it takes to tell what is touched from what is not.

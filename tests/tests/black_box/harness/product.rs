@@ -221,6 +221,11 @@ impl Product {
         self.folder.path()
     }
 
+    /// Takes its folder away, once it has ended: for another to start there.
+    pub(crate) fn take_folder(&mut self) -> TempDir {
+        std::mem::replace(&mut self.folder, folder())
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
