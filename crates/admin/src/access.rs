@@ -248,7 +248,8 @@ mod tests {
         let identities = vec![identity("hand", change, CertificateName::Subject("hal".into()))];
         let admin = Admin { identities, ..admin(&[("eye", read, "0123456789abcdef")]) };
         let (hal, mallory) = (certificate("hal"), certificate("mallory"));
-        let (token, wrong) = (("authorization", "Bearer 0123456789abcdef"), ("authorization", "Bearer fedcba9876543210"));
+        let (token, wrong) =
+            (("authorization", "Bearer 0123456789abcdef"), ("authorization", "Bearer fedcba9876543210"));
         let ours = ("x-equipoise", "1");
         let with = |fields: &[_], shown| status_with(&admin, change, (fields, shown));
         assert_eq!(with(&[ours], Some(&hal)), Ok("hand".into()));

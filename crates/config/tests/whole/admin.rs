@@ -121,7 +121,10 @@ fn what_does_not_go_together_is_told_with_what_to_write() {
 #[test]
 fn identities_are_told_apart() {
     let _folder = certificates();
-    let told = |identities: &str| messages(&admin(&format!("  tls: {{ {SHOWN}{CLIENT} }}\n  identities:\n{identities}")));
+    let told = |identities: &str| {
+        let lines = format!("  tls: {{ {SHOWN}{CLIENT} }}\n  identities:\n{identities}");
+        messages(&admin(&lines))
+    };
     assert_eq!(
         told("    - { name: a, role: read, common_name: x }\n    - { name: a, role: admin, common_name: x }\n"),
         [

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::{Entry, kept};
 
-/// It rests so many times as long as writing took, so that a large history that changes all the time takes little of the machine.
+/// It rests so many times as long as writing took, so that a large history that changes all the time takes little of the machine;
+/// within these bounds, so that a small one leaves the disk in peace.
 const REST_TIMES: u32 = 20;
+const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// Longest wait at the end, for a disk that does not answer.
 const END_PATIENCE: Duration = Duration::from_secs(5);
@@ -96,7 +98,7 @@ impl Shared {
         while let Some((folder, entries)) = self.next(rests_until) {
             let begun = Instant::now();
             let written = kept::write(&folder, &entries, &mut known);
-            rests_until = Instant::now() + (begun.elapsed() * REST_TIMES).min(REST_MAX);
+            rests_until = Instant::now() + (begun.elapsed() * REST_TIMES).clamp(REST_MIN, REST_MAX);
             match &written {
                 Err(error) if is_kept => tell(error),
                 Ok(()) if !is_kept => telemetry::log::info("the history of generations is kept again", &[]),

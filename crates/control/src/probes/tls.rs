@@ -80,7 +80,9 @@ pub(crate) fn authorities(given: Option<&Pem>) -> Result<RootCertStore, String> 
     Ok(store)
 }
 
-pub(crate) fn chain_and_key(certificate: &Certificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+pub(crate) fn chain_and_key(
+    certificate: &Certificate,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let chain = CertificateDer::pem_slice_iter(&certificate.chain.bytes)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| at(&certificate.chain, error))?;

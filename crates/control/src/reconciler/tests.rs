@@ -33,9 +33,10 @@ struct DataPlane {
 }
 
 struct Fixture {
-    folder: TempDir,
-    data: Arc<DataPlane>,
+    /// It ends before its folder does.
     reconciler: Reconciler,
+    data: Arc<DataPlane>,
+    folder: TempDir,
 }
 
 /// Stands for the check that a key belongs to its certificate.
@@ -65,7 +66,7 @@ impl Fixture {
         let folder = TempDir::new().unwrap();
         let data = Arc::new(DataPlane::default());
         let reconciler = Self::owner(&folder, &data);
-        let fixture = Self { folder, data, reconciler };
+        let fixture = Self { reconciler, data, folder };
         fixture.write("site.yaml", text);
         fixture
     }
