@@ -284,6 +284,8 @@ fn converse(stream: &mut dyn Conversation, request: &[u8]) -> io::Result<Vec<u8>
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(count) => answer.extend_from_slice(&piece[..count]),
+            // That it was refused says more than that the rest was not taken.
+            Err(error) if answer.is_empty() && admin_tls::is_refusal(&error) => return Err(error),
             Err(error) if answer.is_empty() => return Err(sent.err().unwrap_or(error)),
             Err(_) => break,
         }

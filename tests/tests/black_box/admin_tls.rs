@@ -289,9 +289,7 @@ fn ctl_speaks_tls_with_files_that_flags_or_variables_name() {
     house.eve().write(house.folder.as_ref().expect("it is there").path(), "eve");
     let product = house.start(NEEDED, IDENTITIES);
     let (address, place) = (format!("https://{}", product.address("admin")), product.folder());
-    let ctl = |files: &[&str], call: &str| {
-        command_in(place, &[&["ctl", "--admin", &address], files, &[call]].concat())
-    };
+    let ctl = |files: &[&str], call: &str| command_in(place, &[&["ctl", "--admin", &address], files, &[call]].concat());
     let trusting = ["--ca-file", "program.pem"];
     let hal = ["--ca-file", "program.pem", "--cert-file", "hal.pem", "--key-file", "hal.key"];
     let eve = ["--ca-file", "program.pem", "--cert-file", "eve.pem", "--key-file", "eve.key"];
