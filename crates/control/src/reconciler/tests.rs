@@ -85,7 +85,7 @@ impl Fixture {
             }
         })
         .with_trials({
-            let data = Arc::clone(&data);
+            let data = Arc::clone(data);
             move |trial| {
                 *data.tried.lock().unwrap() = trial.map(|trial| trial.plan);
                 Ok(())
@@ -101,6 +101,13 @@ impl Fixture {
         let past = self.reconciler.past();
         self.reconciler = Self::owner(&self.folder, &self.data);
         past
+    }
+
+    /// Removes the folder in which it keeps what is to outlive it.
+    fn remove_kept(&self, name: &str) {
+        // Nothing is written there any more behind this.
+        self.reconciler.past();
+        std::fs::remove_dir_all(self.path(name)).unwrap();
     }
 
     fn started(text: &str) -> Self {
@@ -281,7 +288,7 @@ fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
     let mut fixture = Fixture::new(&keeping("a"));
     std::fs::create_dir(fixture.path("a")).unwrap();
     fixture.start();
-    std::fs::remove_dir(fixture.path("a")).unwrap();
+    fixture.remove_kept("a");
     let (candidate, _) = wished(&fixture, Some("drain"));
     fixture.reconciler.commit(candidate, Origin::ProviderEndpoints).unwrap();
     assert!(fixture.reconciler.not_kept().is_some_and(|why| why.contains("cannot keep changes")));
@@ -323,7 +330,7 @@ fn a_change_that_fails_leaves_what_is_tried_and_one_that_comes_into_force_ends_i
     assert_eq!(is_tried(&fixture), (true, true, true));
     fixture.data.refuses.store(false, Ordering::Relaxed);
     // What is to be written first cannot be.
-    std::fs::remove_dir(fixture.path("a")).unwrap();
+    fixture.remove_kept("a");
     assert!(wish(&mut fixture, Some("drain")).unwrap_err().contains("cannot keep changes"));
     assert_eq!(is_tried(&fixture), (true, true, true));
     std::fs::create_dir(fixture.path("a")).unwrap();
