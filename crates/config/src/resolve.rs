@@ -6,6 +6,7 @@
 
 mod access_log;
 mod address;
+mod address_list;
 mod admin;
 mod balance;
 mod check;

@@ -104,6 +104,27 @@ impl Cidr {
     }
 }
 
+/// Who is let in by address. The most specific network that holds an address decides; one that stands in both lists stays out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressList {
+    /// Networks that are let in.
+    pub allowed: Vec<Cidr>,
+    /// Networks that stay out.
+    pub denied: Vec<Cidr>,
+    /// Whether who is in no network is let in.
+    pub lets_others_in: bool,
+}
+
+/// The networks of a list as people keep them: one on each line; what follows `#` or `;` is a remark. What is none is told with
+/// its line: `line 3: `.
+pub fn listed_networks(text: &str) -> impl Iterator<Item = Result<Cidr, String>> {
+    text.lines().zip(1_u32..).filter_map(|(line, number)| {
+        let text = line.split(['#', ';']).next().unwrap_or_default().trim();
+        let wrong = |message: String| format!("line {number}: {message}");
+        (!text.is_empty()).then(|| text.parse::<Cidr>().map_err(wrong))
+    })
+}
+
 /// IPv4 is placed in the last 32 bits.
 fn as_bits(address: IpAddr) -> (u128, bool) {
     match address.to_canonical() {
@@ -216,6 +237,15 @@ mod tests {
         for bad in ["10.0.0.0/33", "::/129", "x/8", "10.0.0.0/-1", "", "10.0.0.0/256"] {
             assert!(bad.parse::<Cidr>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_list_has_remarks_and_tells_the_line_of_a_mistake() {
+        let text = "# office\n10.0.0.0/8\r\n\n  192.0.2.7 ; a neighbour\n\thome\n";
+        let read: Vec<_> = listed_networks(text).map(|network| network.map(|network| network.to_string())).collect();
+        let wrong = "line 5: `home` is not an address or a network such as 10.0.0.0/8".to_owned();
+        assert_eq!(read, [Ok("10.0.0.0/8".to_owned()), Ok("192.0.2.7/32".to_owned()), Err(wrong)]);
+        assert_eq!(listed_networks("").count(), 0);
     }
 
     #[test]

@@ -228,6 +228,8 @@ faults! {
     NoServerName = Downstream Accept 0 false false "CS" "no_server_name";
     /// The listener holds as many connections as it may.
     ListenerFull = Local Accept 0 false false "PL" "listener_full";
+    /// The listener lets nobody in from the client's address.
+    KeptOut = Local Accept 0 false false "PK" "kept_out";
     /// The program is ending and its bound on draining is reached.
     DrainEnded = Local Relay 0 false false "PX" "drain_ended";
 }

@@ -33,7 +33,7 @@ pub mod socket;
 pub mod status;
 pub mod template;
 
-pub use address::{Address, Cidr, HostPattern};
+pub use address::{Address, AddressList, Cidr, HostPattern};
 pub use facts::{Facts, Scheme};
 pub use fault::Fault;
 pub use fields::{FieldName, Fields, Known};

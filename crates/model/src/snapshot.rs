@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::address::{Address, Cidr, HostPattern};
+use crate::address::{Address, AddressList, Cidr, HostPattern};
 pub use crate::check::{HealthCheck, HealthCheckKind};
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
@@ -60,6 +60,8 @@ pub struct Listener {
     pub tls: Option<TlsTermination>,
     /// Who may tell whom a connection is from.
     pub proxy_protocol: Option<AcceptProxy>,
+    /// Who is let in by address, before anything is read; `None`: everybody.
+    pub address_list: Option<AddressList>,
     /// Connections open at once, over all workers.
     pub connections_max: u32,
     /// What is spoken.

@@ -90,6 +90,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         socket: model::socket::ListenerSocket::default(),
         tls: None,
         proxy_protocol: None,
+        address_list: None,
         connections_max: 10,
         protocol: Protocol::Http(http),
     };

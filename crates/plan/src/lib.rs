@@ -8,6 +8,7 @@
 //! Start reading at [`compile()`], then [`Router::find`] (request → route) and [`ClusterPlan::pick`] (cluster →
 //! endpoint), then [`queue`] (what happens when all endpoints are full).
 
+mod addresses;
 pub mod balance;
 pub mod cluster;
 pub mod explain;
@@ -27,6 +28,7 @@ pub mod sticky;
 mod testing;
 pub mod trunk;
 
+pub use addresses::AddressTable;
 pub use balance::{Ask, PickCache};
 pub use cluster::state::{ClusterState, EndpointState, ListenerState};
 pub use cluster::subset::Subset;

@@ -108,6 +108,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         socket: model::socket::ListenerSocket::default(),
         tls: None,
         proxy_protocol: None,
+        address_list: None,
         connections_max: 10,
         protocol: Protocol::Http(http),
     }

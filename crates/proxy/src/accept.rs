@@ -16,6 +16,7 @@ use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
 use model::socket::ListenerSocket;
 use model::{Fault, Name};
+use socket2::SockRef;
 use telemetry::{Kind, Record};
 use tokio::net::TcpStream;
 
@@ -197,6 +198,13 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
     let plan = worker.plan_of(seat);
     let Some(listener) = plan.listeners.get(seat.index.get()) else { return };
     let shard = listener.series.of(worker.index);
+    let proxied = listener.plan.listener.proxy_protocol.as_ref();
+    let is_proxied = proxied.is_some_and(|accepted| accepted.trusts(peer.ip()));
+    if !is_proxied && !listener.plan.admits(peer.ip()) {
+        let (local, name) = (local_of(listener, &tcp), listener.plan.listener.name.clone());
+        let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name };
+        return keep_out(worker, listener, &tcp, &facts);
+    }
     if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
         shard.connections_refused.add(1);
         shard.fault(Fault::ListenerFull);
@@ -207,8 +215,7 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
     let open = Open::new(worker, listener);
     let registration = worker.registry.register_client(seat.clone(), peer, now);
     let held = Held { registration, _open: open };
-    let proxied = listener.plan.listener.proxy_protocol.as_ref();
-    if listener.tls.is_some() || proxied.is_some_and(|accepted| accepted.trusts(peer.ip())) {
+    if listener.tls.is_some() || is_proxied {
         tokio::task::spawn_local(begin(worker.clone(), tcp, peer, held));
     } else {
         // Nothing has to be waited for, so that it costs no task of its own; cell `no-keepalive` of `lab cost` pays for it.
@@ -274,6 +281,21 @@ fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Fut
     }
 }
 
+/// Closes the connection of somebody who is not let in, by a reset as HAProxy does: the client knows at once, and whoever comes
+/// again and again leaves nothing behind that waits here for the other side (RFC 9293 section 3.6), as an end in good order would.
+fn keep_out(worker: &Worker, listener: &ListenerNow, tcp: &TcpStream, facts: &ConnectionFacts) {
+    let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    listener.series.of(worker.index).fault(Fault::KeptOut);
+    log_failure(worker, facts, Fault::KeptOut);
+}
+
+/// Where a client has connected to.
+fn local_of(listener: &ListenerNow, tcp: &TcpStream) -> SocketAddr {
+    // One system call less where the address says it already.
+    let bind = listener.plan.listener.bind.or_local();
+    if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind }
+}
+
 /// What is known of a connection at once, the watch over it, and how long it may take until its first request.
 fn introduce(
     listener: &ListenerNow,
@@ -282,9 +304,7 @@ fn introduce(
     (tether, now): (&Rc<Tether>, Instant),
 ) -> (ConnectionFacts, Watch, Duration) {
     let configured = &listener.plan.listener;
-    // One system call less where the address says it already.
-    let bind = configured.bind.or_local();
-    let local = if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind };
+    let local = local_of(listener, tcp);
     let first = match &configured.protocol {
         _ if tether.is_closing() => tether.seat.last_call(),
         Protocol::Http(http) => http.idle_timeout,
@@ -329,6 +349,10 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
             Err(fault) => return failed(&facts, fault),
         }
         watch.set(Instant::now(), first);
+    }
+    // Who the client is may be known only now, and the list may be another since it came.
+    if !listener.plan.admits(facts.peer.ip()) {
+        return keep_out(&worker, listener, &tcp, &facts);
     }
     let io = match &listener.tls {
         None => Io::Plain(tcp),

@@ -53,7 +53,7 @@ use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow};
 /// Pause after the kernel would not give us what it has, so that a worker does not spin.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Between two records of flows that never began, for one and the same fault: a flood is to fill counters, not disks.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// Batches taken from one socket before other work of the worker gets a turn.
 const BATCHES_PER_TURN_MAX: usize = DATAGRAMS_PER_TURN_MAX / DATAGRAMS_PER_BATCH_MAX;
 
@@ -478,20 +478,24 @@ impl Port {
         let Protocol::Udp(settings) = &listener.plan.listener.protocol else { return None };
         let ListenerTarget::Tcp(cluster) = &listener.plan.target else { return None };
         let shard = listener.series.of(self.worker.index);
+        let facts = ConnectionFacts {
+            peer: envelope.from,
+            local: SocketAddr::new(envelope.to.unwrap_or(self.local.ip()), self.local.port()),
+            tls: None,
+            sender: None,
+            listener: listener.plan.listener.name.clone(),
+        };
+        if !listener.plan.admits(envelope.from.ip()) {
+            shard.fault(Fault::KeptOut);
+            self.tell_kept_out(&facts, now);
+            return None;
+        }
         if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
             shard.connections_refused.add(1);
             shard.fault(Fault::ListenerFull);
             return None;
         }
         shard.connections_opened.add(1);
-        let configured = &listener.plan.listener;
-        let facts = ConnectionFacts {
-            peer: envelope.from,
-            local: SocketAddr::new(envelope.to.unwrap_or(self.local.ip()), self.local.port()),
-            tls: None,
-            sender: None,
-            listener: configured.name.clone(),
-        };
         let mut life = Life {
             port: self.clone(),
             envelope,
@@ -518,6 +522,18 @@ impl Port {
                 life.record(None, Some(fault), is_logged);
                 None
             }
+        }
+    }
+
+    /// Logs that somebody is not let in. The counters know of it already.
+    fn tell_kept_out(&self, facts: &ConnectionFacts, now: Instant) {
+        if !self.tells_refusal(Fault::KeptOut, now) {
+            return;
+        }
+        if let Some(log) = &mut *self.worker.logs.borrow_mut() {
+            let facts = facts.facts(facts.peer.ip(), "");
+            let (fault, at) = (Some(Fault::KeptOut), SystemTime::now());
+            log.write(&Record { fault, at, ..Record::empty(&facts, Kind::Flow) });
         }
     }
 

@@ -301,6 +301,7 @@ mod tests {
             socket: ListenerSocket::default(),
             tls: None,
             proxy_protocol: None,
+            address_list: None,
             connections_max: 1,
             protocol: Protocol::Udp(udp.clone()),
         };

@@ -45,6 +45,7 @@ mod http3_abuse;
 mod http3_life;
 mod http3_through;
 mod large;
+mod listener_addresses;
 mod logs;
 mod matrix;
 mod messages;

@@ -32,6 +32,9 @@ pub struct Listener {
     /// Take from these peers who the client of a connection is, by the PROXY protocol. By default the peer is the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<AcceptProxy>,
+    /// Let only some addresses in, or keep some out, before anything is read. By default everybody is let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_list: Option<AddressList>,
     /// How the sockets are set up.
     #[serde(default)]
     pub socket: ListenerSocket,
@@ -77,6 +80,46 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub responses_max: Option<u32>,
+}
+
+/// Who is let in by address: that of the peer, or the one that a trusted peer tells by the PROXY protocol. The most specific network
+/// that holds it decides, wherever it is written; one that is both allowed and denied is denied. Connections of all others are reset,
+/// and the datagrams of UDP are dropped. A change counts for new connections and flows.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AddressList {
+    /// Addresses and networks that are let in, such as `10.0.0.0/8`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Addresses and networks that stay out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// Files of those that are let in: one on each line; what follows `#` or `;` is a remark. They are read again when they change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "files")]
+    pub allow_files: Vec<String>,
+    /// Files of those that stay out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "files")]
+    pub deny_files: Vec<String>,
+    /// What becomes of those in no list. By default `deny` where something is allowed, else `allow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<Others>,
+}
+
+/// Paths of files, each relative to the file that names it.
+fn files(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string", "format": super::PATH_FORMAT } })
+}
+
+/// What becomes of addresses in no list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Others {
+    /// They are let in.
+    Allow,
+    /// They stay out.
+    Deny,
 }
 
 /// What a listener speaks.

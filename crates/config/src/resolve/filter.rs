@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Resolver;
 use crate::file::{self, WHEN};
 
-/// Bytes of one file that a filter names. A million networks are a quarter of it.
+/// Bytes of one file that a filter or a list names. A million networks are a quarter of it.
 const FILE_BYTES_MAX: usize = 64 << 20;
 
 impl Resolver<'_> {
@@ -68,7 +68,7 @@ impl Resolver<'_> {
     fn read_files(&mut self, at: &str, schema: &Value, settings: &mut Value) -> bool {
         match settings {
             Value::String(name) if schema.get("format").and_then(Value::as_str) == Some(FILE_FORMAT) => {
-                let Some(text) = self.filter_file(at, name) else { return false };
+                let Some(text) = self.text_file(at, name) else { return false };
                 *settings = json!({ "name": name, FILE_TEXT: text });
                 true
             }
@@ -94,7 +94,8 @@ impl Resolver<'_> {
         }
     }
 
-    fn filter_file(&mut self, at: &str, name: &str) -> Option<String> {
+    /// What a file of text holds. `None`: it cannot be read, which has been told.
+    pub(super) fn text_file(&mut self, at: &str, name: &str) -> Option<String> {
         let path = self.beside(name);
         let read = self.file_bytes(&path, FILE_BYTES_MAX).and_then(|bytes| {
             let text = std::str::from_utf8(&bytes).map_err(|error| {

@@ -83,6 +83,7 @@ impl Resolver<'_> {
                 self.udp_listener(&at, name, written, bind.as_ref()).map(Protocol::Udp)
             }
         };
+        let list = written.address_list.as_ref().map(|list| self.address_list(name, list));
         let tls = match tls {
             Some(tls) => Some(tls?),
             None => None,
@@ -98,6 +99,7 @@ impl Resolver<'_> {
             bind: bind?,
             tls,
             proxy_protocol: accepted.map(|accepted| self.accept_proxy(&format!("{at}/proxy_protocol"), accepted)),
+            address_list: list,
             connections_max: written.connections_max,
             protocol: protocol?,
         })

@@ -1,5 +1,6 @@
 //! Whole files: what they come to, and what is told of their mistakes.
 
+mod address_list;
 mod admin;
 mod balance;
 mod changes;

@@ -80,6 +80,10 @@ pub fn explain(
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
     let told = Told { plan, listener, question, at };
+    if told.is_kept_out() {
+        let outcome = Outcome::Close { why: "the listener's `address_list` lets nobody in from this address".into() };
+        return Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
+    }
     match &listener.target {
         ListenerTarget::Http(router) => {
             let mut head = asked.head()?;
@@ -122,6 +126,15 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
+    /// Whether the client cannot even connect. Where proxies before this one are trusted it is they who do, of whom nothing is asked.
+    fn is_kept_out(&self) -> bool {
+        let connects = match &self.listener.listener.protocol {
+            Protocol::Http(http) => http.forwarding.trusted.is_empty(),
+            Protocol::Tcp(_) | Protocol::Udp(_) => true,
+        };
+        connects && !self.listener.admits(self.question.client)
+    }
+
     fn facts<'f>(&'f self, scheme: Scheme, tls: Option<&'f TlsFacts>) -> Facts<'f> {
         Facts {
             peer: SocketAddr::new(self.question.client, 0),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use model::AddressList;
 use model::filter::FilterUse;
 use model::fitness::AdminState;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::resilience::{CircuitBreaker, Resilience};
-use model::snapshot::{Action, Balance, Cluster, Hash, HashAlgorithm, HashKey, Route};
+use model::snapshot::{Action, Balance, Cluster, Hash, HashAlgorithm, HashKey, Listener, Route};
 use serde_json::json;
 
 use super::*;
@@ -74,6 +75,27 @@ fn values_that_may_be_secret_are_not_told_and_what_is_taken_from_a_client_is_not
     let unmet = |request: &str| ask(&plan, request, &[("x-forged", "s3cret")]).unwrap().routes[0].unmet.clone();
     assert_eq!(unmet("http://a/").as_deref(), Some("the header field `x-forged` is not `s3cret`"));
     assert_eq!(unmet("http://a/hidden").as_deref(), Some("the header field `x-forged` is not as asked for"));
+}
+
+#[test]
+fn who_cannot_connect_is_told_so_unless_a_proxy_connects_for_them() {
+    let allowed = vec!["10.0.0.0/8".parse().unwrap()];
+    let list = AddressList { allowed, ..AddressList::default() };
+    let listener = |trusted: &[&str]| {
+        let mut listener = Listener { address_list: Some(list.clone()), ..http_listener("web") };
+        if let Protocol::Http(http) = &mut listener.protocol {
+            http.forwarding.trusted = trusted.iter().map(|network| network.parse().unwrap()).collect();
+        }
+        listener
+    };
+    let outcome = |trusted: &[&str]| {
+        let clusters = vec![cluster("c", Balance::RoundRobin, weighted(&[1]))];
+        let routes = vec![route("all", Match::default(), "c")];
+        ask(&compiled(snapshot(vec![listener(trusted)], routes, clusters), None), "http://a/", &[]).unwrap().outcome
+    };
+    let why = "the listener's `address_list` lets nobody in from this address".to_owned();
+    assert_eq!(outcome(&[]), Outcome::Close { why });
+    assert!(matches!(outcome(&["10.0.0.0/8"]), Outcome::Forward(_)));
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! `address_list`.
 
-mod ranges;
-
+use model::address::listed_networks;
 use model::{Cidr, Facts, Issue, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
 use super::{FilterEntry, Flow, RequestStep, Steps};
-use ranges::{AddressTable, Entry};
+use crate::addresses::{AddressTable, Entry};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddressList>("address_list", DOC);
 
@@ -22,7 +21,8 @@ denied is denied. Who is in no list is let in, unless anything is allowed: then 
 The address is that of the client as trusted proxies told it, `{client_ip}` (see `forwarding.trusted` of the listener, and
 `proxy_protocol`). Who stays out gets a 403, or no answer at all with `close: true`: then the connection, or the stream of HTTP/2
 and HTTP/3, is closed, and the fault is `closed_by_filter`. The files are looked at once a second and read again when they change;
-a file with a mistake changes nothing and is told of in the log. Millions of networks cost no more than a few.
+a file with a mistake changes nothing and is told of in the log. Millions of networks cost no more than a few. A listener has an
+`address_list` too, which decides before anything is read.
 
 ```yaml
 filters:
@@ -102,15 +102,9 @@ fn listed(entries: &mut Vec<Entry>, (key, list): (&str, &[String]), is_allowed: 
 
 fn filed(entries: &mut Vec<Entry>, (key, files): (&str, &[FileText]), is_allowed: bool) -> Result<(), Issue> {
     for (place, file) in files.iter().enumerate() {
-        for (line, text) in file.text.lines().enumerate() {
-            let text = text.split(['#', ';']).next().unwrap_or_default().trim();
-            if text.is_empty() {
-                continue;
-            }
-            let wrong = |message: String| {
-                Issue::at(format!("{key}/{place}"), format!("`{}`, line {}: {message}", file.name, line + 1))
-            };
-            entries.push(Entry { network: text.parse().map_err(wrong)?, is_allowed });
+        for network in listed_networks(&file.text) {
+            let wrong = |message: String| Issue::at(format!("{key}/{place}"), format!("`{}`, {message}", file.name));
+            entries.push(Entry { network: network.map_err(wrong)?, is_allowed });
         }
     }
     Ok(())

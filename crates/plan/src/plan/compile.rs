@@ -11,6 +11,7 @@ use model::fields::{is_field_value, is_token};
 use model::snapshot::{Action, Cluster, Listener, Protocol, Route, Snapshot, TcpTarget};
 use model::{Issue, LocalResponse, Name};
 
+use crate::addresses::AddressTable;
 use crate::cluster::ClusterPlan;
 use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::Chain;
@@ -271,9 +272,18 @@ fn listener_plan(
         Some(old) if old.listener == *listener && old.target.is_same(&target) => old.clone(),
         _ => {
             let state = old.map_or_else(Arc::default, |old| old.state.clone());
-            Arc::new(ListenerPlan { listener: listener.clone(), target, state })
+            let admitted = admitted(listener, old);
+            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, state })
         }
     }
+}
+
+/// The table of a listener's list, which may be long: where the list is equal, that of the plan before.
+fn admitted(listener: &Listener, old: Option<&Arc<ListenerPlan>>) -> Option<Arc<AddressTable>> {
+    let list = listener.address_list.as_ref()?;
+    let same = old.filter(|old| old.listener.address_list.as_ref() == Some(list));
+    let table = same.and_then(|old| old.admitted.clone());
+    Some(table.unwrap_or_else(|| Arc::new(AddressTable::of(list))))
 }
 
 /// Whether two clusters are equal. Of tens of thousands most are the very same.

@@ -5,12 +5,14 @@ mod effect;
 pub(crate) mod publish;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::snapshot::{Listener, Route, Snapshot};
 use model::{LocalResponse, Name};
 
+use crate::addresses::AddressTable;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, EndpointState, ListenerState};
 use crate::cluster::subset::SubsetPlan;
@@ -107,8 +109,18 @@ pub struct ListenerPlan {
     pub listener: Arc<Listener>,
     /// Where its exchanges or connections go.
     pub target: ListenerTarget,
+    /// Who is let in by address; `None`: everybody. The same `Arc` as long as the listener of this name has an equal list.
+    pub admitted: Option<Arc<AddressTable>>,
     /// Shared with plans before and after this one.
     pub state: Arc<ListenerState>,
+}
+
+impl ListenerPlan {
+    /// Whether who comes from this address is let in.
+    #[inline]
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.admitted.as_ref().is_none_or(|table| table.allows(address))
+    }
 }
 
 /// Where the exchanges or connections of a listener go.

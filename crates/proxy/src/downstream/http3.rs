@@ -34,6 +34,7 @@ use wire::http3::{VARINT_MAX, code};
 
 use crate::accept::{LAST_CALL, Open, log_failure};
 use crate::connection::{Connection, ConnectionFacts};
+use crate::datagram::REFUSAL_PAUSE;
 use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
 use crate::http2::websocket;
@@ -44,7 +45,7 @@ use crate::registry::{Seat, Tether};
 use crate::tls;
 use crate::watch::Watch;
 use crate::worker::Worker;
-use crate::worker_plan::WorkerPlan;
+use crate::worker_plan::{ListenerNow, WorkerPlan};
 
 /// Where the ids of goodbyes begin that leave room for what is on its way: the last that a client could begin.
 const LAST_STREAM_ID: u64 = VARINT_MAX - 3;
@@ -61,7 +62,8 @@ pub(crate) fn open(
     waker: Rc<RefCell<Option<Waker>>>,
     ended: impl FnOnce() + 'static,
 ) -> io::Result<Rc<Port>> {
-    let door = Door { worker: worker.clone(), seat: seat.clone(), handshakes: Rc::default() };
+    let (handshakes, told_at) = (Rc::default(), Cell::default());
+    let door = Door { worker: worker.clone(), seat: seat.clone(), handshakes, told_at };
     let plan = worker.plan_of(&seat);
     let config = plan.listeners.get(seat.index.get()).and_then(|listener| listener.tls.as_ref()?.quic.clone());
     let port = Port::new(socket, mesh, config, Box::new(move |port, incoming| door.knock(port, incoming)))?;
@@ -103,6 +105,8 @@ struct Door {
     worker: Rc<Worker>,
     seat: Rc<Seat>,
     handshakes: Rc<Handshakes>,
+    /// When somebody was last told of who is not let in.
+    told_at: Cell<Option<Instant>>,
 }
 
 /// Handshakes of clients that have or have not proven where they are.
@@ -166,6 +170,10 @@ impl Door {
         if seat.closing.get() {
             return port.refuse(incoming);
         }
+        if !listener.plan.admits(incoming.remote_address().ip()) {
+            self.tell_kept_out(port, listener, &incoming);
+            return port.refuse(incoming);
+        }
         if under_way >= (http.http3.unproven_max as usize).min(HTTP3_HANDSHAKES_MAX) && !is_proven {
             if under_way < HTTP3_HANDSHAKES_MAX {
                 shard.http3_retries.add(1);
@@ -181,10 +189,7 @@ impl Door {
         }
         shard.connections_opened.add(1);
         let open = Open::new(worker, listener);
-        let (peer, bound) = (incoming.remote_address(), listener.plan.listener.bind.or_local());
-        let local = local_of(port, incoming.local_ip(), bound);
-        let name = listener.plan.listener.name.clone();
-        let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name };
+        let facts = introduce(port, listener, &incoming);
         let handshake = Handshake::begin(&self.handshakes, is_proven);
         let Some(quic) = port.accept(incoming, tls.quic.clone()) else {
             shard.handshakes_failed.add(1);
@@ -194,6 +199,24 @@ impl Door {
         };
         tokio::task::spawn_local(serve(worker.clone(), quic, seat.clone(), (facts, handshake), open));
     }
+
+    /// Counts somebody who is not let in, and logs it, at most one in a while: addresses of datagrams can be forged, and a flood is
+    /// to fill counters, not disks.
+    fn tell_kept_out(&self, port: &Port, listener: &ListenerNow, incoming: &Incoming) {
+        listener.series.of(self.worker.index).fault(Fault::KeptOut);
+        let now = Instant::now();
+        if self.told_at.get().is_none_or(|told| now.saturating_duration_since(told) >= REFUSAL_PAUSE) {
+            self.told_at.set(Some(now));
+            log_failure(&self.worker, &introduce(port, listener, incoming), Fault::KeptOut);
+        }
+    }
+}
+
+/// What is known of a connection as it begins.
+fn introduce(port: &Port, listener: &ListenerNow, incoming: &Incoming) -> ConnectionFacts {
+    let (peer, configured) = (incoming.remote_address(), &listener.plan.listener);
+    let local = local_of(port, incoming.local_ip(), configured.bind.or_local());
+    ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() }
 }
 
 /// What a connection and the tasks of its streams share.

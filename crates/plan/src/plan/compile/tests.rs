@@ -1,5 +1,6 @@
 //! What stays the same from one plan to the next, and what is told when a snapshot does not compile.
 
+use model::AddressList;
 use model::filter::FilterUse;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::snapshot::Balance::{Random, RoundRobin};
@@ -112,6 +113,28 @@ fn a_changed_listener_changes_nothing_else_and_keeps_its_connections() {
     assert_eq!(same_parts(&before, &after), "x=== == ==");
     assert!(Arc::ptr_eq(&http(&before, "one"), &http(&after, "one")));
     assert_eq!(after.listeners[0].state.connections(), 1);
+}
+
+#[test]
+fn a_listener_keeps_the_table_of_its_addresses_until_its_list_is_another() {
+    let with = |network: &str, max| {
+        let denied = vec![network.parse().unwrap()];
+        let list = AddressList { denied, lets_others_in: true, ..AddressList::default() };
+        changed(|listeners, _, _| {
+            listeners[2].address_list = Some(list);
+            listeners[2].connections_max = max;
+        })
+    };
+    let table = |plan: &Plan| plan.listeners[2].admitted.clone().unwrap();
+    let open = compiled(example(), None);
+    assert!(open.listeners[2].admitted.is_none() && open.listeners[2].admits("10.0.0.1".parse().unwrap()));
+    let before = compiled(with("10.0.0.0/8", 10), Some(&open));
+    let [inside, outside] = ["::ffff:10.0.0.1", "192.0.2.7"].map(|address| address.parse().unwrap());
+    assert!(!before.listeners[2].admits(inside) && before.listeners[2].admits(outside));
+    let same = compiled(with("10.0.0.0/8", 5), Some(&before));
+    assert!(Arc::ptr_eq(&table(&before), &table(&same)), "the list is equal, though the listener is not");
+    let other = compiled(with("192.0.2.0/24", 5), Some(&same));
+    assert!(other.listeners[2].admits(inside) && !other.listeners[2].admits(outside));
 }
 
 #[test]

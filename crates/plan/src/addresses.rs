@@ -1,28 +1,35 @@
-//! Which networks hold an address, as sorted ranges: networks lie in one another or apart, so that all of them together cut the
-//! addresses into ranges of one verdict each.
+//! Who is let in by address, of a listener or by the filter `address_list`: which networks hold an address, as sorted ranges.
+//! Networks lie in one another or apart, so that all of them together cut the addresses into ranges of one verdict each.
 
+use std::fmt;
 use std::net::IpAddr;
 
-use model::Cidr;
+use model::{AddressList, Cidr};
 
 /// Buckets of a table: 4 MiB.
 const BUCKETS_MAX: u64 = 1 << 20;
 
 /// One network of a list.
-pub(super) struct Entry {
-    pub(super) network: Cidr,
-    pub(super) is_allowed: bool,
+pub(crate) struct Entry {
+    pub(crate) network: Cidr,
+    pub(crate) is_allowed: bool,
 }
 
 /// The verdict on every address.
-pub(super) struct AddressTable {
+pub struct AddressTable {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
 }
 
 impl AddressTable {
+    pub(crate) fn of(list: &AddressList) -> Self {
+        let allowed = list.allowed.iter().map(|network| Entry { network: *network, is_allowed: true });
+        let denied = list.denied.iter().map(|network| Entry { network: *network, is_allowed: false });
+        Self::new(allowed.chain(denied).collect(), list.lets_others_in)
+    }
+
     /// The most specific network decides; of equal ones, the one that denies. `others` is the verdict on the rest.
-    pub(super) fn new(entries: Vec<Entry>, others: bool) -> Self {
+    pub(crate) fn new(entries: Vec<Entry>, others: bool) -> Self {
         let (v4, v6): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.network.is_v4());
         let v4 = cuts(v4, others, u128::from(u32::MAX));
         let v6 = cuts(v6, others, u128::MAX);
@@ -34,11 +41,17 @@ impl AddressTable {
 
     /// Whether the address is let in.
     #[inline]
-    pub(super) fn allows(&self, address: IpAddr) -> bool {
+    pub fn allows(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => self.v4.verdict(address.to_bits()),
             IpAddr::V6(address) => self.v6.verdict(address.to_bits()),
         }
+    }
+}
+
+impl fmt::Debug for AddressTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressTable").field("v4", &self.v4.starts.len()).field("v6", &self.v6.starts.len()).finish()
     }
 }
 
