@@ -26,7 +26,7 @@ pub struct HealthCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
     /// The endpoint says by gRPC's health protocol (`grpc.health.v1.Health/Check`) that it serves. Over HTTP/2, with TLS
-    /// when the cluster speaks it. `{}` for the defaults.
+    /// when the cluster speaks it, and over HTTP/3 when it speaks nothing else and no `port` is named. `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcCheck>,
     /// Bytes are sent and expected, one step after the other. With TLS when the cluster speaks it.

@@ -149,10 +149,13 @@ impl Resolver<'_> {
     /// Endpoints that speak HTTP/3 alone are asked over HTTP/3, on a new connection each time.
     fn check_fit_for_http3(&mut self, at: &str, name: &str, check: &file::HealthCheck) {
         let Some(http) = &check.http else {
-            let kinds = ["tls", "grpc", "script", "tcp"];
+            if self.has(at, "grpc") {
+                return;
+            }
+            let kinds = ["tls", "script", "tcp"];
             let kind = kinds.into_iter().find(|kind| self.has(at, kind)).unwrap_or("tcp");
             let message = format!("a check over `{kind}` goes over TCP, and cluster `{name}` speaks HTTP/3 over UDP");
-            let mend = "check over `http`, which is asked by HTTP/3, or at a `port` of TCP".to_owned();
+            let mend = "check over `http` or `grpc`, which are asked by HTTP/3, or at a `port` of TCP".to_owned();
             let span = self.key_span(at, kind);
             return self.sink.push(span, message, Some(mend));
         };

@@ -95,16 +95,20 @@ fn endpoints_that_speak_http_3_alone_are_asked_over_it_or_at_a_port_of_tcp() {
     let over_tcp = |kind: &str| {
         format!(
             "2: a check over `{kind}` goes over TCP, and cluster `c` speaks HTTP/3 over UDP \
-             (check over `http`, which is asked by HTTP/3, or at a `port` of TCP)"
+             (check over `http` or `grpc`, which are asked by HTTP/3, or at a `port` of TCP)"
         )
     };
-    for (kind, check) in
-        [("tcp", "tcp: {}"), ("tls", "tls: {}"), ("grpc", "grpc: {}"), ("script", "script: [{ send: PING }]")]
-    {
+    for (kind, check) in [("tcp", "tcp: {}"), ("tls", "tls: {}"), ("script", "script: [{ send: PING }]")] {
         assert_eq!(about(&format!("{{ {check} }}")), [over_tcp(kind)], "{check}");
         assert_eq!(about(&format!("{{ {check}, port: 80 }}")), [""; 0], "{check}");
     }
     assert_eq!(about("{ http: { path: /h } }"), [""; 0]);
+    assert_eq!(about("{ grpc: { service: shop } }"), [""; 0]);
+    assert_eq!(about("{ grpc: {}, port: 80 }"), [""; 0]);
+    assert_eq!(
+        about("{ grpc: {}, reuse_connection: true }"),
+        ["2: only checks by `http` can use a connection again (leave it out)"]
+    );
     assert_eq!(about("{ http: { path: /h }, port: 80, reuse_connection: true }"), [""; 0]);
     assert_eq!(
         about("{ http: { headers: { Keep-Alive: '5', x-a: b } }, reuse_connection: true }"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Address;
-use model::check::{HealthCheck, HealthCheckKind, HttpCheck, ScriptStep};
+use model::check::{HealthCheck, HealthCheckKind, ScriptStep};
 use model::proxy_protocol::SendProxy;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -70,16 +70,23 @@ impl Target {
         Ok(Self { address, timeout: check.timeout, opening: Vec::new(), tls, what })
     }
 
-    /// Prepares the attempts of a check by HTTP over HTTP/3, with settings of TLS that offer it.
+    /// Prepares the attempts of a check by HTTP or gRPC over HTTP/3, with settings of TLS that offer it.
     ///
     /// # Errors
     /// Says what in the check cannot be asked.
     pub(crate) fn over_http3(
         (name, address): (&str, &Address),
-        (check, asked): (&HealthCheck, &HttpCheck),
+        check: &HealthCheck,
         tls: (Arc<ClientConfig>, ServerName<'static>),
     ) -> Result<Self, String> {
-        let what = What::Http3(Box::new(http3::Question::new(asked, (name, address), tls)?));
+        let question = match &check.kind {
+            HealthCheckKind::Http(asked) => http3::Question::http(asked, (name, address), tls)?,
+            HealthCheckKind::Grpc(asked) => http3::Question::grpc((asked, check.timeout), (name, address), tls)?,
+            HealthCheckKind::Tcp | HealthCheckKind::Tls(_) | HealthCheckKind::Script(_) => {
+                return Err("only checks over HTTP and gRPC go over HTTP/3".to_owned());
+            }
+        };
+        let what = What::Http3(Box::new(question));
         Ok(Self { address: address.clone(), timeout: check.timeout, opening: Vec::new(), tls: None, what })
     }
 

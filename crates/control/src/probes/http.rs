@@ -23,6 +23,8 @@ pub(super) const LIMITS: HeadLimits =
     HeadLimits { head_bytes_max: HEAD_BYTES_MAX, fields_max: model::limits::FIELDS_MAX };
 /// Who asks.
 pub(super) const USER_AGENT: &str = concat!("equipoise-probe/", env!("CARGO_PKG_VERSION"));
+/// What is sent unless something else is given.
+pub(super) const OWN_FIELDS: [(&str, &str); 2] = [("user-agent", USER_AGENT), ("accept", "*/*")];
 
 /// What is expected of an answer.
 pub(super) struct Expected {
@@ -64,7 +66,7 @@ impl Question {
         let method = if check.is_head { "HEAD" } else { "GET" };
         let connection = if keeps_connection { "keep-alive" } else { "close" };
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
-        for (name, value) in fields(check)? {
+        for (name, value) in fields(&check.fields, &OWN_FIELDS)? {
             text += &format!("{name}: {value}\r\n");
         }
         text += &format!("connection: {connection}\r\n\r\n");
@@ -98,26 +100,37 @@ impl Question {
 /// # Errors
 /// Says what cannot be sent.
 pub(super) fn asked<'c>(check: &'c HttpCheck, endpoint: &'c str) -> Result<(&'c str, &'c str), String> {
-    let (path, host) = (&check.path, check.host.as_deref().unwrap_or(endpoint));
-    let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !path.starts_with('/') || !sendable(path) {
+    let path = &check.path;
+    if !path.starts_with('/') || !is_sendable(path) {
         return Err(format!("the path {path:?} cannot be asked for"));
     }
-    if !sendable(host) {
-        return Err(format!("the host {host:?} cannot be asked for"));
-    }
-    Ok((path, host))
+    Ok((path, host(check.host.as_ref(), endpoint)?))
 }
 
-/// The fields to send beside the host, those of our own first.
+/// The host to ask for: the one of the check, or the name of the endpoint.
+///
+/// # Errors
+/// Says that it cannot be sent.
+pub(super) fn host<'c>(given: Option<&'c String>, endpoint: &'c str) -> Result<&'c str, String> {
+    let host = given.map_or(endpoint, String::as_str);
+    if is_sendable(host) { Ok(host) } else { Err(format!("the host {host:?} cannot be asked for")) }
+}
+
+fn is_sendable(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The fields to send beside the host: those of our own first, unless they are given otherwise.
 ///
 /// # Errors
 /// Says what cannot be sent.
-pub(super) fn fields(check: &HttpCheck) -> Result<Vec<(&str, &str)>, String> {
-    let given = |name: &str| check.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-    let mut all = vec![("user-agent", USER_AGENT), ("accept", "*/*")];
-    all.retain(|(name, _)| !given(name));
-    for (name, value) in &check.fields {
+pub(super) fn fields<'c>(
+    given: &'c [(String, String)],
+    own: &[(&'c str, &'c str)],
+) -> Result<Vec<(&'c str, &'c str)>, String> {
+    let is_given = |name: &str| given.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    let mut all: Vec<(&str, &str)> = own.iter().filter(|(name, _)| !is_given(name)).copied().collect();
+    for (name, value) in given {
         if FieldName::new(name).is_err() || value.contains(['\r', '\n', '\0']) {
             return Err(format!("the field {name:?} cannot be sent"));
         }

@@ -1,21 +1,23 @@
-//! Asks one question over HTTP/3, on a QUIC connection of its own, and compares the answer with what is expected.
+//! Asks one question over HTTP/3, on a QUIC connection of its own, and compares the answer with what is expected: a request of HTTP,
+//! or a call of gRPC.
 //!
 //! Nothing drives the connection but the future that asks. Its socket is connected, so that the word of the network that nobody
 //! is there (ICMP) is an error, as with TCP. The answer is read by the very code that reads it for clients, and is not trusted:
 //! heads, bodies, interim answers and frames of no use are bounded, and whoever calls bounds the time.
 
+mod answer;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use model::check::HttpCheck;
-use model::limits::{HTTP3_CRYPTO_BYTES_MAX, HTTP3_UNI_STREAMS_MAX, INTERIM_RESPONSES_MAX};
-use model::{Address, Fault, ResponseHead};
+use model::Address;
+use model::check::{GrpcCheck, HttpCheck};
+use model::limits::{HTTP3_CRYPTO_BYTES_MAX, HTTP3_UNI_STREAMS_MAX};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, NoneTokenStore,
@@ -23,13 +25,14 @@ use quinn_proto::{
 };
 use rustls_pki_types::ServerName;
 use tokio::net::UdpSocket;
-use wire::http1::Framing;
-use wire::http3::frame::{self, BadFrame, FrameReader, Step, kind, write_frame};
-use wire::http3::message::{BadHead, Memory, read_response};
+use wire::grpc::{HEALTH_PATH, health_question};
+use wire::http3::frame::{kind, push_frame_head, write_frame};
 use wire::http3::uni::{self, Next, Told, UniReader};
 use wire::http3::{code, qpack};
 
-use super::http::{BODY_BYTES_MAX, Expected, HEAD_BYTES_MAX, LIMITS, asked, fields, holds};
+use super::grpc;
+use super::http::{BODY_BYTES_MAX, Expected, HEAD_BYTES_MAX, OWN_FIELDS, USER_AGENT, asked, fields, host};
+use answer::{Answer, Wanted};
 
 /// Room for one datagram: endpoints are told by the library that no more than 1,472 bytes are taken.
 const DATAGRAM_BYTES_MAX: usize = 2 * 1024;
@@ -38,39 +41,50 @@ const WINDOW_BYTES: u32 = BODY_BYTES_MAX as u32;
 /// Frames and streams of no use that are borne.
 const IDLE_MAX: u32 = 256;
 
+/// Settings of TLS that offer HTTP/3, and the name that the certificate must bear.
+type Tls = (Arc<rustls::ClientConfig>, ServerName<'static>);
+
 /// A question, prepared once.
 pub(crate) struct Question {
     address: SocketAddr,
     /// The name that the certificate must bear.
     name: String,
     config: ClientConfig,
-    /// The frame that asks.
-    frame: Vec<u8>,
-    expected: Expected,
+    /// The frames that ask.
+    frames: Vec<u8>,
+    wanted: Wanted,
 }
 
 impl Question {
-    /// Prepares a check at an endpoint by its name and address. What it holds comes from the validated configuration; what cannot
-    /// be sent is refused all the same.
+    /// Prepares a check by HTTP at an endpoint by its name and address. What it holds comes from the validated configuration; what
+    /// cannot be sent is refused all the same.
     ///
     /// # Errors
     /// Says what cannot be sent.
-    pub(crate) fn new(
-        check: &HttpCheck,
+    pub(crate) fn http(check: &HttpCheck, (endpoint, address): (&str, &Address), tls: Tls) -> Result<Self, String> {
+        let wanted = Wanted::Http(Expected::of(check)?);
+        Self::prepare((address, tls), request(check, endpoint)?, wanted)
+    }
+
+    /// The same for one by gRPC, which is told how long it may take.
+    ///
+    /// # Errors
+    /// Says what cannot be sent.
+    pub(crate) fn grpc(
+        (check, timeout): (&GrpcCheck, Duration),
         (endpoint, address): (&str, &Address),
-        (tls, name): (Arc<rustls::ClientConfig>, ServerName<'static>),
+        tls: Tls,
     ) -> Result<Self, String> {
+        let wanted = Wanted::Grpc(check.name.clone());
+        Self::prepare((address, tls), call(check, endpoint, timeout)?, wanted)
+    }
+
+    fn prepare((address, (tls, name)): (&Address, Tls), frames: Vec<u8>, wanted: Wanted) -> Result<Self, String> {
         let address = address.ip().ok_or("HTTP/3 goes over UDP, and a Unix socket does not carry that")?;
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| format!("TLS cannot be set up: {error}"))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport())).token_store(Arc::new(NoneTokenStore));
-        Ok(Self {
-            address,
-            name: name.to_str().into_owned(),
-            config,
-            frame: request(check, endpoint)?,
-            expected: Expected::of(check)?,
-        })
+        Ok(Self { address, name: name.to_str().into_owned(), config, frames, wanted })
     }
 
     /// Asks over a new connection.
@@ -109,8 +123,27 @@ fn transport() -> TransportConfig {
 /// The frame of a request's head. `endpoint` is the name of the endpoint, for the authority.
 fn request(check: &HttpCheck, endpoint: &str) -> Result<Vec<u8>, String> {
     let (path, host) = asked(check, endpoint)?;
-    let fields = fields(check)?;
     let method = if check.is_head { "HEAD" } else { "GET" };
+    Ok(head([method, host, path], &fields(&check.fields, &OWN_FIELDS)?))
+}
+
+/// The frames of a call: its head, and the message that asks.
+fn call(check: &GrpcCheck, endpoint: &str, timeout: Duration) -> Result<Vec<u8>, String> {
+    let (host, timeout) = (host(check.host.as_ref(), endpoint)?, grpc::time(timeout));
+    let own = [
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("user-agent", USER_AGENT),
+        ("grpc-timeout", timeout.as_str()),
+    ];
+    let mut out = head(["POST", host, HEALTH_PATH], &fields(&check.fields, &own)?);
+    let message = health_question(&check.name);
+    push_frame_head(&mut out, kind::DATA, message.len() as u64);
+    out.extend_from_slice(&message);
+    Ok(out)
+}
+
+fn head([method, host, path]: [&str; 3], fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     write_frame(&mut out, kind::HEADERS, |out| {
         qpack::begin_section(out);
@@ -122,7 +155,7 @@ fn request(check: &HttpCheck, endpoint: &str) -> Result<Vec<u8>, String> {
             qpack::push_field(out, name.to_ascii_lowercase().as_bytes(), value.as_bytes());
         }
     });
-    Ok(out)
+    out
 }
 
 /// A connection and its socket.
@@ -243,10 +276,10 @@ impl<'q> Talk<'q> {
         uni::begin_control(&mut settings, HEAD_BYTES_MAX as u64, false);
         Self {
             control: Speech { id: None, unsaid: settings },
-            request: Speech { id: None, unsaid: question.frame.clone() },
+            request: Speech { id: None, unsaid: question.frames.clone() },
             others: Vec::new(),
             told: Told::default(),
-            answer: Answer::new(&question.expected),
+            answer: Answer::new(&question.wanted),
         }
     }
 
@@ -350,122 +383,6 @@ fn read(connection: &mut Connection, id: StreamId) -> Option<Result<Option<Bytes
         Ok(chunk) => Some(Ok(chunk.map(|chunk| chunk.bytes))),
         Err(ReadError::Reset(code)) => Some(Err(code.into_inner())),
         Err(ReadError::Blocked) => None,
-    }
-}
-
-/// An answer as it comes.
-struct Answer<'q> {
-    expected: &'q Expected,
-    reader: FrameReader,
-    interim: u32,
-    /// Of the final head.
-    framing: Option<Framing>,
-    body: Vec<u8>,
-    received: u64,
-    idle: u32,
-    /// It is as expected, whatever follows.
-    is_enough: bool,
-}
-
-impl<'q> Answer<'q> {
-    fn new(expected: &'q Expected) -> Self {
-        Self {
-            expected,
-            reader: FrameReader::new(HEAD_BYTES_MAX),
-            interim: 0,
-            framing: None,
-            body: Vec::new(),
-            received: 0,
-            idle: 0,
-            is_enough: false,
-        }
-    }
-
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), String> {
-        while !self.is_enough {
-            let (used, step) = self.reader.next(bytes).map_err(|bad| match bad {
-                BadFrame::TooLarge => too_long(),
-                BadFrame::Connection(code) => broken(code),
-            })?;
-            self.idle += self.reader.take_idle();
-            if self.idle > IDLE_MAX {
-                return Err(of_no_use());
-            }
-            bytes = &bytes[used..];
-            match step {
-                Step::More => break,
-                Step::Section => self.take_section()?,
-                Step::Data(count) => {
-                    let (data, rest) = bytes.split_at(count);
-                    self.take_body(data)?;
-                    bytes = rest;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take_section(&mut self) -> Result<(), String> {
-        if self.framing.is_some() {
-            // Trailers, which nothing is expected of.
-            self.reader.expect(frame::Expected::End);
-            return Ok(());
-        }
-        let mut head = ResponseHead::default();
-        let asked = (self.expected.method, &LIMITS, false);
-        let parsed = read_response(self.reader.section(), asked, &mut Memory::default(), &mut head);
-        let parsed = parsed.map_err(|bad| match bad {
-            BadHead::Malformed(Fault::ResponseHeadTooLarge) => too_long(),
-            BadHead::Undecodable => broken(code::DECOMPRESSION_FAILED),
-            _ => broken(code::MESSAGE_ERROR),
-        })?;
-        if head.status < 200 {
-            self.interim += 1;
-            if self.interim > INTERIM_RESPONSES_MAX {
-                return Err(format!("interim answers (status {}) instead of a final one", head.status));
-            }
-            return Ok(());
-        }
-        self.expected.check_head(&head)?;
-        self.framing = Some(parsed.framing);
-        self.reader.expect(frame::Expected::Body);
-        self.is_enough = self.expected.body.is_none();
-        Ok(())
-    }
-
-    fn take_body(&mut self, data: &[u8]) -> Result<(), String> {
-        self.received += data.len() as u64;
-        let length_max = match self.framing {
-            Some(Framing::Length(length)) => length,
-            Some(Framing::None) | None => 0,
-            Some(_) => u64::MAX,
-        };
-        // RFC 9114 section 4.1.2.
-        if self.received > length_max {
-            return Err(broken(code::MESSAGE_ERROR));
-        }
-        let room = BODY_BYTES_MAX - self.body.len();
-        self.body.extend_from_slice(&data[..data.len().min(room)]);
-        let wanted = self.expected.body.as_deref().unwrap_or_default();
-        self.is_enough = holds(&self.body, wanted.as_bytes());
-        if !self.is_enough && self.body.len() >= BODY_BYTES_MAX {
-            return self.expected.check_body(&self.body, false);
-        }
-        Ok(())
-    }
-
-    /// Nothing more comes.
-    fn end(&mut self) -> Result<(), String> {
-        if !self.reader.is_between_frames() || self.framing.is_none() {
-            let what = if self.framing.is_none() { "head" } else { "body" };
-            return Err(format!("closed within the {what} of its answer"));
-        }
-        if matches!(self.framing, Some(Framing::Length(length)) if self.received < length) {
-            return Err("closed within the body of its answer".to_owned());
-        }
-        self.expected.check_body(&self.body, true)?;
-        self.is_enough = true;
-        Ok(())
     }
 }
 

@@ -94,8 +94,8 @@ impl Owner {
             let mut client = None;
             let is_http3 = goes_over_http3(&cluster.cluster, check);
             let protocols: &[&[u8]] = match check.kind {
-                HealthCheckKind::Grpc(_) => &[tls::HTTP2],
                 _ if is_http3 => &[tls::HTTP3],
+                HealthCheckKind::Grpc(_) => &[tls::HTTP2],
                 _ => &[],
             };
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
@@ -169,7 +169,7 @@ impl Owner {
 /// Whether endpoints are asked over HTTP/3: those that speak it alone, at their own port. Another port is one of TCP.
 fn goes_over_http3(cluster: &Cluster, check: &HealthCheck) -> bool {
     let speaks_http3 = cluster.pool.shared.as_ref().is_some_and(|shared| shared.version == SharedVersion::Http3);
-    speaks_http3 && check.port.is_none() && matches!(check.kind, HealthCheckKind::Http(_))
+    speaks_http3 && check.port.is_none() && matches!(check.kind, HealthCheckKind::Http(_) | HealthCheckKind::Grpc(_))
 }
 
 fn stop(probe: Option<Probe>) {
@@ -183,8 +183,8 @@ fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>
         (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
         _ => None,
     };
-    if let (true, HealthCheckKind::Http(asked), Some(tls)) = (what.is_http3, &what.check.kind, &tls) {
-        return Target::over_http3((endpoint, &what.address), (&what.check, asked), tls.clone());
+    if let (true, Some(tls)) = (what.is_http3, &tls) {
+        return Target::over_http3((endpoint, &what.address), &what.check, tls.clone());
     }
     let target = Target::new((endpoint, &what.address), &what.check, tls)?;
     Ok(match &what.header {

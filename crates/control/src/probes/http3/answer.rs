@@ -1,0 +1,205 @@
+//! An answer over HTTP/3 as it comes, and what is made of it.
+
+use model::fields::Fields;
+use model::limits::INTERIM_RESPONSES_MAX;
+use model::{Fault, Method, ResponseHead};
+use wire::http1::Framing;
+use wire::http3::code;
+use wire::http3::frame::{self, BadFrame, FrameReader, Step};
+use wire::http3::message::{BadHead, Memory, read_response, read_trailers};
+
+use super::{IDLE_MAX, broken, of_no_use, too_long};
+use crate::probes::grpc;
+use crate::probes::http::{BODY_BYTES_MAX, Expected, HEAD_BYTES_MAX, LIMITS, holds};
+
+/// What is wanted of an answer.
+pub(super) enum Wanted {
+    /// That it is as expected of one over HTTP.
+    Http(Expected),
+    /// That it says by gRPC that what has this name serves.
+    Grpc(String),
+}
+
+impl Wanted {
+    fn method(&self) -> Method {
+        match self {
+            Self::Http(expected) => expected.method,
+            Self::Grpc(_) => Method::Post,
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Answer<'q> {
+    wanted: &'q Wanted,
+    reader: FrameReader,
+    interim: u32,
+    /// Of the final head.
+    framing: Option<Framing>,
+    body: Vec<u8>,
+    received: u64,
+    idle: u32,
+    /// Of gRPC: it has said how the call went.
+    is_status_told: bool,
+    /// It is as wanted, whatever follows.
+    pub(super) is_enough: bool,
+}
+
+impl<'q> Answer<'q> {
+    pub(super) fn new(wanted: &'q Wanted) -> Self {
+        Self {
+            wanted,
+            reader: FrameReader::new(HEAD_BYTES_MAX),
+            interim: 0,
+            framing: None,
+            body: Vec::new(),
+            received: 0,
+            idle: 0,
+            is_status_told: false,
+            is_enough: false,
+        }
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// They are not what is wanted, or break the rules.
+    pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !self.is_enough {
+            let (used, step) = self.reader.next(bytes).map_err(|bad| match bad {
+                BadFrame::TooLarge => too_long(),
+                BadFrame::Connection(code) => broken(code),
+            })?;
+            self.idle += self.reader.take_idle();
+            if self.idle > IDLE_MAX {
+                return Err(of_no_use());
+            }
+            bytes = &bytes[used..];
+            match step {
+                Step::More => break,
+                Step::Section => self.take_section()?,
+                Step::Data(count) => {
+                    let (data, rest) = bytes.split_at(count);
+                    self.take_body(data)?;
+                    bytes = rest;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_section(&mut self) -> Result<(), String> {
+        if self.framing.is_some() {
+            return self.take_trailers();
+        }
+        let mut head = ResponseHead::default();
+        let asked = (self.wanted.method(), &LIMITS, false);
+        let parsed = read_response(self.reader.section(), asked, &mut Memory::default(), &mut head);
+        let parsed = parsed.map_err(unread)?;
+        if head.status < 200 {
+            self.interim += 1;
+            if self.interim > INTERIM_RESPONSES_MAX {
+                return Err(format!("interim answers (status {}) instead of a final one", head.status));
+            }
+            return Ok(());
+        }
+        match self.wanted {
+            Wanted::Http(expected) => {
+                expected.check_head(&head)?;
+                self.is_enough = expected.body.is_none();
+            }
+            Wanted::Grpc(name) => {
+                grpc::check_head(head.status, value(&head.fields, "content-type"))?;
+                let told = told(&head.fields);
+                // An answer of trailers only has its status here.
+                self.is_status_told = told.0.is_some();
+                if self.is_status_told {
+                    grpc::check_status(name, told)?;
+                }
+            }
+        }
+        self.framing = Some(parsed.framing);
+        self.reader.expect(frame::Expected::Body);
+        Ok(())
+    }
+
+    fn take_trailers(&mut self) -> Result<(), String> {
+        self.reader.expect(frame::Expected::End);
+        // Of HTTP nothing is expected of them.
+        if let Wanted::Grpc(name) = self.wanted {
+            let trailers = read_trailers(self.reader.section(), HEAD_BYTES_MAX, &mut Memory::default());
+            let trailers = trailers.map_err(unread)?.unwrap_or_default();
+            grpc::check_status(name, told(&trailers))?;
+            self.is_status_told = true;
+        }
+        Ok(())
+    }
+
+    fn take_body(&mut self, data: &[u8]) -> Result<(), String> {
+        self.received += data.len() as u64;
+        let length_max = match self.framing {
+            Some(Framing::Length(length)) => length,
+            Some(Framing::None) | None => 0,
+            Some(_) => u64::MAX,
+        };
+        // RFC 9114 section 4.1.2.
+        if self.received > length_max {
+            return Err(broken(code::MESSAGE_ERROR));
+        }
+        match self.wanted {
+            Wanted::Http(expected) => return self.search(expected, data),
+            Wanted::Grpc(_) if self.body.len() + data.len() > grpc::MESSAGE_BYTES_MAX => return Err(grpc::too_long()),
+            Wanted::Grpc(_) => self.body.extend_from_slice(data),
+        }
+        Ok(())
+    }
+
+    /// Looks for what is expected in what has come of the body.
+    fn search(&mut self, expected: &Expected, data: &[u8]) -> Result<(), String> {
+        let room = BODY_BYTES_MAX - self.body.len();
+        self.body.extend_from_slice(&data[..data.len().min(room)]);
+        let wanted = expected.body.as_deref().unwrap_or_default();
+        self.is_enough = holds(&self.body, wanted.as_bytes());
+        if !self.is_enough && self.body.len() >= BODY_BYTES_MAX {
+            return expected.check_body(&self.body, false);
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes.
+    ///
+    /// # Errors
+    /// It is not whole, or not what is wanted.
+    pub(super) fn end(&mut self) -> Result<(), String> {
+        if !self.reader.is_between_frames() || self.framing.is_none() {
+            let what = if self.framing.is_none() { "head" } else { "body" };
+            return Err(format!("closed within the {what} of its answer"));
+        }
+        if matches!(self.framing, Some(Framing::Length(length)) if self.received < length) {
+            return Err("closed within the body of its answer".to_owned());
+        }
+        match self.wanted {
+            Wanted::Http(expected) => expected.check_body(&self.body, true)?,
+            Wanted::Grpc(_) if !self.is_status_told => return Err(grpc::without_status()),
+            Wanted::Grpc(name) => grpc::check_message(name, &self.body)?,
+        }
+        self.is_enough = true;
+        Ok(())
+    }
+}
+
+fn value<'f>(fields: &'f Fields, name: &str) -> Option<&'f [u8]> {
+    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).map(|field| field.value)
+}
+
+fn told(fields: &Fields) -> grpc::Told<'_> {
+    (value(fields, grpc::STATUS), value(fields, grpc::WORDS))
+}
+
+fn unread(bad: BadHead) -> String {
+    match bad {
+        BadHead::Malformed(Fault::ResponseHeadTooLarge | Fault::HeadTooLarge) => too_long(),
+        BadHead::Undecodable => broken(code::DECOMPRESSION_FAILED),
+        BadHead::Malformed(_) | BadHead::Fault(_) => broken(code::MESSAGE_ERROR),
+    }
+}
