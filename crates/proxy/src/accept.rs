@@ -31,6 +31,7 @@ use crate::listen::Transport;
 use crate::proxy_header;
 use crate::reconcile::{Bound, Opened};
 use crate::registry::{Registration, Seat, Tether};
+use crate::retired;
 use crate::socket::Acceptor;
 use crate::stream;
 use crate::tls::{self, ALPN_H2, ListenerTls};
@@ -149,6 +150,13 @@ impl Accepting {
                 Vec::new()
             }
             Some(Taking::Streams(_)) | None => Vec::new(),
+        }
+    }
+
+    /// Has its worker remember the port of QUIC, whose connections outlive the listener.
+    pub(crate) fn retire(&self, worker: &Worker) {
+        if let Some(Taking::Quic(port)) = &*self.socket.borrow() {
+            retired::remember(worker, &self.bound.address, port);
         }
     }
 

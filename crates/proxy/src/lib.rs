@@ -30,6 +30,7 @@ mod random;
 mod reconcile;
 mod registry;
 mod relay;
+mod retired;
 mod retry;
 mod socket;
 mod socket_file;

@@ -1,5 +1,6 @@
 //! The process before, as far as datagrams go: those of its QUIC connections and of its flows come by sockets that are read by the
-//! latest process alone, which passes them on.
+//! latest process alone, which passes them on. Ports of QUIC that a listener has given up and has again are to each other as
+//! those of two processes ([`crate::retired`]).
 //!
 //! ```text
 //!            ┌ the latest process ┐   Passed    ┌ the one before ┐
@@ -13,6 +14,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +40,16 @@ pub(crate) fn way() -> io::Result<(End, OwnedFd)> {
         let _ = end.set_send_buffer_size(BUFFER_BYTES);
     }
     Ok((End::new(ours.into())?, theirs.into()))
+}
+
+/// A way to a port that is over.
+///
+/// # Errors
+/// No descriptors are left.
+pub(crate) fn nowhere() -> io::Result<OwnedFd> {
+    let (_, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
+    theirs.set_nonblocking(true)?;
+    Ok(theirs.into())
 }
 
 /// An end that a worker waits at.
@@ -95,21 +107,36 @@ pub(crate) struct Past {
 /// The way to one of its ports.
 #[derive(Debug)]
 struct Way {
-    end: OwnedFd,
+    socket: OwnedFd,
     /// Nobody is at the other end any more. That says nothing of other ports: each ends with the last of its connections.
     is_gone: AtomicBool,
 }
 
 impl Way {
+    /// Whether it is known that nobody is at its other end any more.
     fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether nobody is there any more: nothing may be passed on by which that would be known.
+    fn has_gone(&self) -> bool {
+        if self.is_gone() {
+            return true;
+        }
+        let looked = SockRef::from(&self.socket).peek(&mut [MaybeUninit::uninit()]);
+        let is_gone = match looked {
+            Ok(count) => count == 0,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        };
+        self.is_gone.store(is_gone, Ordering::Relaxed);
+        is_gone
     }
 
     fn send(&self, bytes: &[u8]) -> Fate {
         if self.is_gone() {
             return Fate::Ours;
         }
-        match SockRef::from(&self.end).send(bytes) {
+        match SockRef::from(&self.socket).send(bytes) {
             Ok(_) => Fate::Passed,
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                 self.is_gone.store(true, Ordering::Relaxed);
@@ -132,10 +159,15 @@ pub(crate) enum Fate {
 }
 
 impl Past {
+    /// With the ways to all its ports, in their order; see [`nowhere`] for those that are over.
     pub(crate) fn new(ways: Vec<OwnedFd>) -> Self {
-        let way = |end| Way { end, is_gone: AtomicBool::new(false) };
-        let (ways, flows) = (ways.into_iter().map(way).collect(), Mutex::default());
-        Self { ways, flows, count: AtomicUsize::new(0) }
+        let way = |socket| Way { socket, is_gone: AtomicBool::new(false) };
+        Self { ways: ways.into_iter().map(way).collect(), flows: Mutex::default(), count: AtomicUsize::new(0) }
+    }
+
+    /// Whether all its ports are over. Looks for each, and does not when that is known.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.ways.iter().all(Way::has_gone)
     }
 
     fn flows(&self) -> MutexGuard<'_, HashMap<Envelope, u32>> {
@@ -145,7 +177,7 @@ impl Past {
     /// The ends of ways at which one of so many ports is to wait, with the numbers of the ports at their other ends.
     pub(crate) fn ends(&self, port: usize, ports: usize) -> impl Iterator<Item = (u32, io::Result<End>)> + '_ {
         let own = self.ways.iter().enumerate().filter(move |(number, _)| number % ports.max(1) == port);
-        own.map(|(number, way)| (number as u32, way.end.try_clone().and_then(End::new)))
+        own.map(|(number, way)| (number as u32, way.socket.try_clone().and_then(End::new)))
     }
 
     /// Remembers that a flow is the other process's.
@@ -270,5 +302,23 @@ mod tests {
             assert_eq!(past.pass_by_any(1, &message, &mut scratch), Fate::Ours);
         }
         assert_eq!(Past::new(Vec::new()).pass_by_any(0, &message, &mut scratch), Fate::Ours);
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_over_takes_no_other_with_it() {
+        let ((first, to_first), (second, to_second)) = (way().unwrap(), way().unwrap());
+        let past = Past::new(vec![to_first, to_second]);
+        let message = Message { says: Says::Passed, envelope: envelopes()[0], ecn: 0, bytes: b"x" };
+        let mut scratch = Vec::new();
+        let mut pass = |port| past.pass(port, &message, &mut scratch);
+        assert_eq!((pass(0), pass(1)), (Fate::Passed, Fate::Passed));
+        drop(first);
+        assert_eq!((pass(0), pass(1)), (Fate::Ours, Fate::Passed));
+        assert!(!past.is_gone());
+        drop(second);
+        // Found out by looking, though nothing was passed on since.
+        assert!(past.is_gone());
+        assert_eq!(pass(1), Fate::Ours);
+        assert!(Past::new(vec![nowhere().unwrap()]).is_gone() && Past::new(Vec::new()).is_gone());
     }
 }

@@ -29,6 +29,7 @@ use crate::clients::{self, Question};
 use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
 use crate::http3::{Keys, Mesh, Others, mesh};
 use crate::listen::{self, Transport};
+use crate::retired::{self, Left};
 use crate::socket;
 use crate::socket_file::{SocketFile, Undo};
 use crate::tls::TlsMaterial;
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Pulse {
         _answer: Sender<()>,
     },
+    /// Tell what is left of ports of QUIC at an address that no listener has any more.
+    Left(Address, Sender<io::Result<Left>>),
     /// Take what arrives at the sockets that were held, and at these.
     Begin(Vec<Opened>),
     Stop,
@@ -450,6 +453,13 @@ impl Shared {
             bound.insert(key, adopted);
             return Ok(());
         }
+        let is_left = |left: &Bound| left.transport == transport && left.address == at && left.is_in_use();
+        if published.leaving.iter().any(is_left)
+            && let Some(taken) = self.take_back(listener, &at, sockets).map_err(failed)?
+        {
+            bound.insert(key, taken);
+            return Ok(());
+        }
         // Our own listener of another name may still hold the address: it goes with this very plan.
         let is_ours =
             |other: &Bound| other.transport.is_udp() == transport.is_udp() && listen::overlap(&other.address, &at);
@@ -534,6 +544,7 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
         Command::Offer(offers) => handover::offer(worker, &offers),
         Command::Pause(is_paused, told) => handover::pause(worker, is_paused, &told),
         Command::Give(places, _done) => handover::give(worker, &places),
+        Command::Left(address, told) => retired::tell(worker, &address, &told),
         Command::Begin(sockets) => {
             let held = worker.held.take().unwrap_or_default();
             let listeners = worker.plan().plan.listeners.clone();
@@ -597,6 +608,7 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
             None => {
                 // What it has accepted, or the kernel has for it, is served by the plan that it came under.
                 *accepting.seat.last_plan.borrow_mut() = Some(before.clone());
+                accepting.retire(worker);
                 accepting.end(None);
             }
         }
@@ -626,10 +638,14 @@ fn start(worker: &Rc<Worker>, listeners: &[Arc<ListenerPlan>], opened: Opened) {
     let address = address.map_or_else(|| bind.clone(), Address::Ip);
     let bound = Bound { bind, address, transport: opened.transport, file: None, others: None };
     let is_adopted = opened.is_adopted;
+    let is_back = opened.mesh.as_ref().is_some_and(|mesh| mesh.past.is_some());
     match Accepting::start(worker, bound, index, opened) {
         Ok(accepting) => {
             if is_adopted {
                 accepting.tune(&listeners[index].listener.socket);
+            }
+            if is_back {
+                retired::give_way(worker, &accepting.bound.address);
             }
             worker.listening.borrow_mut().push(accepting);
         }

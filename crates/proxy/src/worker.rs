@@ -21,6 +21,7 @@ use crate::http3::Outgoing;
 use crate::random::Random;
 use crate::reconcile::{self, Command, Opened};
 use crate::registry::{Registry, Seat};
+use crate::retired::Retired;
 use crate::worker_plan::WorkerPlan;
 
 /// Heads kept for reuse.
@@ -79,6 +80,8 @@ pub(crate) struct Worker {
     /// The same for heads of HTTP/3.
     pub sections: RefCell<Memory>,
     pub listening: RefCell<Vec<crate::accept::Accepting>>,
+    /// Ports of QUIC that no listener has any more.
+    pub retired: RefCell<Vec<Retired>>,
     /// Sockets at which nothing is taken yet, while another process may still do that.
     pub held: RefCell<Option<Vec<Opened>>>,
     requests: Boxes<Incoming>,
@@ -107,6 +110,7 @@ impl Worker {
             scratch: RefCell::default(),
             sections: RefCell::default(),
             listening: RefCell::default(),
+            retired: RefCell::default(),
             held: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use rustls::ClientConfig;
 
 use super::harness::http2;
-use super::harness::http3::{Client, request, trusting};
+use super::harness::http3::{Client, Stream, request, trusting};
 use super::harness::origin::{ok, ok_for};
 use super::harness::poll::PATIENCE;
 use super::harness::tls::{Authority, Client as TlsClient, connect};
-use super::harness::{Origin, Product, Setup, eventually, net, product, until};
+use super::harness::{Origin, Product, Setup, eventually, net, product};
 use super::http3::{Site, site, speaking};
 use super::retries::Over;
 
@@ -397,11 +397,50 @@ fn http3_comes_and_goes_with_the_configuration_and_tcp_stays() {
     assert_eq!(first.get("/").field("alt-svc"), None);
     let said = site.product.reload(&text("[h1, h2, h3]"));
     assert!(said.contains("configuration is live"), "{said}");
-    // What is left of the connection before may be in the way for a moment.
-    let mut again =
-        until("HTTP/3 is back", || Client::try_connect(site.product.web(), "shop.example", &site.tls()).ok());
-    assert_eq!(again.get("/").status, 200);
+    // What is left of the connection before is not in the way.
+    assert_eq!(site.connect().get("/").status, 200);
     assert_eq!(first.get("/").status(), 200);
+}
+
+#[test]
+fn what_was_begun_before_http3_went_and_came_back_is_finished() {
+    let origin = Origin::answering(|request| ok(&request.text()));
+    let site = site(Setup::to(&origin), 4);
+    let text = |versions: &str| {
+        Setup::to(&origin)
+            .listener(format!("http_versions: {versions}"))
+            .listener("tls: { certificates: [{ chain: site.pem, key: site.key }] }")
+            .text()
+    };
+    let mut begun: Vec<(Client, Stream)> = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..6 {
+            let mut client = site.connect();
+            let mut stream = client.open(request("POST", "/"));
+            client.send(&mut stream, b"before, ");
+            begun.push((client, stream));
+        }
+        eventually("they are under way", || {
+            begun.iter().for_each(|(client, _)| client.flush());
+            origin.connections() == begun.len()
+        });
+        for versions in ["[h1, h2]", "[h1, h2, h3]"] {
+            let said = site.product.reload(&text(versions));
+            assert!(said.contains("configuration is live"), "{said}");
+        }
+    }
+    for (index, (mut client, mut stream)) in begun.into_iter().enumerate() {
+        if index % 2 == 0 {
+            // Somebody else may get its datagrams from now on, of any of those that were there.
+            client.move_away();
+        }
+        client.send(&mut stream, b"after");
+        client.end(&mut stream, http::HeaderMap::new());
+        assert_eq!(client.answer(stream).text(), "before, after");
+        assert_eq!(client.ended(), NO_ERROR);
+    }
+    assert_eq!(site.connect().get("/").status, 200);
+    site.product.expect_metric("equipoise_connections_opened_total", &["listener=\"web\""], 19.0);
 }
 
 #[test]

@@ -43,6 +43,8 @@ const QUIC_VERSION: u32 = 1;
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
 /// When the kernel is asked what the network says of the first datagram to an endpoint.
 const FIRST_WORDS: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(100), Duration::from_millis(400)];
+/// How often it is looked whether the ports before are over, once there is nothing else to do.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// No connection has this number.
 const NOBODY: usize = usize::MAX;
 /// When nothing is to be done in time.
@@ -78,9 +80,11 @@ pub(crate) struct Port {
     dropped: Cell<u64>,
     /// Nobody drives it any more.
     is_over: Cell<bool>,
-    /// Another process reads the socket, and passes on what is for connections of this one.
+    /// Another process, or a port that followed this one, reads the socket, and passes on what is for connections of this one.
     is_paused: Cell<bool>,
     handed: RefCell<Option<End>>,
+    /// When to look whether the ports before are over.
+    look_at: Cell<Instant>,
     scratch: RefCell<Vec<u8>>,
 }
 
@@ -122,6 +126,7 @@ impl Port {
             is_over: Cell::new(false),
             is_paused: Cell::new(false),
             handed: RefCell::default(),
+            look_at: Cell::new(Instant::now()),
             scratch: RefCell::default(),
         }))
     }
@@ -136,9 +141,36 @@ impl Port {
         self.open.get()
     }
 
-    /// Whether anything is left to do: connections of its own, or of a process before this one, for which it is the way.
+    /// Whether anything is left to do: connections of its own, or of ports before this one, for which it is the way.
     pub(crate) fn is_needed(&self) -> bool {
-        self.open() > 0 || (self.is_paused.get() && self.mesh.borrow().past.is_some())
+        self.open() > 0 || self.is_way()
+    }
+
+    /// Whether there are ports before this one. They end without a word, so that is looked at once in a while.
+    fn is_way(&self) -> bool {
+        let Some(past) = self.mesh.borrow().past.clone() else { return false };
+        let now = Instant::now();
+        if now < self.look_at.get() {
+            return true;
+        }
+        if past.is_gone() {
+            self.mesh.borrow_mut().past = None;
+            return false;
+        }
+        self.look_at.set(now + LOOK_PAUSE);
+        self.set_alarm(now + LOOK_PAUSE);
+        true
+    }
+
+    /// Its number among the ports of its listener, and how many these are.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        let mesh = self.mesh.borrow();
+        (mesh.port, mesh.others.len())
+    }
+
+    /// Whether somebody else reads the socket.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused.get()
     }
 
     /// Datagrams that were dropped since this was last asked.
@@ -276,6 +308,8 @@ impl Port {
         self.is_over.set(true);
         self.dirty.borrow_mut().clear();
         self.connections.borrow_mut().clear();
+        // Who passes on what is for them sees that nobody is there.
+        self.handed.take();
     }
 
     /// Does what can be done. True: there may be more.
@@ -319,6 +353,11 @@ impl Port {
         self.timers.borrow_mut().insert((at, handle.0));
     }
 
+    /// Says when to look around, whatever connections want.
+    fn set_alarm(&self, at: Instant) {
+        self.timers.borrow_mut().insert((at, NOBODY));
+    }
+
     /// Receives from the socket.
     fn take_in(self: &Rc<Self>, cx: &mut TaskContext<'_>) -> bool {
         let mut is_broken = true;
@@ -353,7 +392,7 @@ impl Port {
         }
         if is_broken {
             // Nothing but errors: that may last, and others are to have their turn.
-            self.timers.borrow_mut().insert((Instant::now() + ERROR_PAUSE, NOBODY));
+            self.set_alarm(Instant::now() + ERROR_PAUSE);
         }
         !is_broken
     }

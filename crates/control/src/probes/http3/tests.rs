@@ -200,7 +200,7 @@ fn a_call_is_answered_well_by_serving_and_a_good_status_alone() {
     assert_eq!(called(&[head("200", &[GRPC]), data(SERVING), good.clone()]), Ok(true));
     let cut = [head("103", &[]), head("200", &[GRPC]), data(&SERVING[..3]), data(&SERVING[3..]), good.clone()];
     assert_eq!(called(&cut), Ok(true));
-    // Whose status stands in the head, as no server writes it with a message.
+    // Whose status stands in the head, which nobody has to do who sends a message.
     assert_eq!(called(&[head("200", &[GRPC, ("grpc-status", "0")]), data(SERVING)]), Ok(true));
     let says = |message: &[u8]| called(&[head("200", &[GRPC]), data(message), good.clone()]).unwrap_err();
     assert_eq!(says(&[0, 0, 0, 0, 2, 8, 2]), "says NOT_SERVING");
