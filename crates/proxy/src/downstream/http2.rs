@@ -77,6 +77,7 @@ struct Session<'w> {
     told_at: Option<Instant>,
     /// GOAWAY is sent, and nothing is under way any more.
     is_last_call: bool,
+    /// There once it was needed: with it the library is asked at every turn whether there is a PING to send.
     ping: Option<PingPong>,
     /// Signs of life that were seen when the watch rang last.
     seen_stirs: u64,
@@ -130,8 +131,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     let transport = Transport::new(io, received, PREFACE.len() as u32, signs.clone());
     watch.set_bound(None);
     watch.set(now, http.head_timeout);
-    let mut h2 = shake_hands(http, &transport, &mut watch).await?;
-    let ping = h2.ping_pong();
+    let h2 = shake_hands(http, &transport, &mut watch).await?;
     watch.set(Instant::now(), rest(http));
     drop(plan);
     let shared = Rc::new(Shared {
@@ -152,7 +152,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         leave: Leave::No,
         told_at: None,
         is_last_call: false,
-        ping,
+        ping: None,
         seen_stirs: 0,
         is_pinged: false,
     };
@@ -357,6 +357,9 @@ impl Session<'_> {
     }
 
     fn send_ping(&mut self) -> bool {
+        if self.ping.is_none() {
+            self.ping = self.h2.ping_pong();
+        }
         let Some(ping) = &mut self.ping else { return false };
         // The answer to the last one is taken, or no other could be sent.
         let _ = ping.poll_pong(&mut TaskContext::from_waker(Waker::noop()));
