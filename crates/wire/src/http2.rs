@@ -128,22 +128,33 @@ impl Walk {
 }
 
 /// Counts frames that make work and carry nothing, as their bytes come by: PING, SETTINGS, PRIORITY, RST_STREAM, unknown ones,
-/// empty DATA and CONTINUATION, tiny steps of a window.
+/// empty DATA and CONTINUATION, tiny steps of a window. Counts beside them those that may begin a stream.
 #[derive(Clone, Debug)]
-pub struct FrameMeter(Walk);
+pub struct FrameMeter {
+    walk: Walk,
+    heads: u64,
+}
 
 impl FrameMeter {
     /// For what follows after `skip` bytes.
     pub fn after(skip: u32) -> Self {
-        Self(Walk::after(skip))
+        Self { walk: Walk::after(skip), heads: 0 }
+    }
+
+    /// HEADERS frames that have gone by, or begun to: each begins a stream, but for trailers and what breaks the rules.
+    pub fn heads(&self) -> u64 {
+        self.heads
     }
 
     /// Takes the next bytes of a connection; gives how many idle frames went by in them.
     pub fn take(&mut self, mut bytes: &[u8]) -> u32 {
         let mut idle = 0;
-        while let Some(passing) = self.0.next(&mut bytes) {
+        while let Some(passing) = self.walk.next(&mut bytes) {
             idle += match passing {
-                Passing::Frame(Head { kind: kind::HEADERS, .. }) => 0,
+                Passing::Frame(Head { kind: kind::HEADERS, .. }) => {
+                    self.heads += 1;
+                    0
+                }
                 Passing::Frame(Head { kind: kind::DATA, length, flags, .. }) => {
                     u32::from(length == 0 && flags & END_STREAM == 0)
                 }

@@ -70,6 +70,8 @@ struct Session<'w> {
     shared: Rc<Shared>,
     tether: Rc<Tether>,
     watch: Watch,
+    /// Streams that the library gave.
+    offered: u64,
     /// Streams begun.
     accepted: u64,
     leave: Leave,
@@ -148,6 +150,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         shared: shared.clone(),
         tether,
         watch,
+        offered: 0,
         accepted: 0,
         leave: Leave::No,
         told_at: None,
@@ -208,8 +211,13 @@ impl Session<'_> {
         loop {
             match self.poll_stream(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.offered += 1;
                     self.begin(request, respond);
-                    continue;
+                    // It has done all else before it gives a stream. Asking whether there is another makes it look at all of
+                    // that again, so it is asked only where there may be one.
+                    if self.transport.heads() > self.offered {
+                        continue;
+                    }
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broken(&error)),
                 Poll::Ready(None) => return Poll::Ready(self.end()),

@@ -91,6 +91,11 @@ impl Transport {
     pub(crate) fn poll_send(&self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_send(cx)
     }
+
+    /// Frames read so far that may have begun a stream: as many streams at most has the library to give.
+    pub(crate) fn heads(&self) -> u64 {
+        self.0.borrow().meter.heads()
+    }
 }
 
 impl Line {

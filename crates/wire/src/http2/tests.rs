@@ -52,7 +52,24 @@ fn the_count_does_not_depend_on_how_the_bytes_are_split() {
     for size in 1..40 {
         let mut meter = FrameMeter::after(24);
         assert_eq!(all.chunks(size).map(|piece| meter.take(piece)).sum::<u32>(), whole, "{size}");
+        assert_eq!(meter.heads(), 1, "{size}");
     }
+}
+
+#[test]
+fn frames_that_may_begin_a_stream_are_counted_as_they_begin() {
+    let mut meter = FrameMeter::after(0);
+    for (kind, payload, heads) in [(1, &b"abc"[..], 1), (9, b"d", 1), (0, &[1; 40], 1), (5, &[0; 4], 1), (1, b"", 2)] {
+        meter.take(&frame(kind, 0, payload));
+        assert_eq!(meter.heads(), heads, "{kind}");
+    }
+    let last = frame(1, 5, b"abc");
+    meter.take(&last[..8]);
+    assert_eq!(meter.heads(), 2);
+    meter.take(&last[8..9]);
+    assert_eq!(meter.heads(), 3);
+    meter.take(&last[9..]);
+    assert_eq!(meter.heads(), 3);
 }
 
 #[test]
