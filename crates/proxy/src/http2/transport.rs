@@ -167,7 +167,11 @@ impl Line {
         }
         if self.gathered.is_empty() {
             if pieces.len() == 1 || offered > HTTP2_GATHERED_BYTES_MAX / 2 {
-                let written = self.io.poll_write_vectored(cx, pieces);
+                let written = match pieces {
+                    // The kernel does it for less.
+                    [piece] => self.io.poll_write(cx, piece),
+                    pieces => self.io.poll_write_vectored(cx, pieces),
+                };
                 self.note_write(&written);
                 return written;
             }
