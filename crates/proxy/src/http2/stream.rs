@@ -257,21 +257,24 @@ impl Stream {
         let Speaking::Body { send, has_ended: false } = &mut self.speaking else {
             return Poll::Ready(Err(not_begun()));
         };
-        if send.capacity() < wanted {
+        // Each question takes the lock of the connection.
+        let mut room = send.capacity();
+        if room < wanted {
             send.reserve_capacity(wanted);
+            room = send.capacity();
         }
-        if send.capacity() < wanted && std::mem::take(&mut self.has_filled) {
+        if room < wanted && std::mem::take(&mut self.has_filled) {
             // Once the connection has had its turn there is room for more than crumbs.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        while send.capacity() == 0 {
-            match ready!(send.poll_capacity(cx)) {
-                Some(room) => drop(room.map_err(broken)?),
+        while room == 0 {
+            room = match ready!(send.poll_capacity(cx)) {
+                Some(room) => room.map_err(broken)?,
                 None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            }
+            };
         }
-        Poll::Ready(Ok(send.capacity()))
+        Poll::Ready(Ok(room))
     }
 
     /// Sends a piece for which there is room; `is_whole` says that the peer's window has not cut it.
