@@ -110,15 +110,32 @@ impl fmt::Debug for FieldName {
     }
 }
 
+/// Which bytes a token has (RFC 9110 section 5.6.2). Names are judged byte by byte, for which a look at a table is the least.
+static IN_TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let is_sign = matches!(byte as u8, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+        table[byte] = is_sign || (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    table
+};
+
 /// Whether `text` is a token (RFC 9110 section 5.6.2).
 pub fn is_token(text: &[u8]) -> bool {
-    const SIGNS: &[u8] = b"!#$%&'*+-.^_`|~";
-    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || SIGNS.contains(b))
+    !text.is_empty() && text.iter().all(|&byte| IN_TOKEN[usize::from(byte)])
+}
+
+/// Whether `text` is a token without upper case, as names are in HTTP/2 and HTTP/3 (RFC 9113 section 8.2.1).
+pub fn is_lower_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|&byte| IN_TOKEN[usize::from(byte)] && !byte.is_ascii_uppercase())
 }
 
 /// Whether `text` may stand as a field value: visible characters, space, tab and bytes from 0x80 (RFC 9110 section 5.5).
 pub fn is_field_value(text: &[u8]) -> bool {
-    text.iter().all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
+    // All of it is looked at, so that many bytes are looked at together.
+    !text.iter().fold(false, |is_bad, &byte| is_bad | ((byte < b' ') & (byte != b'\t')) | (byte == 0x7f))
 }
 
 /// Where something lies in the arena.
@@ -418,6 +435,22 @@ mod tests {
         for text in ["", "t", "hosx", "Content-Lengti", "Transfer_Encoding", "Connectioo", "cookiE2"] {
             assert_eq!(Known::of(text.as_bytes()), Known::Other, "{text}");
         }
+    }
+
+    #[test]
+    fn every_byte_is_judged_as_the_standard_says() {
+        for byte in 0..=u8::MAX {
+            let is_token_byte = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            let is_value_byte = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+            for place in 0..40 {
+                let mut text = [b'a'; 40];
+                text[place] = byte;
+                assert_eq!(is_token(&text), is_token_byte, "{byte} at {place}");
+                assert_eq!(is_lower_token(&text), is_token_byte && !byte.is_ascii_uppercase(), "{byte} at {place}");
+                assert_eq!(is_field_value(&text), is_value_byte, "{byte} at {place}");
+            }
+        }
+        assert!(!is_token(b"") && !is_lower_token(b"") && is_field_value(b""));
     }
 
     #[test]

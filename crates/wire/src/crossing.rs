@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use model::fields::{Field, Span, is_field_value, is_token};
+use model::fields::{Field, Span, is_field_value, is_lower_token, is_token};
 use model::limits::{FIELDS_HARD_MAX, TARGET_BYTES_MAX};
 use model::{Fault, FieldName, Fields, Known, Method, RequestHead, ResponseHead, Version};
 
@@ -177,7 +177,7 @@ struct Malformed;
 
 /// RFC 9113 sections 8.2.1 and 8.2.2.
 fn push_field(fields: &mut Fields, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-    let is_lower = is_token(name) && !name.iter().any(u8::is_ascii_uppercase);
+    let is_lower = is_lower_token(name);
     let is_padded = matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']);
     let is_allowed = match Known::of(name) {
         Known::Te => value.eq_ignore_ascii_case(b"trailers"),
