@@ -20,7 +20,7 @@ use crate::http1::framing::{Length, decimal};
 use crate::http1::tally::{Tally, has_trailers};
 use crate::http1::target::{Form, HOST, form, is_authority};
 use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed, may_be_trailer};
-use crate::text::push_decimal;
+use crate::text::Digits;
 
 static COOKIE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("cookie").expect("`cookie` is a token"));
 static UPGRADE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("upgrade").expect("`upgrade` is a token"));
@@ -330,7 +330,7 @@ fn give_length(field: &Field<'_>, framing: Framing, is_given: &mut bool, give: &
         return;
     }
     match framing {
-        Framing::Length(length) => give(field.name, &digits(length)),
+        Framing::Length(length) => give(field.name, Digits::of(length).as_bytes()),
         Framing::None if decimal(field.value).is_some() => give(field.name, field.value),
         _ => return,
     }
@@ -341,14 +341,8 @@ fn add_length(framing: Framing, is_given: bool, give: &mut impl FnMut(&[u8], &[u
     if let Framing::Length(length) = framing
         && !is_given
     {
-        give(b"content-length", &digits(length));
+        give(b"content-length", Digits::of(length).as_bytes());
     }
-}
-
-fn digits(number: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(20);
-    push_decimal(&mut out, number);
-    out
 }
 
 #[cfg(test)]

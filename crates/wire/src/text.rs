@@ -16,23 +16,40 @@ pub(crate) fn list(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim)
 }
 
+/// A number in decimal, where no memory is to be asked for.
+pub(crate) struct Digits {
+    bytes: [u8; Self::MAX],
+    start: usize,
+}
+
+impl Digits {
+    /// Of the largest number.
+    const MAX: usize = 20;
+
+    pub(crate) fn of(mut number: u64) -> Self {
+        let mut digits = Self { bytes: [0; Self::MAX], start: Self::MAX };
+        loop {
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return digits;
+            }
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
 /// Appends `number` in decimal.
-pub(crate) fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn push_decimal(out: &mut Vec<u8>, number: u64) {
     if number < 10 {
         out.push(b'0' + number as u8);
         return;
     }
-    let mut digits = [0; 20];
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[start..]);
+    out.extend_from_slice(Digits::of(number).as_bytes());
 }
 
 #[cfg(test)]
@@ -51,6 +68,7 @@ mod tests {
             let mut out = Vec::new();
             push_decimal(&mut out, number);
             assert_eq!(out, number.to_string().as_bytes());
+            assert_eq!(Digits::of(number).as_bytes(), out);
         }
     }
 }
