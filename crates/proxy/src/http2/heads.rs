@@ -9,6 +9,9 @@ use model::{Fault, Method, RequestHead, ResponseHead, Version};
 use wire::crossing::{self, Arriving, Pseudo};
 use wire::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
 
+/// Of a length in decimal.
+const LENGTH_BYTES_MAX: usize = 20;
+
 /// Fills `head` with a request that came on a stream; `ends` says that its body is empty.
 ///
 /// # Errors
@@ -39,10 +42,11 @@ pub(crate) fn read_request(
 /// # Errors
 /// [`Fault::BadResponse`]: filters made something of it that is no response.
 pub(crate) fn of_response(head: &ResponseHead, status: u16, framing: Framing) -> Result<http::Response<()>, Fault> {
-    let fields = collect(|give| crossing::response_fields(head, framing, give)).ok_or(Fault::BadResponse)?;
+    let mut fields = Collected::with_room_for(&head.fields);
+    crossing::response_fields(head, framing, |name, value| fields.add(name, value));
     let mut response = http::Response::new(());
     *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| Fault::BadResponse)?;
-    *response.headers_mut() = fields;
+    *response.headers_mut() = fields.done().ok_or(Fault::BadResponse)?;
     Ok(response)
 }
 
@@ -80,7 +84,8 @@ pub(crate) fn of_request(
     framing: Framing,
     (host_fallback, is_https): (&str, bool),
 ) -> Result<http::Request<()>, Fault> {
-    let fields = collect(|give| crossing::request_fields(head, framing, give)).ok_or(Fault::BadRequest)?;
+    let mut fields = Collected::with_room_for(&head.fields);
+    crossing::request_fields(head, framing, |name, value| fields.add(name, value));
     let authority = if head.authority().is_empty() { host_fallback.as_bytes() } else { head.authority() };
     let mut target = Vec::with_capacity(head.path().len() + 1 + head.query().map_or(0, <[u8]>::len));
     crossing::push_target(head, &mut target);
@@ -91,7 +96,7 @@ pub(crate) fn of_request(
     let mut request = http::Request::new(());
     *request.method_mut() = http::Method::from_bytes(head.method_bytes()).map_err(|_| Fault::BadRequest)?;
     *request.uri_mut() = http::Uri::from_parts(uri).map_err(|_| Fault::BadRequest)?;
-    *request.headers_mut() = fields;
+    *request.headers_mut() = fields.done().ok_or(Fault::BadRequest)?;
     Ok(request)
 }
 
@@ -111,27 +116,37 @@ pub(super) fn read_trailers(map: &HeaderMap) -> Option<Box<Fields>> {
 
 /// Trailers as `h2` sends them.
 pub(super) fn of_trailers(fields: &Fields) -> HeaderMap {
-    collect(|give| crossing::trailer_fields(fields, give)).unwrap_or_default()
+    let mut collected = Collected::with_room_for(fields);
+    crossing::trailer_fields(fields, |name, value| collected.add(name, value));
+    collected.done().unwrap_or_default()
 }
 
-/// Makes a map of what `each` gives. All values lie in one block of memory, so that a head costs few allocations.
-/// `None`: a name or value is not valid, or there are too many.
-fn collect(each: impl Fn(&mut dyn FnMut(&[u8], &[u8]))) -> Option<HeaderMap> {
-    let (mut count, mut bytes) = (0, 0);
-    each(&mut |_, value| {
-        count += 1;
-        bytes += value.len();
-    });
-    let mut block = BytesMut::with_capacity(bytes);
-    let mut map = HeaderMap::with_capacity(count);
-    let mut is_valid = true;
-    each(&mut |name, value| {
-        block.extend_from_slice(value);
-        let value = HeaderValue::from_maybe_shared(block.split().freeze());
+/// Fields as the library takes them.
+struct Collected {
+    map: HeaderMap,
+    /// All values lie in one block of memory, so that a head costs few allocations. What is left of it.
+    values: BytesMut,
+    is_valid: bool,
+}
+
+impl Collected {
+    /// Has room for as much as `fields` are, and a length.
+    fn with_room_for(fields: &Fields) -> Self {
+        let bytes = fields.iter().map(|field| field.value.len()).sum::<usize>() + LENGTH_BYTES_MAX;
+        Self { map: HeaderMap::with_capacity(fields.len()), values: BytesMut::with_capacity(bytes), is_valid: true }
+    }
+
+    fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.values.extend_from_slice(value);
+        let value = HeaderValue::from_maybe_shared(self.values.split().freeze());
         match (HeaderName::from_bytes(name), value) {
-            (Ok(name), Ok(value)) => is_valid &= map.try_append(name, value).is_ok(),
-            _ => is_valid = false,
+            (Ok(name), Ok(value)) => self.is_valid &= self.map.try_append(name, value).is_ok(),
+            _ => self.is_valid = false,
         }
-    });
-    is_valid.then_some(map)
+    }
+
+    /// `None`: a name or value was not valid, or there were too many.
+    fn done(self) -> Option<HeaderMap> {
+        self.is_valid.then_some(self.map)
+    }
 }
