@@ -234,6 +234,55 @@ fn a_hundred_streams_are_carried_at_once_and_their_answers_are_not_mixed_up() {
 }
 
 #[test]
+fn streams_come_and_go_beside_one_that_stays_and_alone() {
+    let (go, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::answering(move |request| {
+        if request.target().starts_with("/stay") {
+            wait.lock().expect("channel").recv().expect("the test lets it go");
+        }
+        ok(request.target())
+    });
+    let product = Setup::to(&origin).workers(1).start();
+    let mut client = Client::connect(product.web());
+    for round in 0..4 {
+        let path = |what: &str| format!("/{what}/{round}");
+        let first = client.open(request("GET", &path("stay")), true);
+        for _ in 0..3 {
+            assert_eq!(client.get(&path("beside")).text(), path("beside"));
+        }
+        let second = client.open(request("GET", &path("stay/beside")), true);
+        assert_eq!(client.get(&path("beside")).text(), path("beside"));
+        go.send(()).expect("the origin waits");
+        go.send(()).expect("the origin waits");
+        assert_eq!(client.answer(first).text(), path("stay"));
+        for _ in 0..3 {
+            assert_eq!(client.get(&path("alone")).text(), path("alone"));
+        }
+        assert_eq!(client.answer(second).text(), path("stay/beside"));
+    }
+    product.expect_metric("equipoise_http_requests_total", &["class=\"2xx\""], 36.0);
+}
+
+#[test]
+fn a_client_that_goes_ends_all_of_its_streams() {
+    let origin = Origin::start(|mut visit| {
+        if visit.request().is_some() {
+            visit.peer.wait_closed();
+        }
+    });
+    let product = Setup::to(&origin).start();
+    for round in 1..4 {
+        let mut client = Client::connect(product.web());
+        let hanging: Vec<_> = (0..3).map(|_| client.open(request("GET", "/hang"), true)).collect();
+        eventually("all are at the endpoint", || origin.requests().len() == 3 * round);
+        drop((hanging, client));
+        product.expect_metric("equipoise_faults_total", &["fault=\"closed_in_wait\""], (3 * round) as f64);
+    }
+    product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
+}
+
+#[test]
 fn trailers_cross_both_ways() {
     let origin = Origin::answering(|request| {
         let told = request.trailers.iter().map(|(name, value)| format!("{name}={value};")).collect::<String>();
@@ -517,9 +566,11 @@ fn a_drain_that_lasts_too_long_cuts_streams_off_and_still_records_them() {
     let mut product = Setup::to(&origin).top("shutdown: { drain_timeout: 200ms }").start();
     let mut client = Client::connect(product.web());
     let hanging = client.open(request("GET", "/hang"), true);
-    eventually("it is under way", || origin.requests().len() == 1);
+    let beside = client.open(request("GET", "/hang"), true);
+    eventually("they are under way", || origin.requests().len() == 2);
     product.signal(libc::SIGTERM);
     assert!(client.try_answer(hanging).is_err());
+    assert!(client.try_answer(beside).is_err());
     assert_eq!(product.wait_ended().code(), Some(4));
     assert_eq!(product.flagged("PX")["path"], "/hang");
 }

@@ -1,20 +1,24 @@
 //! The life of a client's HTTP/2 connection (RFC 9113).
 //!
 //! ```text
-//! preface ──► serve ──┬── a stream ──► a task with an exchange of its own, as on any connection
+//! preface ──► serve ──┬── a stream ──► an exchange of its own, as on any connection: here (near.rs), or by a task while
+//!                     │      another is carried here
 //!                     ├── nothing to do for too long, the listener gone, requests enough:
 //!                     │      GOAWAY, what is begun is finished, GOAWAY with the last stream (section 6.8), end
 //!                     └── rules broken, frames of no use: GOAWAY with the reason, end
 //! ```
 //!
 //! This task drives the connection and begins streams; it knows nothing of what they carry. A stream has its own
-//! [`Connection`], so that an exchange sees no difference: its own watch, its own place in the registry, its window as the
-//! only thing that holds it back.
+//! [`Connection`], so that an exchange sees no difference: its own watch, its own place in the registry unless it is carried
+//! here, its window as the only thing that holds it back.
+
+mod near;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -32,6 +36,7 @@ use model::snapshot::HttpListener;
 use wire::http1::HeadLimits;
 use wire::http2::{Allowance, PREFACE};
 
+use self::near::{Bell, Carried, Near};
 use crate::accept::{LAST_CALL, log_failure};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream::http1::Arrival;
@@ -39,7 +44,7 @@ use crate::exchange::{self, Arrived};
 use crate::http2::{self, Signs, Transport, heads, websocket};
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::registry::{Seat, Tether};
+use crate::registry::{Registration, Seat, Tether};
 use crate::watch::Watch;
 use crate::worker::Worker;
 use crate::worker_plan::WorkerPlan;
@@ -54,6 +59,8 @@ struct Shared {
     rested_at: Cell<Instant>,
     /// The connection, while it waits for an exchange to end.
     waker: RefCell<Option<Waker>>,
+    /// The watch of the last stream that was near, for the next: its timer need not be set up again.
+    spare: RefCell<Option<Watch>>,
 }
 
 impl Shared {
@@ -70,6 +77,10 @@ struct Session<'w> {
     shared: Rc<Shared>,
     tether: Rc<Tether>,
     watch: Watch,
+    /// Rings when the library is to be driven, which it is not while only the stream that is near has something to do.
+    wire: Arc<Bell>,
+    wire_waker: Waker,
+    near: &'w mut Near,
     /// Streams that the library gave.
     offered: u64,
     /// Streams begun.
@@ -142,7 +153,10 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         streams: RefCell::default(),
         rested_at: Cell::new(now),
         waker: RefCell::new(None),
+        spare: RefCell::new(None),
     });
+    let (wire, mut near) =
+        poll_fn(|cx| Poll::Ready((Bell::new(cx.waker()), Near::new(cx.waker(), tether.clone())))).await;
     let mut session = Session {
         worker,
         h2,
@@ -150,6 +164,9 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         shared: shared.clone(),
         tether,
         watch,
+        wire_waker: wire.clone().into(),
+        wire,
+        near: &mut near,
         offered: 0,
         accepted: 0,
         leave: Leave::No,
@@ -164,6 +181,9 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     drop(session);
     poll_fn(|cx| {
         *shared.waker.borrow_mut() = Some(cx.waker().clone());
+        if near.is_called() {
+            near.poll();
+        }
         if shared.is_at_rest() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
@@ -208,22 +228,26 @@ fn rest(http: &HttpListener) -> Duration {
 
 impl Session<'_> {
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
+        // The library, when it was not for it that the task was woken.
+        let mut is_spared = self.poll_near();
         loop {
-            match self.poll_stream(cx) {
-                Poll::Ready(Some(Ok((request, respond)))) => {
-                    self.offered += 1;
-                    self.begin(request, respond);
-                    // It has done all else before it gives a stream. Asking whether there is another makes it look at all of
-                    // that again, so it is asked only where there may be one.
-                    if self.transport.heads() > self.offered {
-                        continue;
+            if !std::mem::take(&mut is_spared) {
+                match self.poll_stream() {
+                    Poll::Ready(Some(Ok((request, respond)))) => {
+                        self.offered += 1;
+                        let is_needed = self.begin(request, respond);
+                        // It has done all else before it gives a stream. Asking whether there is another makes it look at
+                        // all of that again, so it is asked only where there may be one.
+                        if is_needed || self.transport.heads() > self.offered {
+                            continue;
+                        }
                     }
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broken(&error)),
+                    Poll::Ready(None) => return Poll::Ready(self.end()),
+                    Poll::Pending => {}
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broken(&error)),
-                Poll::Ready(None) => return Poll::Ready(self.end()),
-                Poll::Pending => {}
             }
-            if let Poll::Ready(Err(_)) = self.transport.poll_send(cx) {
+            if let Poll::Ready(Err(_)) = self.transport.poll_send(&mut TaskContext::from_waker(&self.wire_waker)) {
                 // The client itself has closed.
                 return Poll::Ready(self.end());
             }
@@ -237,7 +261,7 @@ impl Session<'_> {
                 continue;
             }
             if self.leave != Leave::No || self.tether.is_cut() {
-                *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
+                *self.shared.waker.borrow_mut() = Some(self.wire_waker.clone());
             }
             if self.tether.is_cut() {
                 // Its exchanges are cut as well, and tell their clients as far as that is possible.
@@ -266,30 +290,88 @@ impl Session<'_> {
 
     /// Drives the connection. While as many exchanges are under way as there may be streams, and as many again that their
     /// client has reset, none is begun: what is reset meanwhile is counted by the library.
-    fn poll_stream(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Accepted>> {
+    fn poll_stream(&mut self) -> Poll<Option<Accepted>> {
+        // What rings from now on asks for another turn.
+        self.wire.take();
+        let cx = &mut TaskContext::from_waker(&self.wire_waker);
         if self.shared.streams.borrow().len() < 2 * HTTP2_STREAMS_MAX as usize {
             return self.h2.poll_accept(cx);
         }
-        *self.shared.waker.borrow_mut() = Some(cx.waker().clone());
+        *self.shared.waker.borrow_mut() = Some(self.wire_waker.clone());
         self.h2.poll_closed(cx).map(|closed| closed.err().map(Err))
     }
 
-    /// Gives a stream a task of its own. It follows the plan that is in force now.
-    fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    /// Lets the stream that is near go on, if it is called. True: the library is not to be driven now, for all that has
+    /// happened was to the stream, and it has nothing to send by it, or others may soon have.
+    fn poll_near(&mut self) -> bool {
+        if !self.near.is_called() {
+            return false;
+        }
+        let is_alone = self.shared.streams.borrow().len() < 2;
+        if is_alone {
+            self.wire.attend();
+            self.near.poll();
+            return !self.wire.take();
+        }
+        let is_rung = self.wire.is_rung();
+        // What it has to say wakes this task once more, behind the others that are woken already: what all of them have to say
+        // leaves in one call.
+        self.near.poll();
+        !is_rung
+    }
+
+    /// Begins to carry a stream, by the plan that is in force now. True: the library has something to do by it.
+    fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) -> bool {
         let plan = self.worker.plan_to_carry(&self.tether.seat);
         // A client that has not heard of our GOAWAY by now does not mean to.
         let is_too_late = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
-        if plan.http_listener(&self.tether).is_none() || is_too_late {
+        let Some((_, http)) = plan.http_listener(&self.tether).filter(|_| !is_too_late) else {
             respond.send_reset(Reason::REFUSED_STREAM);
-            return;
-        }
+            return true;
+        };
         self.accepted += 1;
         self.is_last_call = false;
-        let index = self.tether.seat.index.get();
+        let now = Instant::now();
         let active = Active::new(&self.shared, respond.stream_id().as_u32());
-        // In a box of its own: the runtime moves what it is given several times, and this is large.
-        let carrying = carry(self.worker.clone(), (plan, index), self.tether.clone(), (request, respond), active);
-        tokio::task::spawn_local(Box::pin(carrying));
+        let (arrived, body) = receive(self.worker, http, request, now);
+        let stream = http2::Stream::accepted(respond, body, self.shared.signs.clone());
+        let io = Io::Stream(Box::new(MessageStream::Http2(stream)));
+        let is_near = self.near.is_free();
+        let (connection, registration) = self.connection_of(io, (now, http.stream_timeout), is_near);
+        let index = self.tether.seat.index.get();
+        let carried = carry(self.worker.clone(), (plan, index), connection, arrived, (registration, active));
+        if !is_near {
+            tokio::task::spawn_local(carried);
+            return false;
+        }
+        self.wire.attend();
+        self.near.begin(carried);
+        self.wire.take()
+    }
+
+    /// A stream as the connection that an exchange sees. The one that is near is told to end as the real connection is; any other
+    /// has a place in the registry of its own.
+    fn connection_of(
+        &self,
+        io: Io,
+        (now, timeout): (Instant, Duration),
+        is_near: bool,
+    ) -> (Connection, Option<Registration>) {
+        let registration = (!is_near).then(|| self.worker.registry.register(self.tether.seat.clone()));
+        let tether = registration.as_ref().map_or(&self.tether, |registration| &registration.tether).clone();
+        let spare = if is_near { self.shared.spare.take() } else { None };
+        let watch = match spare {
+            Some(mut watch) => {
+                watch.set_bound(None);
+                watch.set(now, timeout);
+                watch
+            }
+            None => Watch::new(now, timeout, tether.clone()),
+        };
+        let facts = self.shared.facts.clone();
+        let connection =
+            Connection { io, facts, watch, received: None, tether, requests: 1, leaves_by_end: false, is_early: false };
+        (connection, registration)
     }
 
     /// What the library refuses becomes no exchange, so it is told of here. An exchange tells of itself.
@@ -420,54 +502,56 @@ impl Drop for Active {
     }
 }
 
-/// Carries one stream: the same story as on any connection.
-async fn carry(
-    worker: Rc<Worker>,
-    (plan, index): (Rc<WorkerPlan>, usize),
-    tether: Rc<Tether>,
-    (request, respond): (http::Request<RecvStream>, SendResponse<Bytes>),
-    active: Active,
-) {
-    // By the index of that plan: another may have been taken over since.
-    let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
-    let Some((listener, http)) = found else { return };
-    let registration = worker.registry.register(tether.seat.clone());
-    poll_fn(|cx| {
-        registration.tether.set_waker(cx.waker());
-        Poll::Ready(())
-    })
-    .await;
+/// Takes the head of a request; what is left is its body.
+fn receive(
+    worker: &Worker,
+    http: &HttpListener,
+    request: http::Request<RecvStream>,
+    now: Instant,
+) -> (Arrived, RecvStream) {
     let (parts, body) = request.into_parts();
-    let now = Instant::now();
     let mut incoming = worker.take_request();
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     let parsed = heads::read_request(&parts, (&limits, body.is_end_stream()), &mut incoming.head);
-    drop(parts);
     if parsed.as_ref().is_ok_and(|parsed| parsed.upgrade) {
         websocket::give_key(&mut incoming.head, || worker.random.next());
     }
-    let mut connection = Connection {
-        io: Io::Stream(Box::new(MessageStream::Http2(http2::Stream::accepted(
-            respond,
-            body,
-            active.shared.signs.clone(),
-        )))),
-        facts: active.shared.facts.clone(),
-        watch: Watch::new(now, http.stream_timeout, registration.tether.clone()),
-        received: None,
-        tether: registration.tether.clone(),
-        requests: 1,
-        leaves_by_end: false,
-        is_early: false,
-    };
-    let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
-    exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
-    if let Some(stream) = connection.io.message()
-        && stream.finish()
-    {
-        active.shared.signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
-    }
-    if let Some(buffer) = connection.received.take() {
-        worker.buffers.give(buffer);
-    }
+    (Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed }, body)
+}
+
+/// Carries one stream: the same story as on any connection. One without a registration is near.
+///
+/// The room of an exchange is large, so it is made where it stays, and apart from where it is begun, for it would be made there in
+/// one place and copied to another. A block uses what it is given in place, where an `async fn` would hold it twice.
+#[inline(never)]
+fn carry(
+    worker: Rc<Worker>,
+    (plan, index): (Rc<WorkerPlan>, usize),
+    mut connection: Connection,
+    arrived: Arrived,
+    (registration, active): (Option<Registration>, Active),
+) -> Carried {
+    Box::pin(async move {
+        if let Some(registration) = &registration {
+            poll_fn(|cx| {
+                registration.tether.set_waker(cx.waker());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        // By the index of that plan: another may have been taken over since.
+        let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
+        let Some((listener, http)) = found else { return };
+        exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
+        let Connection { mut io, watch, received, .. } = connection;
+        if io.message().is_some_and(|stream| stream.finish()) {
+            active.shared.signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
+        }
+        if let Some(buffer) = received {
+            worker.buffers.give(buffer);
+        }
+        if registration.is_none() {
+            *active.shared.spare.borrow_mut() = Some(watch);
+        }
+    })
 }

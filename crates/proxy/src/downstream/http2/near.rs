@@ -1,0 +1,204 @@
+//! The stream that the task of its connection carries itself.
+//!
+//! Most connections have one request at a time. A task for it would be made, put in line, looked up, and taken down for one
+//! answer, and would wake the connection's own in between. So the first stream is carried by the connection's task, and those
+//! that come meanwhile by tasks of their own. The connection's task is then woken for the stream or for the library, and a
+//! [`Bell`] for each tells which, so that neither is asked in vain. Cells `h2-c500` and `h2c-c500` of `lab cost` pay for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context as TaskContext, Wake, Waker};
+
+use crate::registry::Tether;
+
+/// It has not rung.
+const QUIET: u8 = 0;
+/// It has, since it was last taken: its task is woken already, or will take it.
+const RUNG: u8 = 1;
+/// Its task is at work and will take it before it sleeps.
+const ATTENDED: u8 = 2;
+
+/// Wakes a task, and tells it what for.
+pub(super) struct Bell {
+    task: Waker,
+    state: AtomicU8,
+}
+
+impl Bell {
+    /// One that wakes `task`. As a waker it is rung.
+    pub(super) fn new(task: &Waker) -> Arc<Self> {
+        Arc::new(Self { task: task.clone(), state: AtomicU8::new(QUIET) })
+    }
+
+    /// Whether it has rung since it was last taken. From now on it wakes its task again.
+    pub(super) fn take(&self) -> bool {
+        // A look costs little, and nearly always says enough.
+        self.state.load(Ordering::Acquire) != QUIET && self.state.swap(QUIET, Ordering::AcqRel) & RUNG != 0
+    }
+
+    /// Whether it has rung since it was last taken.
+    pub(super) fn is_rung(&self) -> bool {
+        self.state.load(Ordering::Acquire) & RUNG != 0
+    }
+
+    /// Wakes its task no more until it is taken, which that task is to do before it sleeps.
+    pub(super) fn attend(&self) {
+        self.state.fetch_or(ATTENDED, Ordering::AcqRel);
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.fetch_or(RUNG, Ordering::AcqRel) == QUIET {
+            self.task.wake_by_ref();
+        }
+    }
+}
+
+/// What carries a stream to its end.
+pub(super) type Carried = Pin<Box<dyn Future<Output = ()>>>;
+
+/// See the module.
+pub(super) struct Near {
+    carried: Option<Carried>,
+    /// Rings when something has happened to what is carried, or did while it was.
+    bell: Arc<Bell>,
+    waker: Waker,
+    /// That of the connection.
+    tether: Rc<Tether>,
+}
+
+impl Near {
+    /// A place of the connection that has this task and this tether.
+    pub(super) fn new(task: &Waker, tether: Rc<Tether>) -> Self {
+        let bell = Bell::new(task);
+        Self { carried: None, waker: bell.clone().into(), bell, tether }
+    }
+
+    /// Whether no stream is carried.
+    pub(super) fn is_free(&self) -> bool {
+        self.carried.is_none()
+    }
+
+    /// Begins to carry a stream.
+    pub(super) fn begin(&mut self, stream: Carried) {
+        self.carried = Some(stream);
+        // What rang was for one before.
+        self.bell.take();
+        self.poll();
+    }
+
+    /// Whether something has happened to the stream that is carried. Then it is to be polled.
+    pub(super) fn is_called(&self) -> bool {
+        self.carried.is_some() && (self.bell.take() || self.tether.is_cut())
+    }
+
+    /// Lets the stream go on.
+    pub(super) fn poll(&mut self) {
+        if let Some(stream) = &mut self.carried
+            && stream.as_mut().poll(&mut TaskContext::from_waker(&self.waker)).is_ready()
+        {
+            self.carried = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::future::poll_fn;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Task {
+        fn woken(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_bell_wakes_its_task_once_until_it_is_taken() {
+        let task = Arc::new(Task::default());
+        let bell = Bell::new(&task.clone().into());
+        let ring = Waker::from(bell.clone());
+        assert!(!bell.take());
+        ring.wake_by_ref();
+        ring.wake_by_ref();
+        assert_eq!(task.woken(), 1);
+        assert!(bell.is_rung());
+        assert!(bell.take());
+        assert!(!bell.take());
+        assert!(!bell.is_rung());
+        ring.wake();
+        assert_eq!(task.woken(), 2);
+        assert!(bell.take());
+    }
+
+    #[test]
+    fn a_bell_that_is_attended_wakes_nobody_and_is_not_forgotten() {
+        let task = Arc::new(Task::default());
+        let bell = Bell::new(&task.clone().into());
+        let ring = Waker::from(bell.clone());
+        bell.attend();
+        assert!(!bell.is_rung());
+        ring.wake_by_ref();
+        assert_eq!(task.woken(), 0);
+        assert!(bell.take());
+        ring.wake_by_ref();
+        bell.attend();
+        assert!(bell.take(), "it has rung before it was attended");
+        bell.attend();
+        assert!(!bell.take());
+        assert_eq!(task.woken(), 1);
+        ring.wake();
+        assert_eq!(task.woken(), 2);
+    }
+
+    #[test]
+    fn a_stream_goes_on_when_it_is_called_and_leaves_its_place_when_it_is_over() {
+        let task = Arc::new(Task::default());
+        let mut near = Near::new(&task.clone().into(), Tether::loose());
+        assert!(near.is_free() && !near.is_called());
+        for _ in 0..2 {
+            let told = Rc::new(RefCell::new((0, None)));
+            let seen = told.clone();
+            near.begin(Box::pin(poll_fn(move |cx| {
+                let (turns, waker) = &mut *seen.borrow_mut();
+                *turns += 1;
+                *waker = Some(cx.waker().clone());
+                if *turns < 3 { Poll::Pending } else { Poll::Ready(()) }
+            })));
+            for turn in 1..3 {
+                assert_eq!(told.borrow().0, turn);
+                assert!(!near.is_free() && !near.is_called());
+                let waker = told.borrow().1.clone();
+                waker.iter().for_each(Waker::wake_by_ref);
+                assert!(near.is_called());
+                near.poll();
+            }
+            assert!(near.is_free());
+            // Who holds its waker may still use it.
+            told.borrow().1.iter().for_each(Waker::wake_by_ref);
+            assert!(!near.is_called());
+        }
+        assert_eq!(task.woken(), 6);
+    }
+}
