@@ -118,7 +118,7 @@ impl Way {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Looks whether nobody is there any more: nothing may be passed on by which that would be known.
+    /// The same, by a look at it: where nothing is passed on, nothing tells that it is over.
     fn has_gone(&self) -> bool {
         if self.is_gone() {
             return true;

@@ -113,6 +113,11 @@ pub(super) fn owner(datagram: &[u8], keys: &Keys) -> Option<Owner> {
     keys.owner_of(id)
 }
 
+/// Whether one process, or one port at a socket, has followed another, by their numbers, which begin anew behind the last.
+pub(super) fn is_after(one: u8, other: u8) -> bool {
+    (1..=u8::MAX / 2).contains(&one.wrapping_sub(other))
+}
+
 /// Makes the ids of a worker.
 pub(super) struct Ids {
     pub owner: Owner,
@@ -216,6 +221,14 @@ mod tests {
         let (ids, secret) = keys.parts();
         let datagram = [&[0x41][..], &id].concat();
         assert_eq!(owner(&datagram, &Keys::of(ids, secret)), Some(Owner { process: 3, port: 2 }));
+    }
+
+    #[test]
+    fn processes_follow_one_another_beyond_the_last_number() {
+        for (one, other) in [(1, 0), (127, 0), (0, 255), (3, 250)] {
+            assert!(is_after(one, other) && !is_after(other, one), "{one} {other}");
+        }
+        assert!(!is_after(7, 7));
     }
 
     #[test]
