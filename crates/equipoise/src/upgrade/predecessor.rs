@@ -108,7 +108,6 @@ impl Predecessor {
         }
         true
     }
-
 }
 
 /// Who hears what the old process still says while it drains. To be had before [`Predecessor::ready`]: behind that nothing may fail
