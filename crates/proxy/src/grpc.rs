@@ -110,6 +110,14 @@ impl Exchange<'_> {
         }
     }
 
+    /// Whether the bound on the exchange is the client's own: it said how long it waits, which is shorter than what its route allows.
+    /// What ends by that says nothing of endpoints, since anybody can give too little.
+    pub(crate) fn is_bounded_by_client(&self) -> bool {
+        let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
+        let timeout = self.told.route.and_then(|route| route.timeout);
+        timeout.is_none_or(|timeout| deadline < self.told.begun + timeout)
+    }
+
     /// Makes a call of gRPC from one of gRPC-Web, for an endpoint that speaks HTTP/2.
     pub(crate) fn bridge_from_web(&mut self) {
         let head = &mut self.incoming.head;

@@ -6,13 +6,16 @@ use plan::Seen;
 
 use crate::exchange::Exchange;
 
+/// What an endpoint says, or a call of gRPC stands for, whose time is over.
+const LATE: u16 = 504;
+
 impl Exchange<'_> {
     /// The head of the final response is there. That is all that a circuit and adaptive concurrency ask for: bodies may
     /// take long, or never end.
     #[inline]
     pub(crate) fn witness_head(&mut self) {
-        let status = self.answered_status();
-        let is_good = Seen::Answered { status, latency: self.told.phases.first_byte }.is_good();
+        let Some(seen) = self.seen() else { return };
+        let is_good = seen.is_good();
         if let Some(cluster) = self.told.cluster.filter(|_| is_good) {
             cluster.plan.tell_limit(self.told.phases.first_byte, self.told.now);
         }
@@ -24,8 +27,18 @@ impl Exchange<'_> {
     /// The endpoint answered. What follows of this attempt is not told.
     #[inline]
     pub(crate) fn witness_answer(&mut self) {
+        if let Some(seen) = self.seen() {
+            self.witness(seen);
+        }
+    }
+
+    /// What the response that is here tells. `None`: nothing, for it says that the time is over, and how long that was the client
+    /// has chosen.
+    #[inline]
+    fn seen(&self) -> Option<Seen> {
         let status = self.answered_status();
-        self.witness(Seen::Answered { status, latency: self.told.phases.first_byte });
+        let is_of_client = status == LATE && self.is_bounded_by_client();
+        (!is_of_client).then_some(Seen::Answered { status, latency: self.told.phases.first_byte })
     }
 
     /// The attempt ended by a fault, which may or may not be the endpoint's doing.
@@ -39,11 +52,14 @@ impl Exchange<'_> {
     }
 
     /// The time for the whole exchange ended while the endpoint kept it waiting. It may be that nobody could have been quick
-    /// enough, so its health does not suffer; but a cluster that hangs needs a rest.
+    /// enough, so its health does not suffer; but a cluster that hangs needs a rest. Where it was the client who gave it no more time,
+    /// nothing is told: otherwise any client could have the circuit open for all.
     #[cold]
     pub(crate) fn witness_lateness(&mut self) {
         self.told.look();
-        self.tell_circuit(false);
+        if !self.is_bounded_by_client() {
+            self.tell_circuit(false);
+        }
     }
 
     /// The attempt failed by what another exchange has told of already: one event is one failure of the endpoint, however many it

@@ -174,6 +174,48 @@ fn of_the_clients_deadline_and_the_routes_bound_the_sooner_counts() {
 }
 
 #[test]
+fn a_deadline_of_the_clients_own_opens_no_circuit_and_ejects_nobody_but_that_of_the_route_does() {
+    let start = || {
+        Http2Origin::start(Rules::default(), |mut asked| {
+            Box::pin(async move {
+                let path = asked.path();
+                match path.as_str() {
+                    "/shop.Cart/Hang" => asked.wait_reset().await,
+                    "/shop.Cart/Late" => {
+                        let _ = asked.read().await;
+                        status_only(asked, 4);
+                    }
+                    _ => echo(asked).await,
+                }
+            })
+        })
+    };
+    let origins = [start(), start()];
+    let breaker = "circuit_breaker: { error_ratio: { requests_min: 1, open_for: 1m } }";
+    let ejecting = "passive_health: { consecutive_5xx: 1, ejection_time: 1m, ejected_max: 100% }";
+    let setup = to(&[&origins[0], &origins[1]]).cluster(breaker).cluster(ejecting);
+    let product = setup.start();
+    let mut client = Client::connect(product.web());
+    let mut status = |path: &str, timeout| status_of(&client.ask(call_within(path, timeout), &message("x")));
+    for timeout in ["1m", "300m", "300m"] {
+        assert_eq!(status("/shop.Cart/Hang", timeout).as_deref(), Some("4"));
+    }
+    for _ in 0..3 {
+        assert_eq!(status("/shop.Cart/Late", "1H").as_deref(), Some("4"), "the endpoint says so");
+    }
+    assert_eq!(status("/shop.Cart/Add", "1H").as_deref(), Some("0"), "others are served");
+    product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
+    product.expect_metric("equipoise_endpoint_ejections_total", &[], 0.0);
+
+    let product = setup.route("timeout: 1s").start();
+    let mut client = Client::connect(product.web());
+    let mut status = |path: &str| status_of(&client.ask(call_within(path, "1H"), &message("x")));
+    assert_eq!(status("/shop.Cart/Hang").as_deref(), Some("4"));
+    assert_eq!(status("/shop.Cart/Add").as_deref(), Some("14"), "the cluster hangs, by the measure of its operator");
+    product.flagged("PO");
+}
+
+#[test]
 fn a_call_that_ends_with_a_status_alone_is_tried_elsewhere_if_the_rules_say_so() {
     let (ill, well) = (ending(14), Http2Origin::start(Rules::default(), |asked| Box::pin(echo(asked))));
     let rules = "retry: { on: [grpc_unavailable], methods: any }";

@@ -211,7 +211,9 @@ impl<'p> Race<'p> {
 
     /// The rival kept the client waiting as well, and was let in by itself.
     fn witness_lateness(&mut self, exchange: &mut Exchange<'p>) {
-        if let Some(rival) = &mut self.rival {
+        if let Some(rival) = &mut self.rival
+            && !exchange.is_bounded_by_client()
+        {
             self.now.plan.tell_circuit(&mut rival.pass, false, exchange.told.look());
         }
     }

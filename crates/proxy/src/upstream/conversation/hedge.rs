@@ -158,7 +158,7 @@ impl<'p> Race<'p> {
         exchange: &mut Exchange<'p>,
     ) -> Poll<Fault> {
         let fault = ready!(first.poll_patience(cx, exchange));
-        if fault == Fault::TotalTimeout {
+        if fault == Fault::TotalTimeout && !exchange.is_bounded_by_client() {
             // All of them kept it waiting, each let in by itself.
             let now = self.now;
             let at = exchange.told.look();
