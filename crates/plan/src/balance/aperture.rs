@@ -14,12 +14,13 @@ use crate::random::mix;
 /// Parts of a weight that can be told apart at the edges.
 const PARTS: u64 = 64;
 
-/// Leaves the members inside the aperture, in their order, with the weights that they have there.
-pub(super) fn narrow(aperture: &Aperture, members: Vec<(Member, u64)>) -> Vec<(Member, u64)> {
+/// Leaves the members inside the aperture, in their order, with the weights that they have there, and says how many parts of
+/// these are one of the weights before.
+pub(super) fn narrow(aperture: &Aperture, members: Vec<(Member, u64)>) -> (Vec<(Member, u64)>, u32) {
     let weights: Vec<(u64, u32)> = members.iter().map(|(member, id)| (*id, member.weight)).collect();
-    let Some(inside) = weights_inside(aperture, &weights) else { return members };
+    let Some(inside) = weights_inside(aperture, &weights) else { return (members, 1) };
     let narrowed = members.into_iter().zip(inside).filter(|(_, weight)| *weight > 0);
-    narrowed.map(|((member, id), weight)| (Member { weight, ..member }, id)).collect()
+    (narrowed.map(|((member, id), weight)| (Member { weight, ..member }, id)).collect(), PARTS as u32)
 }
 
 /// The weight of each inside the aperture, times [`PARTS`]; `None` when all are inside.

@@ -116,6 +116,8 @@ pub(super) struct Seed {
 pub(super) struct Configured {
     pub(super) count: usize,
     pub(super) weight: u64,
+    /// How many parts of a member's weight are one of the weight that is configured.
+    pub(super) scale: u32,
 }
 
 impl Tier {

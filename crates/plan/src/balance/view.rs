@@ -136,11 +136,12 @@ impl Maker<'_> {
             end += share;
             if !group.members.is_empty() {
                 let state = self.state.tier(key);
-                let members = match &self.cluster.spread.aperture {
+                let (members, parts) = match &self.cluster.spread.aperture {
                     Some(aperture) => narrow(aperture, group.members),
-                    None => group.members,
+                    None => (group.members, 1),
                 };
-                let mut tier = Tier::new(&self.cluster.balance, members, group.configured, state);
+                let configured = Configured { scale: self.roll.scale() * parts, ..group.configured };
+                let mut tier = Tier::new(&self.cluster.balance, members, configured, state);
                 tier.share_end = end;
                 tier.reason = self.reason(key, first);
                 tiers.push(tier);

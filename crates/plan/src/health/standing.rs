@@ -91,6 +91,8 @@ pub struct Roll {
     pub panics: bool,
     /// What each endpoint gets of the work in proportion to the others; 0 is none.
     weights: Box<[u32]>,
+    /// How many parts of these are one of what is configured.
+    scale: u32,
 }
 
 impl Roll {
@@ -107,7 +109,7 @@ impl Roll {
         roll.fit = standings.iter().filter(|standing| **standing == Standing::Fit).count();
         roll.standings = standings;
         roll.panics = roll.fit * 100 < roll.eligible * usize::from(cluster.fitness.panic_percent);
-        roll.weights = roll.weights(cluster, endpoints);
+        (roll.weights, roll.scale) = roll.weights(cluster, endpoints);
         roll
     }
 
@@ -179,7 +181,12 @@ impl Roll {
         self.weights.get(index).copied().unwrap_or(0)
     }
 
-    fn weights(&self, cluster: &Cluster, endpoints: &[EndpointPlan]) -> Box<[u32]> {
+    /// How many parts of [`Self::weight`] are one of the weight that is configured: ramps and agents tell shares of it.
+    pub(crate) fn scale(&self) -> u32 {
+        self.scale
+    }
+
+    fn weights(&self, cluster: &Cluster, endpoints: &[EndpointPlan]) -> (Box<[u32]>, u32) {
         let at_work = |index: usize, endpoint: &EndpointPlan| self.gets_work(index, endpoint);
         // A hash is to send equal keys to the same endpoint: weights that climb would move them again and again.
         let slow = cluster.fitness.slow_start.is_some()
@@ -197,7 +204,8 @@ impl Roll {
             let percent = if by_agent { u32::from(agent(cluster, plan).percent) } else { 1 };
             if at_work(index, plan) { plan.endpoint.weight * share * percent } else { 0 }
         };
-        endpoints.iter().enumerate().map(weight).collect()
+        let (shares, percents) = (if slow { ramp::WHOLE } else { 1 }, if by_agent { 100 } else { 1 });
+        (endpoints.iter().enumerate().map(weight).collect(), shares * percents)
     }
 }
 

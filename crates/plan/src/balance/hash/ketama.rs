@@ -22,7 +22,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Sorted by counting, for positions are spread evenly: the time is linear in the number of points, which is bounded.
     pub(super) fn new(seeds: &[Seed], configured: Configured) -> Self {
-        let unit = unit(configured);
+        let unit = unit(configured, seeds.iter().map(|seed| u64::from(seed.weight)).sum());
         let shares: Vec<u64> = seeds.iter().map(|seed| share(seed.weight, unit)).collect();
         let total: u64 = shares.iter().sum();
         // About four points in each bucket: a look there reads one line of the cache.
@@ -68,17 +68,56 @@ fn position(id: u64, point: u64) -> u32 {
     (mix(id.wrapping_add(point.wrapping_mul(GOLDEN))) >> 32) as u32
 }
 
-/// The weight that stands for [`KETAMA_POINTS`] points: the power of two that is nearest to the mean, so that it seldom
-/// changes when endpoints come and go; more when the ring would be too large.
-fn unit(configured: Configured) -> f64 {
+/// The weight that stands for [`KETAMA_POINTS`] points: the power of two that is nearest to the mean of what is configured, so that
+/// it seldom changes when endpoints come and go; more when the ring would be too large, also because agents ask for more. In
+/// the parts in which members have their weights: an agent that asks for 99 % must leave the points of all others where they are.
+fn unit(configured: Configured, of_members: u64) -> f64 {
+    let scale = f64::from(configured.scale.max(1));
     let mean = configured.weight as f64 / configured.count.max(1) as f64;
+    let most = (configured.weight as f64).max(of_members as f64 / scale);
     let mut unit = mean.log2().round().exp2();
-    while configured.weight as f64 / unit * KETAMA_POINTS as f64 > KETAMA_POINTS_MAX as f64 {
+    while most / unit * KETAMA_POINTS as f64 > KETAMA_POINTS_MAX as f64 {
         unit *= 2.0;
     }
-    unit
+    unit * scale
 }
 
 fn share(weight: u32, unit: f64) -> u64 {
     ((f64::from(weight) / unit * KETAMA_POINTS as f64).round() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// The points of endpoints that are configured with weight 1 and have these weights, in parts of `scale`.
+    fn points(weights: &[u32], scale: u32) -> Box<[(u32, u32)]> {
+        let seeds: Vec<Seed> = weights.iter().zip(0..).map(|(&weight, name)| Seed { id: mix(name), weight }).collect();
+        Ring::new(&seeds, Configured { count: seeds.len(), weight: seeds.len() as u64, scale }).points
+    }
+
+    #[test]
+    fn a_ring_neither_grows_nor_changes_when_weights_are_told_in_smaller_parts() {
+        let plain = points(&[1; 300], 1);
+        assert!(points(&[100; 300], 100) == plain);
+        let mut weights = [100; 300];
+        weights[7] = 99;
+        let lighter = points(&weights, 100);
+        assert_eq!(lighter.len(), plain.len() - 2, "99 % of 160 points are 158");
+        let known: HashSet<&(u32, u32)> = plain.iter().collect();
+        assert!(lighter.iter().all(|point| known.contains(point)));
+    }
+
+    #[test]
+    fn agents_that_ask_for_more_than_is_configured_make_no_ring_larger_than_it_may_be() {
+        let configured = Configured { count: 20_000, weight: 20_000, scale: 100 };
+        assert_eq!(unit(configured, 20_000 * 100), 100.0);
+        for percent in [1, 99, 101, 150, 1_000_u32] {
+            let weight = 20_000 * u64::from(percent);
+            let found = weight as f64 / unit(configured, weight) * KETAMA_POINTS as f64;
+            assert!(found <= KETAMA_POINTS_MAX as f64, "{percent} %: {found}");
+        }
+    }
 }

@@ -1,7 +1,10 @@
 //! Shares, disruption and bounded loads of the consistent hashes.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
+use model::fitness::AgentCheck;
+use model::placement::Aperture;
 use model::snapshot::Balance;
 use model::snapshot::HashAlgorithm::{Ketama, Maglev, Rendezvous};
 
@@ -23,7 +26,7 @@ fn table(algorithm: HashAlgorithm, members: &[(u64, u32)]) -> HashTable {
     let seeds: Vec<Seed> = members.iter().map(|&(name, weight)| Seed { id: mix(name), weight }).collect();
     let weight = seeds.iter().map(|seed| u64::from(seed.weight)).sum();
     let hash = Hash { algorithm, ..Hash::of_source() };
-    HashTable::new(&hash, &seeds, Configured { count: seeds.len(), weight })
+    HashTable::new(&hash, &seeds, Configured { count: seeds.len(), weight, scale: 1 })
 }
 
 /// The name of the owner of each key.
@@ -196,6 +199,41 @@ fn a_key_returns_to_its_endpoint_once_that_is_up_again_and_others_never_moved_fa
         let moved = before.iter().zip(&during).filter(|(before, during)| before != during).count();
         assert!(moved < 2_000 / 20 + 100, "{algorithm:?}: {moved}");
     }
+}
+
+#[test]
+fn an_agent_that_asks_for_a_little_less_moves_a_few_keys_of_its_own_endpoint_and_no_others() {
+    let second = Duration::from_secs(1);
+    let mut asked = cluster("c", balance(Ketama, None), weighted(&[1; 10]));
+    asked.fitness.agent = Some(AgentCheck { port: Some(1), interval: second, timeout: second, send: String::new() });
+    let plan = plan_of(asked);
+    let mut worker = Worker::new(1);
+    let mut places = || (0..10_000).map(|key| place(&mut worker, &plan, key)).collect::<Vec<_>>();
+    let before = places();
+    plan.report(0, "99%");
+    let during = places();
+    plan.report(0, "100%");
+    assert_eq!(before, places());
+    let moved = before.iter().zip(&during).filter(|(before, during)| before != during);
+    let from: Vec<usize> = moved.map(|(before, _)| *before).collect();
+    assert!(from.len() < 100 && from.iter().all(|place| *place == 0), "{} moved", from.len());
+}
+
+#[test]
+fn keys_go_by_an_aperture_as_if_those_inside_were_all() {
+    let all = weighted(&[1; 20]);
+    let mut config = cluster("c", balance(Ketama, None), all.clone());
+    // One arc of two: half of the endpoints, each as a whole.
+    config.spread.aperture = Some(Aperture { instance: 0, instances: 2, endpoints_min: 10 });
+    let narrowed = plan_of(config);
+    let mut worker = Worker::new(1);
+    let before: Vec<usize> = (0..4_000).map(|key| place(&mut worker, &narrowed, key)).collect();
+    let inside: Vec<usize> = before.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    assert_eq!(inside.len(), 10);
+    let endpoints = inside.iter().map(|&place| all[place].clone()).collect();
+    let alone = plan_of(cluster("c", balance(Ketama, None), endpoints));
+    let after: Vec<usize> = (0..4_000).map(|key| inside[place(&mut worker, &alone, key)]).collect();
+    assert!(before == after);
 }
 
 #[test]
