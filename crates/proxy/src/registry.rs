@@ -49,6 +49,8 @@ pub(crate) struct Tether {
     cut: Cell<bool>,
     /// Of a connection of a client; not of what is carried on one.
     client: Option<Client>,
+    /// The number of the client's connection that carries it, if it is none itself.
+    carrier: Option<u64>,
 }
 
 /// A client's connection, as an administrator may ask for it.
@@ -74,7 +76,11 @@ impl Tether {
     /// A tether of no connection, for tests.
     #[cfg(test)]
     pub(crate) fn loose() -> Rc<Self> {
-        Rc::new(Self { seat: Rc::new(Seat::new(0)), waker: RefCell::new(None), cut: Cell::new(false), client: None })
+        Rc::new(Self::new(Rc::new(Seat::new(0)), None, None))
+    }
+
+    fn new(seat: Rc<Seat>, client: Option<Client>, carrier: Option<u64>) -> Self {
+        Self { seat, waker: RefCell::new(None), cut: Cell::new(false), client, carrier }
     }
 
     /// Says which task to wake; once per connection.
@@ -106,20 +112,28 @@ pub(crate) struct Registration {
 }
 
 impl Registry {
-    /// Something that a connection carries, or a flow.
+    /// A flow.
     pub(crate) fn register(self: &Rc<Self>, seat: Rc<Seat>) -> Registration {
-        self.enter(seat, None)
+        self.enter(Tether::new(seat, None, None))
+    }
+
+    /// Something that a client's connection carries, and that ends with it.
+    pub(crate) fn register_carried(self: &Rc<Self>, by: &Tether) -> Registration {
+        let carried = Tether::new(by.seat.clone(), None, by.client.map(|client| client.number));
+        // It may have begun as the connection was ended.
+        carried.cut.set(by.is_cut());
+        self.enter(carried)
     }
 
     /// A client's connection.
     pub(crate) fn register_client(self: &Rc<Self>, seat: Rc<Seat>, peer: SocketAddr, since: Instant) -> Registration {
         let number = self.clients.get() + 1;
         self.clients.set(number);
-        self.enter(seat, Some(Client { number, peer, since }))
+        self.enter(Tether::new(seat, Some(Client { number, peer, since }), None))
     }
 
-    fn enter(self: &Rc<Self>, seat: Rc<Seat>, client: Option<Client>) -> Registration {
-        let tether = Rc::new(Tether { seat, waker: RefCell::new(None), cut: Cell::new(false), client });
+    fn enter(self: &Rc<Self>, tether: Tether) -> Registration {
+        let tether = Rc::new(tether);
         let mut entries = self.entries.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
             entries.push(None);
@@ -159,14 +173,18 @@ impl Registry {
         least.into_sorted_vec().into_iter().filter_map(of).collect()
     }
 
-    /// Ends one client's connection at once. `false`: it is not there.
+    /// Ends one client's connection at once, with all that it carries. `false`: it is not there.
     pub(crate) fn cut_client(&self, number: u64) -> bool {
-        let entries = self.entries.borrow();
-        let is_it = |tether: &&Rc<Tether>| tether.client.is_some_and(|client| client.number == number);
-        let Some(tether) = entries.iter().flatten().find(is_it) else { return false };
-        tether.cut.set(true);
-        tether.wake();
-        true
+        let mut is_there = false;
+        for tether in self.entries.borrow().iter().flatten() {
+            let is_it = tether.client.is_some_and(|client| client.number == number);
+            if is_it || tether.carrier == Some(number) {
+                is_there |= is_it;
+                tether.cut.set(true);
+                tether.wake();
+            }
+        }
+        is_there
     }
 
     /// Ends every connection at once.
@@ -210,5 +228,21 @@ mod tests {
         assert_eq!((numbers(25, 5, 9), numbers(0, 0, 9)), (vec![], vec![]));
         assert!(registry.cut_client(25) && !registry.cut_client(3) && !registry.cut_client(26));
         assert!(held.last().is_some_and(|last| last.tether.is_cut()));
+    }
+
+    #[test]
+    fn what_a_clients_connection_carries_ends_with_it_and_nothing_else_does() {
+        let registry = Rc::new(Registry::default());
+        let seat = Rc::new(Seat::new(0));
+        let enter = || registry.register_client(seat.clone(), ([127, 0, 0, 1], 1).into(), Instant::now());
+        let (one, other) = (enter(), enter());
+        let carried = [&one, &one, &other].map(|by| registry.register_carried(&by.tether));
+        let flow = registry.register(seat.clone());
+        assert!(registry.cut_client(1));
+        assert_eq!(carried.each_ref().map(|carried| carried.tether.is_cut()), [true, true, false]);
+        assert!(one.tether.is_cut() && !other.tether.is_cut() && !flow.tether.is_cut());
+        assert!(registry.register_carried(&one.tether).tether.is_cut(), "it began as the other ended");
+        drop(one);
+        assert!(!registry.cut_client(1), "what it carried may be there for a moment more");
     }
 }

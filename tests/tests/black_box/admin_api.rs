@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::harness::net::free;
-use super::harness::{Message, Origin, Product, Setup, eventually};
+use super::harness::{Message, Origin, Product, Setup, eventually, http2, http3};
+use super::http3::site;
 use super::reload::{Load, versatile};
 
 pub(super) const JSON: &str = "Content-Type: application/json";
@@ -678,4 +680,53 @@ fn connections_are_listed_in_pages_and_ended_one_by_one() {
     eventually("it is gone", || product.call(&format!("DELETE /api/connections/{id}"), &[], "").status() == 404);
     refused(&product, "DELETE /api/connections/x", &[], "", 404);
     assert_eq!(product.admin("/api/connections?limit=x").status(), 400);
+}
+
+/// An origin whose answers never end.
+fn endless() -> Origin {
+    Origin::start(|mut visit| {
+        while visit.request().is_some() {
+            let _ = visit.peer.try_send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+        }
+    })
+}
+
+/// Ends the connection to `web` that was the first.
+fn end_first_connection(product: &Product) {
+    let list = product.api("/api/connections?listener=web");
+    let id = list["connections"][0]["id"].as_u64().unwrap_or_else(|| panic!("none in {list}"));
+    done(product, &format!("DELETE /api/connections/{id}"), &[], "");
+}
+
+#[test]
+fn a_connection_of_http2_that_is_ended_ends_with_all_that_is_under_way_on_it() {
+    let origin = endless();
+    let product = Setup::to(&origin).workers(1).start();
+    let (mut client, mut other) = (http2::Client::connect(product.web()), product.connect());
+    let mut streams: Vec<_> = (0..3).map(|_| client.open(http2::request("GET", "/"), true)).collect();
+    for stream in &mut streams {
+        assert_eq!(client.head(stream).expect("a head").0, 200);
+    }
+    end_first_connection(&product);
+    let _however_it_ends = client.ended();
+    eventually("the endpoint is left", || origin.open() == 0);
+    product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 1.0);
+    other.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(other.head().status(), 200, "another connection goes on");
+}
+
+#[test]
+fn a_connection_of_http3_that_is_ended_ends_with_all_that_is_under_way_on_it() {
+    let origin = endless();
+    let site = site(Setup::to(&origin), 1);
+    let mut client = site.connect();
+    let mut streams: Vec<_> = (0..3).map(|_| client.open(http3::request("GET", "/"))).collect();
+    for stream in &mut streams {
+        client.end(stream, HeaderMap::new());
+        assert_eq!(client.head(stream).expect("a head").0, 200);
+    }
+    end_first_connection(&site.product);
+    let _however_it_ends = client.ended();
+    eventually("the endpoint is left", || origin.open() == 0);
+    site.product.expect_metric("equipoise_connections_open", &["listener=\"web\""], 0.0);
 }

@@ -323,8 +323,9 @@ impl Session<'_> {
     /// Begins to carry a stream, by the plan that is in force now. True: the library has something to do by it.
     fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) -> bool {
         let plan = self.worker.plan_to_carry(&self.tether.seat);
-        // A client that has not heard of our GOAWAY by now does not mean to.
-        let is_too_late = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
+        // A client that has not heard of our GOAWAY by now does not mean to; one that is cut off has no say any more.
+        let is_unheard = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
+        let is_too_late = is_unheard || self.tether.is_cut();
         let Some((_, http)) = plan.http_listener(&self.tether).filter(|_| !is_too_late) else {
             respond.send_reset(Reason::REFUSED_STREAM);
             return true;
@@ -357,7 +358,7 @@ impl Session<'_> {
         (now, timeout): (Instant, Duration),
         is_near: bool,
     ) -> (Connection, Option<Registration>) {
-        let registration = (!is_near).then(|| self.worker.registry.register(self.tether.seat.clone()));
+        let registration = (!is_near).then(|| self.worker.registry.register_carried(&self.tether));
         let tether = registration.as_ref().map_or(&self.tether, |registration| &registration.tether).clone();
         let spare = if is_near { self.shared.spare.take() } else { None };
         let watch = match spare {

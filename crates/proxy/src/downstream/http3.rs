@@ -599,7 +599,7 @@ async fn carry(
         quic.reset(id, code::REQUEST_REJECTED);
         return quic.stop(id, code::REQUEST_REJECTED);
     };
-    let registration = worker.registry.register(tether.seat.clone());
+    let registration = worker.registry.register_carried(&tether);
     poll_fn(|cx| {
         registration.tether.set_waker(cx.waker());
         Poll::Ready(())
