@@ -71,9 +71,10 @@ impl ResponseTime {
         self.0.store(other.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Takes in how an exchange went.
+    /// Takes in how an exchange went, if it is known how long it took.
     pub(crate) fn observe(&self, seen: Seen, now: Instant, timing: Timing) {
         let took = match seen {
+            Seen::Answered { latency, .. } if seen.is_good() && latency.is_zero() => return,
             Seen::Answered { latency, .. } if seen.is_good() => latency,
             Seen::Answered { latency, .. } => latency.max(FAILURE),
             Seen::Failed => FAILURE,
@@ -146,6 +147,19 @@ mod tests {
         assert!((millis(&time, now + 20 * SECOND, timing) - 30.0).abs() < 0.5, "it fades while nothing is heard");
         time.observe(answer(20), now + 5 * SECOND, timing);
         assert!((millis(&time, now + 10 * SECOND, timing) - 60.0).abs() < 30.0, "a clock that lags does no harm");
+    }
+
+    #[test]
+    fn an_answer_that_took_nobody_knows_how_long_tells_nothing() {
+        let timing = Timing::new(10 * SECOND, false);
+        let (time, now) = (ResponseTime::default(), begin());
+        time.observe(answer(0), now, timing);
+        assert_eq!(millis(&time, now, timing), 0.0, "nothing is known yet");
+        time.observe(answer(100), now, timing);
+        time.observe(answer(0), now + 10 * SECOND, timing);
+        assert!((millis(&time, now, timing) - 100.0).abs() < 0.5);
+        time.observe(Seen::Answered { status: 500, latency: Duration::ZERO }, now + 90 * SECOND, timing);
+        assert!(millis(&time, now + 90 * SECOND, timing) > 900.0, "an error counts as ever");
     }
 
     #[test]

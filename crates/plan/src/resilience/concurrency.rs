@@ -281,10 +281,13 @@ impl ClusterPlan {
     }
 
     /// Takes in how long the head of a good response took that is here at `now`, if a bound is looked for. When that
-    /// raises it, those who wait get the places. Errors are not told: many come at once, and say nothing of load.
+    /// raises it, those who wait get the places. Errors are not told: many come at once, and say nothing of load. Nor does what
+    /// took nobody knows how long, which is 0.
     #[inline]
     pub fn tell_limit(&self, took: Duration, now: Instant) {
-        if let Some(adaptive) = &self.adaptive {
+        if let Some(adaptive) = &self.adaptive
+            && !took.is_zero()
+        {
             self.tell_adaptive(adaptive, took, now);
         }
     }

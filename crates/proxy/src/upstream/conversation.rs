@@ -247,11 +247,11 @@ impl<'p> Conversation<'p> {
         Poll::Ready(fault)
     }
 
+    /// Notes how long the endpoint took. What it took to answer before it had the whole request is not known, which 0 says: it
+    /// may not have worked on it at all, or have waited for its client.
     fn note_first_byte(&self, exchange: &mut Exchange<'p>) {
         let now = exchange.told.look();
-        if let Some(sent_at) = self.sent_at {
-            exchange.told.phases.first_byte = now - sent_at;
-        }
+        exchange.told.phases.first_byte = self.sent_at.map_or(Duration::ZERO, |sent_at| now - sent_at);
     }
 
     /// What a time-out means before the response head is there.

@@ -41,7 +41,7 @@ pub enum Seen {
     Answered {
         /// Status of the final response; 0 for what has none.
         status: u16,
-        /// Until the head of the response, or until a TCP connection stood.
+        /// Until the head of the response, or until a TCP connection stood; 0: not known.
         latency: Duration,
     },
     /// It did not: no connection, no answer in time, a broken answer.
@@ -105,7 +105,9 @@ pub(crate) struct PassiveState {
 struct Counts {
     good: AtomicU64,
     bad: AtomicU64,
-    /// Of the good ones, added up.
+    /// Good ones of unknown latency.
+    untimed: AtomicU64,
+    /// Of the other good ones, added up.
     latency_nanos: AtomicU64,
 }
 
@@ -145,8 +147,8 @@ impl PassiveState {
 
     fn take_window(&self) -> Window {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-        let Counts { good, bad, latency_nanos } = &*self.window;
-        Window { good: take(good), bad: take(bad), latency_nanos: take(latency_nanos) }
+        let Counts { good, bad, untimed, latency_nanos } = &*self.window;
+        Window { good: take(good), bad: take(bad), untimed: take(untimed), latency_nanos: take(latency_nanos) }
     }
 
     fn count(&self, seen: Seen) {
@@ -154,7 +156,10 @@ impl PassiveState {
             Seen::Answered { latency, .. } if seen.is_good() => {
                 let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
                 self.window.good.fetch_add(1, Ordering::Relaxed);
-                self.window.latency_nanos.fetch_add(nanos, Ordering::Relaxed);
+                match nanos {
+                    0 => self.window.untimed.fetch_add(1, Ordering::Relaxed),
+                    _ => self.window.latency_nanos.fetch_add(nanos, Ordering::Relaxed),
+                };
             }
             _ => _ = self.window.bad.fetch_add(1, Ordering::Relaxed),
         }

@@ -13,7 +13,9 @@ pub struct Window {
     pub good: u64,
     /// Failures, and statuses from 500.
     pub bad: u64,
-    /// Latency of the good ones, added up.
+    /// Good ones of which it is not known how long they took.
+    pub untimed: u64,
+    /// Latency of the other good ones, added up.
     pub latency_nanos: u64,
 }
 
@@ -27,8 +29,14 @@ impl Window {
         if self.requests() == 0 { 1.0 } else { self.good as f64 / self.requests() as f64 }
     }
 
+    /// Good ones of which it is known how long they took.
+    fn timed(&self) -> u64 {
+        // Both are taken while others count.
+        self.good.saturating_sub(self.untimed)
+    }
+
     fn mean_latency_nanos(&self) -> f64 {
-        self.latency_nanos as f64 / self.good.max(1) as f64
+        self.latency_nanos as f64 / self.timed().max(1) as f64
     }
 }
 
@@ -78,7 +86,7 @@ fn less_successful(rule: &SuccessRate, windows: &[Window]) -> Vec<(usize, Eviden
 }
 
 fn slower(rule: &LatencyOutliers, windows: &[Window]) -> Vec<(usize, Evidence)> {
-    let has_enough = |(_, window): &(usize, &Window)| window.good >= rule.requests_min.max(1);
+    let has_enough = |(_, window): &(usize, &Window)| window.timed() >= rule.requests_min.max(1);
     let mut means: Vec<(usize, f64)> = windows
         .iter()
         .enumerate()

@@ -189,7 +189,7 @@ fn those_that_wait_get_the_places_of_an_endpoint_that_is_released() {
 }
 
 fn window(good: u64, bad: u64, latency_ms: u64) -> Window {
-    Window { good, bad, latency_nanos: good * latency_ms * 1_000_000 }
+    Window { good, bad, untimed: 0, latency_nanos: good * latency_ms * 1_000_000 }
 }
 
 fn found(rules: &PassiveHealth, windows: &[Window]) -> Vec<usize> {
@@ -221,6 +221,17 @@ fn success_is_compared_with_the_mean_of_all() {
     assert_eq!(found(&rules, &windows), NOBODY, "too few requests");
     assert_eq!(found(&rules, &[good, good, good, window(0, 1_000, 1)]), NOBODY, "too few endpoints");
     assert_eq!(found(&rules, &[window(500, 500, 1); 10]), NOBODY, "all the same");
+}
+
+#[test]
+fn answers_that_took_nobody_knows_how_long_make_nobody_look_fast() {
+    let rule = LatencyOutliers { factor: 3.0, enough: Duration::from_millis(50), requests_min: 10, endpoints_min: 3 };
+    let rules = PassiveHealth { latency: Some(rule), ..rules() };
+    let timed = window(10, 0, 100);
+    let mostly_not = Window { good: 100, untimed: 90, ..timed };
+    assert_eq!(found(&rules, &[mostly_not, mostly_not, mostly_not, timed]), NOBODY);
+    let too_few = Window { good: 100, untimed: 95, ..window(10, 0, 1) };
+    assert_eq!(found(&rules, &[too_few, too_few, timed]), NOBODY, "five tell too little");
 }
 
 #[test]
