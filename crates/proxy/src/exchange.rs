@@ -375,6 +375,9 @@ impl<'p> Exchange<'p> {
             let into = &mut self.told.phases.queue;
             let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
             let lease = picked.map_err(|because| self.end_by(failed, because))?;
+            if self.would_repeat(now, &lease) {
+                return Err(self.end_by(failed, Fault::NoEndpoint));
+            }
             let waited_until = (self.told.phases.queue > queued).then(|| self.told.look());
             gate.occupy(&mut self.pass, waited_until).map_err(|because| self.end_by(failed, because))?;
             if let Some(failed) = failed {

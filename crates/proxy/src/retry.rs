@@ -8,6 +8,7 @@ use model::Fault;
 use model::fault::{Phase, Source};
 use model::retry::Retry;
 use plan::retry::{Attempted, Failure, Verdict, decide, take_back};
+use plan::{Lease, Subset};
 use wire::http1::Framing;
 
 use crate::exchange::Exchange;
@@ -146,12 +147,15 @@ impl<'p> Exchange<'p> {
 
     fn verdict(&mut self, now: &'p ClusterNow, failure: Failure) -> Option<Duration> {
         let attempts = self.told.retries + 1;
+        let subset = self.told.route.map_or(Subset::ALL, |route| now.plan.subset(route, &self.incoming.head));
+        let present = self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
+        let is_tried = |slot| present == Some(slot) || self.replay.tried.contains(&slot);
         let attempted = Attempted {
             failure,
             method: self.incoming.head.method,
             is_replayable: self.is_replayable(),
             attempts,
-            untried: now.plan.endpoints.len().saturating_sub(attempts as usize),
+            has_untried: now.plan.has_untried(&mut now.cache.borrow_mut(), subset, is_tried),
         };
         let savings = &mut now.savings.borrow_mut();
         match decide(policy(self, now), &attempted, savings, self.told.look(), &mut || self.worker.random.next()) {
@@ -169,6 +173,12 @@ impl<'p> Exchange<'p> {
                 None
             }
         }
+    }
+
+    /// Whether another attempt would go to an endpoint that was tried, without a pause in which that could have changed: all others are
+    /// full, or its session allows no other.
+    pub(crate) fn would_repeat(&self, now: &'p ClusterNow, lease: &Lease) -> bool {
+        self.replay.tried.contains(&lease.state().slot) && policy(self, now).backoff.is_none()
     }
 
     /// Another attempt is made. Until here, the one that `failed` could have been the last.

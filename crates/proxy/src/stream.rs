@@ -174,6 +174,9 @@ impl<'p> Stream<'p> {
             let into = &mut self.phases.queue;
             let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
             let lease = picked.map_err(|because| end_by(failed, because))?;
+            if tried[..attempt].contains(&lease.state().slot) {
+                return Err(end_by(failed, Fault::NoEndpoint));
+            }
             self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
             let waited_until = (self.phases.queue > queued).then(Instant::now);
             gate.occupy(&mut self.pass, waited_until).map_err(|because| end_by(failed, because))?;
@@ -209,17 +212,23 @@ impl<'p> Stream<'p> {
                     }
                     tried[attempt] = endpoint.state.slot;
                     attempt += 1;
-                    let retry = &cluster.cluster.retry;
-                    if !retry.on.holds_fault(fault)
-                        || attempt >= cluster.endpoints.len().min(retry.attempts_max as usize)
-                        || !gate.may_retry(&mut self.pass)
-                    {
+                    if !self.may_try_another((cluster, now), fault, &tried[..attempt]) {
                         return Err(fault);
                     }
                     failed = Some((fault, shard));
                 }
             }
         }
+    }
+
+    /// Whether another endpoint is asked after a connection that failed. There is no pause in which one of those that were `tried` could
+    /// have changed.
+    fn may_try_another(&mut self, (cluster, now): (&ClusterPlan, &ClusterNow), fault: Fault, tried: &[u32]) -> bool {
+        let retry = &cluster.cluster.retry;
+        retry.on.holds_fault(fault)
+            && tried.len() < retry.attempts_max as usize
+            && cluster.has_untried(&mut now.cache.borrow_mut(), Subset::ALL, |slot| tried.contains(&slot))
+            && Gate { worker: self.worker, cluster, now }.may_retry(&mut self.pass)
     }
 
     fn opening(&mut self, cluster: &ClusterPlan) -> Opening {

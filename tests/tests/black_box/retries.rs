@@ -1,11 +1,12 @@
 //! Attempts after the first: what is tried again, what never is, and how much retries may add.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::harness::net::free;
+use super::harness::net::{free, refusing};
 use super::harness::origin::ok;
-use super::harness::{Origin, Product, Setup, eventually, until};
+use super::harness::{Origin, Peer, Product, Setup, eventually, until};
 
 /// An origin that answers everything with this status.
 fn with_status(status: u16) -> Origin {
@@ -39,6 +40,34 @@ fn a_status_that_is_tried_again_never_reaches_the_client_while_another_endpoint_
     product.expect_metric("equipoise_cluster_retries_total", &["cluster=\"site\""], tried);
     product.expect_metric("equipoise_endpoint_faults_total", &["fault=\"retried_status\""], tried);
     assert!(origins[0].connections() <= 2, "the connection of an answer that is thrown away is kept");
+}
+
+#[test]
+fn an_endpoint_that_refuses_is_asked_once_where_no_other_gets_work() {
+    let endpoint = |address: SocketAddr, more: &str| format!("{{ address: \"{address}\"{more} }}");
+    let away = [", state: maintenance", ", weight: 0"].map(|more| endpoint(free(), more));
+    let listed = std::iter::once(endpoint(refusing(), "")).chain(away);
+    let line = "line: { bind: \"127.0.0.1:0\", protocol: tcp, cluster: site }";
+    let product = Setup::to_endpoints(listed).listener_more(line).workers(1).start();
+    assert_eq!(product.get("/").status(), 502);
+    assert_eq!(product.flagged("UC")["retries"], 0);
+    product.expect_metric("equipoise_endpoint_connects_total", &["result=\"failed\""], 1.0);
+    Peer::connect(product.address("line")).wait_closed();
+    product.expect_metric("equipoise_endpoint_connects_total", &["result=\"failed\""], 2.0);
+    assert_eq!(retries(&product), 0.0);
+}
+
+#[test]
+fn when_all_others_are_full_an_endpoint_that_has_failed_is_not_asked_again() {
+    let (full, go) = super::balancing::holding();
+    let listed = [format!("{{ address: \"{}\", connections_max: 1 }}", full.address()), format!("\"{}\"", refusing())];
+    let product = Setup::to_endpoints(listed).cluster("balance: first").workers(1).start();
+    let mut held = Peer::sending(product.web(), "GET /hold HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("it is at the endpoint", || full.busy() == 1);
+    assert_eq!(product.get("/").status(), 502);
+    product.expect_metric("equipoise_endpoint_connects_total", &["result=\"failed\""], 1.0);
+    go.send(()).expect("an origin");
+    assert_eq!(held.response().status(), 200);
 }
 
 #[test]

@@ -37,6 +37,20 @@ pub(super) fn shares(plan: &ClusterPlan, worker: &mut Worker, picks: usize) -> V
 }
 
 #[test]
+fn only_an_endpoint_that_gets_work_and_was_not_tried_is_left_for_another_attempt() {
+    let mut config = cluster("c", RoundRobin, weighted(&[1, 1, 0]));
+    config.health_check = health_check(1, 1);
+    let plan = plan_of(config);
+    let mut cache = PickCache::default();
+    let slot = |place: usize| plan.endpoints[place].state.slot;
+    let mut is_left = |tried: &[u32]| plan.has_untried(&mut cache, Subset::ALL, |slot| tried.contains(&slot));
+    assert!(is_left(&[]) && is_left(&[slot(0)]));
+    assert!(!is_left(&[slot(0), slot(1)]), "the third has no weight");
+    plan.observe(1, Outcome::Failure);
+    assert!(!is_left(&[slot(0)]), "the second is down");
+}
+
+#[test]
 fn every_balancer_of_the_model_is_in_the_registry_under_its_own_name() {
     let names: Vec<&str> = BALANCERS.iter().map(|spec| spec.name).collect();
     assert_eq!(

@@ -214,6 +214,12 @@ impl ClusterPlan {
         taken.map_or(Pick::Full, |lease| Pick::Endpoint(view.explained(lease, ask)))
     }
 
+    /// Whether an endpoint gets work in this subset, be there room or not, whose slot is none of those that were `tried`.
+    pub fn has_untried(&self, cache: &mut PickCache, subset: Subset, tried: impl Fn(u32) -> bool) -> bool {
+        let tiers = cache.view(self).tiers(subset);
+        tiers.iter().flat_map(|tier| tier.slots()).any(|slot| !tried(slot))
+    }
+
     /// Whether others wait who could use what a newcomer would take, but for the places of endpoints that some wait for
     /// alone: of these the balancer keeps away by itself.
     #[cold]

@@ -42,8 +42,8 @@ pub struct Attempted {
     pub is_replayable: bool,
     /// Attempts made, this one included.
     pub attempts: u32,
-    /// Endpoints of the cluster that were not tried.
-    pub untried: usize,
+    /// An endpoint gets work, and is one that the request may go to, which was not tried.
+    pub has_untried: bool,
 }
 
 /// What follows a failed attempt.
@@ -69,7 +69,7 @@ pub fn decide(
         return Verdict::GiveUp;
     }
     // Whoever is asked again at once answers the same again.
-    if attempted.untried == 0 && policy.backoff.is_none() {
+    if !attempted.has_untried && policy.backoff.is_none() {
         return Verdict::GiveUp;
     }
     let holds = match attempted.failure {

@@ -20,7 +20,7 @@ fn policy() -> Retry {
 }
 
 fn attempted(failure: Failure) -> Attempted {
-    Attempted { failure, method: Method::Get, is_replayable: true, attempts: 1, untried: 1 }
+    Attempted { failure, method: Method::Get, is_replayable: true, attempts: 1, has_untried: true }
 }
 
 fn verdict(policy: &Retry, attempted: &Attempted) -> Verdict {
@@ -75,7 +75,7 @@ fn what_an_endpoint_may_have_acted_on_is_not_sent_twice_unless_that_does_no_harm
 fn attempts_are_bounded_and_an_endpoint_is_tried_twice_only_after_a_pause() {
     let third = Attempted { attempts: 3, ..attempted(Failure::Status(503)) };
     assert_eq!(verdict(&policy(), &third), Verdict::GiveUp);
-    let nobody_left = Attempted { untried: 0, ..attempted(Failure::Status(503)) };
+    let nobody_left = Attempted { has_untried: false, ..attempted(Failure::Status(503)) };
     assert_eq!(verdict(&policy(), &nobody_left), Verdict::GiveUp);
     let base = Duration::from_millis(20);
     let pausing = Retry { backoff: Some(Backoff { base, max: base }), ..policy() };
@@ -115,7 +115,7 @@ fn storm(seed: u64, budget: Budget, workers: u32) -> (u64, u64, Duration) {
         requests += 1;
         let mut attempts = 1;
         while random.below(100) < failing {
-            let attempted = Attempted { attempts, untried: 10, ..attempted(Failure::Status(503)) };
+            let attempted = Attempted { attempts, ..attempted(Failure::Status(503)) };
             match decide(&policy, &attempted, saved, now, &mut || 0) {
                 Verdict::Again(_) => retries += 1,
                 Verdict::GiveUp | Verdict::NoBudget => break,
