@@ -59,7 +59,7 @@ pub struct Facts<'a> {
     pub client: std::net::IpAddr,
     /// Our own address of the connection.
     pub local: SocketAddr,
-    /// Cleartext or TLS.
+    /// Cleartext or TLS: how the client has come, as a trusted proxy says it, or else by our own connection.
     pub scheme: Scheme,
     /// Present for TLS.
     pub tls: Option<&'a TlsFacts>,

@@ -23,13 +23,23 @@ pub(crate) struct ConnectionFacts {
 }
 
 impl ConnectionFacts {
-    /// The facts of one exchange.
+    /// How the peer has reached us.
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
+    /// The facts of one exchange, whose client has reached a proxy before us by this scheme, or us.
+    pub(crate) fn facts_by<'a>(&'a self, scheme: Scheme, client: IpAddr, request_id: &'a str) -> Facts<'a> {
+        Facts { scheme, ..self.facts(client, request_id) }
+    }
+
+    /// The facts of something that the peer itself has sent.
     pub(crate) fn facts<'a>(&'a self, client: IpAddr, request_id: &'a str) -> Facts<'a> {
         Facts {
             peer: self.peer,
             client,
             local: self.local,
-            scheme: if self.tls.is_some() { Scheme::Https } else { Scheme::Http },
+            scheme: self.scheme(),
             tls: self.tls.as_deref(),
             sender: self.sender.as_deref(),
             listener: &self.listener,

@@ -18,7 +18,7 @@ use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::HttpListener;
-use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Version};
+use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Scheme, Version};
 use plan::filter::{Chain, Failure, Flow, Job, ResponseView};
 use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
 use telemetry::Phases;
@@ -72,6 +72,8 @@ pub(crate) struct Exchange<'p> {
     pub is_parsed: bool,
     /// Whether the request is read to its end, so that what the client sends next is another.
     pub is_read: bool,
+    /// How the client has come to the first proxy that we trust, or to us.
+    pub scheme: Scheme,
     pub client: IpAddr,
     pub request_id: RequestId,
     /// The place at the endpoint, held until the endpoint's part is done.
@@ -149,7 +151,7 @@ pub(crate) async fn carry(
     arrived: Arrived,
 ) -> Next {
     let Arrived { incoming, arrival, parsed } = arrived;
-    let client = connection.facts.peer.ip();
+    let (client, scheme) = (connection.facts.peer.ip(), connection.facts.scheme());
     let mut exchange = Exchange {
         worker,
         plan,
@@ -161,6 +163,7 @@ pub(crate) async fn carry(
         request: NO_REQUEST,
         is_parsed: false,
         is_read: false,
+        scheme,
         client,
         request_id: RequestId::NONE,
         lease: None,
@@ -245,7 +248,7 @@ impl<'p> Exchange<'p> {
             ActionPlan::Weighted(clusters) => self.choose_cluster(clusters),
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
-                let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+                let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
                 let local = redirect.respond(&self.incoming.head, &facts);
                 return answer::answer(self, &local).await;
             }
@@ -264,6 +267,11 @@ impl<'p> Exchange<'p> {
         let forwarding = &self.http.forwarding;
         let peer = facts.peer.ip();
         self.client = wire::forwarding::client_address(&head.fields, peer, &forwarding.trusted);
+        if !forwarding.trusted.is_empty()
+            && let Some(scheme) = wire::forwarding::client_scheme(&head.fields, peer, &forwarding.trusted)
+        {
+            self.scheme = scheme;
+        }
         if let Some(name) = &self.listener.request_id {
             let is_trusted = !forwarding.trusted.is_empty() && forwarding.trusted.iter().any(|net| net.contains(peer));
             let given = if is_trusted { head.fields.get(name).and_then(RequestId::adopt) } else { None };
@@ -273,6 +281,7 @@ impl<'p> Exchange<'p> {
         if !self.plan.identities.is_empty() {
             head.fields.retain(|field| !self.plan.is_identity(field.name));
         }
+        // Of our own connection, as far as the scheme goes: that is what we add to what others have said.
         let told = facts.facts(self.client, "");
         wire::forwarding::apply_forwarding(head, &told, forwarding, &mut self.worker.scratch.borrow_mut());
         // After what is removed from a client that is not trusted, of which it may have the name.
@@ -322,7 +331,7 @@ impl<'p> Exchange<'p> {
     }
 
     fn filter_request(&mut self, route: &RoutePlan, place: &mut usize) -> Flow {
-        let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         let mut scratch = self.worker.scratch.borrow_mut();
         route.chain.on_request_from(place, &mut self.incoming.head, &facts, &mut scratch)
     }
@@ -333,7 +342,7 @@ impl<'p> Exchange<'p> {
         loop {
             let found = verify::done(job, self.connection).await?;
             self.told.look();
-            let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+            let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
             let mut scratch = self.worker.scratch.borrow_mut();
             let head = &mut self.incoming.head;
             match route.chain.resume((&mut place, found), head, &facts, &mut scratch) {
@@ -525,7 +534,7 @@ impl<'p> Exchange<'p> {
         if !route.chain.has_response_steps() {
             return;
         }
-        let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         let Some(response) = &mut self.response else { return };
         let view = ResponseView {
             request: &self.incoming.head,
@@ -565,7 +574,7 @@ impl<'p> Exchange<'p> {
         (status, fault, is_of_endpoint): (u16, Option<Fault>, bool),
         kept: impl FnOnce() -> Vec<(String, String)>,
     ) -> Option<LocalResponse> {
-        let facts = self.connection.facts.facts(self.client, self.request_id.as_str());
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         let view = self.view(&facts);
         let failure = Failure { status, fault, is_of_endpoint, view: &view };
         chain.page(&failure, kept, &mut self.worker.scratch.borrow_mut())

@@ -61,7 +61,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     // Counters need neither the time of day nor the id.
     let is_logged = worker.logs.borrow().is_some();
     let request_id = if is_logged { exchange.request_id.as_str() } else { "" };
-    let facts = exchange.connection.facts.facts(exchange.client, request_id);
+    let facts = exchange.connection.facts.facts_by(exchange.scheme, exchange.client, request_id);
     let record = Record {
         facts: &facts,
         request: exchange.is_parsed.then_some(&exchange.incoming.head),

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use model::Scheme;
 use model::persistence::SessionPick;
 use plan::{ClusterPlan, Lease, Moment, Persistence, Session, Subset, WeightedClusters};
 
@@ -69,7 +70,7 @@ impl<'p> Exchange<'p> {
     fn keep(&mut self, session: &Session) {
         let Some(persistence) = self.told.cluster.and_then(|cluster| cluster.plan.persistence.as_ref()) else { return };
         let Some(endpoint) = self.lease.as_ref().map(Lease::endpoint_index) else { return };
-        let is_secure = self.connection.facts.tls.is_some();
+        let is_secure = self.scheme == Scheme::Https;
         let response = self.response.as_deref_mut().map(|response| (response, is_secure));
         if persistence.keep(session, endpoint, response, (moment(self.told.now), &mut seed)) {
             self.told.session = Some(SessionPick::New);

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use model::fields::Field;
 use model::snapshot::Forwarding;
-use model::{Cidr, Facts, FieldName, Fields, Known, RequestHead};
+use model::{Cidr, Facts, FieldName, Fields, Known, RequestHead, Scheme};
 
 use crate::text::{push_decimal, trim};
 
@@ -53,6 +53,40 @@ pub fn client_address(fields: &Fields, peer: IpAddr, trusted: &[Cidr]) -> IpAddr
     }
 }
 
+/// How the client has reached the proxies before us, if the request came by one that is trusted and says so: in
+/// `X-Forwarded-Proto`, of which the last value counts, else in `Forwarded`, as far back as the search for the client's address
+/// goes.
+pub fn client_scheme(fields: &Fields, peer: IpAddr, trusted: &[Cidr]) -> Option<Scheme> {
+    if !is_trusted(peer.to_canonical(), trusted) {
+        return None;
+    }
+    if fields.has_known(Known::XForwardedProto) {
+        let last = fields.iter().rev().find(|field| field.known == Known::XForwardedProto)?;
+        return scheme(last.value.rsplit(|&byte| byte == b',').next()?);
+    }
+    let mut told = None;
+    let lines = fields.iter().rev().filter(|field| field.known == Known::Forwarded);
+    for element in lines.flat_map(|field| QuotedList { rest: Some(field.value) }).take(HOPS_MAX) {
+        told = parameter(element, b"proto=").and_then(scheme).or(told);
+        if !forwarded_for(element).is_some_and(|address| is_trusted(address, trusted)) {
+            break;
+        }
+    }
+    told
+}
+
+/// Some proxies tell of WebSockets in this way, too.
+fn scheme(text: &[u8]) -> Option<Scheme> {
+    let is = |name: &[u8]| trim(text).eq_ignore_ascii_case(name);
+    if is(b"https") || is(b"wss") {
+        Some(Scheme::Https)
+    } else if is(b"http") || is(b"ws") {
+        Some(Scheme::Http)
+    } else {
+        None
+    }
+}
+
 fn is_trusted(address: IpAddr, trusted: &[Cidr]) -> bool {
     trusted.iter().any(|network| network.contains(address))
 }
@@ -84,13 +118,15 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 /// The address in `for=` of one element of `Forwarded` (RFC 7239 section 4). `unknown` and `_hidden` are none.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+    parameter(element, b"for=").and_then(address)
+}
+
+/// The value of a parameter of one element of `Forwarded`; the sign behind its name is part of `name`.
+fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     element.split(|&byte| byte == b';').map(trim).find_map(|pair| {
-        let (name, value) = pair.split_at_checked(4)?;
-        if !name.eq_ignore_ascii_case(b"for=") {
-            return None;
-        }
-        let value = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value);
-        address(value)
+        let (given, value) = pair.split_at_checked(name.len())?;
+        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value);
+        given.eq_ignore_ascii_case(name).then_some(bare)
     })
 }
 

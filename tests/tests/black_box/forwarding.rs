@@ -74,6 +74,36 @@ fn a_source_condition_sees_the_client_behind_a_trusted_proxy() {
 }
 
 #[test]
+fn clients_who_spoke_tls_to_a_trusted_proxy_are_not_led_to_plain_http() {
+    let origin = Origin::saying("fine");
+    let setup = Setup::to(&origin)
+        .route_before("{ match: { path: { prefix: /old } }, redirect: { host: new.example } }")
+        .cluster("persistence: { cookie: { secret: a-secret-of-the-tests } }");
+    let trusting = setup.clone().listener("forwarding: { trusted: [\"127.0.0.1\"] }").start();
+    let wary = setup.start();
+    let ask = |product: &Product, path: &str, fields: &str| {
+        product.connect().ask(format!("GET {path} HTTP/1.1\r\nHost: shop.example\r\n{fields}\r\n"))
+    };
+    let told = "X-Forwarded-Proto: https\r\n";
+    let location = |product: &Product, fields: &str| {
+        let answer = ask(product, "/old?a=1", fields);
+        answer.field("location").map(str::to_owned)
+    };
+    assert_eq!(location(&trusting, told).as_deref(), Some("https://new.example/old?a=1"));
+    let forwarded = "Forwarded: for=192.0.2.7;proto=https\r\n";
+    assert_eq!(location(&trusting, forwarded).as_deref(), Some("https://new.example/old?a=1"));
+    assert_eq!(location(&trusting, "").as_deref(), Some("http://new.example/old?a=1"));
+    assert_eq!(location(&wary, told).as_deref(), Some("http://new.example/old?a=1"), "a stranger says so");
+    let is_secure = |product: &Product, fields: &str| {
+        let answer = ask(product, "/", fields);
+        answer.field("set-cookie").expect("a session").contains("; Secure")
+    };
+    assert!(is_secure(&trusting, told) && !is_secure(&trusting, "") && !is_secure(&wary, told));
+    let record = trusting.record("the first", |record| record["path"] == "/old");
+    assert_eq!(record["scheme"], "https");
+}
+
+#[test]
 fn every_request_has_an_id_that_a_stranger_cannot_choose() {
     let origin = Origin::saying("fine");
     let product = Setup::to(&origin).start();

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use model::{Name, Scheme};
+use model::Name;
 use proptest::prelude::*;
 
 use super::*;
@@ -25,6 +25,33 @@ fn ten() -> Vec<Cidr> {
 
 fn client(list: &[(&str, &str)], trusted: &[Cidr]) -> IpAddr {
     client_address(&fields(list), PEER, trusted)
+}
+
+#[test]
+fn the_clients_scheme_is_what_a_trusted_proxy_says_of_it() {
+    const PROTO: &str = "X-Forwarded-Proto";
+    let (http, https) = (Some(Scheme::Http), Some(Scheme::Https));
+    let cases: &[(&[(&str, &str)], Option<Scheme>)] = &[
+        (&[(PROTO, "https")], https),
+        (&[(PROTO, "HTTP")], http),
+        (&[(PROTO, "wss")], https),
+        (&[(PROTO, "http, https")], https),
+        (&[(PROTO, "https"), (PROTO, " http ")], http),
+        (&[(PROTO, "ftp")], None),
+        (&[(PROTO, "")], None),
+        (&[(PROTO, "http"), ("Forwarded", "for=1.1.1.1;proto=https")], http),
+        (&[("Forwarded", "for=1.1.1.1;proto=https")], https),
+        (&[("Forwarded", "Proto=\"https\" ; for=1.1.1.1")], https),
+        (&[("Forwarded", "for=1.1.1.1;proto=https, for=10.0.0.2;proto=http")], https),
+        (&[("Forwarded", "for=6.6.6.6;proto=https, for=1.1.1.1;proto=http")], http),
+        (&[("Forwarded", "for=1.1.1.1")], None),
+        (&[("X-Forwarded-For", "1.1.1.1")], None),
+    ];
+    for &(says, wanted) in cases {
+        assert_eq!(client_scheme(&fields(says), PEER, &ten()), wanted, "{says:?}");
+        assert_eq!(client_scheme(&fields(says), ip("192.0.2.1"), &ten()), None, "{says:?} from a stranger");
+        assert_eq!(client_scheme(&fields(says), PEER, &[]), None);
+    }
 }
 
 #[test]
