@@ -116,6 +116,9 @@ macro_rules! faults {
     };
 }
 
+// Nothing counts against health that clients can bring about at will, nor what may be just as it should be: a stream of events in which
+// nothing happens is silent.
+//
 //  name = source phase status retryable against_health flag label
 faults! {
     /// The TLS handshake with the client failed.
@@ -209,7 +212,7 @@ faults! {
     /// The response body breaks the framing rules.
     BadResponseBody = Upstream Relay 0 false true "UF" "bad_response_body";
     /// The endpoint sent no byte of its response body for too long.
-    ResponseBodyTimeout = Upstream Relay 0 false true "UDT" "response_body_timeout";
+    ResponseBodyTimeout = Upstream Relay 0 false false "UDT" "response_body_timeout";
     /// The client closed before the response was whole.
     ClosedInResponse = Downstream Relay 0 false false "CD" "closed_in_response";
     /// The client took no byte of the response for too long.
@@ -257,6 +260,16 @@ mod tests {
             assert!(told.status == 0 || (400..600).contains(&told.status));
             assert!(fault.meaning().trim().ends_with('.'));
             assert!(!told.against_health || told.source == Source::Upstream);
+        }
+    }
+
+    #[test]
+    fn what_may_be_in_good_order_does_not_count_against_an_endpoint() {
+        for fault in [Fault::StaleConnection, Fault::StreamRefused, Fault::ResponseBodyTimeout] {
+            assert!(!fault.consequence().against_health, "{fault:?}");
+        }
+        for fault in [Fault::ResponseHeadTimeout, Fault::ResponseBodyClosed, Fault::BadResponse] {
+            assert!(fault.consequence().against_health, "{fault:?}");
         }
     }
 }

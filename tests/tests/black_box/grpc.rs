@@ -205,7 +205,7 @@ fn a_deadline_of_the_clients_own_opens_no_circuit_and_ejects_nobody_but_that_of_
     }
     assert_eq!(status("/shop.Cart/Add", "1H").as_deref(), Some("0"), "others are served");
     product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
-    product.expect_metric("equipoise_endpoint_ejections_total", &[], 0.0);
+    product.expect_metric("equipoise_endpoint_up", &["cluster=\"site\""], 2.0);
 
     let product = setup.route("timeout: 1s").start();
     let mut client = Client::connect(product.web());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::harness::net::{free, refusing};
 use super::harness::origin::ok;
 use super::harness::peer::is_end;
-use super::harness::{Origin, Product, Setup, eventually, until};
+use super::harness::{Origin, Peer, Product, Setup, eventually, until};
 use super::retries::Over;
 
 fn up(product: &Product, origin: &Origin) -> bool {
@@ -209,6 +209,33 @@ fn an_endpoint_that_fails_requests_in_a_row_is_ejected_and_comes_back() {
     eventually("it works again", || product.get("/").text() == "mended");
     product.expect_metric("equipoise_endpoint_ejected", &[&endpoint], 0.0);
     product.expect_said(&["endpoint is ejected", "cause=consecutive_failures", "endpoint is no longer ejected"]);
+}
+
+#[test]
+fn streams_of_events_in_which_nothing_happens_eject_nobody() {
+    let quiet = || {
+        Origin::start(|mut visit| {
+            if visit.request().is_some() {
+                visit.peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+                visit.peer.wait_closed();
+            }
+        })
+    };
+    let origins = [quiet(), quiet()];
+    let product = Setup::to_all(&origins)
+        .cluster("timeouts: { idle: 1s }")
+        .cluster("passive_health: { consecutive_failures: 2, ejected_max: 100% }")
+        .start();
+    let request = "GET /events HTTP/1.1\r\nHost: test\r\n\r\n";
+    let mut clients: Vec<Peer> = (0..6).map(|_| Peer::sending(product.web(), request)).collect();
+    for client in &mut clients {
+        assert_eq!(client.head().status(), 200);
+        client.wait_closed();
+    }
+    product.expect_metric("equipoise_endpoint_faults_total", &["fault=\"response_body_timeout\""], 6.0);
+    for origin in &origins {
+        assert_eq!(told(&product, origin)["standing"], "fit");
+    }
 }
 
 #[test]
