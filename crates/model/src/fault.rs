@@ -202,7 +202,7 @@ faults! {
     /// The endpoint answered with a status that is tried again elsewhere.
     RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
     /// The response head is longer than accepted.
-    ResponseHeadTooLarge = Upstream Await 502 false true "UL" "response_head_too_large";
+    ResponseHeadTooLarge = Upstream Await 502 false false "UL" "response_head_too_large";
     /// The client closed while the response was awaited.
     ClosedInWait = Downstream Await 0 false false "CW" "closed_in_wait";
     /// The exchange took longer than its route allows.
@@ -264,8 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_in_good_order_does_not_count_against_an_endpoint() {
-        for fault in [Fault::StaleConnection, Fault::StreamRefused, Fault::ResponseBodyTimeout] {
+    fn what_may_be_in_good_order_or_a_clients_doing_does_not_count_against_an_endpoint() {
+        let harmless =
+            [Fault::StaleConnection, Fault::StreamRefused, Fault::ResponseBodyTimeout, Fault::ResponseHeadTooLarge];
+        for fault in harmless {
             assert!(!fault.consequence().against_health, "{fault:?}");
         }
         for fault in [Fault::ResponseHeadTimeout, Fault::ResponseBodyClosed, Fault::BadResponse] {

@@ -239,6 +239,27 @@ fn streams_of_events_in_which_nothing_happens_eject_nobody() {
 }
 
 #[test]
+fn a_client_whose_long_target_comes_back_in_too_large_a_head_ejects_nobody() {
+    let repeating = || {
+        Origin::answering(|request| {
+            let location = request.target().repeat(12);
+            format!("HTTP/1.1 301 Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        })
+    };
+    let origins = [repeating(), repeating()];
+    let ejecting = "passive_health: { consecutive_failures: 2, ejected_max: 100% }";
+    let product = Setup::to_all(&origins).cluster(ejecting).start();
+    let path = format!("/{}", "a".repeat(6_000));
+    for _ in 0..6 {
+        assert_eq!(product.get(&path).status(), 502);
+    }
+    product.expect_metric("equipoise_endpoint_faults_total", &["fault=\"response_head_too_large\""], 6.0);
+    for origin in &origins {
+        assert_eq!(told(&product, origin)["standing"], "fit");
+    }
+}
+
+#[test]
 fn without_passive_health_nobody_is_ejected() {
     let failing = Origin::start(|mut visit| _ = visit.request());
     let product = Setup::to_addresses(&[failing.address(), Origin::saying("well").address()]).start();
