@@ -112,6 +112,9 @@ pub const CONNECTIONS_MAX: u32 = 100_000;
 pub const IDLE_UPSTREAM_CONNECTIONS_MAX: u32 = 512;
 /// Default time an idle upstream connection is kept. Shorter than the 60–75 s that common origins keep theirs.
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(50);
+/// How long after a request was begun on a kept connection the end of that may still be the end of an idle one, which the request
+/// has crossed on its way. It takes a round trip; beyond, the endpoint has ended it in the middle of its work.
+pub const STALE_WITHIN: Duration = Duration::from_secs(2);
 /// Default bound on requests at once on one HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAMS_MAX: u32 = 100;
 /// Largest bound on requests at once on one HTTP/2 connection to an endpoint.

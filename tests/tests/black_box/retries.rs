@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::harness::http2_origin::{Http2Origin, Rules};
 use super::harness::net::{free, refusing};
 use super::harness::origin::ok;
 use super::harness::{Origin, Peer, Product, Setup, eventually, until};
@@ -68,6 +69,51 @@ fn when_all_others_are_full_an_endpoint_that_has_failed_is_not_asked_again() {
     product.expect_metric("equipoise_endpoint_connects_total", &["result=\"failed\""], 1.0);
     go.send(()).expect("an origin");
     assert_eq!(held.response().status(), 200);
+}
+
+const DEADLY: &str = "DELETE /deadly HTTP/1.1\r\nHost: test\r\n\r\n";
+/// Longer than the end of an idle connection can take to be seen.
+const WORK: Duration = Duration::from_secs(4);
+
+#[test]
+fn a_request_that_an_endpoint_has_worked_on_is_no_victim_of_a_stale_connection() {
+    let origin = Origin::start(|mut visit| {
+        while let Some(request) = visit.request() {
+            if request.target() == "/deadly" {
+                return std::thread::sleep(WORK);
+            }
+            let _ = visit.peer.try_send(ok("fine"));
+        }
+    });
+    let product = Setup::to(&origin).cluster("retry: { attempts_max: 1 }").workers(1).start();
+    let mut client = product.connect();
+    assert_eq!(client.get("/").text(), "fine");
+    assert_eq!(client.ask(DEADLY).status(), 502);
+    product.flagged("UR");
+    assert_eq!((origin.requests().len(), origin.connections()), (2, 1), "it was sent once, on the kept connection");
+}
+
+#[test]
+fn nor_is_one_on_a_connection_of_http2_that_was_idle() {
+    let origin = Http2Origin::start(Rules::default(), |asked| {
+        Box::pin(async move {
+            if asked.path() == "/deadly" {
+                tokio::time::sleep(WORK).await;
+                asked.line.cut();
+                // The stream stays as it is until its connection is gone.
+                std::future::pending::<()>().await;
+            } else {
+                asked.answer("fine").await;
+            }
+        })
+    });
+    let setup = Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]");
+    let product = setup.cluster("retry: { attempts_max: 1 }").workers(1).start();
+    let mut client = product.connect();
+    assert_eq!(client.get("/").text(), "fine");
+    assert_eq!(client.ask(DEADLY).status(), 502);
+    product.flagged("UR");
+    assert_eq!((origin.streams(), origin.connections()), (2, 1));
 }
 
 #[test]

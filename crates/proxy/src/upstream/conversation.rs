@@ -69,7 +69,8 @@ impl<'p> Conversation<'p> {
         let mut head = exchange.worker.scratch.borrow_mut();
         head.clear();
         let upstream = match line {
-            Line::Http1(upstream) => {
+            Line::Http1(mut upstream) => {
+                upstream.begin(exchange.told.now);
                 let how = SendRequest {
                     framing: exchange.framing_for_endpoint(),
                     host_fallback: endpoint.endpoint.name.as_str(),
@@ -442,7 +443,7 @@ impl<'p> Conversation<'p> {
 
     fn closed_fault(&self) -> Fault {
         let nothing_came = self.inbound.is_none() && self.interim_count == 0;
-        if self.upstream.as_ref().is_some_and(UpstreamConnection::is_reused) && nothing_came {
+        if nothing_came && self.upstream.as_ref().is_some_and(UpstreamConnection::may_be_stale) {
             Fault::StaleConnection
         } else if self.upload_broken {
             Fault::SendFailed

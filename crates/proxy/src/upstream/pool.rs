@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
+use model::limits::STALE_WITHIN;
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
@@ -46,9 +47,16 @@ impl UpstreamConnection {
         self.berth.as_deref()
     }
 
-    /// Whether it has carried an exchange before, so that the endpoint may have closed it while it was idle.
-    pub(crate) fn is_reused(&self) -> bool {
-        self.requests > 0
+    /// A request begins on it: it is idle no more.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.idle_since = now;
+    }
+
+    /// Whether its end, without a byte of a response, may be the end of an idle connection: it has carried an exchange before, and
+    /// the present one began only a moment ago, or the endpoint has said nothing at all since.
+    pub(crate) fn may_be_stale(&self) -> bool {
+        let is_silent = || self.berth().is_some_and(Berth::is_forsaken);
+        self.requests > 0 && (self.idle_since.elapsed() < STALE_WITHIN || is_silent())
     }
 }
 

@@ -97,6 +97,7 @@ impl Driver {
                 let heard_bytes = heard.take();
                 let has_spoken = heard_bytes > 0;
                 if is_asked && !has_spoken {
+                    trunk.note_silence();
                     return Poll::Ready(());
                 }
                 if heard_bytes > PONG_BYTES {

@@ -102,6 +102,8 @@ pub(super) struct Trunk {
     /// Streams ever that were given up before the endpoint had ended them.
     left: Cell<u32>,
     idle_since: Cell<Option<Instant>>,
+    /// It was given up because the endpoint did not answer to being asked whether it is there.
+    is_silent: Cell<bool>,
     /// Its task. The library does not wake it for what it has to write while it waits for the endpoint to read.
     task: RefCell<Option<Waker>>,
 }
@@ -110,6 +112,11 @@ impl Trunk {
     /// Whether any stream is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.open.get() > 0
+    }
+
+    /// The endpoint does not answer to being asked whether it is there.
+    pub(super) fn note_silence(&self) {
+        self.is_silent.set(true);
     }
 
     /// Takes no new streams from now on.
@@ -234,6 +241,12 @@ impl Berth {
         if bearing.max() > before.max() {
             self.of.hand_out(&self.trunk, None);
         }
+    }
+
+    /// Whether the connection has ended because nothing came from the endpoint any more. What ends one of HTTP/3 without a word is
+    /// nearly always that, since no kernel tells of a process that is gone.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        self.trunk.is_silent.get() || self.of.shared.version == SharedVersion::Http3
     }
 
     /// The endpoint has ended the stream.
@@ -475,6 +488,7 @@ impl Trunks {
             carried: Cell::new(0),
             left: Cell::new(0),
             idle_since: Cell::new(None),
+            is_silent: Cell::new(false),
             task: RefCell::new(None),
         });
         if self.shared.version == SharedVersion::Http2 {
