@@ -15,6 +15,8 @@ const HEADROOM_BYTES: usize = 1024;
 /// Room kept free after the last byte read, for the end of a chunk and for trailers that grow when they are written
 /// anew (a space after each colon).
 const TAILROOM_BYTES: usize = 256;
+/// So much of a message that is not whole is copied to where it needs no buffer while the rest is waited for.
+const PACKED_BYTES_MAX: usize = BUFFER_BYTES / 4;
 
 /// Bytes on their way.
 pub(crate) struct Buffer {
@@ -62,9 +64,14 @@ impl Buffer {
         }
     }
 
+    /// Whether it holds bytes in as little memory as they need, and so has no room for more. See [`BufferPool::pack`].
+    pub(crate) fn is_packed(&self) -> bool {
+        self.bytes.len() < BUFFER_BYTES
+    }
+
     /// Where the next read goes. Empty when the buffer is full.
     pub(crate) fn room(&mut self) -> &mut [u8] {
-        let limit = self.bytes.len() - TAILROOM_BYTES;
+        let limit = self.bytes.len().saturating_sub(TAILROOM_BYTES);
         &mut self.bytes[self.end..limit.max(self.end)]
     }
 
@@ -159,10 +166,33 @@ impl BufferPool {
         free.or_else(|| RETURNED.with(|pool| pool.free.borrow_mut().pop())).unwrap_or_else(Buffer::empty)
     }
 
+    /// Takes the memory of a buffer back that holds little, and may for long: what is in it stays in as little as it needs, to be
+    /// looked at, and for [`Self::unpack`].
+    pub(crate) fn pack(&self, buffer: Buffer) -> Buffer {
+        if buffer.is_packed() || buffer.len() > PACKED_BYTES_MAX {
+            return buffer;
+        }
+        let packed = Buffer { bytes: buffer.data().into(), start: 0, end: buffer.len() };
+        self.give(buffer);
+        packed
+    }
+
+    /// The same with room for more.
+    #[inline]
+    pub(crate) fn unpack(&self, buffer: Buffer) -> Buffer {
+        if !buffer.is_packed() {
+            return buffer;
+        }
+        let mut whole = self.take();
+        let fits = whole.append(buffer.data());
+        debug_assert!(fits, "only what is small is packed");
+        whole
+    }
+
     /// Gives one back.
     pub(crate) fn give(&self, mut buffer: Buffer) {
         let mut free = self.free.borrow_mut();
-        if free.len() < POOLED_BUFFERS_MAX {
+        if free.len() < POOLED_BUFFERS_MAX && !buffer.is_packed() {
             buffer.clear();
             free.push(buffer);
         }
@@ -200,6 +230,34 @@ mod tests {
         drop(rest);
         let again = pool.take();
         assert_eq!((again.data().as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn what_is_packed_needs_no_buffer_and_has_room_again_when_it_is_unpacked() {
+        let pool = BufferPool::default();
+        let mut buffer = pool.take();
+        assert!(buffer.append(b"old|half a head"));
+        buffer.consume_head(4);
+        let mut packed = pool.pack(buffer);
+        assert!(packed.is_packed() && packed.room().is_empty());
+        assert_eq!((packed.data(), pool.free.borrow().len()), (&b"half a head"[..], 1));
+        packed = pool.pack(packed);
+        packed.make_room();
+        assert_eq!(packed.data(), b"half a head");
+        let mut whole = pool.unpack(packed);
+        assert!(!whole.is_packed() && pool.free.borrow().is_empty());
+        assert!(whole.append(b", the rest") && whole.prepend(&[b'h'; HEADROOM_BYTES]));
+        assert!(whole.data().ends_with(b"hhalf a head, the rest"));
+        let mut large = pool.take();
+        assert!(large.append(&[0; PACKED_BYTES_MAX + 1]));
+        let large = pool.pack(large);
+        assert!(!large.is_packed(), "that much is not copied to and fro");
+        let one = pool.take();
+        let mut small = pool.take();
+        assert!(small.append(b"G"));
+        pool.give(pool.pack(small));
+        pool.give(one);
+        assert!(pool.free.borrow().iter().all(|buffer| !buffer.is_packed()));
     }
 
     #[test]

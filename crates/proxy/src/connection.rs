@@ -81,12 +81,21 @@ impl Connection {
         Poll::Pending
     }
 
+    /// Keeps what was received in as little memory as it needs while the rest is waited for: it may be one byte, and the client may
+    /// have many connections.
+    pub(crate) fn pack_received(&mut self, buffers: &BufferPool) {
+        self.received = self.received.take().map(|buffer| buffers.pack(buffer));
+    }
+
     /// Reads once into `received`, behind what is there. `None` is a broken connection, 0 its end.
     pub(crate) fn read_more(&mut self, buffers: &BufferPool, cx: &mut TaskContext<'_>) -> Poll<Option<usize>> {
         if ready!(self.io.poll_read_ready(cx)).is_err() {
             return Poll::Ready(None);
         }
-        let mut buffer = self.received.take().unwrap_or_else(|| buffers.take());
+        let mut buffer = match self.received.take() {
+            Some(buffer) => buffers.unpack(buffer),
+            None => buffers.take(),
+        };
         buffer.make_room();
         let read = self.io.poll_read(cx, buffer.room());
         if let Poll::Ready(Ok(count)) = read {
@@ -98,5 +107,50 @@ impl Connection {
             self.received = Some(buffer);
         }
         read.map(Result::ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn pair() -> (TcpStream, Connection) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, peer) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let io = Io::Plain(tokio::net::TcpStream::from_std(ours).unwrap());
+        let tether = Tether::loose();
+        let watch = Watch::new(Instant::now(), Duration::from_secs(60), tether.clone());
+        let facts = ConnectionFacts { peer, local: peer, tls: None, sender: None, listener: Name::from("web") };
+        let (facts, received) = (Rc::new(facts), None);
+        (client, Connection { io, facts, watch, received, tether, requests: 0, leaves_by_end: true, is_early: false })
+    }
+
+    #[tokio::test]
+    async fn who_sends_half_a_line_holds_no_buffer_while_the_rest_is_waited_for() {
+        let (mut client, mut connection) = pair();
+        let buffers = BufferPool::default();
+        for (sent, whole) in [("G", "G"), ("ET ", "GET "), ("/", "GET /")] {
+            client.write_all(sent.as_bytes()).unwrap();
+            let count = poll_fn(|cx| connection.read_more(&buffers, cx)).await;
+            assert_eq!(count, Some(sent.len()));
+            connection.pack_received(&buffers);
+            let received = connection.received.as_ref().unwrap();
+            assert_eq!((received.data(), received.is_packed()), (whole.as_bytes(), true));
+        }
+        connection.pack_received(&buffers);
+        client.write_all(&[b'x'; 20_000]).unwrap();
+        while connection.received.as_ref().unwrap().len() < 20_005 {
+            poll_fn(|cx| connection.read_more(&buffers, cx)).await;
+        }
+        connection.pack_received(&buffers);
+        assert!(!connection.received.as_ref().unwrap().is_packed(), "so much would be copied at each piece");
     }
 }

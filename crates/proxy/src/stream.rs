@@ -141,6 +141,7 @@ impl<'p> Stream<'p> {
                     Poll::Ready(Some(count)) if count > 0 => {}
                     Poll::Ready(_) => return Poll::Ready(Err(Fault::NoServerName)),
                     Poll::Pending => {
+                        connection.pack_received(&self.worker.buffers);
                         let expired = connection.watch.poll(cx);
                         return expired.map(|()| Err(connection.watch.fault(Fault::HandshakeTimeout)));
                     }

@@ -195,6 +195,7 @@ pub(crate) async fn receive(
                     if connection.received.is_none() {
                         return Poll::Ready(Err(NoRequest::Other(Next::NotYet)));
                     }
+                    connection.pack_received(&worker.buffers);
                     let expired = connection.watch.poll(cx);
                     return expired.map(|()| Err(closed(arrival, connection.watch.fault(Fault::HeadTimeout))));
                 }
