@@ -306,6 +306,30 @@ impl Pump {
         Poll::Pending
     }
 
+    /// Reads the body to its end and throws it away, unless it turns out to be longer than `max`. Ready with whether all of it is read,
+    /// and nothing came behind it.
+    pub(crate) fn poll_discard(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        from: &mut Io,
+        max: u64,
+        pool: &BufferPool,
+    ) -> Poll<bool> {
+        loop {
+            if let Some(buffer) = self.outgoing.take() {
+                pool.give(buffer);
+            }
+            if self.ended || self.moved_bytes > max {
+                return Poll::Ready(self.ended && self.leftover.is_none());
+            }
+            match self.poll_fill(cx, from, pool) {
+                Ok(Poll::Ready(())) => {}
+                Ok(Poll::Pending) => return Poll::Pending,
+                Err(_) => return Poll::Ready(false),
+            }
+        }
+    }
+
     /// Writes and flushes what was read.
     pub(crate) fn poll_drain(
         &mut self,

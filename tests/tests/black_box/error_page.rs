@@ -71,6 +71,26 @@ fn an_api_gets_json_and_a_browser_html_and_what_filters_answer_has_pages_too() {
     long.assert_closed();
 }
 
+#[test]
+fn an_error_that_a_page_replaces_costs_no_connection_to_its_endpoint_unless_it_is_long() {
+    let origin = Origin::answering(|request| match request.target() {
+        "/long" => b"HTTP/1.1 404 None\r\nContent-Length: 1000000\r\n\r\nbegun".to_vec(),
+        "/chunks" => b"HTTP/1.1 404 None\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nnone\r\n0\r\n\r\n".to_vec(),
+        _ => b"HTTP/1.1 404 None\r\nContent-Length: 4\r\n\r\nnone".to_vec(),
+    });
+    let page = "filters: [{ error_page: { status: 404, body: sorry, intercept: true } }]";
+    let product = Setup::to(&origin).route(page).workers(1).start();
+    let mut client = product.connect();
+    for path in ["/chunks", "/", "/chunks", "/chunks", "/"] {
+        let answer = client.get(path);
+        assert_eq!((answer.status(), answer.text().as_str()), (404, "sorry"));
+    }
+    assert_eq!(origin.connections(), 1);
+    assert_eq!(client.get("/long").text(), "sorry");
+    assert_eq!(client.get("/chunks").text(), "sorry");
+    assert_eq!(origin.connections(), 2, "nobody reads a megabyte for a connection");
+}
+
 /// An origin that answers with the status that the path names, some fields and a body.
 fn failing() -> Origin {
     Origin::answering(|request| {

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
-use model::limits::{BUFFER_BYTES, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
+use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, Known, LocalResponse, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::grpc::text;
@@ -148,7 +148,8 @@ impl<'p> Conversation<'p> {
             self.keep_sent(exchange, None);
         }
         if exchange.told.cluster.is_some_and(|now| exchange.retries_status(now)) {
-            self.discard_response(exchange, &parsed);
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Box::pin(self.discard_response(exchange, &parsed)).await;
             return Err(Fault::RetriedStatus);
         }
         if let Some(page) = exchange.page_of_endpoint() {
@@ -167,7 +168,7 @@ impl<'p> Conversation<'p> {
     ) -> Result<Next, Fault> {
         exchange.keep_session();
         page.fields.extend(fields_of(exchange.response(), &[b"set-cookie"]));
-        self.discard_response(exchange, parsed);
+        self.discard_response(exchange, parsed).await;
         // What is left of the request goes nowhere.
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
@@ -191,16 +192,35 @@ impl<'p> Conversation<'p> {
         exchange.replay.body.take_if(|body| body.len() > max);
     }
 
-    /// Throws a response away; the connection is kept if nothing more comes on it.
-    fn discard_response(&mut self, exchange: &mut Exchange<'p>, parsed: &ResponseParsed) {
-        let here = self.inbound.as_ref().map_or(0, |buffer| buffer.len() as u64);
-        let is_whole = match parsed.framing {
-            Framing::None => here == 0,
-            Framing::Length(length) => here == length,
-            Framing::Chunked | Framing::UntilClose => false,
+    /// Throws a response away; the connection is kept if what is left of it comes at once, and nothing behind it.
+    async fn discard_response(&mut self, exchange: &mut Exchange<'p>, parsed: &ResponseParsed) {
+        let may_be_short = match parsed.framing {
+            Framing::None | Framing::Chunked => true,
+            Framing::Length(length) => length <= DISCARDED_BYTES_MAX,
+            Framing::UntilClose => false,
         };
-        let clean = is_whole && parsed.keep_alive && self.upload.is_finished() && !self.upload_broken;
+        let may_be_clean = may_be_short && parsed.keep_alive && self.upload.is_finished() && !self.upload_broken;
+        let clean = may_be_clean && self.discard_body(exchange, parsed.framing).await;
         give_back(exchange, self.side, self.upstream.take(), clean);
+    }
+
+    /// Reads the body of a response that nobody gets. False: it is not over soon.
+    async fn discard_body(&mut self, exchange: &Exchange<'p>, framing: Framing) -> bool {
+        let buffers = &exchange.worker.buffers;
+        let Some(upstream) = &mut self.upstream else { return false };
+        let mut body = Pump::new(framing, &upstream.io, BodyWriter::Plain);
+        if let Some(first) = self.inbound.take()
+            && body.begin(b"", first, buffers).is_err()
+        {
+            return false;
+        }
+        let read = poll_fn(|cx| body.poll_discard(cx, &mut upstream.io, DISCARDED_BYTES_MAX, buffers));
+        let is_read = tokio::time::timeout(DISCARD_PATIENCE, read).await.unwrap_or(false);
+        body.stop(buffers);
+        if let Some(leftover) = body.take_leftover() {
+            buffers.give(leftover);
+        }
+        is_read
     }
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
