@@ -659,6 +659,55 @@ fn an_endpoint_that_says_nothing_is_asked_twice_and_then_left_alone() {
 }
 
 #[test]
+fn requests_after_a_rest_do_not_wait_for_an_endpoint_that_has_vanished_meanwhile() {
+    let origin = Origin::start(|mut visit| {
+        let is_first = visit.index == 0;
+        speak(&mut visit.peer, |peer, stream| {
+            yes(peer, stream);
+            // As if it were gone without a word: nothing ever comes of it again.
+            while is_first && frames::read(peer).is_some() {}
+        });
+    });
+    // Without what is tested here it would be minutes.
+    let product = to(&[origin.address()]).cluster("pool: { ping_interval: 5m, ping_timeout: 8s }").start();
+    assert_eq!(product.get("/").status(), 200);
+    // The rest of the connection.
+    std::thread::sleep(Duration::from_millis(1_500));
+    let mut waiting = Peer::sending(product.web(), GET);
+    eventually("it is asked", || frames::count(&origin.received(0), frames::PING) == 1);
+    // Until the endpoint is doubted.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(product.get("/").status(), 200, "on another connection");
+    assert_eq!(waiting.response().status(), 200, "sent again when the first was given up");
+    assert_eq!(frames::count(&origin.received(0), frames::PING), 1);
+}
+
+#[test]
+fn an_endpoint_that_is_silent_for_a_moment_after_a_rest_loses_no_request() {
+    let origin = Origin::start(|mut visit| {
+        let mut count = 0;
+        speak(&mut visit.peer, |peer, stream| {
+            count += 1;
+            if count == 2 {
+                // Neither this request nor a PING is looked at for longer than it takes to be doubted.
+                std::thread::sleep(Duration::from_secs(3));
+            }
+            yes(peer, stream);
+        });
+    });
+    let product = to(&[origin.address()]).cluster("pool: { ping_interval: 5m, ping_timeout: 1m }").start();
+    assert_eq!(product.get("/").status(), 200);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(product.connect().ask(post).status(), 200);
+    eventually("its connection is used again", || {
+        let before = frames::count(&origin.received(0), frames::HEADERS);
+        assert_eq!(product.get("/").status(), 200);
+        frames::count(&origin.received(0), frames::HEADERS) > before
+    });
+}
+
+#[test]
 fn what_still_comes_for_streams_that_clients_have_left_ends_nothing_else() {
     const LEFT: usize = 100;
     let gate = Gate::new();

@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
@@ -27,6 +28,8 @@ const PONG_BYTES: u64 = 17;
 /// PINGs while an endpoint says nothing else. Those that speak gRPC close a connection on which more come than that, as if
 /// they were an attack.
 const PINGS_IN_SILENCE_MAX: u32 = 2;
+/// How long an endpoint may take to say anything after something has begun on a connection that was at rest, before others go elsewhere.
+const WORD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
 /// HTTP/2 at all. `None`: it does not, or has closed.
@@ -75,6 +78,8 @@ impl Driver {
         let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
         let mut is_asked = false;
         let mut asked_in_vain = 0;
+        // What is left of the time to answer when others have begun to go elsewhere.
+        let mut grace = Duration::ZERO;
         let mut is_ending = false;
         poll_fn(|cx| {
             if Pin::new(&mut *connection).poll(cx).is_ready() {
@@ -90,15 +95,34 @@ impl Driver {
             {
                 is_asked = false;
             }
+            trunk.doubt(trunk.is_doubtful() && heard.get() == 0);
+            if trunk.take_rest()
+                && !(is_asked || is_ending)
+                && asked_in_vain < PINGS_IN_SILENCE_MAX
+                && let Some(pings) = pings.as_mut()
+            {
+                // What came before says nothing of now.
+                heard.set(0);
+                asked_in_vain += 1;
+                is_asked = pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending();
+                grace = timeout.saturating_sub(WORD_PATIENCE);
+                timer.as_mut().reset(tokio::time::Instant::now() + (timeout - grace));
+            }
             while timer.as_mut().poll(cx).is_ready() {
                 if is_ending {
                     return Poll::Ready(());
                 }
                 let heard_bytes = heard.take();
                 let has_spoken = heard_bytes > 0;
+                let left = std::mem::take(&mut grace);
                 if is_asked && !has_spoken {
-                    trunk.note_silence();
-                    return Poll::Ready(());
+                    if left.is_zero() {
+                        trunk.note_silence();
+                        return Poll::Ready(());
+                    }
+                    trunk.doubt(true);
+                    timer.as_mut().reset(tokio::time::Instant::now() + left);
+                    continue;
                 }
                 if heard_bytes > PONG_BYTES {
                     asked_in_vain = 0;

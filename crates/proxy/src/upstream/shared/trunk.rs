@@ -30,6 +30,10 @@ use super::http3::Session;
 use crate::upstream::Line;
 use crate::upstream::pool::UpstreamConnection;
 
+/// A connection of HTTP/2 on which nothing was under way for so long may lead to nobody any more, and its kernel would not know: its
+/// endpoint is asked whether it is there as soon as something begins.
+const REST: Duration = Duration::from_secs(1);
+
 /// What the streams of a trunk are begun with.
 pub(super) enum Carrier {
     Http2(SendRequest<Bytes>),
@@ -102,6 +106,10 @@ pub(super) struct Trunk {
     /// Streams ever that were given up before the endpoint had ended them.
     left: Cell<u32>,
     idle_since: Cell<Option<Instant>>,
+    /// A stream has begun after a rest, which its task has not heard of yet.
+    has_rested: Cell<bool>,
+    /// The endpoint has said nothing since it was asked whether it is there: until it does, others go elsewhere.
+    is_doubtful: Cell<bool>,
     /// It was given up because the endpoint did not answer to being asked whether it is there.
     is_silent: Cell<bool>,
     /// Its task. The library does not wake it for what it has to write while it waits for the endpoint to read.
@@ -112,6 +120,21 @@ impl Trunk {
     /// Whether any stream is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.open.get() > 0
+    }
+
+    /// Whether a stream has begun after a rest since this was asked last.
+    pub(super) fn take_rest(&self) -> bool {
+        self.has_rested.replace(false)
+    }
+
+    /// Whether the endpoint seems not to be there.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.get()
+    }
+
+    /// Says whether the endpoint seems not to be there, so that no other stream is to begin here.
+    pub(super) fn doubt(&self, is_doubtful: bool) {
+        self.is_doubtful.set(is_doubtful);
     }
 
     /// The endpoint does not answer to being asked whether it is there.
@@ -161,6 +184,9 @@ impl Trunk {
 
     /// What fits. The endpoint may have changed its mind, or have said goodbye.
     fn room(&self) -> Room {
+        if self.is_doubtful.get() {
+            return Room { open: self.open.get(), max: 0 };
+        }
         let mut carrier = self.carrier.borrow_mut();
         let open = self.open.get();
         let Some(alive) = carrier.as_mut().filter(|alive| !alive.is_doubtful()) else { return Room { open, max: 0 } };
@@ -195,7 +221,11 @@ impl Berth {
         let others = trunk.open.get();
         trunk.open.set(others + 1);
         trunk.carried.set(trunk.carried.get() + 1);
-        trunk.idle_since.set(None);
+        let idle_since = trunk.idle_since.take();
+        if was_idle && idle_since.is_some_and(|since| since.elapsed() >= REST) {
+            // The stream wakes its task.
+            trunk.has_rested.set(true);
+        }
         if of.settings.requests_per_connection_max.is_some_and(|max| trunk.carried.get() >= max) {
             trunk.close();
         }
@@ -274,8 +304,11 @@ impl Drop for Berth {
             }
         }
         of.hand_out(trunk, None);
-        if !trunk.is_busy() && !of.keeps_idle() {
-            trunk.close();
+        if !trunk.is_busy() {
+            trunk.idle_since.set(Some(Instant::now()));
+            if !of.keeps_idle() {
+                trunk.close();
+            }
         }
         trunk.tell();
     }
@@ -443,7 +476,7 @@ impl Trunks {
 
     /// Whether anything is under way at the endpoint, so that room will come of itself.
     pub(super) fn is_busy(&self) -> bool {
-        self.trunks.borrow().iter().any(|trunk| trunk.is_busy() && !trunk.is_closed())
+        self.trunks.borrow().iter().any(|trunk| trunk.is_busy() && !trunk.is_closed() && !trunk.is_doubtful())
     }
 
     /// Gives what room there is on a trunk to those who wait: first to those who wait for this `dial`.
@@ -488,6 +521,8 @@ impl Trunks {
             carried: Cell::new(0),
             left: Cell::new(0),
             idle_since: Cell::new(None),
+            has_rested: Cell::new(false),
+            is_doubtful: Cell::new(false),
             is_silent: Cell::new(false),
             task: RefCell::new(None),
         });
