@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::harness::origin::ok_for;
 use super::harness::product::folder;
 use super::harness::tls::{Authority, Client};
-use super::harness::{Message, Origin, Peer, Product, Setup, eventually, tls};
+use super::harness::{Message, Origin, Peer, Product, Setup, eventually, http2, tls};
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 40000 8443\r\n";
 const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -240,6 +240,23 @@ fn what_the_sender_took_apart_is_told_on_as_https() {
     assert_eq!(Peer::sending(product.web(), [&header, GET.as_bytes()].concat()).response().text(), "hi");
     let request = origin.only_request();
     assert_eq!((request.field("x-forwarded-proto"), request.field("x-name")), (Some("https"), Some("shop.example")));
+}
+
+#[test]
+fn http2_is_spoken_behind_a_proxy_that_ended_tls_and_says_so() {
+    let origin = Origin::saying("hi");
+    let setup = Setup::to(&origin).listener(TRUSTED);
+    let ssl: (u8, &[u8]) = (0x20, &[1, 0, 0, 0, 1]);
+    for setup in [setup.clone(), setup.listener("http_versions: [h2]")] {
+        let product = setup.start();
+        for (tlvs, scheme) in [(vec![], "http"), (vec![ssl], "https")] {
+            let mut client = http2::Client::connect_behind(product.web(), binary(&tlvs));
+            assert_eq!(client.get("/").text(), "hi");
+            assert_eq!(client.get("/").text(), "hi");
+            let request = origin.requests().pop().expect("it came");
+            assert_eq!((request.field("x-forwarded-proto"), client_of(&request)), (Some(scheme), "192.0.2.7"));
+        }
+    }
 }
 
 #[test]

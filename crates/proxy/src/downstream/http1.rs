@@ -78,8 +78,8 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &mut Connection) -> impl Fu
         if let Some(buffer) = connection.received.take() {
             worker.buffers.give(buffer);
         }
-        // Says goodbye with TLS; a plain connection is closed by being dropped.
-        if connection.facts.tls.is_some() {
+        // Says goodbye with TLS; a plain connection is closed by being dropped. The facts may tell of TLS that ended before us.
+        if connection.io.is_encrypted() {
             poll_fn(|cx| {
                 let _ = connection.io.poll_shutdown(cx);
                 Poll::Ready(())
@@ -159,7 +159,7 @@ pub(crate) async fn receive(
         loop {
             if connection.requests == 0
                 && let Some(buffer) = &connection.received
-                && let Some(told) = look_for_preface(buffer.data(), http, connection.facts.tls.is_some())
+                && let Some(told) = look_for_preface(buffer.data(), http, connection.io.is_encrypted())
             {
                 match told {
                     Ok(Preface::Whole) => return Poll::Ready(Err(NoRequest::Other(Next::Http2))),
@@ -219,10 +219,11 @@ fn closed(arrival: &Arrival, fault: Fault) -> NoRequest {
     if arrival.begun.is_some() { NoRequest::Fault(fault) } else { NoRequest::Other(Next::Close) }
 }
 
-/// Looks at the first bytes of a connection. `None`: they are a request of HTTP/1, and it may be spoken. With TLS the
-/// version was agreed on before (RFC 9113 section 3.2), so that the preface is nothing but a bad request.
-fn look_for_preface(bytes: &[u8], http: &HttpListener, is_tls: bool) -> Option<Result<Preface, Fault>> {
-    let found = if http.versions.h2 && !is_tls { preface(bytes) } else { Preface::No };
+/// Looks at the first bytes of a connection. `None`: they are a request of HTTP/1, and it may be spoken. Where TLS ends here,
+/// the version was agreed on before (RFC 9113 section 3.2), so that the preface is nothing but a bad request. Where it ended at
+/// a proxy before us, that one knows what was agreed on, and we see only the bytes.
+fn look_for_preface(bytes: &[u8], http: &HttpListener, is_encrypted: bool) -> Option<Result<Preface, Fault>> {
+    let found = if http.versions.h2 && !is_encrypted { preface(bytes) } else { Preface::No };
     match found {
         Preface::No if http.versions.h1 => None,
         Preface::No => Some(Err(Fault::VersionNotSupported)),

@@ -84,6 +84,16 @@ impl Client {
         Self::with(address, |_| {})
     }
 
+    /// The same, with these few bytes before anything else.
+    pub(crate) fn connect_behind(address: SocketAddr, before: Vec<u8>) -> Self {
+        Self::begin(|_| {}, async move {
+            let tcp = reach(address).await;
+            tcp.writable().await.expect("a connection");
+            assert_eq!(tcp.try_write(&before).expect("a new connection takes a few bytes"), before.len());
+            tcp
+        })
+    }
+
     /// The same with other settings.
     pub(crate) fn with(address: SocketAddr, set: impl FnOnce(&mut Builder)) -> Self {
         Self::begin(set, reach(address))
