@@ -3,10 +3,11 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Instant, SystemTime};
 
+use model::fields::reads_as;
 use model::snapshot::{ClientAuth, Protocol};
 use model::{Facts, FieldName, RequestHead};
 use plan::{ListenerPlan, Moment, Plan, Random};
-use wire::forwarding::{apply_forwarding, reads_as};
+use wire::forwarding::apply_forwarding;
 
 pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, Question, RouteTold};
 
@@ -27,7 +28,7 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
 fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>) {
     let Protocol::Http(http) = &listener.listener.protocol else { return };
     if let Some(name) = http.request_id.as_deref().and_then(|name| FieldName::new(name).ok()) {
-        head.fields.set(&name, b"(a new one)");
+        head.fields.set_alone(&name, b"(a new one)");
     }
     let trust = plan.snapshot.listeners.iter().filter_map(|listener| match &listener.tls.as_ref()?.client {
         ClientAuth::Optional(trust) | ClientAuth::Required(trust) => trust.identity_header.as_deref(),

@@ -138,6 +138,13 @@ pub fn is_field_value(text: &[u8]) -> bool {
     !text.iter().fold(false, |is_bad, &byte| is_bad | ((byte < b' ') & (byte != b'\t')) | (byte == 0x7f))
 }
 
+/// Whether a field would be read as the one of this other name. To many an endpoint `_` and `-` are the same there, as all
+/// that hand fields on in variables cannot tell them apart (RFC 3875 section 4.1.18).
+pub fn reads_as(name: &[u8], other: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    other.len() == name.len() && other.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))
+}
+
 /// Where something lies in the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
@@ -297,6 +304,23 @@ impl Fields {
         });
     }
 
+    /// Like [`Self::set`], for a field that nobody but us may set: what endpoints could read as it, see [`reads_as`], goes too.
+    pub fn set_alone(&mut self, name: &FieldName, value: &[u8]) {
+        let arena = &self.arena;
+        self.entries.retain(|entry| {
+            !reads_as(&arena[entry.name.range()], &name.text) || names_equal(arena, entry, name)
+        });
+        self.set(name, value);
+    }
+
+    /// Removes all fields that endpoints could read as this one, see [`reads_as`]; says whether there was one.
+    pub fn remove_alike(&mut self, name: &FieldName) -> bool {
+        let arena = &self.arena;
+        let before = self.entries.len();
+        self.entries.retain(|entry| !reads_as(&arena[entry.name.range()], &name.text));
+        self.entries.len() != before
+    }
+
     /// Removes all fields of this name; says whether there was one.
     pub fn remove(&mut self, name: &FieldName) -> bool {
         let arena = &self.arena;
@@ -399,6 +423,21 @@ mod tests {
         assert!(fields.remove(&name("c")));
         assert!(!fields.remove(&name("c")));
         assert_eq!(listed(&fields), "A=1;x-B=new;Host=g;");
+    }
+
+    #[test]
+    fn what_only_we_may_set_is_there_once_in_whatever_spelling_it_came() {
+        let mut fields = Fields::default();
+        for key in ["X_User", "x-User", "A", "x-users", "x_user", "X-USER", "X_Request_Id"] {
+            fields.append(&name(key), b"theirs");
+        }
+        fields.set_alone(&name("x-user"), b"ours");
+        assert_eq!(listed(&fields), "x-User=ours;A=theirs;x-users=theirs;X_Request_Id=theirs;");
+        fields.set_alone(&name("x-request-id"), b"ours");
+        assert_eq!(listed(&fields), "x-User=ours;A=theirs;x-users=theirs;x-request-id=ours;");
+        assert!(fields.remove_alike(&name("X_REQUEST_ID")) && fields.remove_alike(&name("x_user")));
+        assert!(!fields.remove_alike(&name("x-user")));
+        assert_eq!(listed(&fields), "A=theirs;x-users=theirs;");
     }
 
     #[test]

@@ -276,7 +276,7 @@ impl<'p> Exchange<'p> {
             let is_trusted = !forwarding.trusted.is_empty() && forwarding.trusted.iter().any(|net| net.contains(peer));
             let given = if is_trusted { head.fields.get(name).and_then(RequestId::adopt) } else { None };
             self.request_id = given.unwrap_or_else(|| RequestId::new(&self.worker.random));
-            head.fields.set(name, self.request_id.as_bytes());
+            head.fields.set_alone(name, self.request_id.as_bytes());
         }
         if !self.plan.identities.is_empty() {
             head.fields.retain(|field| !self.plan.is_identity(field.name));

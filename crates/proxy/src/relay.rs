@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use wire::http1::{self, ChunkDecoder, Framing, HeadLimits};
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
 use crate::watch::Watch;
+use crate::worker_plan::Withheld;
 
 /// Reads of one direction before the other gets a turn, and with it the timer.
 const FILLS_PER_TURN_MAX: usize = 16;
@@ -133,7 +135,8 @@ pub(crate) struct Pump {
     written: bool,
     /// The receiver's connection is closed as soon as all is written.
     closes: bool,
-    drops_trailers: bool,
+    /// What trailers must not bring.
+    withheld: Option<Rc<Withheld>>,
     web: Web,
     /// What ends the receiver's stream beside its data.
     trailers: Option<Box<Fields>>,
@@ -159,7 +162,7 @@ impl Pump {
             moved_bytes: 0,
             written: false,
             closes: false,
-            drops_trailers: false,
+            withheld: None,
             web: Web::Off,
             trailers: None,
         }
@@ -179,9 +182,9 @@ impl Pump {
         }
     }
 
-    /// Says that trailers are not passed on.
-    pub(crate) fn drop_trailers(&mut self) {
-        self.drops_trailers = true;
+    /// Says which trailers are not passed on.
+    pub(crate) fn withhold(&mut self, withheld: Rc<Withheld>) {
+        self.withheld = Some(withheld);
     }
 
     /// Makes a body of gRPC-Web from one of gRPC, in this form.
@@ -442,8 +445,9 @@ impl Pump {
             }
             BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) => {
                 self.reader = BodyReader::Done;
-                let trailers = from.message().and_then(|stream| stream.take_trailers());
-                self.encode(buffer, trailers.as_deref().filter(|_| !self.drops_trailers))
+                let mut trailers = from.message().and_then(|stream| stream.take_trailers());
+                self.thin_out(trailers.as_deref_mut());
+                self.encode(buffer, trailers.as_deref())
             }
             _ => Err(PumpFault::Truncated),
         }
@@ -497,8 +501,14 @@ impl Pump {
             let count = decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::BadText)?;
             buffer.truncate(count);
         }
-        let trailers = finished.as_ref().map(|chunks| chunks.decoder.trailers());
-        self.encode(buffer, trailers.filter(|_| !self.drops_trailers))
+        self.thin_out(finished.as_mut().map(|chunks| chunks.decoder.trailers_mut()));
+        self.encode(buffer, finished.as_ref().map(|chunks| chunks.decoder.trailers()))
+    }
+
+    fn thin_out(&self, trailers: Option<&mut Fields>) {
+        if let (Some(withheld), Some(trailers)) = (&self.withheld, trailers) {
+            withheld.take_out(trailers);
+        }
     }
 
     /// Cuts what lies behind the body off the buffer.

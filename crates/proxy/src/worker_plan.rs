@@ -12,11 +12,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::fields::FieldName;
+use model::fields::{FieldName, Fields, Known, reads_as};
 use model::snapshot::{HttpListener, Protocol};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
-use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan};
+use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
 use crate::registry::Tether;
@@ -32,6 +32,10 @@ pub(crate) struct WorkerPlan {
     routes: Cells<Arc<RouteSeries>>,
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
     pub identities: Vec<String>,
+    /// What requests must not bring as trailers on any route: identities and request ids.
+    own_fields: Vec<String>,
+    /// The same and what the filters of a route decide, by [`RoutePlan::index`]; made at first use.
+    withheld: Cells<Rc<Withheld>>,
     /// By the slot of the cluster's state; made at first use.
     clusters: Cells<Rc<ClusterNow>>,
     /// By the slot of the endpoint's state; made at first use.
@@ -48,6 +52,16 @@ type Cells<T> = Box<[OnceCell<T>]>;
 
 fn cells<T>(count: usize) -> Cells<T> {
     (0..count).map(|_| OnceCell::new()).collect()
+}
+
+/// Names of fields that something here decides, so that no trailer of a request may bring them.
+pub(crate) struct Withheld(Box<[String]>);
+
+impl Withheld {
+    /// Takes them out of trailers, in every spelling that an endpoint could read as one of them.
+    pub(crate) fn take_out(&self, trailers: &mut Fields) {
+        trailers.retain(|field| !self.0.iter().any(|name| reads_as(field.name, name)));
+    }
 }
 
 /// A listener.
@@ -157,11 +171,29 @@ impl WorkerPlan {
         let now = |listener| listener_now(listener, &tls, &telemetry);
         let listeners: Vec<_> = plan.listeners.iter().map(now).collect();
         let identities = listeners.iter().filter_map(|listener| Some(listener.identity.as_ref()?.as_str().to_owned()));
-        let identities = identities.collect();
+        let identities: Vec<String> = identities.collect();
+        // The usual name of a request's id is nothing that any trailer may have.
+        let ids = listeners.iter().filter_map(|listener| listener.request_id.as_ref());
+        let ids = ids.filter(|name| name.known() == Known::Other).map(|name| name.as_str().to_owned());
+        let own_fields = identities.iter().cloned().chain(ids).collect();
+        let withheld = cells(plan.routes.len());
         let (routes, clusters, endpoints) =
             (cells(plan.routes.len()), cells(plan.slots.clusters()), cells(plan.slots.endpoints()));
         let is_over = Cell::new(false);
-        Self { plan, listeners, routes, identities, clusters, endpoints, tls, telemetry, in_force, is_over }
+        Self {
+            plan,
+            listeners,
+            routes,
+            identities,
+            own_fields,
+            withheld,
+            clusters,
+            endpoints,
+            tls,
+            telemetry,
+            in_force,
+            is_over,
+        }
     }
 
     /// Says that the worker goes by this plan from now on.
@@ -280,7 +312,18 @@ impl WorkerPlan {
 
     /// Whether a field of this name would be read as one that carries an identity.
     pub(crate) fn is_identity(&self, name: &[u8]) -> bool {
-        self.identities.iter().any(|identity| wire::forwarding::reads_as(name, identity))
+        self.identities.iter().any(|identity| reads_as(name, identity))
+    }
+
+    /// What a request that takes this route of the plan must not bring as trailers; `None`: all may come.
+    pub(crate) fn withheld(&self, route: &RoutePlan) -> Option<&Rc<Withheld>> {
+        let guarded = route.chain.guarded();
+        if guarded.is_empty() && self.own_fields.is_empty() {
+            return None;
+        }
+        let own = self.own_fields.iter().cloned();
+        let all = || own.chain(guarded.iter().map(|name| name.as_str().to_owned())).collect();
+        Some(self.withheld.get(route.index)?.get_or_init(|| Rc::new(Withheld(all()))))
     }
 
     /// The worker's side of a cluster of this plan.

@@ -157,12 +157,6 @@ impl<'a> Iterator for QuotedList<'a> {
     }
 }
 
-/// Whether a field would be read as the one of this other name. To many an endpoint `_` and `-` are the same there.
-pub fn reads_as(name: &[u8], other: &str) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    other.len() == name.len() && other.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))
-}
-
 /// Sets the fields that tell endpoints about the client. Allocates nothing once `head` and `scratch` have their working
 /// size.
 ///

@@ -1,7 +1,7 @@
 //! Filters, through the real program.
 
 use super::harness::origin::ok;
-use super::harness::{Message, Origin, Product, Setup};
+use super::harness::{Message, Origin, Product, Setup, http2};
 
 /// An origin whose response carries some fields, and a product whose route has these filters.
 fn start(filters: &str) -> (Origin, Product) {
@@ -32,6 +32,40 @@ fn request_fields_are_set_added_and_removed_in_order() {
     assert_eq!(request.all("x-many"), ["a", "c"]);
     assert!(request.all("x-gone").is_empty() && request.all("x-also").is_empty());
     assert_eq!(request.field("x-order"), Some("new"), "a filter sees what those before it did");
+}
+
+#[test]
+fn what_filters_decide_comes_in_no_other_spelling_and_behind_no_body() {
+    let started = start("[{ set_request_header: { x-user: ann } }, { remove_request_header: [x-role] }]");
+    let sent = "X-User: root\r\nX_User: root\r\nx_user: root\r\nx-role: admin\r\nX_Role: admin\r\nX-Users: 2\r\n\
+                X_Request_Id: forged\r\n";
+    let alike = |seen: &[(String, String)], name: &str| {
+        let same = |pair: &&(String, String)| pair.0.to_lowercase().replace('_', "-") == name;
+        seen.iter().filter(same).map(|pair| pair.1.clone()).collect::<Vec<_>>()
+    };
+    let (request, _) = exchange(&started, "GET /", sent);
+    assert_eq!(alike(&request.fields, "x-user"), ["ann"]);
+    assert_eq!((alike(&request.fields, "x-role").len(), alike(&request.fields, "x-users").len()), (0, 1));
+    let ids = alike(&request.fields, "x-request-id");
+    assert!(ids.len() == 1 && ids[0] != "forged", "{ids:?}");
+    // By HTTP/1.1.
+    let chunks = format!("Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{sent}X-Checksum: 1\r\n");
+    let (request, answer) = exchange(&started, "POST /", &chunks);
+    assert_eq!((answer.text(), request.text()), ("ok".into(), "hi".into()));
+    let kept: Vec<&str> = request.trailers.iter().map(|pair| pair.0.as_str()).collect();
+    assert_eq!(kept, ["X-Users", "X-Checksum"]);
+    // By HTTP/2.
+    let mut client = http2::Client::connect(started.1.web());
+    let mut stream = client.open(http2::request("POST", "/"), false);
+    client.send(&mut stream, b"hi", false);
+    let mut trailers = http::HeaderMap::new();
+    for name in ["x-user", "x_user", "x_role", "x-checksum"] {
+        trailers.append(name, "1".parse().expect("a value"));
+    }
+    client.send_trailers(&mut stream, trailers);
+    assert_eq!(client.answer(stream).text(), "ok");
+    let request = started.0.requests().pop().expect("it was passed on");
+    assert_eq!(request.trailers, [("x-checksum".to_owned(), "1".to_owned())]);
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(super) fn steps(when: &When, steps: Steps) -> Result<Steps, Issue> {
         request: steps.request.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         page: steps.page.map(|step| Box::new(Conditional { when, step }) as Box<_>),
+        guarded: steps.guarded,
     })
 }
 

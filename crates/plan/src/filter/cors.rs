@@ -100,7 +100,7 @@ impl Settings for Cors {
             compile_origins(&self.allow_origins, credentials).map_err(|issue| issue.below("allow_origins"))?;
         let preflight = [methods, headers, age].into_iter().flatten().collect();
         let policy = Arc::new(Policy { origins, credentials, exposed, preflight, names });
-        Ok(Steps { request: Some(Box::new(policy.clone())), response: Some(Box::new(policy)), page: None })
+        Ok(Steps { response: Some(Box::new(policy.clone())), ..Steps::of_request(policy) })
     }
 }
 

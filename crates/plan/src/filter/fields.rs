@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use model::fields::reads_as;
 use model::{Facts, FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
 
 use super::settings::Ordered;
@@ -22,6 +23,7 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(super) struct WriteFields {
     mode: Mode,
+    stage: Stage,
     changes: Box<[(FieldName, Template)]>,
 }
 
@@ -38,15 +40,26 @@ impl WriteFields {
         };
         let changes = fields.0.iter().map(compile).collect::<Result<_, Issue>>()?;
         refuse_twins(fields.0.iter().map(|(name, _)| (name.clone(), name.as_str())))?;
-        Ok(Self { mode, changes })
+        if (mode, stage) == (Mode::Set, Stage::Request) {
+            refuse_alike(&fields.0)?;
+        }
+        Ok(Self { mode, stage, changes })
+    }
+
+    /// The fields that it writes.
+    pub(super) fn names(&self) -> Vec<FieldName> {
+        self.changes.iter().map(|(name, _)| name.clone()).collect()
     }
 
     fn write(&self, fields: &mut Fields, name: &FieldName, value: &[u8]) {
-        match self.mode {
-            Mode::Set if value.is_empty() => drop(fields.remove(name)),
-            Mode::Add if value.is_empty() => {}
-            Mode::Set => fields.set(name, value),
-            Mode::Add => fields.append(name, value),
+        match (self.mode, self.stage) {
+            (Mode::Add, _) if value.is_empty() => {}
+            (Mode::Add, _) => fields.append(name, value),
+            // What a client says must not stay beside it in another spelling.
+            (Mode::Set, Stage::Request) if value.is_empty() => drop(fields.remove_alike(name)),
+            (Mode::Set, Stage::Request) => fields.set_alone(name, value),
+            (Mode::Set, Stage::Response) if value.is_empty() => drop(fields.remove(name)),
+            (Mode::Set, Stage::Response) => fields.set(name, value),
         }
     }
 }
@@ -103,23 +116,26 @@ impl RemoveFields {
         Ok(Self { names: compiled })
     }
 
-    fn remove(&self, fields: &mut Fields) {
-        for name in &self.names {
-            fields.remove(name);
-        }
+    /// The fields that it removes.
+    pub(super) fn names(&self) -> Vec<FieldName> {
+        self.names.to_vec()
     }
 }
 
 impl RequestStep for RemoveFields {
     fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
-        self.remove(&mut head.fields);
+        for name in &self.names {
+            head.fields.remove_alike(name);
+        }
         Flow::Continue
     }
 }
 
 impl ResponseStep for RemoveFields {
     fn apply(&self, head: &mut ResponseHead, _: &ResponseView<'_>, _: &mut Vec<u8>) {
-        self.remove(&mut head.fields);
+        for name in &self.names {
+            head.fields.remove(name);
+        }
     }
 }
 
@@ -171,4 +187,15 @@ fn refuse_twins<'a>(mut names: impl Iterator<Item = (String, &'a str)>) -> Resul
         }
         None => Ok(()),
     }
+}
+
+/// Setting a field takes away what reads as the same, so that one of two such names would be lost.
+fn refuse_alike(fields: &[(String, String)]) -> Result<(), Issue> {
+    for (place, (name, _)) in fields.iter().enumerate() {
+        if let Some((first, _)) = fields[..place].iter().find(|(first, _)| reads_as(first.as_bytes(), name)) {
+            let message = format!("to many an endpoint `{name}` is the same field as `{first}`, which stands before it");
+            return Err(Issue::at(name, message).suggest("keep one of them"));
+        }
+    }
+    Ok(())
 }

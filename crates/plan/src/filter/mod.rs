@@ -45,7 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::filter::{FilterSpec, FilterUse};
-use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
+use model::{Facts, Fault, FieldName, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 pub use settings::Settings;
@@ -111,6 +111,8 @@ pub struct Steps {
     pub response: Option<Box<dyn ResponseStep>>,
     /// In place of an error.
     pub page: Option<Box<dyn PageStep>>,
+    /// Fields of the request that it decides: a client must not bring them as trailers either.
+    pub guarded: Vec<FieldName>,
 }
 
 impl Steps {
@@ -245,6 +247,7 @@ pub struct Chain {
     response: Box<[Box<dyn ResponseStep>]>,
     pages: Box<[Box<dyn PageStep>]>,
     intercepts: bool,
+    guarded: Box<[FieldName]>,
 }
 
 impl Chain {
@@ -255,12 +258,14 @@ impl Chain {
     pub fn compile(uses: &[FilterUse]) -> Result<Self, Vec<Issue>> {
         let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
+        let mut guarded = Vec::new();
         for (place, used) in uses.iter().enumerate() {
             match compile_one(used) {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
                     pages.extend(steps.page);
+                    guarded.extend(steps.guarded);
                 }
                 Err(issue) => issues.push(issue.below(&place.to_string())),
             }
@@ -269,7 +274,8 @@ impl Chain {
             return Err(issues);
         }
         let intercepts = pages.iter().any(|page| page.intercepts());
-        Ok(Self { request: request.into(), response: response.into(), pages: pages.into(), intercepts })
+        let (request, response, pages) = (request.into(), response.into(), pages.into());
+        Ok(Self { request, response, pages, intercepts, guarded: guarded.into() })
     }
 
     /// Runs the request steps until one answers, closes or waits.
@@ -352,6 +358,12 @@ impl Chain {
     #[inline]
     pub fn intercepts(&self) -> bool {
         self.intercepts
+    }
+
+    /// Fields of requests that its steps set or remove, whatever the client says.
+    #[inline]
+    pub fn guarded(&self) -> &[FieldName] {
+        &self.guarded
     }
 
     /// Whether there is a step for requests.

@@ -13,7 +13,8 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveRequestHeader>("re
 
 const DOC: &str = r#"Removes header fields of the request before it goes to the endpoint.
 
-All fields of each name are removed; case is ignored.
+All fields of each name are removed; case is ignored, and so is whether they are spelt with `-` or `_`, which many endpoints take
+for the same. They do not come as trailers behind the body either.
 
 ```yaml
 filters:
@@ -28,6 +29,7 @@ struct RemoveRequestHeader(#[schemars(length(min = 1))] Vec<String>);
 
 impl Settings for RemoveRequestHeader {
     fn compile(self) -> Result<Steps, Issue> {
-        RemoveFields::compile(Stage::Request, &self.0).map(Steps::of_request)
+        let step = RemoveFields::compile(Stage::Request, &self.0)?;
+        Ok(Steps { guarded: step.names(), ..Steps::of_request(step) })
     }
 }

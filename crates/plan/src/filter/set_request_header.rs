@@ -13,9 +13,10 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetRequestHeader>("set_r
 
 const DOC: &str = r#"Sets header fields of the request that goes to the endpoint.
 
-A field that is there already is replaced, whatever the client sent and however often. Values may hold variables; a value
-that turns out empty (no such cookie, no TLS) takes the field away, so that a client can never smuggle in its own. Line
-breaks in a variable become spaces.
+A field that is there already is replaced, whatever the client sent, however often, and also where it is spelt with `_` for
+`-`, which many endpoints take for the same. Values may hold variables; a value that turns out empty (no such cookie, no TLS)
+takes the field away, so that a client can never smuggle in its own; nor can it as a trailer behind the body. Line breaks in a
+variable become spaces.
 
 `content-length`, `transfer-encoding`, `connection` and their like belong to the proxy and cannot be set here; for `host`
 there is the filter `rewrite`.
@@ -36,6 +37,7 @@ struct SetRequestHeader(Ordered<String>);
 
 impl Settings for SetRequestHeader {
     fn compile(self) -> Result<Steps, Issue> {
-        WriteFields::compile(Mode::Set, Stage::Request, &self.0).map(Steps::of_request)
+        let step = WriteFields::compile(Mode::Set, Stage::Request, &self.0)?;
+        Ok(Steps { guarded: step.names(), ..Steps::of_request(step) })
     }
 }

@@ -89,6 +89,28 @@ fn setting_replaces_what_the_client_sent_and_adding_keeps_it() {
 }
 
 #[test]
+fn what_endpoints_could_read_as_a_field_that_is_set_or_removed_goes_with_it() {
+    let sent = || request("GET", "/", &[("X_User", "root"), ("x-user", "root"), ("x-users", "2"), ("x_USER", "root")]);
+    let set = chain(json!([{ "set_request_header": { "x-user": "ann" } }]));
+    assert_eq!(listed(&passed(&set, sent()).fields), "x-user: ann|x-users: 2");
+    let emptied = chain(json!([{ "set_request_header": { "x-user": "{cookie:none}" } }]));
+    assert_eq!(listed(&passed(&emptied, sent()).fields), "x-users: 2");
+    let remove = chain(json!([{ "remove_request_header": ["x-user", "x_user"] }]));
+    assert_eq!(listed(&passed(&remove, sent()).fields), "x-users: 2");
+    let names = |chain: &Chain| chain.guarded().iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>();
+    assert_eq!((names(&set), names(&remove)), (vec!["x-user".into()], vec!["x-user".into(), "x_user".into()]));
+    // Of what only adds, and of responses, nothing is said.
+    let others = chain(json!([
+        { "add_request_header": { "x-user": "ann" } },
+        { "set_response_header": { "x-a": "1" } },
+    ]));
+    assert!(others.guarded().is_empty());
+    assert!(listed(&passed(&others, sent()).fields).starts_with("X_User: root|x-user: root|"));
+    let reply = returned(&others, &sent(), response(200, &[("x_a", "0")]));
+    assert_eq!(listed(&reply.fields), "x_a: 0|x-a: 1");
+}
+
+#[test]
 fn responses_are_changed_likewise_and_see_the_request() {
     let request = request("GET", "/a?b", &[("Host", "Shop.example.com:81")]);
     let sent = || response(404, &[("Server", "origin/1"), ("vary", "accept")]);
@@ -240,6 +262,15 @@ fn bad_names_and_twins_are_refused() {
     }
     assert!(issue("set_request_header", json!({ "x-a": "1", "X-A": "2" })).starts_with("X-A: `X-A` stands here twice"));
     assert!(issue("remove_request_header", json!(["a", "A"])).starts_with("1: `A` stands here twice"));
+    assert_eq!(
+        issue("set_request_header", json!({ "x-a": "1", "X_A": "2" })),
+        "X_A: to many an endpoint `X_A` is the same field as `x-a`, which stands before it (keep one of them)"
+    );
+    let both = json!([
+        { "add_request_header": { "x-a": "1", "x_a": "2" } },
+        { "set_response_header": { "a-b": "1", "a_b": "2" } },
+    ]);
+    assert!(Chain::compile(&uses(&both)).is_ok());
     assert!(issue("remove_request_header", json!([])).starts_with(": the list is empty"));
     assert!(issue("add_response_header", json!({})).starts_with(": no field is named"));
 }

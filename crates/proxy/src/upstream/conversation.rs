@@ -671,9 +671,9 @@ fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pu
     if exchange.sends_text() {
         upload.decode_text();
     }
-    if !exchange.plan.identities.is_empty() {
-        // What a filter or a listener takes out of the head must not come in by the back door.
-        upload.drop_trailers();
+    if let Some(withheld) = exchange.told.route.and_then(|route| exchange.plan.withheld(route)) {
+        // What a filter or a listener decides in the head must not come in by the back door.
+        upload.withhold(withheld.clone());
     }
     upload
 }

@@ -172,6 +172,11 @@ impl ChunkDecoder {
         &self.trailers
     }
 
+    /// The same, for whoever leaves some of them out.
+    pub fn trailers_mut(&mut self) -> &mut Fields {
+        &mut self.trailers
+    }
+
     /// Takes one byte that is no data.
     fn take(&mut self, byte: u8) -> Result<(), BadChunk> {
         self.state = match (self.state, byte) {
