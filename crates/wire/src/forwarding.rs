@@ -162,13 +162,12 @@ impl<'a> Iterator for QuotedList<'a> {
 ///
 /// From a peer that is not trusted, everything that speaks of forwarding is removed: `Forwarded`, `X-Forwarded-*`,
 /// `X-Real-IP`, and the same names with `_` for `-`, which CGI-like programs cannot tell apart. From a trusted peer,
-/// `X-Forwarded-For` and `Forwarded` are extended by the peer, `X-Forwarded-Proto` and `-Host` are kept if present.
+/// `X-Forwarded-For` and `Forwarded` are extended by the peer, `X-Forwarded-Proto` and `-Host` are kept if present, and only the
+/// spellings with `_` are removed: no proxy writes those, but its client may, and it passes on what it does not know.
 /// Kinds that are off are not added, and not touched when they come from a trusted peer.
 pub fn apply_forwarding(head: &mut RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, scratch: &mut Vec<u8>) {
     let trusted = is_trusted(facts.peer.ip().to_canonical(), &forwarding.trusted);
-    if !trusted {
-        head.fields.retain(|field| !speaks_of_forwarding(field));
-    }
+    head.fields.retain(|field| !speaks_of_forwarding(field) || trusted && !field.name.contains(&b'_'));
     if forwarding.x_forwarded {
         if trusted {
             extend_x_forwarded(&mut head.fields, facts, scratch);

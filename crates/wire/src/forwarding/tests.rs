@@ -222,6 +222,27 @@ fn what_a_trusted_peer_says_is_extended() {
 }
 
 #[test]
+fn what_a_trusted_peer_passes_on_in_another_spelling_is_its_clients_word_and_removed() {
+    let list = [
+        ("Host", "h"),
+        ("X_Forwarded_For", "127.0.0.1"),
+        ("X-Forwarded-For", "1.1.1.1"),
+        ("x-forwarded_for", "127.0.0.1"),
+        ("X-Real-IP", "1.1.1.1"),
+        ("X_Real_IP", "127.0.0.1"),
+        ("X-Forwarded-Port", "443"),
+        ("X_Forwarded_Port", "80"),
+        ("X_Other", "kept"),
+    ];
+    let off = Case { x_forwarded: false, forwarded: false, ..TRUSTED };
+    let kept =
+        ["Host: h", "X-Forwarded-For: 1.1.1.1", "X-Real-IP: 1.1.1.1", "X-Forwarded-Port: 443", "X_Other: kept"];
+    assert_eq!(applied(&off, &list), kept);
+    let said = applied(&TRUSTED, &list).join("|");
+    assert!(said.contains("X-Forwarded-For: 1.1.1.1, 10.0.0.1") && !said.contains("127.0.0.1"), "{said}");
+}
+
+#[test]
 fn a_trusted_peer_that_says_nothing_gets_all_fields() {
     let said = applied(&TRUSTED, &[("Host", "h")]);
     assert_eq!(said[1..4], ["X-Forwarded-For: 10.0.0.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: h"]);
