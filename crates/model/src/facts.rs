@@ -32,7 +32,7 @@ pub struct TlsFacts {
     pub version: &'static str,
     /// Such as `TLS13_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
-    /// Subject of the verified client certificate (RFC 4514 order as x509 prints it), if one was presented.
+    /// Subject of the verified client certificate as RFC 4514 writes it, all of it ASCII, if one was presented.
     pub client_subject: Option<String>,
     /// The common name in that subject.
     pub client_common_name: Option<String>,

@@ -6,7 +6,8 @@
 //! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`forwarding`]
 //! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
-//! [`dns`] how names are asked for, [`handover`] what two processes of the program say to each other.
+//! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`handover`] what two processes of the program say
+//! to each other.
 
 pub mod client_hello;
 pub mod crossing;
@@ -18,5 +19,6 @@ pub mod http1;
 pub mod http2;
 pub mod http3;
 pub mod proxy_protocol;
+pub mod subject;
 
 mod text;

@@ -193,6 +193,25 @@ fn a_client_certificate_may_be_optional_and_its_field_cannot_be_forged() {
 }
 
 #[test]
+fn what_a_client_is_called_cannot_look_like_another_part_of_its_subject() {
+    let mut site = Site::with(&[&["shop.example"]]);
+    let product = site.start(", client: { mode: required, authorities: authority.pem, identity_header: x-client }");
+    for (name, wanted) in [
+        ("bob,OU=Admins", "CN=bob\\,OU=Admins"),
+        ("bob, OU=Admins, O=Acme", "CN=bob\\, OU=Admins\\, O=Acme"),
+        ("bob+UID=root ", "CN=bob\\+UID=root\\20"),
+        ("Jos\u{e9}", "CN=Jos\\C3\\A9"),
+    ] {
+        let identity = site.authority.issue_client(name);
+        let client = Client { identity: Some(&identity), ..Client::trusting(&site.authority) };
+        assert_eq!(get(&mut connect(product.web(), "shop.example", &client.config())).text(), "secret");
+        let request = site.origin.requests().pop().expect("it was passed on");
+        assert_eq!(request.field("x-client"), Some(wanted));
+        product.record(wanted, |record| record["tls_client_subject"] == wanted);
+    }
+}
+
+#[test]
 fn a_ticket_keeps_the_identity_of_the_client_it_was_given_to() {
     let mut site = Site::with(&[&["shop.example"]]);
     let alice = site.authority.issue_client("alice");

@@ -229,8 +229,8 @@ pub struct ClientAuth {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub authorities: Option<String>,
-    /// Request field that tells endpoints the subject of the verified certificate. What a client sends under this
-    /// name is removed.
+    /// Request field that tells endpoints the subject of the verified certificate, as RFC 4514 writes it, such as
+    /// `CN=ann,O=Acme`. What a client sends under this name is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_header: Option<String>,
 }

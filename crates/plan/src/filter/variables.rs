@@ -128,7 +128,7 @@ pub const VARIABLES: &[VariableSpec] = &[
         "tls_client_subject",
         Variable::TlsClientSubject,
         Stage::Request,
-        "Subject of the verified client certificate.",
+        "Subject of the verified client certificate, as RFC 4514 writes it.",
     ),
     plain("user", Variable::User, Stage::Request, "Name of the user that a filter has verified, such as `basic_auth`."),
     with_argument(

@@ -74,7 +74,7 @@ fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
 /// Whose a certificate is, as far as it can be told.
 #[derive(Default)]
 pub(super) struct Subject {
-    /// All of it, for the identity field and the log.
+    /// All of it, as [`wire::subject`] writes it, for the identity field and the log.
     pub whole: Option<String>,
     /// The common name in it.
     pub common_name: Option<String>,
@@ -82,11 +82,13 @@ pub(super) struct Subject {
 
 /// Takes a certificate apart, once.
 pub(super) fn subject(certificate: Option<&CertificateDer<'_>>) -> Subject {
-    let parsed = certificate.map(|certificate| x509_parser::certificate::X509Certificate::from_der(certificate));
-    let Some(Ok((_, parsed))) = parsed else { return Subject::default() };
-    let subject = parsed.subject();
-    let common_name = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
-    Subject { whole: Some(subject.to_string()), common_name: common_name.map(str::to_owned) }
+    let Some(certificate) = certificate else { return Subject::default() };
+    let whole = wire::subject::subject(certificate);
+    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else {
+        return Subject { whole, common_name: None };
+    };
+    let common_name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    Subject { whole, common_name: common_name.map(str::to_owned) }
 }
 
 /// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among
