@@ -35,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
     };
     assert!(question.hides_values && !question.request.is_empty() && question.fields.len() <= 100);
     let at = Moment { now: Instant::now(), unix: Duration::from_secs(1) };
-    match explain(&PLAN, &question, at, &mut || 7, &mut |_, _, _| {}) {
+    match explain(&PLAN, &question, at, &mut || 7, &mut |_, _, _| Ok(())) {
         Ok(told) => assert!(!told.request.is_empty()),
         Err(reason) => assert!(!reason.is_empty()),
     }

@@ -5,9 +5,10 @@ use std::time::{Instant, SystemTime};
 
 use model::fields::reads_as;
 use model::snapshot::{ClientAuth, Protocol};
-use model::{Facts, FieldName, RequestHead};
+use model::{Facts, Fault, FieldName, RequestHead};
 use plan::{ListenerPlan, Moment, Plan, Random};
 use wire::forwarding::apply_forwarding;
+use wire::path::normalise;
 
 pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, Question, RouteTold};
 
@@ -25,8 +26,8 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
 }
 
 /// What the data plane does to a request before it is routed.
-fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>) {
-    let Protocol::Http(http) = &listener.listener.protocol else { return };
+fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>) -> Result<(), Fault> {
+    let Protocol::Http(http) = &listener.listener.protocol else { return Ok(()) };
     if let Some(name) = http.request_id.as_deref().and_then(|name| FieldName::new(name).ok()) {
         head.fields.set_alone(&name, b"(a new one)");
     }
@@ -37,4 +38,8 @@ fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &F
     let identities: Vec<&str> = trust.collect();
     head.fields.retain(|field| !identities.iter().any(|identity| reads_as(field.name, identity)));
     apply_forwarding(head, facts, &http.forwarding, &mut Vec::new());
+    match &http.paths {
+        Some(paths) => normalise(head, paths, &mut Vec::new()),
+        None => Ok(()),
+    }
 }

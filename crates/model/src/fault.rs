@@ -141,6 +141,8 @@ faults! {
     NotImplemented = Downstream Receive 501 false false "CN" "not_implemented";
     /// The request expects something other than `100-continue`.
     ExpectationFailed = Downstream Receive 417 false false "CE" "expectation_failed";
+    /// The path of the request can be read in more ways than one, and its listener takes no such path.
+    AmbiguousPath = Downstream Receive 400 false false "CA" "ambiguous_path";
     /// The request head did not arrive in time.
     HeadTimeout = Downstream Receive 408 false false "CT" "head_timeout";
     /// The client closed before its request head was whole.

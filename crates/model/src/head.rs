@@ -114,7 +114,7 @@ impl RequestHead {
         self.received_authority = self.fields.span_known(Known::Host);
     }
 
-    /// The path that the client asked for, whatever filters made of it.
+    /// The path that the client asked for, whatever its normal form is and filters made of it.
     pub fn received_path(&self) -> &[u8] {
         self.fields.bytes(self.received_path)
     }
@@ -180,6 +180,11 @@ impl RequestHead {
                 push_path_byte(arena, byte);
             }
         });
+    }
+
+    /// Replaces the path by this one, which begins with `/` and holds only what may stand there.
+    pub fn set_path(&mut self, path: &[u8]) {
+        self.path = self.fields.write_span(|arena| arena.extend_from_slice(path));
     }
 
     /// Replaces path and query by a target in origin form that lies in the arena.

@@ -37,7 +37,7 @@ pub struct When {
     pub all: Vec<When>,
 }
 
-/// How a path is compared. Paths are compared as received, percent-encoding and case kept, query left out.
+/// How a path is compared: in the form into which its listener brings it, with case kept and without the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
     /// The whole path.

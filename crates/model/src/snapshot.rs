@@ -105,6 +105,8 @@ pub struct HttpListener {
     pub head_bytes_max: usize,
     /// Bound on the fields of a request head.
     pub fields_max: usize,
+    /// The one form into which paths are brought; `None`: they stay as they came.
+    pub paths: Option<Paths>,
     /// Time for a whole head to arrive once its first byte has.
     pub head_timeout: Duration,
     /// Time a connection may idle between requests.
@@ -119,6 +121,26 @@ pub struct HttpListener {
     pub request_id: Option<String>,
     /// HTTP/3, if that is spoken.
     pub http3: Http3,
+}
+
+/// What becomes of the path of a request before anything is compared with it: its normal form, as far as that is a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// Several slashes in a row become one.
+    pub merge_slashes: bool,
+    /// What becomes of `%2F`, `%5C` and `\`.
+    pub escaped_slashes: EscapedSlashes,
+}
+
+/// What becomes of that which some endpoints read as a slash, and others do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EscapedSlashes {
+    /// The request is refused.
+    Refuse,
+    /// They stay, and are no slashes here.
+    Keep,
+    /// They become slashes.
+    Decode,
 }
 
 /// Versions of HTTP; at least one.

@@ -75,6 +75,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         versions: HttpVersions { h1: true, h2: true, h3: false },
         head_bytes_max: 8192,
         fields_max: 100,
+        paths: None,
         head_timeout: SECOND,
         idle_timeout: SECOND,
         stream_timeout: SECOND,

@@ -93,6 +93,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         versions: HttpVersions { h1: true, h2: true, h3: false },
         head_bytes_max: 8192,
         fields_max: 100,
+        paths: None,
         head_timeout: second,
         idle_timeout: second,
         stream_timeout: second,

@@ -226,6 +226,9 @@ impl<'p> Exchange<'p> {
         self.is_parsed = true;
         self.is_read = parsed.framing == Framing::None;
         self.admit();
+        if let Some(paths) = &self.http.paths {
+            wire::path::normalise(&mut self.incoming.head, paths, &mut self.worker.scratch.borrow_mut())?;
+        }
         let route = self.route()?;
         if self.connection.is_early {
             // Boxed: it is rare, and its state would make every exchange larger.

@@ -3,8 +3,8 @@
 //! This crate reads no socket, no clock and no configuration file, and it draws no random number. It knows no route,
 //! cluster or endpoint. Whatever it is given may be hostile: nothing here panics, and everything has a bound.
 //!
-//! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`forwarding`]
-//! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
+//! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`path`] (the one form of a
+//! path), [`forwarding`] (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
 //! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`handover`] what two processes of the program say
 //! to each other.
@@ -18,6 +18,7 @@ pub mod handover;
 pub mod http1;
 pub mod http2;
 pub mod http3;
+pub mod path;
 pub mod proxy_protocol;
 pub mod subject;
 

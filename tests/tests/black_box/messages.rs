@@ -376,7 +376,7 @@ fn fields_keep_their_order_their_case_and_their_bytes() {
                           X-Own-E: \"q\\\"uo,ted\"; a=b\r\nX-Own-F: caf\u{e9}\r\n";
     let response = format!("HTTP/1.1 299 Odd  Reason\r\n{FIELDS}Content-Length: 2\r\n\r\nok");
     let origin = Origin::answering(move |_| response.clone().into_bytes());
-    let product = Setup::to(&origin).start();
+    let product = Setup::to(&origin).listener("paths: { normalize: false }").start();
     let answer = product.connect().ask(format!("GET /a%2Fb//..//c?x=%20&&y HTTP/1.1\r\nHost: Test\r\n{FIELDS}\r\n"));
     let sent = [
         ("X-OWN-b", "2"),

@@ -1,6 +1,7 @@
 //! Which request goes where.
 
-use super::harness::{Message, Origin, Product, Setup};
+use super::harness::{Message, Origin, Peer, Product, Setup, http2};
+use super::http3;
 
 /// Routes that answer with their own name, in this order, before one that answers `rest`.
 fn start(routes: &[(&str, &str)]) -> Product {
@@ -75,8 +76,9 @@ fn a_path_matches_exactly_then_by_the_longest_prefix_then_by_expression() {
         ("/123/", "rest"),
         ("/x/123", "rest"),
         ("/123?a", "digits"),
-        ("/%61pi", "rest"),
-        ("//api", "rest"),
+        ("/%61pi", "api"),
+        ("//api", "api"),
+        ("/x/../api/./v2/m%65", "exact"),
         ("/dir/a", "slash"),
     ] {
         assert_eq!(get(&product, "test", target), route, "{target}");
@@ -257,4 +259,101 @@ fn an_answer_that_is_given_here_is_complete() {
     peer.send("HEAD / HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(peer.head().field("content-length"), Some("8"));
     assert_eq!(peer.get("/").text(), "a teapot");
+}
+
+/// A setup whose route `/admin` lets nobody in, before one that lets everybody.
+fn guarded(origin: &Origin) -> Setup {
+    Setup::to(origin).route_before("{ name: admin, match: { path: { prefix: /admin } }, respond: { status: 403 } }")
+}
+
+/// Ways to write a path below `/admin` that an endpoint may understand.
+const DISGUISES: [&str; 9] = [
+    "/admin",
+    "/%61dmin/",
+    "/%61%64%6D%69%6e?a=b",
+    "//admin",
+    "/./admin",
+    "/%2e/admin",
+    "/public/../admin/x",
+    "/public/%2E%2e/admin",
+    "/public/x/..//../%2e//admin//",
+];
+
+#[test]
+fn a_path_is_guarded_however_it_is_written_in_every_version() {
+    let origin = Origin::saying("inside");
+    let site = http3::site(guarded(&origin).listener_more("plain: { bind: \"127.0.0.1:0\" }"), 2);
+    let plain = site.product.address("plain");
+    let (mut two, mut three) = (http2::Client::connect(plain), site.connect());
+    let ask = |target: &str| Peer::connect(plain).get(target).status();
+    for target in DISGUISES {
+        assert_eq!(ask(target), 403, "{target}");
+        assert_eq!(ask(&format!("http://test{target}")), 403, "absolute: {target}");
+        assert_eq!(two.get(target).status, 403, "HTTP/2: {target}");
+        assert_eq!(three.get(target).status, 403, "HTTP/3: {target}");
+    }
+    assert_eq!(origin.requests().len(), 0);
+    assert_eq!((ask("/admins"), two.get("/%41dmin").status, three.get("/admin/../x").status), (200, 200, 200));
+}
+
+#[test]
+fn endpoints_are_sent_the_form_that_routes_were_compared_with() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).route("filters: [{ set_request_header: { x-path: \"{path}\" } }]").start();
+    let mut peer = product.connect();
+    for (target, wanted) in [
+        ("/a/b.html?q=%61//../b", "/a/b.html?q=%61//../b"),
+        ("/x//../%7euser/./caf%c3%a9", "/~user/caf%C3%A9"),
+        ("/.well-known/a%20b", "/.well-known/a%20b"),
+        ("/..", "/"),
+    ] {
+        assert_eq!(peer.get(target).text(), "fine");
+        let request = origin.requests().pop().expect("it was passed on");
+        assert_eq!(request.target(), wanted, "{target}");
+        assert_eq!(request.field("x-path"), wanted.split('?').next(), "{target}");
+    }
+    assert_eq!(peer.ask("OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n").text(), "fine");
+    assert_eq!(origin.requests().pop().expect("it was passed on").target(), "*");
+    // The log has what was asked for.
+    product.record("as it came", |record| record["path"] == "/x//../%7euser/./caf%c3%a9");
+}
+
+#[test]
+fn a_path_that_can_be_read_in_several_ways_is_refused() {
+    let origin = Origin::saying("inside");
+    let product = guarded(&origin).start();
+    let slashes = ["/%2fadmin", "/public/..%2Fadmin", "/a%5cb", "/a\\..\\admin"];
+    let others = ["/admin%00", "/%", "/%zz", "/..;/admin"];
+    for target in slashes.into_iter().chain(others) {
+        let mut peer = product.connect();
+        assert_eq!(peer.get(target).status(), 400, "{target}");
+        peer.wait_closed();
+    }
+    let mut client = http2::Client::connect(product.web());
+    assert_eq!((client.get("/a%2Fb").status, client.get("/a").status), (400, 200), "its connection lives on");
+    assert_eq!(product.flagged("CA")["fault"], "ambiguous_path");
+    product.expect_metric("equipoise_faults_total", &["fault=\"ambiguous_path\""], 9.0);
+    assert_eq!(origin.requests().len(), 1);
+}
+
+#[test]
+fn a_listener_says_what_becomes_of_slashes_and_whether_paths_stay_as_they_came() {
+    let origin = Origin::saying("inside");
+    for (paths, target, sent) in [
+        ("{ escaped_slashes: keep }", "/%2fadmin", Some("/%2Fadmin")),
+        ("{ escaped_slashes: keep }", "/api/group%2Fproject//x", Some("/api/group%2Fproject/x")),
+        ("{ escaped_slashes: decode }", "/public/..%2fadmin", None),
+        ("{ escaped_slashes: decode }", "/a%5Cb", Some("/a/b")),
+        ("{ merge_slashes: false }", "//admin", Some("//admin")),
+        ("{ merge_slashes: false }", "/./admin", None),
+        ("{ normalize: false }", "/%61dmin", Some("/%61dmin")),
+        ("{ normalize: false }", "/x/../a%2fb\\%zz", Some("/x/../a%2fb\\%zz")),
+    ] {
+        let product = guarded(&origin).listener(format!("paths: {paths}")).start();
+        let before = origin.requests().len();
+        assert_eq!(product.get(target).status(), if sent.is_some() { 200 } else { 403 }, "{paths} {target}");
+        let requests = origin.requests();
+        let seen: Vec<&str> = requests[before..].iter().map(Message::target).collect();
+        assert_eq!(seen, Vec::from_iter(sent), "{paths} {target}");
+    }
 }

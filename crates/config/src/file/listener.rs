@@ -48,6 +48,10 @@ pub struct Listener {
     #[serde(default = "fields_max")]
     #[schemars(range(min = 1, max = limits::FIELDS_HARD_MAX))]
     pub fields_max: usize,
+    /// HTTP: the one form into which the path of a request is brought, before routes and filters look at it; endpoints are
+    /// sent it in that form.
+    #[serde(default)]
+    pub paths: Paths,
     /// HTTP: how long clients may take.
     #[serde(default)]
     pub timeouts: ListenerTimeouts,
@@ -264,6 +268,41 @@ impl Default for ListenerTimeouts {
     fn default() -> Self {
         Self { head: Time(limits::REQUEST_HEAD), idle: Time(limits::KEEP_ALIVE), stream: Time(limits::STREAM_IDLE) }
     }
+}
+
+/// The one form of the many in which the same path can be written.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Paths {
+    /// Undo escapes of characters that need none (`%61`), write the digits of others in upper case, and resolve `.` and `..`
+    /// (RFC 3986). A path with an escaped NUL, half an escape, or dots with parameters (`..;`) is answered with 400. `false`:
+    /// paths stay as they came, and a route for `/admin` does not see `/%61dmin`.
+    pub normalize: bool,
+    /// Make one slash of several in a row; `true` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merge_slashes: Option<bool>,
+    /// What becomes of `%2F`, `%5C` and `\`, which some endpoints read as a slash and others do not; `refuse` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escaped_slashes: Option<EscapedSlashes>,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self { normalize: true, merge_slashes: None, escaped_slashes: None }
+    }
+}
+
+/// What becomes of `%2F`, `%5C` and `\` in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EscapedSlashes {
+    /// The request is answered with 400.
+    Refuse,
+    /// They stay as they are, and are no slashes to routes and filters. Some applications need `%2F`: GitLab, registries of
+    /// npm, RabbitMQ.
+    Keep,
+    /// They become slashes, before dots are resolved.
+    Decode,
 }
 
 /// What endpoints are told about the client, and whose word about it is believed.

@@ -6,8 +6,8 @@ use std::fmt;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAuth, ClientTrust, Forwarding, Http3, HttpListener, HttpVersions, Listener, Protocol, TcpListener, TcpTarget,
-    TlsTermination, TlsVersion, UdpListener,
+    ClientAuth, ClientTrust, EscapedSlashes, Forwarding, Http3, HttpListener, HttpVersions, Listener, Paths, Protocol,
+    TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
 };
 use model::{Address, Name};
 
@@ -20,11 +20,12 @@ use crate::units::Time;
 const HEAD_BYTES_MIN: u64 = 1_024;
 
 /// Keys that mean something for some protocols only, with what to do instead.
-const HTTP_ONLY: [(&str, &str); 8] = [
+const HTTP_ONLY: [(&str, &str); 9] = [
     ("http3", "leave it out"),
     ("http_versions", "leave it out"),
     ("head_bytes_max", "leave it out"),
     ("fields_max", "leave it out"),
+    ("paths", "leave it out"),
     ("timeouts", "write `idle_timeout`"),
     ("requests_per_connection_max", "leave it out"),
     ("forwarding", "leave it out"),
@@ -66,6 +67,10 @@ impl Resolver<'_> {
                 self.refuse_keys(&at, name, (&TCP_ONLY, "tcp"), "http");
                 self.refuse_keys(&at, name, (&UDP_ONLY, "udp"), "http");
                 let versions = self.http_versions(&at, written);
+                if written.paths.normalize {
+                    written.paths.merge_slashes.get_or_insert(true);
+                    written.paths.escaped_slashes.get_or_insert(file::EscapedSlashes::Refuse);
+                }
                 self.check_http3(&at, name, written, bind.as_ref());
                 Some(Protocol::Http(self.http_listener(&at, written, versions)))
             }
@@ -148,6 +153,7 @@ impl Resolver<'_> {
             versions,
             head_bytes_max: head_bytes.min(most) as usize,
             fields_max: written.fields_max,
+            paths: self.paths(&format!("{at}/paths"), &written.paths),
             head_timeout: written.timeouts.head.0,
             idle_timeout: written.timeouts.idle.0,
             stream_timeout: written.timeouts.stream.0,
@@ -160,6 +166,25 @@ impl Resolver<'_> {
             request_id,
             http3: Self::http3(written),
         }
+    }
+
+    fn paths(&mut self, at: &str, written: &file::Paths) -> Option<Paths> {
+        if !written.normalize {
+            for key in ["merge_slashes", "escaped_slashes"] {
+                if self.has(at, key) {
+                    let span = self.key_span(at, key);
+                    let message = format!("`{key}` has no meaning while paths stay as they came");
+                    self.sink.push(span, message, Some("leave it out, or leave `normalize: false` out".to_owned()));
+                }
+            }
+            return None;
+        }
+        let escaped_slashes = match written.escaped_slashes {
+            None | Some(file::EscapedSlashes::Refuse) => EscapedSlashes::Refuse,
+            Some(file::EscapedSlashes::Keep) => EscapedSlashes::Keep,
+            Some(file::EscapedSlashes::Decode) => EscapedSlashes::Decode,
+        };
+        Some(Paths { merge_slashes: written.merge_slashes.unwrap_or(true), escaped_slashes })
     }
 
     fn http3(written: &file::Listener) -> Http3 {

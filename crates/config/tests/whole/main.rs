@@ -11,6 +11,7 @@ mod hostile;
 mod http3;
 mod includes;
 mod pages;
+mod paths;
 mod persistence;
 mod providers;
 mod queue;

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use model::facts::TlsFacts;
 use model::snapshot::Protocol;
-use model::{Facts, Method, RequestHead, Scheme};
+use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterTold, EndpointTold};
@@ -63,8 +63,9 @@ pub enum Outcome {
     },
 }
 
-/// What the data plane does to a request before it is routed: forwarding fields, request id, identities.
-pub type Admit<'a> = dyn FnMut(&ListenerPlan, &mut RequestHead, &Facts<'_>) + 'a;
+/// What the data plane does to a request before it is routed: forwarding fields, request id, identities, the form of its path; or
+/// why it goes no further.
+pub type Admit<'a> = dyn FnMut(&ListenerPlan, &mut RequestHead, &Facts<'_>) -> Result<(), Fault> + 'a;
 
 /// Says what would become of a request `at` a moment, after `admit`. `chance` stands for all that is drawn.
 ///
@@ -93,7 +94,10 @@ pub fn explain(
             let tls =
                 (asked.scheme == Scheme::Https).then(|| TlsFacts { server_name: Some(name), ..TlsFacts::default() });
             let facts = told.facts(asked.scheme, tls.as_ref());
-            admit(listener, &mut head, &facts);
+            if let Err(fault) = admit(listener, &mut head, &facts) {
+                let none = (Vec::new(), router.routes().len());
+                return Ok(told.explanation(asked.shown(), none, Vec::new(), refused(fault)));
+            }
             let routes = routes::ask(router, &head, question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
@@ -214,8 +218,13 @@ fn route_named<'a>(plan: &'a Plan, name: &str) -> Option<&'a RoutePlan> {
 }
 
 fn no_route() -> Outcome {
-    let status = model::Fault::NoRoute.consequence().status;
+    let status = Fault::NoRoute.consequence().status;
     Outcome::Answer { status, why: "no route holds".into() }
+}
+
+fn refused(fault: Fault) -> Outcome {
+    let why = fault.meaning().trim().trim_end_matches('.').to_owned();
+    Outcome::Answer { status: fault.consequence().status, why }
 }
 
 /// A method as it is written.

@@ -24,7 +24,10 @@ fn ask(plan: &Plan, request: &str, fields: &[(&str, &str)]) -> Result<Explanatio
     let question = Question { request: request.to_owned(), fields, client, listener: None, hides_values };
     let mut random = Random::new(1);
     let at = crate::Moment { now: begin(), unix: std::time::Duration::from_secs(1_000_000_000) };
-    explain(plan, &question, at, &mut || random.next_u64(), &mut |_, head, _| head.fields.remove_named(b"x-forged"))
+    explain(plan, &question, at, &mut || random.next_u64(), &mut |_, head, _| {
+        head.fields.remove_named(b"x-forged");
+        if head.path().ends_with(b"/ambiguous") { Err(Fault::AmbiguousPath) } else { Ok(()) }
+    })
 }
 
 fn path(path: &str) -> Match {
@@ -205,7 +208,7 @@ fn asking_about_a_session_does_not_make_it_last_longer() {
     persistence.keep(&session, 1, None, (after(0), &mut || 7));
     let fields = vec![("x-user".to_owned(), "anna".to_owned())];
     let question = Question { request: "http://a/".to_owned(), fields, client, listener: None, hides_values: false };
-    let told = explain(&plan, &question, after(4), &mut || 7, &mut |_, _, _| {}).unwrap();
+    let told = explain(&plan, &question, after(4), &mut || 7, &mut |_, _, _| Ok(())).unwrap();
     assert_eq!(forward(&told).endpoint.as_deref(), Some("127.0.0.1:9001"));
     // The session lives for five seconds without a request.
     assert_eq!((known(4), known(7)), (Some(1), None));
@@ -383,4 +386,13 @@ fn the_rules_by_which_a_request_is_carried_are_told() {
     let told = ask(&plan, "http://a/", &[]).unwrap();
     assert_eq!(forward(&told).notes[0], "the circuit is half-open: 1 are tried at once, 1 are under way");
     assert_eq!(forward(&told).why, "the circuit is half-open, and as many are tried as may be: 503");
+}
+
+#[test]
+fn a_request_that_is_refused_before_it_finds_a_route_is_told_with_the_reason() {
+    let plan = of_routes(vec![route("all", Match::default(), "c")]);
+    let told = ask(&plan, "http://a.example/ambiguous", &[]).unwrap();
+    let Outcome::Answer { status: 400, why } = &told.outcome else { panic!("{told:?}") };
+    assert!(why.starts_with("The path of the request") && !why.ends_with('.'), "{why}");
+    assert_eq!((told.routes.len(), told.routes_unfit), (0, 1));
 }

@@ -20,11 +20,10 @@
 //! gets no answer 404 while any route matches it.
 //!
 //! # What is compared
-//! The host is compared without port, without the root's dot at its end, in lower case. The path is compared as it came:
-//! nothing is decoded, `//`, `.` and `..` segments stand as they are, and case counts. A prefix means whole segments, and
-//! a slash at its end means nothing. So `/admin` does not guard `/%61dmin` or `/x/../admin`: whoever hides paths behind
-//! routes must make sure that the endpoint reads paths the same way. A header condition holds if one of several fields
-//! of its name passes. Regular expressions must match the whole.
+//! The host is compared without port, without the root's dot at its end, in lower case. The path is compared in the form into
+//! which its listener brings it, and which endpoints are sent: `/%61dmin` and `/x/../admin` are `/admin`, unless that is switched
+//! off. Case counts. A prefix means whole segments, and a slash at its end means nothing. A header condition holds if one of
+//! several fields of its name passes. Regular expressions must match the whole.
 //!
 //! # Cost
 //! One table per priority, in it one per host pattern, in it hash tables of exact paths and prefixes. A request costs a
