@@ -6,9 +6,11 @@
 //! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`path`] (the one form of a
 //! path), [`forwarding`] (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
-//! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`handover`] what two processes of the program say
+//! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`authentication`] whose
+//! a connection, [`handover`] what two processes of the program say
 //! to each other.
 
+pub mod authentication;
 pub mod client_hello;
 pub mod crossing;
 pub mod dns;

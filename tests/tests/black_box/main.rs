@@ -18,6 +18,7 @@ mod breakers;
 mod canary;
 mod command_line;
 mod concurrency;
+mod connection_auth;
 mod discovery_consul;
 mod discovery_dns;
 mod discovery_docker;

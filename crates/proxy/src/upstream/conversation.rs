@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, Known, LocalResponse, Version};
 use plan::{ClusterPlan, EndpointPlan};
+use wire::authentication::is_of_connection;
 use wire::grpc::text;
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
@@ -143,6 +144,7 @@ impl<'p> Conversation<'p> {
             // Boxed: a tunnel lasts, and its state would make every exchange larger.
             return Box::pin(self.tunnel(exchange)).await;
         }
+        self.note_authentication(exchange);
         exchange.witness_head();
         if exchange.told.cluster.is_some_and(|now| policy(exchange, now).on.hold_after_answer()) {
             self.keep_sent(exchange, None);
@@ -157,6 +159,14 @@ impl<'p> Conversation<'p> {
             return Box::pin(self.show_instead(exchange, &parsed, page)).await;
         }
         self.relay_response(exchange, parsed).await
+    }
+
+    /// Looks whether the endpoint takes what follows on the connection for this client's, before any filter changes the response.
+    fn note_authentication(&mut self, exchange: &Exchange<'p>) {
+        let (Some(upstream), Some(response)) = (&mut self.upstream, &exchange.response) else { return };
+        if !upstream.is_authenticated && !upstream.io.is_message() {
+            upstream.is_authenticated = is_of_connection(&exchange.incoming.head.fields, response);
+        }
     }
 
     /// Sends a page in place of the response that is here.
@@ -690,8 +700,9 @@ fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
 fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
     exchange.witness_answer();
     exchange.leave_endpoint();
-    let is_wanted = clean && (!side.pool.is_of_clients() || exchange.client_keeps_alive());
-    if let Some(upstream) = upstream.filter(|_| is_wanted) {
+    let is_wanted =
+        |upstream: &UpstreamConnection| clean && (!side.pool.is_of_one(upstream) || exchange.client_keeps_alive());
+    if let Some(upstream) = upstream.filter(is_wanted) {
         side.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
     }
 }

@@ -4,7 +4,8 @@
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
 //! taken out, or by the sweep.
 //!
-//! Where a connection shows whom it speaks for, it is used again for the same client's connection only.
+//! Where a connection shows whom it speaks for, or an endpoint has authenticated somebody there, it is used again for the same
+//! client's connection only.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,6 +28,8 @@ pub(crate) struct UpstreamConnection {
     pub io: Io,
     /// Exchanges carried before the present one.
     pub requests: u64,
+    /// The endpoint takes one client for the author of all that comes on it, see [`wire::authentication`].
+    pub is_authenticated: bool,
     idle_since: Instant,
     /// The connection's own, if `io` is one stream of it.
     berth: Option<Box<Berth>>,
@@ -34,12 +37,13 @@ pub(crate) struct UpstreamConnection {
 
 impl UpstreamConnection {
     pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, idle_since: now, berth: None }
+        Self { io, requests: 0, is_authenticated: false, idle_since: now, berth: None }
     }
 
     /// One stream of a connection.
     pub(super) fn of_stream(io: Io, berth: Box<Berth>, now: Instant) -> Self {
-        Self { io, requests: u64::from(berth.was_idle), idle_since: now, berth: Some(berth) }
+        let requests = u64::from(berth.was_idle);
+        Self { io, requests, is_authenticated: false, idle_since: now, berth: Some(berth) }
     }
 
     /// What `io` is a stream of.
@@ -67,6 +71,8 @@ pub(crate) struct Pool {
     made: (ClusterSocket, Option<SendProxy>),
     is_private: bool,
     idle: RefCell<VecDeque<Idle>>,
+    /// How many of those are of use to one client only.
+    owned: Cell<usize>,
     is_retired: Cell<bool>,
     /// If the endpoint may speak HTTP/2 or HTTP/3.
     pub shared: Option<Rc<Trunks>>,
@@ -74,7 +80,7 @@ pub(crate) struct Pool {
 
 struct Idle {
     connection: UpstreamConnection,
-    /// The client's connection that it speaks for, in a pool of such.
+    /// The client's connection that it speaks for, if it is of use to no other.
     owner: Option<Weak<ConnectionFacts>>,
 }
 
@@ -94,7 +100,8 @@ impl Pool {
         let (settings, is_private) = (cluster.pool.clone(), is_private(cluster));
         let made = (cluster.socket.clone(), cluster.proxy_protocol.clone());
         let shared = Trunks::new(&settings);
-        Self { settings, made, is_private, idle: RefCell::default(), is_retired: Cell::new(false), shared }
+        let (idle, owned, is_retired) = (RefCell::default(), Cell::new(0), Cell::new(false));
+        Self { settings, made, is_private, idle, owned, is_retired, shared }
     }
 
     /// Whether connections would be made and kept in the same way for `cluster`.
@@ -106,28 +113,28 @@ impl Pool {
     pub(crate) fn take(&self, now: Instant, client: &Rc<ConnectionFacts>) -> Option<UpstreamConnection> {
         let mut idle = self.idle.borrow_mut();
         loop {
-            let mut connection = match self.is_private {
-                false => idle.pop_back()?.connection,
-                true => {
-                    let place = idle.iter().rposition(|idle| idle.is_of(client))?;
-                    idle.remove(place)?.connection
-                }
-            };
+            let place = self.place_for(client, &idle)?;
+            let mut connection = self.remove(&mut idle, place)?.connection;
             if self.is_fresh(&connection, now) && connection.io.is_quiet() {
                 return Some(connection);
             }
         }
     }
 
-    /// The same in a pool whose connections speak for nobody.
-    pub(super) fn take_shared(&self, now: Instant) -> Option<UpstreamConnection> {
-        let mut idle = self.idle.borrow_mut();
-        while let Some(Idle { mut connection, .. }) = idle.pop_back() {
-            if self.is_fresh(&connection, now) && connection.io.is_quiet() {
-                return Some(connection);
-            }
+    /// Its own before one that is everybody's.
+    fn place_for(&self, client: &Rc<ConnectionFacts>, idle: &VecDeque<Idle>) -> Option<usize> {
+        let last = idle.len().checked_sub(1)?;
+        if self.owned.get() == 0 {
+            return Some(last);
         }
-        None
+        let own = idle.iter().rposition(|idle| idle.is_of(client));
+        own.or_else(|| idle.iter().rposition(|idle| idle.owner.is_none()))
+    }
+
+    fn remove(&self, idle: &mut VecDeque<Idle>, place: usize) -> Option<Idle> {
+        let removed = idle.remove(place)?;
+        self.owned.set(self.owned.get() - usize::from(removed.owner.is_some()));
+        Some(removed)
     }
 
     /// Keeps a connection after an exchange that ended in good order. The connection of a stream is kept anyway.
@@ -142,21 +149,22 @@ impl Pool {
             return;
         }
         let mut idle = self.idle.borrow_mut();
-        let owner = self.is_private.then(|| Rc::downgrade(client));
+        let owner = self.is_of_one(&connection).then(|| Rc::downgrade(client));
         let is_full = idle.len() >= self.settings.idle_max as usize;
         if is_full && owner.is_some() && !idle.is_empty() {
             // Of no use to anyone else: the first whose client has gone, else the one that is idle longest.
             let place = idle.iter().position(|idle| !idle.has_owner()).unwrap_or(0);
-            idle.remove(place);
+            self.remove(&mut idle, place);
         }
         if idle.len() < self.settings.idle_max as usize {
+            self.owned.set(self.owned.get() + usize::from(owner.is_some()));
             idle.push_back(Idle { connection, owner });
         }
     }
 
-    /// Whether each connection speaks for one client, and is of use only while that stays.
-    pub(crate) fn is_of_clients(&self) -> bool {
-        self.is_private
+    /// Whether a connection is of use to one client only, and only while that stays.
+    pub(crate) fn is_of_one(&self, connection: &UpstreamConnection) -> bool {
+        self.is_private || connection.is_authenticated
     }
 
     /// Closes what is idle and keeps nothing any more: the plan that the pool belongs to is no longer in force, though
@@ -164,6 +172,7 @@ impl Pool {
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
         self.idle.borrow_mut().clear();
+        self.owned.set(0);
         if let Some(trunks) = &self.shared {
             trunks.retire();
         }
@@ -171,9 +180,11 @@ impl Pool {
 
     /// Closes what is too old, was closed by the endpoint, or speaks for a client that is gone.
     pub(crate) fn sweep(&self, now: Instant) {
-        self.idle.borrow_mut().retain_mut(|idle| {
+        let mut idle = self.idle.borrow_mut();
+        idle.retain_mut(|idle| {
             idle.has_owner() && self.is_fresh(&idle.connection, now) && idle.connection.io.is_quiet()
         });
+        self.owned.set(idle.iter().filter(|idle| idle.owner.is_some()).count());
         if let Some(trunks) = &self.shared {
             trunks.sweep(now);
         }

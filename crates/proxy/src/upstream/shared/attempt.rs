@@ -14,6 +14,7 @@ use plan::{ClusterPlan, EndpointPlan};
 
 use super::dial::{Dialing, dial};
 use super::trunk::{Berth, Found, Trunks, Waiting};
+use crate::connection::ConnectionFacts;
 use crate::downstream::http1::Next;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
@@ -50,6 +51,7 @@ impl Aim {
 /// What is needed to get to an endpoint.
 pub(crate) struct Wanted<'p> {
     worker: usize,
+    client: Rc<ConnectionFacts>,
     endpoint: &'p EndpointPlan,
     side: &'p EndpointNow,
     trunks: &'p Rc<Trunks>,
@@ -84,6 +86,7 @@ impl<'p> Wanted<'p> {
         let cluster = &now.plan.cluster;
         Some(Self {
             worker: exchange.worker.index,
+            client: exchange.connection.facts.clone(),
             endpoint,
             side,
             trunks: side.pool.shared.as_ref()?,
@@ -101,7 +104,7 @@ impl<'p> Wanted<'p> {
     pub(crate) fn at_once(&self, now: Instant) -> Result<Line, Missing> {
         // Where endpoints choose the version, some have chosen HTTP/1.1.
         if !self.is_fresh
-            && let Some(kept) = self.side.pool.take_shared(now)
+            && let Some(kept) = self.side.pool.take(now, &self.client)
         {
             self.side.series.of(self.worker).reused.add(1);
             return Ok(Line::Http1(kept));
