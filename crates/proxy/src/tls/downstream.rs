@@ -158,9 +158,26 @@ fn tickets_for(settings: &TlsTermination, inherited: Option<&TicketEstate>) -> R
     Tickets::new(keys).ok_or_else(|| vec![Issue::at("", "the system has no randomness")])
 }
 
+/// Goes by the authorities themselves: a file of the same name and length may hold others.
 fn proof_of(settings: &TlsTermination) -> Vec<u8> {
-    let asked = format!("{:?} {:?}", settings.client, settings.version_min);
-    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, asked.as_bytes()).as_ref().to_vec()
+    let mode: &[u8] = match &settings.client {
+        ClientAuth::Off => b"off",
+        ClientAuth::Optional(_) => b"optional",
+        ClientAuth::Required(_) => b"required",
+    };
+    let version_min: &[u8] = match settings.version_min {
+        TlsVersion::Tls12 => b"1.2",
+        TlsVersion::Tls13 => b"1.3",
+    };
+    let header = trust(&settings.client).and_then(|trust| trust.identity_header.as_deref()).unwrap_or_default();
+    let authorities = trust(&settings.client).map_or(&[][..], |trust| &trust.authorities.bytes[..]);
+    let mut digest = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    for part in [mode, version_min, header.as_bytes(), authorities] {
+        // With its length before it, so that no part can take the place of another.
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    digest.finish().as_ref().to_vec()
 }
 
 /// What of a listener decides how clients agree on HTTP/3.
@@ -279,5 +296,47 @@ pub(crate) fn facts_of_quic(quic: &Quic) -> TlsFacts {
         client_subject: subject.whole,
         client_common_name: subject.common_name,
         alpn: Some("h3"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::snapshot::Pem;
+
+    use super::*;
+
+    fn settings(client: ClientAuth, version_min: TlsVersion) -> TlsTermination {
+        TlsTermination { certificates: Vec::new(), version_min, client, handshake_timeout: Duration::from_secs(1) }
+    }
+
+    fn trusting(bytes: &[u8], header: Option<&str>) -> ClientTrust {
+        let authorities = Pem { path: "ca.pem".into(), bytes: bytes.into() };
+        ClientTrust { authorities, identity_header: header.map(str::to_owned) }
+    }
+
+    #[test]
+    fn tickets_prove_nothing_to_another_authority_of_the_same_length_nor_to_other_questions() {
+        let proof = |client, version_min| proof_of(&settings(client, version_min));
+        let required = |bytes, header| ClientAuth::Required(trusting(bytes, header));
+        let proofs = [
+            proof(required(b"one", None), TlsVersion::Tls12),
+            proof(required(b"two", None), TlsVersion::Tls12),
+            proof(required(b"one", Some("x-client")), TlsVersion::Tls12),
+            proof(required(b"one", None), TlsVersion::Tls13),
+            proof(ClientAuth::Optional(trusting(b"one", None)), TlsVersion::Tls12),
+            proof(ClientAuth::Off, TlsVersion::Tls12),
+        ];
+        for (place, one) in proofs.iter().enumerate() {
+            assert!(proofs[..place].iter().all(|other| other != one), "{place}");
+        }
+        assert_eq!(proofs[0], proof(required(b"one", None), TlsVersion::Tls12));
+    }
+
+    #[test]
+    fn an_estate_of_tickets_is_of_use_where_the_same_authority_is_asked_for() {
+        let asked = |bytes: &[u8]| settings(ClientAuth::Required(trusting(bytes, None)), TlsVersion::Tls12);
+        let estate = TicketEstate { listener: "web".into(), proof: proof_of(&asked(b"one")), keys: Vec::new() };
+        assert!(estate.keys_for(&asked(b"one")).is_some());
+        assert!(estate.keys_for(&asked(b"two")).is_none());
     }
 }
