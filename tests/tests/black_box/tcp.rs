@@ -294,3 +294,24 @@ fn a_hello_that_arrives_byte_by_byte_is_understood() {
     assert_eq!(peer.take(1), [22], "the endpoint's handshake record");
     assert_eq!(shop.connections(), 1);
 }
+
+#[test]
+fn where_bytes_are_passed_on_any_application_protocol_may_be_offered() {
+    let (origin, authority, folder) = (Origin::echo(), Authority::new("tests"), folder());
+    authority.issue(&["db.example"]).write(folder.path(), "site");
+    let text = format!(
+        "version: 1\n\
+         listeners:\n  line:\n    bind: \"127.0.0.1:0\"\n    protocol: tcp\n    cluster: database\n\
+         \x20   tls: {{ certificates: [{{ chain: site.pem, key: site.key }}] }}\n\
+         clusters:\n  database: {{ endpoints: [{}] }}\n",
+        to(&origin)
+    );
+    let product = Product::start_in(folder, &text, 2);
+    for protocols in [&["postgresql"][..], &["dot"], &["h2", "http/1.1"], &[]] {
+        let client = Client { protocols, ..Client::trusting(&authority) };
+        let mut peer = tls::connect(product.address("line"), "db.example", &client.config());
+        assert_eq!(peer.tls().alpn_protocol(), None, "{protocols:?}");
+        peer.send("hello");
+        assert_eq!(peer.take(5), b"hello", "{protocols:?}");
+    }
+}

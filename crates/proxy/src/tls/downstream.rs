@@ -27,14 +27,15 @@ pub(super) const ALPN_H1: &[u8] = b"http/1.1";
 /// What HTTP/3 is called (RFC 9114 section 3.1).
 pub(super) const ALPN_H3: &[u8] = b"h3";
 
-/// What may be agreed on in a handshake (RFC 7301), what is liked best first.
+/// What may be agreed on in a handshake (RFC 7301), what is liked best first. Nothing where bytes are passed on: only the endpoint
+/// knows what it speaks, and an offer of which nothing is known here must not fail.
 pub(super) fn protocols(spoken: &Protocol) -> Vec<&'static [u8]> {
     match spoken {
         Protocol::Http(http) => [(http.versions.h2, ALPN_H2), (http.versions.h1, ALPN_H1)]
             .into_iter()
             .filter_map(|(is_spoken, name)| is_spoken.then_some(name))
             .collect(),
-        Protocol::Tcp(_) | Protocol::Udp(_) => vec![ALPN_H1],
+        Protocol::Tcp(_) | Protocol::Udp(_) => Vec::new(),
     }
 }
 
