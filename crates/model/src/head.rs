@@ -82,6 +82,8 @@ pub struct RequestHead {
     pub fields: Fields,
     /// Bytes of the body that are carried, where a filter bounds them.
     pub body_max: Option<u64>,
+    /// What conditions of filters for responses have said of it when it was their turn, by their numbers.
+    pub verdicts: Vec<Option<bool>>,
     user: Option<Span>,
     method_span: Span,
     path: Span,
@@ -94,9 +96,10 @@ pub struct RequestHead {
 impl RequestHead {
     /// Makes the head empty for the next request; memory stays.
     pub fn clear(&mut self) {
-        let mut fields = std::mem::take(&mut self.fields);
+        let (mut fields, mut verdicts) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.verdicts));
         fields.clear();
-        *self = Self { fields, ..Self::default() };
+        verdicts.clear();
+        *self = Self { fields, verdicts, ..Self::default() };
     }
 
     /// Says where in the arena the request line's parts lie. `target` is in origin form, `*`, or (CONNECT) empty;

@@ -96,6 +96,32 @@ fn a_filter_sees_what_those_before_it_did() {
 }
 
 #[test]
+fn a_filter_of_responses_sees_the_request_as_those_before_it_have_left_it() {
+    let origin = Origin::answering(|request| match request.target() {
+        "/missing" => b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok("in"),
+    });
+    let filters = "filters: [\
+        { set_response_header: { cache-control: no-store }, when: { path: { prefix: /account }, not: { status: 404 } } }, \
+        { set_response_header: { x-role: \"1\" }, when: { headers: { x-role: { present: true } } } }, \
+        { cors: { allow_origins: [\"*\"] }, when: { path: { prefix: /account } } }, \
+        { rewrite: { path: { prefix: { from: /account, to: / } } } }, { remove_request_header: [x-role] }, \
+        { set_response_header: { x-late: \"1\" }, when: { path: { prefix: /account } } }]";
+    let product = Setup::to(&origin).route(filters).start();
+    let mut peer = product.connect();
+    let mut ask = |path: &str, fields: &str| {
+        let answer =
+            peer.ask(format!("GET {path} HTTP/1.1\r\nHost: test\r\nOrigin: https://a.example\r\n{fields}\r\n"));
+        let names = ["cache-control", "x-role", "access-control-allow-origin", "x-late"];
+        names.map(|name| answer.field(name).is_some())
+    };
+    assert_eq!(ask("/account/me", "X-Role: a\r\n"), [true, true, true, false]);
+    assert_eq!(ask("/account/missing", ""), [false, false, true, false]);
+    assert_eq!(ask("/other", "X-Role: a\r\n"), [false, true, false, false]);
+    assert_eq!(ask("/other", ""), [false; 4]);
+}
+
+#[test]
 fn mistakes_are_told_with_their_line() {
     let origin = Origin::saying("in");
     let check = |filter: &str| {

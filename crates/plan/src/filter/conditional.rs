@@ -14,28 +14,50 @@ struct Conditional<S> {
     step: S,
 }
 
-/// The same steps, under a condition.
+/// Asks the condition of something done to the response when it is its turn among what is done to the request: what comes after it
+/// may change the path, or take a field away.
+struct Judge(Arc<WhenPlan>);
+
+/// The same steps, under a condition. Verdicts that are kept for the response have numbers from `next` on.
 ///
 /// # Errors
 /// What is wrong with the condition, with its path below `when`.
-pub(super) fn steps(when: &When, steps: Steps) -> Result<Steps, Issue> {
-    let when = Arc::new(WhenPlan::compile(when)?);
+pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps, Issue> {
+    let mut when = WhenPlan::compile(when)?;
     if steps.request.is_some()
         && let Some(path) = when.asks_status()
     {
         let issue = Issue::at(path, "there is no status yet when this filter acts on the request");
         return Err(issue.suggest("use it for filters that act on responses alone, such as set_response_header"));
     }
+    let is_asked_later = steps.response.is_some() || steps.page.is_some();
+    if is_asked_later {
+        when.number(next);
+    }
+    let when = Arc::new(when);
+    let request: Option<Box<dyn RequestStep>> = match steps.request {
+        Some(step) => Some(Box::new(Conditional { when: Arc::clone(&when), step })),
+        None if is_asked_later => Some(Box::new(Judge(Arc::clone(&when)))),
+        None => None,
+    };
     Ok(Steps {
-        request: steps.request.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
+        request,
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         page: steps.page.map(|step| Box::new(Conditional { when, step }) as Box<_>),
         guarded: steps.guarded,
     })
 }
 
+impl RequestStep for Judge {
+    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+        self.0.judge(head, facts.client, scratch);
+        Flow::Continue
+    }
+}
+
 impl RequestStep for Conditional<Box<dyn RequestStep>> {
     fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+        self.when.judge(head, facts.client, scratch);
         if self.when.holds((head, facts.client), None, scratch) {
             self.step.apply(head, facts, scratch)
         } else {

@@ -230,7 +230,7 @@ impl Flow {
 /// What a response step may look at beside the response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseView<'a> {
-    /// The request as the request steps left it.
+    /// The request as the request steps left it. Conditions of filters go by what it was when it was their turn.
     pub request: &'a RequestHead,
     /// Facts of the exchange.
     pub facts: &'a Facts<'a>,
@@ -258,9 +258,9 @@ impl Chain {
     pub fn compile(uses: &[FilterUse]) -> Result<Self, Vec<Issue>> {
         let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
-        let mut guarded = Vec::new();
+        let (mut guarded, mut numbers) = (Vec::new(), 0);
         for (place, used) in uses.iter().enumerate() {
-            match compile_one(used) {
+            match compile_one(used, &mut numbers) {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
@@ -390,8 +390,9 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// What one filter of a route does. Paths of issues are below its place in the list.
-pub(crate) fn compile_one(used: &FilterUse) -> Result<Steps, Issue> {
+/// What one filter of a route does. Verdicts of its condition that are kept have `numbers` of their own within the route. Paths of
+/// issues are below its place in the list.
+pub(crate) fn compile_one(used: &FilterUse, numbers: &mut usize) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
         let issue = Issue::at(&used.name, format!("there is no filter `{}`", used.name));
         return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));
@@ -399,6 +400,6 @@ pub(crate) fn compile_one(used: &FilterUse) -> Result<Steps, Issue> {
     let steps = (entry.compile)(&used.settings).map_err(|issue| issue.below(&used.name))?;
     match &used.when {
         None => Ok(steps),
-        Some(when) => conditional::steps(when, steps).map_err(|issue| issue.below("when")),
+        Some(when) => conditional::steps(when, steps, numbers).map_err(|issue| issue.below("when")),
     }
 }

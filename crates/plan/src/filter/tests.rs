@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use model::matching::{Match, PathMatch, When};
 use serde_json::json;
 
 use super::testing::{World, answered, chain, issue, listed, passed, request, response, returned, uses};
@@ -123,6 +124,33 @@ fn responses_are_changed_likewise_and_see_the_request() {
         listed(&returned(&filters, &request, sent()).fields),
         "vary: accept|vary: cookie|x-from: 404 api 127.0.0.1:9001 Shop.example.com /a?b accept, cookie"
     );
+}
+
+#[test]
+fn a_condition_of_a_response_filter_looks_at_the_request_when_it_is_its_turn() {
+    let matches = Match { path: Some(PathMatch::Prefix("/account".into())), ..Match::default() };
+    let below = When { matches, ..When::default() };
+    let mut filters = uses(&json!([
+        { "set_response_header": { "x-before": "1" } },
+        { "set_response_header": { "x-not": "1" } },
+        { "rewrite": { "path": { "prefix": { "from": "/account", "to": "/" } } } },
+        { "set_response_header": { "x-after": "1" } },
+    ]));
+    filters[0].when = Some(below.clone());
+    filters[1].when = Some(When { not: Some(Box::new(below.clone())), ..When::default() });
+    filters[3].when = Some(below);
+    let chain = Chain::compile(&filters).unwrap();
+    let mut head = passed(&chain, request("GET", "/account/me", &[]));
+    assert_eq!(head.path(), b"/me");
+    assert_eq!(listed(&returned(&chain, &head, response(200, &[])).fields), "x-before: 1");
+    let other = passed(&chain, request("GET", "/other", &[]));
+    assert_eq!(listed(&returned(&chain, &other, response(200, &[])).fields), "x-not: 1");
+    // Where no filter had its turn, it is asked for what is there.
+    let unseen = request("GET", "/account", &[]);
+    assert_eq!(listed(&returned(&chain, &unseen, response(500, &[])).fields), "x-before: 1|x-after: 1");
+    // A head is used again, and nothing of the exchange before is left in it.
+    head.clear();
+    assert!(head.verdicts.is_empty());
 }
 
 #[test]

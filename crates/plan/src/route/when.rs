@@ -9,9 +9,14 @@ use model::{Issue, RequestHead};
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
 
+/// The number of what is asked once only.
+const NONE: usize = usize::MAX;
+
 /// A condition, compiled.
 pub(crate) struct WhenPlan {
     conditions: Conditions,
+    /// Where its verdict on a request is kept for the response; `NONE`: it is not.
+    number: usize,
     /// `None`: any.
     hosts: Option<HostMap<()>>,
     /// None: any.
@@ -41,12 +46,36 @@ impl WhenPlan {
         let not = asked.not.as_ref().map(|not| Self::compile(not).map_err(|issue| issue.below("not"))).transpose()?;
         Ok(Self {
             conditions: Conditions::compile_alone(&asked.matches).map_err(first)?,
+            number: NONE,
             hosts: (!asked.matches.hosts.is_empty()).then_some(hosts),
             statuses: asked.statuses.clone().into(),
             not: not.map(Box::new),
             any: if asked.any.is_empty() { None } else { Some(list("any", &asked.any)?) },
             all: list("all", &asked.all)?,
         })
+    }
+
+    /// Has the verdicts of all its parts kept, under numbers from `next` on.
+    pub(crate) fn number(&mut self, next: &mut usize) {
+        self.number = *next;
+        *next += 1;
+        let (not, any) = (self.not.as_deref_mut(), self.any.as_deref_mut().unwrap_or_default());
+        not.into_iter().chain(any).chain(self.all.iter_mut()).for_each(|part| part.number(next));
+    }
+
+    /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it
+    /// before there is a response. Statuses are asked for when there is one.
+    pub(crate) fn judge(&self, head: &mut RequestHead, client: IpAddr, scratch: &mut Vec<u8>) {
+        if self.number == NONE {
+            return;
+        }
+        let verdict = self.own_holds((head, client), scratch);
+        if head.verdicts.len() <= self.number {
+            head.verdicts.resize(self.number + 1, None);
+        }
+        head.verdicts[self.number] = Some(verdict);
+        let (not, any) = (self.not.as_deref(), self.any.as_deref().unwrap_or_default());
+        not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(head, client, scratch));
     }
 
     /// Where it asks for the status, if it does: the path below `when`.
@@ -62,16 +91,21 @@ impl WhenPlan {
         not.or_else(|| below("any", self.any.as_deref().unwrap_or_default())).or_else(|| below("all", &self.all))
     }
 
-    /// Whether it holds, for a response of this `status` if there is one. `scratch` as in [`Conditions::hold`].
+    /// Whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
+    /// request is now. `scratch` as in [`Conditions::hold`].
     pub(crate) fn holds(&self, of: (&RequestHead, IpAddr), status: Option<u16>, scratch: &mut Vec<u8>) -> bool {
-        let (head, client) = of;
+        let (head, _) = of;
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
-            && self.host_holds(head, scratch)
-            && self.conditions.hold(head, client, scratch)
+            && head.verdicts.get(self.number).copied().flatten().unwrap_or_else(|| self.own_holds(of, scratch))
             && self.not.as_ref().is_none_or(|not| !not.holds(of, status, scratch))
             && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, status, scratch)))
             && self.all.iter().all(|one| one.holds(of, status, scratch))
+    }
+
+    /// What it asks itself, without its parts and the status.
+    fn own_holds(&self, (head, client): (&RequestHead, IpAddr), scratch: &mut Vec<u8>) -> bool {
+        self.host_holds(head, scratch) && self.conditions.hold(head, client, scratch)
     }
 
     fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {
