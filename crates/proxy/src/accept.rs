@@ -1,6 +1,6 @@
 //! New connections: limits, TLS, and on to the protocol of the listener.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -210,7 +210,8 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
     let is_proxied = proxied.is_some_and(|accepted| accepted.trusts(peer.ip()));
     if !is_proxied && !listener.plan.admits(peer.ip()) {
         let (local, name) = (local_of(listener, &tcp), listener.plan.listener.name.clone());
-        let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name };
+        let authenticated_at = Cell::default();
+        let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name, authenticated_at };
         return keep_out(worker, listener, &tcp, &facts);
     }
     if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
@@ -319,7 +320,14 @@ fn introduce(
         Protocol::Tcp(tcp) => tcp.idle_timeout,
         Protocol::Udp(udp) => udp.idle_timeout,
     };
-    let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() };
+    let facts = ConnectionFacts {
+        peer,
+        local,
+        tls: None,
+        sender: None,
+        listener: configured.name.clone(),
+        authenticated_at: Cell::default(),
+    };
     (facts, Watch::new(now, first, tether.clone()), first)
 }
 

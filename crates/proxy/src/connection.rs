@@ -1,5 +1,6 @@
 //! A client's connection: what is known of it, its stream, its timer, and the bytes it sent ahead.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -12,7 +13,7 @@ use crate::io::Io;
 use crate::registry::Tether;
 use crate::watch::Watch;
 
-/// What does not change while a connection lives.
+/// What does not change while a connection lives, but for one thing.
 pub(crate) struct ConnectionFacts {
     pub peer: SocketAddr,
     pub local: SocketAddr,
@@ -20,6 +21,8 @@ pub(crate) struct ConnectionFacts {
     /// Who told of `peer` and `local`, where that was by the PROXY protocol.
     pub sender: Option<Box<SenderFacts>>,
     pub listener: Name,
+    /// The slot of the endpoint that has last authenticated a connection for this client, see [`wire::authentication`].
+    pub authenticated_at: Cell<Option<u32>>,
 }
 
 impl ConnectionFacts {
@@ -128,7 +131,8 @@ mod tests {
         let io = Io::Plain(tokio::net::TcpStream::from_std(ours).unwrap());
         let tether = Tether::loose();
         let watch = Watch::new(Instant::now(), Duration::from_secs(60), tether.clone());
-        let facts = ConnectionFacts { peer, local: peer, tls: None, sender: None, listener: Name::from("web") };
+        let (listener, authenticated_at) = (Name::from("web"), Cell::default());
+        let facts = ConnectionFacts { peer, local: peer, tls: None, sender: None, listener, authenticated_at };
         let (facts, received) = (Rc::new(facts), None);
         (client, Connection { io, facts, watch, received, tether, requests: 0, leaves_by_end: true, is_early: false })
     }

@@ -484,6 +484,7 @@ impl Port {
             tls: None,
             sender: None,
             listener: listener.plan.listener.name.clone(),
+            authenticated_at: Cell::default(),
         };
         if !listener.plan.admits(envelope.from.ip()) {
             shard.fault(Fault::KeptOut);

@@ -376,7 +376,10 @@ impl<'p> Exchange<'p> {
         let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
         let fair_key = cluster.fair_key(head, self.client, &mut seed);
         let turn = Turn { precedence, key: fair_key };
-        let pinned = cluster.persistence.as_ref().and_then(|persistence| self.find_session(persistence).pinned());
+        let pinned = match &cluster.persistence {
+            Some(persistence) => self.find_session(persistence).pinned(),
+            None => self.authenticated_at(cluster),
+        };
         self.prepare_retries(now).await?;
         let gate = Gate { worker: self.worker, cluster, now };
         let mut failed = None;
@@ -419,6 +422,13 @@ impl<'p> Exchange<'p> {
                 Box::pin(self.pause(pause)).await.map_err(|because| self.end_by(failed, because))?;
             }
         }
+    }
+
+    /// The endpoint of this cluster that authenticates the client by its connection: all steps of that must meet at one.
+    fn authenticated_at(&self, cluster: &ClusterPlan) -> Option<u32> {
+        let slot = self.connection.facts.authenticated_at.get()?;
+        let place = cluster.endpoints.iter().position(|endpoint| endpoint.state.slot == slot)?;
+        u32::try_from(place).ok()
     }
 
     /// One endpoint: a kept connection if there is one, else a new one. A kept connection that turns out to be closed

@@ -78,3 +78,26 @@ fn what_is_authenticated_by_request_shares_connections_as_ever() {
     }
     assert_eq!(origin.connections(), 1);
 }
+
+#[test]
+fn all_steps_of_an_authentication_meet_at_one_endpoint() {
+    let origins = [authenticating(), authenticating(), authenticating()];
+    let product = Setup::to_all(&origins).workers(1).start();
+    let mut peers: Vec<Peer> = (0..4).map(|_| product.connect()).collect();
+    let names = ["ann", "bob", "cid", "dee"];
+    for peer in &mut peers {
+        assert_eq!(peer.get("/").status(), 401);
+    }
+    for peer in &mut peers {
+        assert_eq!(ask_as(peer, "NTLM first").status(), 401);
+    }
+    for (peer, name) in peers.iter_mut().zip(names) {
+        assert_eq!(ask_as(peer, &format!("NTLM {name}")).text(), name);
+    }
+    for _ in 0..3 {
+        for (peer, name) in peers.iter_mut().zip(names) {
+            assert_eq!(peer.get("/").text(), name);
+        }
+    }
+    assert_eq!(origins.iter().map(Origin::connections).sum::<usize>(), names.len());
+}

@@ -60,7 +60,8 @@ pub struct Ask<'a> {
     pub now: Instant,
     /// Those that come into question, [`ClusterPlan::subset`].
     pub subset: Subset,
-    /// The place of the endpoint that its session belongs to, [`crate::sticky::Session::pinned`].
+    /// The place of the endpoint that its session belongs to, [`crate::sticky::Session::pinned`]; in a cluster without sessions
+    /// the place of one that is liked best, and taken as long as it gets work and has room.
     pub pinned: Option<u32>,
 }
 
@@ -77,6 +78,15 @@ pub(crate) fn take(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Op
     }
     let lease = choose(tier, chance, ask);
     if lease.is_none() && !ask.tried.is_empty() { choose(tier, chance, &Ask { tried: &[], ..*ask }) } else { lease }
+}
+
+/// Takes a place at one endpoint, if it gets work, was not tried, and has room.
+#[cold]
+pub(crate) fn take_at(tiers: &[Tier], place: u32, tried: &[u32]) -> Option<Lease> {
+    tiers.iter().find_map(|tier| {
+        let member = tier.members().iter().find(|member| member.index == place)?;
+        if tried.contains(&member.state.slot) { None } else { tier.take(member) }
+    })
 }
 
 /// Takes a place for one who waited, as the balancer would, or near to it: by load where it goes by time. May miss a place

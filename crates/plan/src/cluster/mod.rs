@@ -207,9 +207,15 @@ impl ClusterPlan {
         if self.state.waiting() > 0 && self.cluster.queue.is_some() && self.is_behind(view) {
             return Pick::Full;
         }
+        let liked = ask.pinned.filter(|_| self.persistence.is_none());
+        let mut take = || {
+            let liked = liked.and_then(|place| balance::take_at(tiers, place, ask.tried));
+            let liked = liked.map(|lease| lease.because(PickReason::Session));
+            liked.or_else(|| balance::take(tiers, random, ask))
+        };
         let taken = match self.bound() {
-            None => balance::take(tiers, random, ask),
-            Some(max) => self.take_bounded(max, || balance::take(tiers, random, ask)),
+            None => take(),
+            Some(max) => self.take_bounded(max, take),
         };
         taken.map_or(Pick::Full, |lease| Pick::Endpoint(view.explained(lease, ask)))
     }

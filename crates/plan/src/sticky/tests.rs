@@ -540,3 +540,21 @@ fn places_of_sessions_count_for_a_bounded_load() {
     drop(pinned);
     assert_eq!(plan.endpoints[0].state.in_flight(), 0);
 }
+
+#[test]
+fn where_there_are_no_sessions_one_endpoint_may_be_liked_best() {
+    let plan = plan_of(of(None, 3));
+    for liked in [2, 0, 1, 1] {
+        assert_eq!(picked(&plan, liked), Ok(liked as usize));
+    }
+    // One that was tried, or is not there, is as any other.
+    let tried = [plan.endpoints[1].state.slot];
+    let mut worker = Worker::new(1);
+    for _ in 0..6 {
+        match worker.pick_for(&plan, &Ask { tried: &tried, ..ask(1) }) {
+            Pick::Endpoint(lease) => assert_ne!(lease.endpoint_index(), 1),
+            _ => panic!("nobody"),
+        }
+    }
+    assert!(picked(&plan, 7).is_ok());
+}

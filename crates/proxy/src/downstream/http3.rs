@@ -216,7 +216,8 @@ impl Door {
 fn introduce(port: &Port, listener: &ListenerNow, incoming: &Incoming) -> ConnectionFacts {
     let (peer, configured) = (incoming.remote_address(), &listener.plan.listener);
     let local = local_of(port, incoming.local_ip(), configured.bind.or_local());
-    ConnectionFacts { peer, local, tls: None, sender: None, listener: configured.name.clone() }
+    let (listener, authenticated_at) = (configured.name.clone(), Cell::default());
+    ConnectionFacts { peer, local, tls: None, sender: None, listener, authenticated_at }
 }
 
 /// What a connection and the tasks of its streams share.
@@ -415,6 +416,7 @@ impl Session {
             tls: Some(Box::new(tls::facts_of_quic(&self.quic))),
             sender: None,
             listener: before.listener.clone(),
+            authenticated_at: before.authenticated_at.clone(),
         };
         *self.shared.facts.borrow_mut() = Rc::new(facts);
     }
@@ -474,6 +476,7 @@ impl Session {
                 tls: facts.tls.clone(),
                 sender: None,
                 listener: facts.listener.clone(),
+                authenticated_at: facts.authenticated_at.clone(),
             };
             *self.shared.facts.borrow_mut() = Rc::new(moved);
         }

@@ -167,6 +167,10 @@ impl<'p> Conversation<'p> {
         if !upstream.is_authenticated && !upstream.io.is_message() {
             upstream.is_authenticated = is_of_connection(&exchange.incoming.head.fields, response);
         }
+        if upstream.is_authenticated {
+            let slot = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
+            exchange.connection.facts.authenticated_at.set(slot);
+        }
     }
 
     /// Sends a page in place of the response that is here.
