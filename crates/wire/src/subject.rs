@@ -226,7 +226,7 @@ mod tests {
     const COUNTRY: &[u8] = &[0x55, 4, 6];
     const ORGANISATION: &[u8] = &[0x55, 4, 10];
     const UNIT: &[u8] = &[0x55, 4, 11];
-    const COMMON: &[u8] = &[0x55, 4, 3];
+    const NAME: &[u8] = &[0x55, 4, 3];
 
     fn der(tag: u8, content: &[u8]) -> Vec<u8> {
         let mut out = vec![tag];
@@ -257,15 +257,15 @@ mod tests {
     }
 
     fn told(tag: u8, value: &[u8]) -> String {
-        let name = der(SEQUENCE, &der(SET, &attribute(COMMON, tag, value)));
+        let name = der(SEQUENCE, &der(SET, &attribute(NAME, tag, value)));
         subject(&certificate(&name)).unwrap().strip_prefix("CN=").unwrap().to_owned()
     }
 
     #[test]
     fn a_name_is_told_from_its_end_with_short_names() {
-        assert_eq!(named(&[(COUNTRY, "DE"), (ORGANISATION, "Acme"), (COMMON, "ann")]), "CN=ann,O=Acme,C=DE");
+        assert_eq!(named(&[(COUNTRY, "DE"), (ORGANISATION, "Acme"), (NAME, "ann")]), "CN=ann,O=Acme,C=DE");
         assert_eq!(named(&[]), "");
-        let two = [attribute(COMMON, PRINTABLE_STRING, b"ann"), attribute(UNIT, IA5_STRING, b"x")].concat();
+        let two = [attribute(NAME, PRINTABLE_STRING, b"ann"), attribute(UNIT, IA5_STRING, b"x")].concat();
         let name = der(SEQUENCE, &der(SET, &two));
         assert_eq!(subject(&certificate(&name)).unwrap(), "CN=ann+OU=x");
         // Of version 1.
@@ -275,10 +275,10 @@ mod tests {
 
     #[test]
     fn a_value_cannot_look_like_another_part_of_the_name() {
-        let honest = named(&[(ORGANISATION, "Acme"), (UNIT, "Admins"), (COMMON, "bob")]);
+        let honest = named(&[(ORGANISATION, "Acme"), (UNIT, "Admins"), (NAME, "bob")]);
         assert_eq!(honest, "CN=bob,OU=Admins,O=Acme");
-        assert_eq!(named(&[(COMMON, "bob,OU=Admins,O=Acme")]), r"CN=bob\,OU=Admins\,O=Acme");
-        assert_eq!(named(&[(COMMON, "a+OU=x;y")]), r"CN=a\+OU=x\;y");
+        assert_eq!(named(&[(NAME, "bob,OU=Admins,O=Acme")]), r"CN=bob\,OU=Admins\,O=Acme");
+        assert_eq!(named(&[(NAME, "a+OU=x;y")]), r"CN=a\+OU=x\;y");
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
     fn what_is_no_name_is_told_as_it_is_and_what_is_no_certificate_not_at_all() {
         for name in [
             der(SEQUENCE, &der(SEQUENCE, &[])),
-            der(SEQUENCE, &der(SET, &der(SEQUENCE, &der(OBJECT_ID, COMMON)))),
+            der(SEQUENCE, &der(SET, &der(SEQUENCE, &der(OBJECT_ID, NAME)))),
             der(SEQUENCE, &der(SET, &attribute(&[0x80], UTF8_STRING, b"a"))),
             der(SEQUENCE, &der(SET, &attribute(&[0xff; 12], UTF8_STRING, b"a"))),
             der(SET, &[]),
@@ -350,7 +350,7 @@ mod tests {
             other in proptest::collection::vec("[ #+,=\\\\CNé]{0,6}", 0..4),
         ) {
             let tell = |values: &[String]| {
-                named(&values.iter().map(|value| (COMMON, value.as_str())).collect::<Vec<_>>())
+                named(&values.iter().map(|value| (NAME, value.as_str())).collect::<Vec<_>>())
             };
             prop_assert_eq!(one == other, tell(&one) == tell(&other));
         }

@@ -32,7 +32,8 @@ pub(super) fn apply(
 ) -> Result<Vec<FilterTold>, String> {
     let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
     for used in uses {
-        let steps = compile_one(used, &mut 0).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
+        let steps =
+            compile_one(used, &mut 0).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
         let flow = steps.request.map_or(Flow::Continue, |step| match step.apply(head, facts, scratch) {
             // Nobody else waits here. What is drawn is forgotten with the steps.
