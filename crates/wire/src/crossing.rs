@@ -10,6 +10,8 @@
 //! What arrives is judged as strictly as by [`crate::http1`], so that the writers of either version may trust a head,
 //! whoever sent it. What is malformed (section 8.1.1) is never passed on.
 
+mod gather;
+
 use std::sync::LazyLock;
 
 use model::fields::{Field, Span, is_field_value, is_lower_token, is_token};
@@ -21,6 +23,8 @@ use crate::http1::tally::{Tally, has_trailers};
 use crate::http1::target::{Form, HOST, form, is_authority};
 use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed, may_be_trailer};
 use crate::text::Digits;
+
+pub(crate) use gather::{BadRequest, Gather};
 
 static COOKIE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("cookie").expect("`cookie` is a token"));
 static UPGRADE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("upgrade").expect("`upgrade` is a token"));

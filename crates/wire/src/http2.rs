@@ -1,7 +1,53 @@
-//! What of HTTP/2 is looked at as bytes (RFC 9113): how a connection begins, and how much of what a peer sends is of no
-//! use. The frames themselves are the business of a library.
+//! HTTP/2 (RFC 9113) as bytes.
+//!
+//! ```text
+//! bytes of a client → connection::Connection → requests, data, ends; what is to be said to it → bytes
+//! ```
+//!
+//! [`connection`] is the whole of it towards clients, over [`frame`] and [`hpack`]. Here stands what is looked at where a library
+//! drives the frames: how a connection begins, and how much of what a peer sends is of no use. What a message may hold is said
+//! in [`crate::crossing`].
+
+pub mod connection;
+pub mod frame;
+pub mod hpack;
 
 use std::time::{Duration, Instant};
+
+use frame::flag::END_STREAM;
+use frame::{HEAD_BYTES, kind};
+
+/// What a stream or a connection is ended with (section 7).
+pub mod code {
+    /// Nothing is wrong.
+    pub const NO_ERROR: u32 = 0x0;
+    /// Against the rules, in a way that has no other code.
+    pub const PROTOCOL_ERROR: u32 = 0x1;
+    /// We have failed.
+    pub const INTERNAL_ERROR: u32 = 0x2;
+    /// More was sent than a window allows.
+    pub const FLOW_CONTROL_ERROR: u32 = 0x3;
+    /// SETTINGS were not answered.
+    pub const SETTINGS_TIMEOUT: u32 = 0x4;
+    /// A frame for a stream whose half has ended.
+    pub const STREAM_CLOSED: u32 = 0x5;
+    /// A frame of a wrong length.
+    pub const FRAME_SIZE_ERROR: u32 = 0x6;
+    /// Not looked at; it may be sent again.
+    pub const REFUSED_STREAM: u32 = 0x7;
+    /// Not wanted any more.
+    pub const CANCEL: u32 = 0x8;
+    /// A block of fields that cannot be read.
+    pub const COMPRESSION_ERROR: u32 = 0x9;
+    /// The connection behind a CONNECT has failed.
+    pub const CONNECT_ERROR: u32 = 0xa;
+    /// More work than the peer may make.
+    pub const ENHANCE_YOUR_CALM: u32 = 0xb;
+    /// TLS is not good enough.
+    pub const INADEQUATE_SECURITY: u32 = 0xc;
+    /// It is to be asked for by HTTP/1.1.
+    pub const HTTP_1_1_REQUIRED: u32 = 0xd;
+}
 
 /// How a client begins an HTTP/2 connection (section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -35,21 +81,8 @@ pub fn preface(bytes: &[u8]) -> Preface {
     }
 }
 
-/// Frames, by the numbers of RFC 9113 section 6.
-mod kind {
-    pub(super) const DATA: u8 = 0;
-    pub(super) const HEADERS: u8 = 1;
-    pub(super) const RST_STREAM: u8 = 3;
-    pub(super) const WINDOW_UPDATE: u8 = 8;
-    pub(super) const CONTINUATION: u8 = 9;
-}
-
-const HEADER_BYTES: usize = 9;
 /// Of the payload of a frame that carries a number.
 const NUMBER_BYTES: usize = 4;
-const END_STREAM: u8 = 1;
-/// Section 7.
-const PROTOCOL_ERROR: u32 = 1;
 /// Windows that are opened by less than this, again and again, cost us a frame for every few bytes.
 const WINDOW_STEP_MIN: u32 = 256;
 
@@ -73,7 +106,7 @@ enum Passing {
 #[derive(Clone, Debug)]
 struct Walk {
     /// Of a frame's head, and of a number behind it.
-    collected: [u8; HEADER_BYTES + NUMBER_BYTES],
+    collected: [u8; HEAD_BYTES + NUMBER_BYTES],
     count: usize,
     wanted: usize,
     /// Payload that is passed over.
@@ -82,7 +115,7 @@ struct Walk {
 
 impl Walk {
     fn after(skip: u32) -> Self {
-        Self { collected: [0; HEADER_BYTES + NUMBER_BYTES], count: 0, wanted: HEADER_BYTES, skip }
+        Self { collected: [0; HEAD_BYTES + NUMBER_BYTES], count: 0, wanted: HEAD_BYTES, skip }
     }
 
     /// The next frame that is known well enough; `bytes` then begin behind that.
@@ -114,11 +147,11 @@ impl Walk {
         let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
         let head = Head { length, kind, flags, stream };
         let is_number = matches!(kind, kind::WINDOW_UPDATE | kind::RST_STREAM) && length == NUMBER_BYTES as u32;
-        if is_number && self.wanted == HEADER_BYTES {
+        if is_number && self.wanted == HEAD_BYTES {
             self.wanted += NUMBER_BYTES;
             return None;
         }
-        (self.count, self.wanted) = (0, HEADER_BYTES);
+        (self.count, self.wanted) = (0, HEAD_BYTES);
         if is_number {
             return Some(Passing::Number(head, u32::from_be_bytes(number)));
         }
@@ -185,7 +218,7 @@ impl RefusalMeter {
     /// Takes the next bytes of a connection, and tells `seen` of each such stream.
     pub fn take(&mut self, mut bytes: &[u8], mut seen: impl FnMut(u32)) {
         while let Some(passing) = self.0.next(&mut bytes) {
-            if let Passing::Number(Head { kind: kind::RST_STREAM, stream, .. }, PROTOCOL_ERROR) = passing {
+            if let Passing::Number(Head { kind: kind::RST_STREAM, stream, .. }, code::PROTOCOL_ERROR) = passing {
                 seen(stream);
             }
         }

@@ -3,8 +3,9 @@
 //! This crate reads no socket, no clock and no configuration file, and it draws no random number. It knows no route,
 //! cluster or endpoint. Whatever it is given may be hostile: nothing here panics, and everything has a bound.
 //!
-//! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`path`] (the one form of a
-//! path), [`forwarding`] (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
+//! Start reading at [`http1`] (RFC 9112), then [`crossing`] (what HTTP/2 asks of a message), [`http2::connection`]
+//! (RFC 9113 as a state machine), [`path`] (the one form of a path), [`forwarding`]
+//! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
 //! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`authentication`] whose
 //! a connection, [`handover`] what two processes of the program say
@@ -24,4 +25,5 @@ pub mod path;
 pub mod proxy_protocol;
 pub mod subject;
 
+mod compression;
 mod text;

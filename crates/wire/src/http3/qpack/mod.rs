@@ -2,15 +2,12 @@
 //! stream waits for another, and no few bytes become many: a line of a section takes at least as many bytes as it costs, but
 //! for those of the static table and for what the Huffman code saves.
 
-mod huffman;
 mod table;
 
-use huffman::BadString;
+use crate::compression::{Unreadable, integer, push_integer, push_string, string};
 
 /// What each field costs beside its bytes, where a section has a bound (RFC 9114 section 4.2.2).
 const FIELD_OVERHEAD_BYTES: usize = 32;
-/// Longest integer that is read: more than any bound of ours.
-const INTEGER_MAX: u64 = 1 << 30;
 
 /// Why a section cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +18,8 @@ pub enum BadSection {
     TooLarge,
 }
 
-impl From<BadString> for BadSection {
-    fn from(BadString: BadString) -> Self {
+impl From<Unreadable> for BadSection {
+    fn from(Unreadable: Unreadable) -> Self {
         Self::Undecodable
     }
 }
@@ -98,44 +95,6 @@ fn entry(index: u64) -> Result<(&'static str, &'static str), BadSection> {
     table::TABLE.get(index as usize).copied().ok_or(BadSection::Undecodable)
 }
 
-/// An integer behind the bits that say what it is (RFC 9204 section 4.1.1, RFC 7541 section 5.1).
-fn integer(rest: &mut &[u8], prefix_bits: u32) -> Result<u64, BadSection> {
-    let (first, mut tail) = rest.split_first().ok_or(BadSection::Undecodable)?;
-    let most = (1u64 << prefix_bits) - 1;
-    let mut value = u64::from(*first) & most;
-    if value == most {
-        let mut shift = 0;
-        loop {
-            let (byte, after) = tail.split_first().ok_or(BadSection::Undecodable)?;
-            tail = after;
-            value += u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if value > INTEGER_MAX || shift > 35 {
-                return Err(BadSection::Undecodable);
-            }
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-    }
-    *rest = tail;
-    Ok(value)
-}
-
-/// A string whose length stands behind the bit that says whether it is in the Huffman code.
-fn string<'r: 'a, 'a>(rest: &mut &'r [u8], prefix_bits: u32, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], BadSection> {
-    let is_coded = rest.first().is_some_and(|first| first & (1 << prefix_bits) != 0);
-    let length = integer(rest, prefix_bits)? as usize;
-    let (own, tail) = rest.split_at_checked(length).ok_or(BadSection::Undecodable)?;
-    *rest = tail;
-    if !is_coded {
-        return Ok(own);
-    }
-    scratch.clear();
-    huffman::decode(own, scratch)?;
-    Ok(scratch)
-}
-
 /// Begins a section (RFC 9204 section 4.5.1): it needs no dynamic table.
 pub fn begin_section(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
@@ -195,26 +154,6 @@ pub fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
             push_string(out, value);
         }
     }
-}
-
-fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    push_integer(out, 0, 7, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn push_integer(out: &mut Vec<u8>, kind: u8, prefix_bits: u32, value: u64) {
-    let most = (1 << prefix_bits) - 1;
-    if value < most {
-        out.push(kind | value as u8);
-        return;
-    }
-    out.push(kind | most as u8);
-    let mut left = value - most;
-    while left >= 0x80 {
-        out.push(left as u8 | 0x80);
-        left >>= 7;
-    }
-    out.push(left as u8);
 }
 
 #[cfg(test)]

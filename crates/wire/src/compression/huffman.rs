@@ -1,4 +1,4 @@
-//! The Huffman code that QPACK shares with HPACK (RFC 7541 appendix B, RFC 9204 section 4.1.2).
+//! The Huffman code (RFC 7541 appendix B, RFC 9204 section 4.1.2).
 //!
 //! The code is canonical: codes follow from how long they are, shorter ones first, and among equals in the order of the bytes.
 //! So the lengths are all that is written down, and the compiler makes the tables.
@@ -31,6 +31,8 @@ struct Code {
     place: [u32; BITS_MAX + 1],
     /// For every beginning: the byte, and the length of its code; 0 for a longer one.
     fast: [(u8, u8); 1 << FAST_BITS],
+    /// For each byte, its code.
+    codes: [u32; 256],
 }
 
 static CODE: Code = make();
@@ -42,6 +44,7 @@ const fn make() -> Code {
         count: [0; BITS_MAX + 1],
         place: [0; BITS_MAX + 1],
         fast: [(0, 0); 1 << FAST_BITS],
+        codes: [0; 256],
     };
     let (mut bits, mut next, mut place) = (BITS_MIN as usize, 0, 0);
     while bits <= BITS_MAX {
@@ -51,6 +54,7 @@ const fn make() -> Code {
         while byte < 256 {
             if BITS[byte] as usize == bits {
                 code.sorted[place as usize] = byte as u8;
+                code.codes[byte] = next;
                 if bits <= FAST_BITS as usize {
                     let spare = FAST_BITS - bits as u32;
                     let mut at = next << spare;
@@ -115,6 +119,35 @@ fn long(bits: u64) -> Result<(u8, u8), BadString> {
     Err(BadString)
 }
 
+/// How many bytes a string takes in the code.
+pub(super) fn encoded_len(input: &[u8]) -> usize {
+    let bits: usize = input.iter().map(|byte| usize::from(BITS[usize::from(*byte)])).sum();
+    bits.div_ceil(8)
+}
+
+/// Encodes a string to the end of `out`.
+pub(super) fn encode(input: &[u8], out: &mut Vec<u8>) {
+    // What waits stands at the lower end, and is less than 32 bits.
+    let (mut bits, mut have) = (0u64, 0u32);
+    for byte in input {
+        let length = u32::from(BITS[usize::from(*byte)]);
+        bits = bits << length | u64::from(CODE.codes[usize::from(*byte)]);
+        have += length;
+        if have >= 32 {
+            have -= 32;
+            out.extend_from_slice(&((bits >> have) as u32).to_be_bytes());
+        }
+    }
+    while have >= 8 {
+        have -= 8;
+        out.push((bits >> have) as u8);
+    }
+    if have > 0 {
+        // RFC 7541 section 5.2: ones fill the last byte.
+        out.push((bits << (8 - have)) as u8 | 0xff_u8 >> have);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +170,24 @@ mod tests {
         ];
         assert_eq!(decoded(&cookie).unwrap(), "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1");
         assert_eq!(decoded(&[]).unwrap(), "");
+    }
+
+    #[test]
+    fn every_byte_is_read_again_wherever_its_code_begins() {
+        for before in 0..8 {
+            for byte in 0..=255 {
+                let text = [&b"0".repeat(before)[..], &[byte], b"e"].concat();
+                let (mut coded, mut again) = (Vec::new(), Vec::new());
+                encode(&text, &mut coded);
+                assert_eq!(coded.len(), encoded_len(&text));
+                assert_eq!(decode(&coded, &mut again), Ok(()));
+                assert_eq!(again, text);
+            }
+        }
+        let mut coded = Vec::new();
+        encode(b"www.example.com", &mut coded);
+        // RFC 7541 appendix C.4.1.
+        assert_eq!(coded, [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff]);
     }
 
     #[test]
