@@ -9,9 +9,13 @@ use model::snapshot::Forwarding;
 use model::{Facts, Method, Name, RequestHead, ResponseHead, Scheme, Version};
 use wire::forwarding::{apply_forwarding, client_address};
 use wire::http1::{
-    ChunkDecoder, HeadLimits, HeadScan, SendRequest, SendResponse, parse_request, parse_response, write_request,
-    write_response,
+    ChunkDecoder, Framing, HeadLimits, HeadScan, SendRequest, SendResponse, parse_request, parse_response,
+    write_request, write_response,
 };
+use wire::http2::PREFACE;
+use wire::http2::connection::{Connection, Event, Limits};
+use wire::http2::frame::{push_section, push_settings, push_window_update};
+use wire::http2::hpack::{Encoder, Strings};
 
 const REQUEST: &[u8] = b"GET /api/v1/items?page=2&sort=name HTTP/1.1\r\nHost: shop.example.com\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\nAccept: text/html,*/*;q=0.8\r\n\
@@ -61,8 +65,45 @@ fn main() {
         out.clear();
         write_response(black_box(&answer), &how, &mut out);
     });
+    for (name, strings) in [("HTTP/2 exchange", Strings::Shorter), ("HTTP/2 exchange, no Huffman", Strings::Plain)] {
+        http2(name, strings, &answer);
+    }
     forwarding();
     chunks();
+}
+
+/// A request of six fields comes, its response of as many as `answer` has goes, each with the frames that it takes.
+fn http2(name: &str, strings: Strings, answer: &ResponseHead) {
+    let (mut head, mut sent, mut begin) = (RequestHead::default(), Vec::new(), PREFACE.to_vec());
+    let mut connection = Connection::new(Limits::new(HeadLimits::default()), strings, &mut sent);
+    push_settings(&mut begin, &[]);
+    push_window_update(&mut begin, 0, 1 << 30);
+    assert!(connection.receive(&begin, &mut head, &mut sent).is_ok());
+    let (mut request, mut encoder) = (Vec::new(), Encoder::new(Strings::Shorter));
+    push_section(&mut request, 1, true, |out| {
+        encoder.begin(out);
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", "shop.example.com"),
+            (":path", "/api/v1/items?page=2&sort=name"),
+            ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
+            ("accept", "text/html,*/*;q=0.8"),
+        ] {
+            encoder.push_field(out, name.as_bytes(), value.as_bytes());
+        }
+    });
+    let mut stream = 1_u32;
+    time(name, || {
+        request[5..9].copy_from_slice(&stream.to_be_bytes());
+        let received = connection.receive(black_box(&request), &mut head, &mut sent);
+        assert!(matches!(received, Ok((_, Event::Request { parsed: Ok(_), ends: true, .. }))));
+        assert!(connection.send_head(stream, (answer, 200), (Framing::Length(4), false), &mut sent).is_ok());
+        assert!(connection.send_data(stream, b"body", true, &mut sent).is_ok());
+        black_box(&sent);
+        sent.clear();
+        stream += 2;
+    });
 }
 
 fn forwarding() {
