@@ -120,7 +120,7 @@ fn verifier(client: &ClientAuth, provider: &Arc<CryptoProvider>) -> Result<Arc<d
 /// A certificate that a client has shown, and that somebody vouches for who is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownCertificate {
-    /// All of its subject; empty when that cannot be read.
+    /// All of its subject, as [`wire::subject`] writes it; empty when that cannot be read.
     pub subject: String,
     /// The first common name in it.
     pub common_name: Option<String>,
@@ -132,8 +132,7 @@ impl ShownCertificate {
     /// Takes a certificate apart. Of one that cannot be read nothing is known, and no name fits.
     fn of(certificate: &CertificateDer<'_>) -> Self {
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return Self::default() };
-        let subject = parsed.subject();
-        let common_name = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
+        let common_name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         let text = |name: &GeneralName<'_>| match name {
             GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
                 Some((*name).to_owned())
@@ -144,7 +143,7 @@ impl ShownCertificate {
         let names: Option<Vec<String>> =
             alternatives.map(|names| names.value.general_names.iter().filter_map(text).collect());
         Self {
-            subject: subject.to_string(),
+            subject: wire::subject::subject(certificate).unwrap_or_default(),
             common_name: common_name.map(str::to_owned),
             alternative_names: names.unwrap_or_default(),
         }
