@@ -307,9 +307,8 @@ impl Fields {
     /// Like [`Self::set`], for a field that nobody but us may set: what endpoints could read as it, see [`reads_as`], goes too.
     pub fn set_alone(&mut self, name: &FieldName, value: &[u8]) {
         let arena = &self.arena;
-        self.entries.retain(|entry| {
-            !reads_as(&arena[entry.name.range()], &name.text) || names_equal(arena, entry, name)
-        });
+        self.entries
+            .retain(|entry| !reads_as(&arena[entry.name.range()], &name.text) || names_equal(arena, entry, name));
         self.set(name, value);
     }
 

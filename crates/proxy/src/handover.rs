@@ -532,8 +532,7 @@ pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>)
     for accepting in worker.listening.borrow().iter() {
         let place = (accepting.name.clone(), accepting.bound.transport);
         let flows = accepting.pause(is_paused);
-        if !is_paused
-            && let Some(listener) = worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
+        if !is_paused && let Some(listener) = worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
         {
             // The other process may have set it up as it was asked for.
             accepting.tune(&listener.plan.listener.socket);

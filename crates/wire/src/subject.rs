@@ -76,7 +76,7 @@ fn element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
     let length = match first {
-        0..0x80 => usize::from(first),
+        0..=0x7f => usize::from(first),
         0x81..=0x83 => {
             let (digits, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
             rest = after;

@@ -33,10 +33,8 @@ fn ask_as(peer: &mut Peer, credentials: &str) -> Message {
 fn a_connection_that_an_endpoint_has_authenticated_is_used_for_its_client_alone() {
     let origin = authenticating();
     // Fields of the response that filters remove are seen before.
-    let product = Setup::to(&origin)
-        .workers(1)
-        .route("filters: [{ remove_response_header: [www-authenticate] }]")
-        .start();
+    let product =
+        Setup::to(&origin).workers(1).route("filters: [{ remove_response_header: [www-authenticate] }]").start();
     let (mut ann, mut bob) = (product.connect(), product.connect());
     assert_eq!(ann.get("/").status(), 401);
     assert_eq!(ask_as(&mut ann, "NTLM first").status(), 401);

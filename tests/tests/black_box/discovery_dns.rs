@@ -193,9 +193,8 @@ fn a_name_server_that_is_away_takes_no_endpoint_and_is_followed_when_it_is_back(
 #[test]
 fn a_provider_that_begins_anew_keeps_what_was_known_of_names_that_fail() {
     let (_origins, port) = fleet(&[2, 3]);
-    let records = |web: &str, host: &str| {
-        format!("web A 127.0.0.{web}\n_http._tcp SRV 10 3 {port} {host}\none A 127.0.0.3")
-    };
+    let records =
+        |web: &str, host: &str| format!("web A 127.0.0.{web}\n_http._tcp SRV 10 3 {port} {host}\none A 127.0.0.3");
     let names = NameServer::start(&records("2", "one"));
     let text = text(&names, &format!("web.test:{port}"))
         .replace("routes: [", "routes: [{ match: { path: /more }, cluster: more }, ")

@@ -404,10 +404,9 @@ fn a_program_that_cannot_take_over_leaves_the_files_of_unix_sockets_where_they_a
 #[test]
 fn the_admin_socket_gets_the_permissions_that_the_new_one_has_for_it() {
     let origin = Origin::saying("fine");
-    let text = Setup::to(&origin).text().replace(
-        "admin: { bind: \"127.0.0.1:0\" }",
-        "admin: { bind: \"unix:DIR/admin.sock\", mode: \"0660\" }",
-    );
+    let text = Setup::to(&origin)
+        .text()
+        .replace("admin: { bind: \"127.0.0.1:0\" }", "admin: { bind: \"unix:DIR/admin.sock\", mode: \"0660\" }");
     let product = Product::start_in(folder(), &text, 2);
     let file = product.folder().join("admin.sock");
     let mode = || std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777;

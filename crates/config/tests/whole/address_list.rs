@@ -79,7 +79,10 @@ fn mistakes_are_told_with_their_line() {
     }
     for (list, wanted) in [
         ("address_list: { deny: 10.0.0.1 }", "7: `deny` must be a list, not the text `10.0.0.1`"),
-        ("address_list: { deny: [10.0.0.1], block: [] }", "7: unknown key `block` in `address_list` of listener `line`"),
+        (
+            "address_list: { deny: [10.0.0.1], block: [] }",
+            "7: unknown key `block` in `address_list` of listener `line`",
+        ),
         ("address_list: { deny: [10.0.0.1], others: drop }", "7: `others` must be "),
         ("address_list: true", "7: `address_list` must be a map"),
     ] {

@@ -133,7 +133,9 @@ fn identities_are_told_apart() {
         ]
     );
     assert_eq!(
-        told("    - { name: a, role: read, common_name: x, alternative_name: y }\n    - { name: b, role: root, common_name: z }\n"),
+        told(
+            "    - { name: a, role: read, common_name: x, alternative_name: y }\n    - { name: b, role: root, common_name: z }\n"
+        ),
         [
             "6: `common_name` and `alternative_name` exclude each other in `identities` of `admin` (keep one of them)",
             "7: `role` must be `read` or `admin`, not the text `root`",

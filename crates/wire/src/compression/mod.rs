@@ -105,13 +105,8 @@ mod tests {
 
     #[test]
     fn integers_that_are_cut_or_have_no_end_are_refused() {
-        let cases: [&[u8]; 5] = [
-            b"",
-            b"\x1f",
-            b"\x1f\x80",
-            b"\x1f\xff\xff\xff\xff\xff\xff\xff\x01",
-            b"\x1f\x80\x80\x80\x80\x80\x80\x00",
-        ];
+        let cases: [&[u8]; 5] =
+            [b"", b"\x1f", b"\x1f\x80", b"\x1f\xff\xff\xff\xff\xff\xff\xff\x01", b"\x1f\x80\x80\x80\x80\x80\x80\x00"];
         for bytes in cases {
             let mut rest = bytes;
             assert_eq!(integer(&mut rest, 5), Err(Unreadable), "{bytes:?}");

@@ -29,9 +29,10 @@ fn client(list: &[(&str, &str)], trusted: &[Cidr]) -> IpAddr {
 
 #[test]
 fn the_clients_scheme_is_what_a_trusted_proxy_says_of_it() {
+    type Case<'a> = (&'a [(&'a str, &'a str)], Option<Scheme>);
     const PROTO: &str = "X-Forwarded-Proto";
     let (http, https) = (Some(Scheme::Http), Some(Scheme::Https));
-    let cases: &[(&[(&str, &str)], Option<Scheme>)] = &[
+    let cases: &[Case] = &[
         (&[(PROTO, "https")], https),
         (&[(PROTO, "HTTP")], http),
         (&[(PROTO, "wss")], https),
@@ -235,8 +236,7 @@ fn what_a_trusted_peer_passes_on_in_another_spelling_is_its_clients_word_and_rem
         ("X_Other", "kept"),
     ];
     let off = Case { x_forwarded: false, forwarded: false, ..TRUSTED };
-    let kept =
-        ["Host: h", "X-Forwarded-For: 1.1.1.1", "X-Real-IP: 1.1.1.1", "X-Forwarded-Port: 443", "X_Other: kept"];
+    let kept = ["Host: h", "X-Forwarded-For: 1.1.1.1", "X-Real-IP: 1.1.1.1", "X-Forwarded-Port: 443", "X_Other: kept"];
     assert_eq!(applied(&off, &list), kept);
     let said = applied(&TRUSTED, &list).join("|");
     assert!(said.contains("X-Forwarded-For: 1.1.1.1, 10.0.0.1") && !said.contains("127.0.0.1"), "{said}");

@@ -243,7 +243,7 @@ fn what_may_be_answered_is_told_of_and_what_is_malformed_ends_its_stream() {
     assert_eq!(peer.take(&frame(kind::HEADERS, WHOLE, 13, b"\x82")), [Seen::End(code::ENHANCE_YOUR_CALM)]);
     let goodbye = [&13_u32.to_be_bytes()[..], &[0, 0, 0, 11]].concat();
     assert_eq!(peer.sent(), [(kind::GOAWAY, 0, 0, goodbye)]);
-    assert!(peer.connection.is_over() && peer.take(&get(15)) == []);
+    assert!(peer.connection.is_over() && peer.take(&get(15)).is_empty());
 }
 
 #[test]
