@@ -160,7 +160,7 @@ fn endpoints_that_providers_give_come_into_both_and_whole_objects_wait_for_its_e
     put(folder.path(), &fleet(&one));
     let text = format!(
         "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nadmin: {{ bind: \"127.0.0.1:0\" }}\n\
-         routes: [{{ match: {{ path: /own }}, cluster: own }}, {{ cluster: site }}]\n\
+         routes: [{{ match: {{ path: {{ exact: /own }} }}, cluster: own }}, {{ cluster: site }}]\n\
          clusters: {{ own: {{ endpoints: [\"{}\"] }}, site: {{ endpoints: {{ from: fleet }} }} }}\n\
          providers: {{ fleet: {{ file: {{ path: fleet.yaml, interval: 20ms }} }} }}\n",
         old.address()

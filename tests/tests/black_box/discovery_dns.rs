@@ -197,7 +197,7 @@ fn a_provider_that_begins_anew_keeps_what_was_known_of_names_that_fail() {
         |web: &str, host: &str| format!("web A 127.0.0.{web}\n_http._tcp SRV 10 3 {port} {host}\none A 127.0.0.3");
     let names = NameServer::start(&records("2", "one"));
     let text = text(&names, &format!("web.test:{port}"))
-        .replace("routes: [", "routes: [{ match: { path: /more }, cluster: more }, ")
+        .replace("routes: [", "routes: [{ match: { path: { exact: /more } }, cluster: more }, ")
         .replace("clusters: {", "clusters: { more: { endpoints: { from: names, key: \"_http._tcp.test\" } },");
     let product = Product::start(&text);
     assert_eq!((product.get("/").text(), product.get("/more").text()), ("2".to_owned(), "3".to_owned()));

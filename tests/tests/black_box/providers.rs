@@ -256,7 +256,7 @@ fn what_cannot_be_published_of_one_provider_holds_up_neither_another_nor_the_fil
     put(product.folder(), "fleet.yaml", &endpoints(&[&two]));
     expect_answer(&product, "two");
     assert!(status(&product, "fleet")["problems"].is_null());
-    let own = "routes: [{ match: { path: /own }, respond: { body: own } }, ";
+    let own = "routes: [{ match: { path: { exact: /own } }, respond: { body: own } }, ";
     let said = product.reload(&text.replace("routes: [", own));
     assert!(said.contains("configuration is live"), "{said}");
     assert!(says(&product, "/own").contains("own"));

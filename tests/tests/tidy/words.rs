@@ -31,6 +31,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("into_make_service_with_connect_info", "axum"),
     ("greatest_common_divisor", "mathematics"),
     ("iter_common_name", "x509-parser"),
+    ("CommonName", "rcgen"),
     ("common_name", "X.509 calls it so (RFC 5280 appendix A.1)"),
 ];
 
