@@ -1,17 +1,18 @@
 //! Endpoints from the domain name system, with a real name server (NSD) behind it.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::harness::net::free;
 use super::harness::origin::ok;
+use super::harness::poll::{SECOND, half_within};
 use super::harness::{Origin, Peer, Product, eventually, sys, until};
 use super::reload::Load;
 
@@ -66,6 +67,18 @@ impl NameServer {
     fn change(&self, records: &str) {
         self.write(records);
         sys::signal(self.child.as_ref().expect("it runs").id(), libc::SIGHUP);
+    }
+
+    /// Whether it says at this moment that `web.test` is at 127.0.0.`last`.
+    fn tells(&self, last: u8) -> bool {
+        let question = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03web\x04test\0\0\x01\0\x01";
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+        let mut answer = [0; 512];
+        let got = socket.send_to(question, self.address).and_then(|_| socket.recv(&mut answer));
+        // Behind the question: the name again in two bytes, type, class, time to live and length.
+        let at = question.len() + 12;
+        got.is_ok_and(|length| length >= at + 4) && answer[at..at + 4] == [127, 0, 0, last]
     }
 
     fn stop(&mut self) {
@@ -145,6 +158,28 @@ fn endpoints_follow_a_name_and_no_request_fails() {
     eventually("both are there", || endpoints(&product) == [format!("127.0.0.3:{port}"), format!("127.0.0.4:{port}")]);
     assert!(load.end() > 0);
     assert_eq!(provider(&product)["state"], "up");
+}
+
+#[test]
+fn another_address_is_felt_within_a_second_of_when_the_name_server_tells_it() {
+    let (_origins, port) = fleet(&[2, 3]);
+    let names = NameServer::start("web A 127.0.0.2");
+    let product = Product::start(&text(&names, &format!("web.test:{port}")));
+    half_within(SECOND, "a change of a name", |number| {
+        let last = [3, 2][number % 2];
+        names.change(&format!("web A 127.0.0.{last}"));
+        let mut told_since = Instant::now();
+        until("the name server tells it", || {
+            let asked = Instant::now();
+            let is_told = names.tells(last);
+            if !is_told {
+                told_since = asked;
+            }
+            is_told.then_some(())
+        });
+        says(&product, &last.to_string());
+        told_since.elapsed()
+    });
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::harness::net::free;
 use super::harness::origin::ok;
+use super::harness::poll::{SECOND, half_within};
 use super::harness::{Origin, Peer, Product, eventually, poll, sys, until};
 use super::reload::{Load, versatile};
 
@@ -192,6 +193,21 @@ fn endpoints_follow_keys_and_no_request_fails() {
         eventually("the other is there", || endpoints(&product) == names[..1]);
     }
     assert!(load.end() > 0);
+}
+
+#[test]
+fn another_value_of_a_key_is_felt_within_a_second() {
+    let origins = [Origin::saying("one"), Origin::saying("two")];
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &origins[0].address().to_string());
+    let product = Product::start(&etcd.configuration());
+    half_within(SECOND, "a change of a key", |number| {
+        let now = (number + 1) % 2;
+        let begun = Instant::now();
+        etcd.put("endpoints/site/a", &origins[now].address().to_string());
+        eventually("it is felt", || product.get("/").text() == ["one", "two"][now]);
+        begun.elapsed()
+    });
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! Providers: what they give comes into force without a word from anybody, and what is wrong with it changes nothing.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::harness::net::free;
 use super::harness::origin::{ok, ok_for};
+use super::harness::poll::{SECOND, half_within};
 use super::harness::product::{self, Product};
 use super::harness::{Message, Origin, eventually, tls, until};
 use super::reload::Load;
@@ -93,6 +95,27 @@ fn endpoints_come_from_a_file_and_follow_it_under_load_without_a_failed_request(
     assert_eq!((told["state"].as_str(), told["endpoints"].as_u64()), (Some("up"), Some(2)), "{told}");
     product.expect_metric("equipoise_provider_up", &["fleet"], 1.0);
     product.expect_metric("equipoise_provider_endpoints", &["fleet"], 2.0);
+}
+
+/// Brings one endpoint after the other by `give`, and looks when each is felt.
+fn felt_within_a_second(product: &Product, what: &str, origins: [&Origin; 2], give: impl Fn(&str)) {
+    half_within(SECOND, what, |number| {
+        let now = (number + 1) % 2;
+        let text = endpoints(&[origins[now]]);
+        let begun = Instant::now();
+        give(&text);
+        expect_answer(product, ["one", "two"][now]);
+        begun.elapsed()
+    });
+}
+
+#[test]
+fn another_file_is_felt_within_a_second() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let folder = in_folder("fleet.yaml", &endpoints(&[&one]));
+    let product = Product::start_in(folder, &fleet("file: { path: fleet.yaml, interval: 100ms }"), 2);
+    let give = |text: &str| put(product.folder(), "fleet.yaml", text);
+    felt_within_a_second(&product, "a change of a file that is looked at every 100 ms", [&one, &two], give);
 }
 
 #[test]
@@ -336,8 +359,11 @@ impl Site {
     }
 }
 
+/// What tags are made with.
+static TAGS: OnceLock<RandomState> = OnceLock::new();
+
 fn tagged(document: &str) -> Vec<u8> {
-    let tag = format!("etag: \"{}-{}\"\r\n", document.len(), document.bytes().map(u64::from).sum::<u64>());
+    let tag = format!("etag: \"{:x}\"\r\n", TAGS.get_or_init(RandomState::new).hash_one(document));
     format!("HTTP/1.1 200 OK\r\n{tag}content-length: {}\r\n\r\n{document}", document.len()).into_bytes()
 }
 
@@ -368,6 +394,15 @@ fn a_document_is_asked_for_by_http_and_what_is_wrong_with_answers_changes_nothin
     assert!(told.contains(&format!("provider:fleet:http://{}/fleet.yaml:1:", site.origin.address())), "{told}");
     site.set(tagged(&endpoints(&[&two])));
     expect_answer(&product, "two");
+}
+
+#[test]
+fn another_document_is_felt_within_a_second() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let site = Site::start(&endpoints(&[&one]));
+    let product = Product::start(&site.provider().replace("20ms", "100ms"));
+    let give = |text: &str| site.set(tagged(text));
+    felt_within_a_second(&product, "a change of a document that is asked for every 100 ms", [&one, &two], give);
 }
 
 #[test]
