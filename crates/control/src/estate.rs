@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use model::Name;
 use plan::breaker::CircuitEstate;
-use plan::health::agent::{Report, Wish};
+use plan::health::agent::{PERCENT_MAX, Report, Wish};
 use plan::health::estate::EndpointEstate;
 use plan::health::passive::{Cause, Evidence, PassiveEstate};
 use plan::{HealthState, Plan, TableEstate};
@@ -97,7 +97,7 @@ fn read_endpoint(told: &Value) -> EndpointEstate {
         Some("maint") => Wish::Maintenance,
         _ => Wish::Ready,
     };
-    let percent = agent["percent"].as_u64().and_then(|percent| u16::try_from(percent).ok()).unwrap_or(100);
+    let percent = agent["percent"].as_u64().map_or(100, |percent| percent.min(PERCENT_MAX.into()) as u16);
     let report = Report { wish, is_down: agent["down"] == true, percent };
     let climb = &told["climb"];
     let climb = number(&climb["share"]).zip(seconds(&climb["for_s"]));
@@ -284,6 +284,8 @@ mod tests {
         let read = read_endpoint(&strange);
         assert_eq!((read.health, read.climb), ((HealthState::Unknown, 0), None));
         assert_eq!(read.passive, Some(PassiveEstate::default()));
+        let read = read_endpoint(&json!({ "agent": { "percent": u64::MAX } }));
+        assert_eq!(read.agent.percent, PERCENT_MAX, "as of an agent itself");
     }
 
     #[test]

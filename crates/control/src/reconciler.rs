@@ -37,6 +37,8 @@ use crate::workshop::Workshop;
 
 /// Longest wait for the history to be written, before another process reads it.
 const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
+/// Largest number of a generation that another process is believed to have had: there are always some left.
+const GENERATION_MAX: u64 = u64::MAX >> 1;
 
 /// Why a configuration does not run.
 #[derive(Debug)]
@@ -214,8 +216,8 @@ impl Reconciler {
     /// Goes on from where another process ended: with what was desired beside the files, and with the generations that come
     /// after its last. Before anything runs.
     pub fn follow(&mut self, past: &Past) {
-        self.past = past.generation;
-        self.view.forget_after(past.generation);
+        self.past = past.generation.min(GENERATION_MAX);
+        self.view.forget_after(self.past);
         self.view.add_refused(past.refused);
         if let Some(desired) = &past.desired {
             self.desired = desired.clone();

@@ -161,7 +161,8 @@ impl Live {
             heritage = Heritage::new(std::mem::take(sockets), true);
             (heritage.tickets, heritage.tokens) = manifest::read_secrets(&told["secrets"]);
             admin_offered = admin.take();
-            past = Some(serde_json::from_value::<Past>(told["past"].take()).map_err(io::Error::other)?);
+            let told = told.get_mut("past").map(serde_json::Value::take).unwrap_or_default();
+            past = Some(serde_json::from_value::<Past>(told).map_err(io::Error::other)?);
         }
         let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry), heritage })?;
         let view = View::new(Arc::clone(&telemetry), count, Box::new(workers.lost_records()));

@@ -154,7 +154,8 @@ fn tell_all<'a, S: Shard + 'a>(shards: impl Iterator<Item = &'a S>) -> Counts {
     let mut counts = Counts::new();
     let mut note = |name: String, count: u64| {
         if count > 0 {
-            *counts.entry(name).or_default() += count;
+            let sum: &mut u64 = counts.entry(name).or_default();
+            *sum = sum.wrapping_add(count);
         }
     };
     for shard in shards {

@@ -143,6 +143,64 @@ mod tests {
         assert!(tickets.iter().all(|one| one.keys.is_empty()) && tokens.is_empty());
     }
 
+    /// Says which one it was when a test fails with it.
+    struct Seed(u64);
+
+    impl Drop for Seed {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("with the seed {}", self.0);
+            }
+        }
+    }
+
+    /// Puts something strange in the place of a part that chance chooses.
+    fn spoil(told: &mut Value, random: &mut plan::Random) {
+        let strange =
+            ["null", "-1", "18446744073709551615", "1e300", "\"\"", "\"0g\"", "[]", "{}", "[[7]]", "{\"a\":{}}"];
+        let inner: Vec<&mut Value> = match told {
+            Value::Array(list) => list.iter_mut().collect(),
+            Value::Object(map) => map.values_mut().collect(),
+            _ => Vec::new(),
+        };
+        let chosen = random.below(inner.len() as u64 + 1) as usize;
+        match inner.into_iter().nth(chosen) {
+            Some(one) => spoil(one, random),
+            None => *told = serde_json::from_str(strange[random.below(strange.len() as u64) as usize]).unwrap(),
+        }
+    }
+
+    #[test]
+    fn whatever_an_old_process_tells_of_what_it_has_is_read_or_passed_over() {
+        let key = TicketKey { name: [3; 16], secret: [9; 32], age: Duration::from_secs(60) };
+        let tickets = vec![TicketEstate { listener: "web".into(), proof: vec![1, 2], keys: vec![key] }];
+        let socket_told = json!({
+            "listener": "web", "transport": "quic", "bind": "127.0.0.1:80", "address": "127.0.0.1:80", "made": [1, 2, 3],
+            "descriptors": 1, "ways": 1, "quic": { "ids": [1, 2], "resets": "00", "process": 1 },
+        });
+        let past = control::Past { generation: 7, refused: 1, desired: Some(<_>::default()), ..<_>::default() };
+        let good = json!({
+            "sockets": [socket_told, socket_told],
+            "secrets": write_secrets(&(tickets, vec![5; 64])),
+            "flows": write_flows(&[(("a".into(), Transport::Datagram), 3, vec![1, 255])]),
+            "taken": write_taken(&[("a".into(), Transport::Stream)]),
+            "past": serde_json::to_value(past).unwrap(),
+        });
+        for seed in 0..2_000 {
+            let (_seed, mut random, mut told) = (Seed(seed), plan::Random::new(seed), good.clone());
+            (0..=random.below(4)).for_each(|_| spoil(&mut told, &mut random));
+            let mut descriptors: VecDeque<OwnedFd> = [socket(), socket(), socket()].into();
+            let sockets = read(&told["sockets"], &mut descriptors);
+            let given: usize = sockets.iter().map(|one| one.sockets.len() + one.ways.len()).sum();
+            assert!(given + descriptors.len() <= 3 && sockets.iter().all(|one| !one.sockets.is_empty()));
+            let (tickets, tokens) = read_secrets(&told["secrets"]);
+            assert!(tickets.len() <= 1 && tokens.len() <= 64);
+            assert!(read_flows(&told["flows"]).len() <= 1 && read_taken(&told["taken"]).len() <= 1);
+            // It is refused, or can be followed.
+            drop(serde_json::from_value::<control::Past>(told["past"].clone()));
+        }
+    }
+
     #[test]
     fn sockets_are_told_and_read_back_and_what_is_not_known_is_passed_over() {
         let sockets = ["a", "b"].map(|name| Inherited {

@@ -46,8 +46,8 @@ impl ClusterPlan {
             if let Some(climb) = estate.climb.filter(|_| self.cluster.fitness.slow_start.is_some()) {
                 plan.state.ramp.climb_on(climb, now);
             }
-            if let Some(passive) = estate.passive.as_ref().filter(|_| self.cluster.fitness.passive.is_some()) {
-                plan.state.passive().inherit(passive, &mut self.state.judge(), now);
+            if let (Some(passive), Some(rules)) = (&estate.passive, &self.cluster.fitness.passive) {
+                plan.state.passive().inherit(passive, (rules, &mut self.state.judge()), now);
             }
         }
         self.announce();

@@ -258,7 +258,8 @@ impl Table {
     /// Remembers what another process did, as long as nobody has used this table; as much of it as there is room for. What that
     /// tells in several parts is all remembered.
     pub(super) fn inherit(&self, estate: &TableEstate, now: Instant, idle: Tick) {
-        let oldest = estate.entries.first().map_or(0, |(_, _, age)| *age);
+        // What is older is forgotten in any case.
+        let oldest = estate.entries.first().map_or(0, |(_, _, age)| (*age).min(idle));
         let at = now.checked_sub(Duration::from_millis(u64::from(oldest) * 100)).unwrap_or(now);
         let begun = *self.begun.get_or_init(|| Begun { at, seed: estate.seed });
         if begun.seed != estate.seed {

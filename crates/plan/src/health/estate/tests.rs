@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::snapshot::{Balance, Cluster};
 
 use super::*;
+use crate::health::agent::Wish;
 use crate::health::passive::tests::rules;
 use crate::health::passive::{Cause, Evidence, Seen};
 use crate::testing::{cluster, health_check, plan_of, weighted};
@@ -62,6 +63,33 @@ fn a_process_that_follows_knows_what_the_one_before_knew() {
     assert_eq!((count(&old), count(&new)), (1, 1));
     let unknown = Arc::new(new);
     unknown.inherit(&[(99, EndpointEstate::default())], later);
+}
+
+#[test]
+fn what_another_process_says_beyond_measure_lasts_no_longer_than_the_rules_here_allow() {
+    let (plan, now) = (plan_of(config()), Instant::now());
+    let passive = PassiveEstate {
+        ejected: Some((u64::MAX, Duration::MAX)),
+        evidence: Some(Evidence::of(Cause::Latency, [f64::MAX; 3])),
+        level: u32::MAX,
+        counts: Cause::ALL.into_iter().map(|cause| (cause, u64::MAX)).collect(),
+        run: (u32::MAX, u32::MAX),
+    };
+    let estate = EndpointEstate {
+        health: (HealthState::Up, u32::MAX),
+        agent: Report { wish: Wish::Ready, is_down: false, percent: u16::MAX },
+        climb: Some((u32::MAX, Duration::MAX)),
+        passive: Some(passive),
+    };
+    plan.inherit(&[(0, estate)], now);
+    plan.tick(now);
+    assert_eq!(plan.roll().standing(0), Standing::Ejected);
+    for _ in 0..3 {
+        plan.witness(&plan.endpoints[1].state, Seen::Failed, now);
+    }
+    assert_eq!(plan.roll().standing(1), Standing::Ejected, "there are numbers left");
+    plan.tick(now + 12 * SECOND);
+    assert_eq!(plan.roll().standing(0), Standing::Fit);
 }
 
 #[test]

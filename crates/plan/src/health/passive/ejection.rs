@@ -162,7 +162,8 @@ impl Ejection {
         let lasts = rules.ejection_time.saturating_mul(self.level).min(rules.ejection_time_max);
         self.until = Some(now + lasts);
         self.evidence = Some(evidence);
-        self.counts[evidence.cause() as usize] += 1;
+        let count = &mut self.counts[evidence.cause() as usize];
+        *count = count.wrapping_add(1);
         lasts
     }
 

@@ -3,9 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use model::fitness::PassiveHealth;
+
 use super::ejection::{Cause, Ejection, Evidence};
 use super::run::Run;
 use super::{Judge, PassiveState};
+
+/// Largest number of an ejection that is taken over: there are always some left.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,16 +41,17 @@ impl PassiveState {
         }
     }
 
-    pub(crate) fn inherit(&self, estate: &PassiveEstate, judge: &mut Judge, now: Instant) {
+    /// Takes in what another process knows. What that may have by other rules lasts no longer than by these.
+    pub(crate) fn inherit(&self, estate: &PassiveEstate, (rules, judge): (&PassiveHealth, &mut Judge), now: Instant) {
         let mut ejection = Ejection { level: estate.level, ..Ejection::default() };
         for (cause, count) in &estate.counts {
             ejection.counts[*cause as usize] = *count;
         }
         let (failures, bad) = estate.run;
         self.run.store(Run::of(failures, bad).to_bits(), Ordering::Relaxed);
-        let number = estate.ejected.map_or(0, |(number, _)| number);
+        let number = estate.ejected.map_or(0, |(number, _)| number.min(NUMBER_MAX));
         if let Some((_, left)) = estate.ejected {
-            ejection.until = Some(now + left);
+            ejection.until = Some(now + left.min(rules.ejection_time_max));
             ejection.evidence = estate.evidence;
             // Those that come from now on are later.
             judge.numbers = judge.numbers.max(number);

@@ -182,6 +182,18 @@ fn what_another_process_tells_in_parts_is_all_remembered_but_not_by_a_table_in_u
 }
 
 #[test]
+fn what_another_process_says_is_older_than_anything_stops_no_clock() {
+    let (now, idle) = (Instant::now(), 1_000);
+    let table = Table::new(100);
+    let entries = vec![(1, 1, u32::MAX), (2, 1, 5), (3, 1, 7)];
+    table.inherit(&TableEstate { seed: [1, 2], evictions: u64::MAX, entries }, now, idle);
+    let begun = table.begun(now, &mut || unreachable!("it has begun"));
+    let found = |key: u64, later: u64| table.peek(key, begun.tick(now + Duration::from_secs(later)), idle);
+    assert_eq!([1, 2, 3].map(|key| found(key, 1)), [None, Some(1), Some(1)]);
+    assert_eq!([2, 3].map(|key| found(key, 200)), [None; 2], "they expire as any");
+}
+
+#[test]
 fn a_sweep_removes_all_that_has_expired_and_nothing_else() {
     let table = Table::new(5_000);
     let start = Instant::now();
