@@ -130,6 +130,8 @@ const PARTS: &[Part] = &[
         },
     ),
     suite("autobahn", "Autobahn", &["autobahn"], Source::Script { script: "autobahn.sh" }),
+    // It compiles for minutes.
+    suite("consul", "Consul", &["consul"], Source::Script { script: "consul.sh" }),
     suite("python-aioquic", "aioquic", &["aioquic"], Source::Python { package: "aioquic" }),
 ];
 

@@ -19,25 +19,6 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<Verdict>, Failure> {
         .env("PYTHONPATH", bench.paths.peer_file("python-aioquic")?)
         .env("PYTHONDONTWRITEBYTECODE", "1");
     let ended = bench.finish("aioquic", &launch, TIMEOUT)?;
-    let found: Vec<Verdict> = ended.said.lines().filter_map(verdict).collect();
+    let found: Vec<Verdict> = ended.said.lines().filter_map(Verdict::of_line).collect();
     if ended.success { Ok(found) } else { Err(Failure::new(format!("it did not end well: {}", ended.last_words()))) }
-}
-
-/// A line of three columns.
-fn verdict(line: &str) -> Option<Verdict> {
-    let mut columns = line.splitn(3, '\t');
-    let (verdict, case, why) = (columns.next()?, columns.next()?, columns.next()?);
-    Some(Verdict { case: case.to_owned(), verdict: verdict.to_owned(), why: why.to_owned() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_lines_of_three_columns_are_verdicts() {
-        let found = verdict("failed\ta frame\tno such thing").unwrap();
-        assert_eq!((found.case.as_str(), found.why.as_str()), ("a frame", "no such thing"));
-        assert_eq!(verdict("a warning of the library"), None);
-    }
 }

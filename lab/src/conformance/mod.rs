@@ -5,6 +5,7 @@
 
 mod autobahn;
 mod chromium;
+mod consul;
 mod curl;
 mod grpc;
 mod h2load;
@@ -105,6 +106,12 @@ const SUITES: &[Suite] = &[
         what: "Chromium opens a page in every version that it speaks, before go-httpbin",
         needs: &["go-httpbin"],
         run: chromium::run,
+    },
+    Suite {
+        name: "consul",
+        what: "Consul 1.22.3: endpoints and routes follow its catalog and its store, and what a token may not see takes nothing",
+        needs: &["consul"],
+        run: consul::run,
     },
 ];
 

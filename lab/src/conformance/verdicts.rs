@@ -28,6 +28,13 @@ impl Verdict {
         };
         Self { case: case.into(), verdict: verdict.to_owned(), why }
     }
+
+    /// As our own scripts print it: verdict, name and reason, with tabs between them. `None`: it is another line.
+    pub(crate) fn of_line(line: &str) -> Option<Self> {
+        let mut columns = line.splitn(3, '\t');
+        let (verdict, case, why) = (columns.next()?, columns.next()?, columns.next()?);
+        Some(Self { case: case.to_owned(), verdict: verdict.to_owned(), why: why.to_owned() })
+    }
 }
 
 /// A file of expected verdicts.
@@ -132,6 +139,13 @@ mod tests {
 
     fn verdict(case: &str, verdict: &str) -> Verdict {
         Verdict { case: case.to_owned(), verdict: verdict.to_owned(), why: "so it is".to_owned() }
+    }
+
+    #[test]
+    fn only_lines_of_three_columns_are_verdicts() {
+        let found = Verdict::of_line("failed\ta frame\tno such thing").unwrap();
+        assert_eq!((found.case.as_str(), found.why.as_str()), ("a frame", "no such thing"));
+        assert_eq!(Verdict::of_line("a warning of the library"), None);
     }
 
     #[test]

@@ -18,6 +18,10 @@ struct Known {
     instances: Vec<Value>,
     stored: Vec<Value>,
     is_down: bool,
+    /// The token may see nothing.
+    hides: bool,
+    /// Waits are over soon, with the index that there was.
+    is_impatient: bool,
 }
 
 #[derive(Clone, Default)]
@@ -31,6 +35,14 @@ impl Consul {
         self.0.1.notify_all();
     }
 
+    /// A change that no index tells of.
+    fn change_silently(&self, change: impl FnOnce(&mut Known)) {
+        self.change(|known| {
+            known.index -= 1;
+            change(known);
+        });
+    }
+
     fn instances(&self, all: &[(SocketAddr, &str)]) {
         self.change(|known| known.instances = all.iter().map(|(address, status)| instance(*address, status)).collect());
     }
@@ -42,20 +54,25 @@ impl Consul {
         let asked: u64 = value("index").and_then(|text| text.parse().ok()).unwrap_or(0);
         let known = self.0.0.lock().expect("what is known");
         let waits = |known: &mut Known| asked > 0 && known.index == asked && !known.is_down;
-        let (known, _) = self.0.1.wait_timeout_while(known, Duration::from_secs(30), waits).expect("what is known");
+        let patience = if known.is_impatient { Duration::from_millis(50) } else { Duration::from_secs(30) };
+        let (known, _) = self.0.1.wait_timeout_while(known, patience, waits).expect("what is known");
         if known.is_down || request.field("x-consul-token") != Some("secret") {
             let (status, why) =
                 if known.is_down { ("500 x", "No cluster leader") } else { ("403 x", "Permission denied") };
             return format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{why}", why.len()).into_bytes();
         }
+        // Only who does not wait is told.
+        let filtered = if known.hides && asked == 0 { "X-Consul-Results-Filtered-By-ACLs: true\r\n" } else { "" };
         let (status, body) = match path {
+            "/v1/health/service/web" if known.hides => ("200 OK", json!([])),
+            "/v1/kv/eq/" if known.hides => ("404 Not Found", Value::Null),
             "/v1/health/service/web" => ("200 OK", json!(known.instances)),
             "/v1/kv/eq/" if known.stored.is_empty() => ("404 Not Found", Value::Null),
             "/v1/kv/eq/" => ("200 OK", json!(known.stored)),
             _ => ("200 OK", json!([])),
         };
         let body = if status == "200 OK" { body.to_string() } else { String::new() };
-        let fields = format!("X-Consul-Index: {}\r\nContent-Length: {}\r\n", known.index, body.len());
+        let fields = format!("X-Consul-Index: {}\r\n{filtered}Content-Length: {}\r\n", known.index, body.len());
         format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{fields}\r\n{body}").into_bytes()
     }
 }
@@ -147,6 +164,27 @@ fn a_consul_that_fails_takes_nothing_and_an_index_that_goes_back_begins_anew() {
     consul.instances(&[(two.address(), "passing")]);
     eventually("it is followed", || product.get("/").text() == "two");
     eventually("it is up", || provider(&product)["state"] == "up");
+}
+
+#[test]
+fn a_token_that_may_see_nothing_for_a_while_takes_nothing_though_no_index_tells_of_it() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let consul = Consul::default();
+    consul.change(|known| known.is_impatient = true);
+    consul.instances(&[(one.address(), "passing")]);
+    let (_api, product) = start(&consul);
+    assert_eq!(product.get("/").text(), "one");
+    consul.change_silently(|known| known.hides = true);
+    eventually("it is told", || {
+        provider(&product)["reason"].as_str().is_some_and(|why| why.contains("let the token see none of them"))
+    });
+    assert_eq!(product.get("/").text(), "one");
+    consul.change_silently(|known| known.hides = false);
+    eventually("it is up", || provider(&product)["state"] == "up");
+    assert_eq!(product.get("/").text(), "one");
+    // Others may be seen from now on.
+    consul.change_silently(|known| known.instances = vec![instance(two.address(), "passing")]);
+    eventually("it is followed", || product.get("/").text() == "two");
 }
 
 #[test]

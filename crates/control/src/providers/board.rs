@@ -150,10 +150,17 @@ impl Board {
         self.lock().by_name.get(name).and_then(|slot| slot.latest.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn send(&self, name: &str, state: State) {
+    /// Takes what a provider wants. `lacking`: why some of that is only what was known before, while it cannot be asked for all.
+    pub(crate) fn send(&self, name: &str, state: State, lacking: Option<&str>) {
         let mut slots = self.lock();
         let Some(slot) = slots.by_name.get_mut(name) else { return };
-        note_success(&mut slot.status);
+        match lacking {
+            None => note_success(&mut slot.status),
+            Some(why) => {
+                slot.status.last_success = Some(SystemTime::now());
+                note_failure(&mut slot.status, why);
+            }
+        }
         slot.status.is_kept = false;
         if slot.latest.as_deref() != Some(&state) {
             slot.latest = Some(Arc::new(state));
@@ -193,17 +200,8 @@ impl Board {
     }
 
     pub(crate) fn failed(&self, name: &str, why: &str) {
-        let reason: String = why.chars().take(REASON_CHARS_MAX).collect();
         if let Some(slot) = self.lock().by_name.get_mut(name) {
-            let is_news = slot.status.reason.as_ref() != Some(&reason);
-            if is_news {
-                telemetry::log::warn(
-                    "a provider is away, what it said last stays",
-                    &[("provider", &name), ("reason", &reason)],
-                );
-            }
-            slot.status.reach = Reach::Away;
-            slot.status.reason = Some(reason);
+            note_failure(&mut slot.status, why);
         }
         self.heard.notify_all();
     }
@@ -310,6 +308,16 @@ fn note_success(status: &mut Status) {
     status.last_success = Some(SystemTime::now());
 }
 
+fn note_failure(status: &mut Status, why: &str) {
+    let reason: String = why.chars().take(REASON_CHARS_MAX).collect();
+    if status.reason.as_ref() != Some(&reason) {
+        let pairs: telemetry::log::Pairs<'_> = &[("provider", &status.name), ("reason", &reason)];
+        telemetry::log::warn("a provider is away, what it said last stays", pairs);
+    }
+    status.reach = Reach::Away;
+    status.reason = Some(reason);
+}
+
 /// Tells when providers want something.
 #[derive(Clone, Debug, Default)]
 pub struct Inbox(pub(super) Arc<Board>);
@@ -349,17 +357,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lacking_is_told_and_holds_up_nothing_of_the_rest() {
+        let board = Board::default();
+        board.set_providers(&[("a", "dns")]);
+        board.send("a", text("1"), Some("b.test: no answer"));
+        let status = board.statuses().remove(0);
+        assert_eq!((status.reach, status.reason.as_deref()), (Reach::Away, Some("b.test: no answer")));
+        assert!(status.last_success.is_some() && board.unsettled().len() == 1);
+        board.send("a", text("1"), None);
+        assert_eq!((board.statuses()[0].reach, &board.statuses()[0].reason), (Reach::Up, &None));
+    }
+
+    #[test]
     fn the_latest_of_each_is_taken_in_the_order_written_until_it_is_settled() {
         let board = Board::default();
         board.set_providers(&[("z", "file"), ("a", "file")]);
         for (name, wanted) in [("a", "1"), ("z", "1"), ("a", "2"), ("other", "1")] {
-            board.send(name, text(wanted));
+            board.send(name, text(wanted), None);
         }
         let open = board.unsettled();
         assert_eq!(open.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["z", "a"]);
         assert_eq!(*open[1].1, text("2"));
         assert!(board.lock().due.is_none(), "taken");
-        board.send("a", text("2"));
+        board.send("a", text("2"), None);
         assert!(board.lock().due.is_none(), "the same as before is nothing new");
         assert_eq!(board.unsettled().len(), 2, "what was not settled is wanted still");
     }
@@ -370,7 +390,7 @@ mod tests {
         board.set_providers(&[("a", "file")]);
         board.remind();
         assert!(board.lock().due.is_none(), "nothing is wanted");
-        board.send("a", text("1"));
+        board.send("a", text("1"), None);
         let state = board.unsettled().remove(0).1;
         board.remind();
         assert!(board.lock().due.is_some());
@@ -384,16 +404,16 @@ mod tests {
     fn a_stream_of_changes_does_not_put_off_the_first() {
         let board = Board::default();
         board.set_providers(&[("a", "file")]);
-        board.send("a", text("1"));
+        board.send("a", text("1"), None);
         let due = board.lock().due;
         for n in 0..100 {
-            board.send("a", text(&n.to_string()));
+            board.send("a", text(&n.to_string()), None);
         }
         assert!(due.is_some() && board.lock().due == due);
         board.unsettled();
         board.pause_after(Duration::from_secs(100));
         let latest = Instant::now() + PAUSE_MAX + SETTLE;
-        board.send("a", text("next"));
+        board.send("a", text("next"), None);
         assert!(board.lock().due.is_some_and(|due| due <= latest), "no pause is longer than its bound");
     }
 
@@ -401,13 +421,13 @@ mod tests {
     fn a_refused_state_is_counted_once() {
         let board = Board::default();
         board.set_providers(&[("a", "file")]);
-        board.send("a", text("bad"));
+        board.send("a", text("bad"), None);
         let state = board.unsettled().remove(0).1;
         board.refuse("a", &state, "it is bad");
         board.refuse("a", &state, "it is bad still");
         let status = board.statuses().remove(0);
         assert_eq!((status.refused, status.problems.as_deref()), (1, Some("it is bad still")));
-        board.send("a", text("other"));
+        board.send("a", text("other"), None);
         board.refuse("a", &state, "too late");
         assert_eq!(board.statuses()[0].refused, 1, "it wants something else by now");
     }
@@ -422,7 +442,7 @@ mod tests {
         board.wait_for("nobody", Duration::from_secs(3600));
         let status = board.statuses().remove(0);
         assert_eq!((status.reach, status.is_kept), (Reach::Away, true));
-        board.send("a", text("own"));
+        board.send("a", text("own"), None);
         board.set_kept("a", text("kept"));
         assert_eq!(*board.unsettled()[0].1, text("own"));
         assert!(!board.statuses()[0].is_kept);

@@ -4,8 +4,9 @@
 //! each key of a cluster:  GET /v1/health/service/NAME?index=I&wait=W ─▶ endpoints, index I' ─▶ again with I'
 //! the prefix of the store: GET /v1/kv/PREFIX?recurse&index=I&wait=W  ─▶ pairs, index I'     ─▶ again with I'
 //! ```
-//! An index that is 0, not there or less than before begins anew, as Consul wants it. Of what cannot be asked stays what was known,
-//! also to a provider before with other settings, or to the program before.
+//! An index that is 0, not there or less than before begins anew, as Consul wants it. With the same index as before may come something
+//! else: what a token may see changes without it. Nothing at all is asked for once more, without waiting. Of what cannot be asked, or may not be seen, stays what was known, also to a provider
+//! before with other settings, or to the program before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -32,6 +33,9 @@ const LABEL_CHARS_MAX: usize = 256;
 const GRACE: Duration = Duration::from_secs(10);
 /// Between two answers, whatever changes how often.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Field of an answer, `true` if there is more than whoever asked may see (Consul 1.11 and newer).
+const FILTERED: &str = "x-consul-results-filtered-by-acls";
 
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +65,7 @@ impl Drop for Watched {
     }
 }
 
-type Outcome = (Subject, Result<Option<Found>, String>);
+type Outcome = (Subject, Result<Found, String>);
 
 /// Watches what clusters ask for, and the store if there is a prefix.
 pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
@@ -95,8 +99,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
                         if let Subject::Key(key) = &subject {
                             before.endpoints.remove(key);
                         }
-                        one.failing = None;
-                        one.known = found.or(one.known.take());
+                        (one.known, one.failing) = (Some(found), None);
                     }
                     Err(why) => one.failing = Some(why),
                 }
@@ -143,13 +146,12 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
         }
     }
     let failing = watched.values().find_map(|one| one.failing.as_ref());
-    if has_some || failing.is_none() {
-        outlet.send(whole);
-        outlet.leave_out(left_out.to_vec());
+    match failing {
+        None => outlet.send(whole),
+        Some(why) if has_some => outlet.send_lacking(whole, why),
+        Some(why) => return outlet.failed(why),
     }
-    if let Some(why) = failing {
-        outlet.failed(why);
-    }
+    outlet.leave_out(left_out.to_vec());
 }
 
 async fn watch(subject: Subject, settings: Rc<ConsulProvider>, outcomes: mpsc::Sender<Outcome>) {
@@ -181,20 +183,38 @@ async fn watch(subject: Subject, settings: Rc<ConsulProvider>, outcomes: mpsc::S
     }
 }
 
-/// `None`: nothing is new.
+/// An answer.
+struct Answer {
+    list: Vec<Value>,
+    index: Option<u64>,
+    /// There is more than the token may see.
+    is_filtered: bool,
+}
+
 async fn ask(
     subject: &Subject,
     settings: &ConsulProvider,
     index: &mut u64,
     reader: &mut Reader,
-) -> Result<Option<Found>, String> {
+) -> Result<Found, String> {
+    let mut answer = ask_once(subject, settings, *index).await?;
+    if answer.list.is_empty() && *index > 0 {
+        // One that was waited for comes from a stream of changes, where nothing is said of what may not be seen.
+        answer = ask_once(subject, settings, 0).await?;
+    }
+    *index = next_index(*index, answer.index);
+    read((subject, answer.is_filtered), &answer.list, settings.prefix.as_deref().unwrap_or_default(), reader)
+}
+
+async fn ask_once(subject: &Subject, settings: &ConsulProvider, index: u64) -> Result<Answer, String> {
     // It answers when something is new, or after the wait.
     let origin =
         model::provider::Origin { timeout: settings.origin.timeout + settings.wait + GRACE, ..settings.origin.clone() };
-    let (client, path) = (Client::new(&origin)?, path(subject, settings, *index));
+    let (client, path) = (Client::new(&origin)?, path(subject, settings, index));
     let mut response = client.send(Request { method: "GET", path: &path, ..Request::default() }).await?;
     let status = response.status;
-    let said = response.field("x-consul-index").and_then(|text| text.parse::<u64>().ok());
+    let index = response.field("x-consul-index").and_then(|text| text.parse::<u64>().ok());
+    let is_filtered = response.field(FILTERED).as_deref() == Some("true");
     let body = tokio::time::timeout(settings.origin.timeout, response.whole(BYTES_MAX)).await;
     let body = body.unwrap_or_else(|_| Err("the answer does not end".to_owned()))?;
     // Nothing is stored there yet.
@@ -203,22 +223,36 @@ async fn ask(
         let text: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
         return Err(format!("status {status}: {text}"));
     }
-    let before = std::mem::replace(index, next_index(*index, said));
-    if before == *index && before != 0 {
-        return Ok(None);
+    if is_empty {
+        return Ok(Answer { list: Vec::new(), index, is_filtered });
     }
-    let value: Value = if is_empty {
-        Value::Array(Vec::new())
-    } else {
-        serde_json::from_slice(&body).map_err(|error| format!("what came is no JSON: {error}"))?
-    };
-    let list = value.as_array().ok_or("what came is no list")?;
+    match serde_json::from_slice(&body).map_err(|error| format!("what came is no JSON: {error}"))? {
+        Value::Array(list) => Ok(Answer { list, index, is_filtered }),
+        _ => Err("what came is no list".to_owned()),
+    }
+}
+
+/// What a list says. None that may be seen is not none that are there.
+fn read(
+    (subject, is_filtered): (&Subject, bool),
+    list: &[Value],
+    prefix: &str,
+    reader: &mut Reader,
+) -> Result<Found, String> {
     match subject {
-        Subject::Key(_) => Ok(Some(Found::Endpoints(endpoints(list)))),
+        Subject::Key(_) if is_filtered && list.is_empty() => {
+            Err("its ACLs let the token see none of them: it needs `read` for the service and for its nodes".to_owned())
+        }
+        Subject::Key(_) => Ok(Found::Endpoints(endpoints(list))),
+        Subject::Store if is_filtered && list.is_empty() => {
+            Err(format!("its ACLs let the token see no key behind `{prefix}`: it needs `read` for them"))
+        }
         Subject::Store => {
-            let pairs = stored(list, settings.prefix.as_deref().unwrap_or_default())?;
-            let (state, problems) = reader.state(&pairs);
-            Ok(Some(Found::Stored(state, problems)))
+            let (state, mut problems) = reader.state(&stored(list, prefix)?);
+            if is_filtered {
+                problems.push(format!("keys behind `{prefix}` that the ACLs of Consul do not let the token see"));
+            }
+            Ok(Found::Stored(state, problems))
         }
     }
 }
@@ -373,6 +407,35 @@ mod tests {
         ]);
         let shown: Vec<_> = found.iter().map(|one| (one.address.as_str(), one.weight, one.labels.len())).collect();
         assert_eq!(shown, [("10.0.0.1:80", 10, 1), ("10.0.0.2:80", 2, 1)]);
+    }
+
+    #[test]
+    fn what_the_token_may_not_see_is_not_taken_for_what_is_not_there() {
+        let mut reader = Reader::default();
+        let mut told = |subject: &Subject, is_filtered, list: &[Value]| match read(
+            (subject, is_filtered),
+            list,
+            "eq/",
+            &mut reader,
+        ) {
+            Ok(Found::Endpoints(list)) => format!("{} endpoints", list.len()),
+            Ok(Found::Stored(state, problems)) => format!("{} keys, {problems:?}", state.endpoints.len()),
+            Err(why) => why,
+        };
+        let (web, store) = (Subject::Key("web".into()), Subject::Store);
+        let one = [json!({ "Service": { "Address": "10.0.0.1", "Port": 80 } })];
+        let key = [json!({ "Key": "eq/endpoints/web/a", "Value": "MTAuMC4wLjE6ODA=" })];
+        assert_eq!([told(&web, false, &[]), told(&web, false, &one)], ["0 endpoints", "1 endpoints"]);
+        assert_eq!(told(&web, true, &one), "1 endpoints", "the others are on nodes that are not for us");
+        let why = "its ACLs let the token see none of them: it needs `read` for the service and for its nodes";
+        assert_eq!(told(&web, true, &[]), why);
+        assert_eq!([told(&store, false, &[]), told(&store, false, &key)], ["0 keys, []", "1 keys, []"]);
+        assert_eq!(
+            told(&store, true, &key),
+            "1 keys, [\"keys behind `eq/` that the ACLs of Consul do not let the token see\"]"
+        );
+        let why = "its ACLs let the token see no key behind `eq/`: it needs `read` for them";
+        assert_eq!(told(&store, true, &[]), why);
     }
 
     #[test]

@@ -28,7 +28,12 @@ impl Outlet {
 
     /// Everything that is wanted from now on. The same as before says only that the provider is up.
     pub(crate) fn send(&self, state: State) {
-        self.board.send(&self.name, state);
+        self.board.send(&self.name, state, None);
+    }
+
+    /// The same where not all could be asked for: what was known of the rest is among it.
+    pub(crate) fn send_lacking(&self, state: State, why: &str) {
+        self.board.send(&self.name, state, Some(why));
     }
 
     /// What of that is left out because it is wrong by itself: sentences.

@@ -95,11 +95,12 @@ fn tell(watched: &BTreeMap<String, Watched>, before: &State, outlet: &Outlet) {
     };
     let endpoints: BTreeMap<_, _> = watched.iter().filter_map(known).collect();
     let failing = watched.values().find_map(|one| one.failing.as_ref());
-    if failing.is_none() || watched.values().any(|one| one.endpoints.is_some()) {
-        outlet.send(State { endpoints, ..State::default() });
-    }
-    if let Some(why) = failing {
-        outlet.failed(why);
+    let has_some = watched.values().any(|one| one.endpoints.is_some());
+    let whole = State { endpoints, ..State::default() };
+    match failing {
+        None => outlet.send(whole),
+        Some(why) if has_some => outlet.send_lacking(whole, why),
+        Some(why) => outlet.failed(why),
     }
 }
 
