@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use control::admin_tls;
+use control::admin_tls::{self, Distrust};
 use model::snapshot::{Certificate, Pem, UpstreamTls};
 
 /// For each step of the conversation.
@@ -23,14 +23,14 @@ pub(crate) const TOKEN: &str = "EQUIPOISE_TOKEN";
 /// Where a running program can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminAddress {
-    /// By an address of the network.
-    Ip(SocketAddr),
+    /// By an address of the network: the first of these that answers.
+    Ip(Vec<SocketAddr>),
     /// The same, by TLS.
     Secure {
         /// Host and port as they were written: the certificate has to be for the host.
         authority: String,
-        /// Where that is.
-        address: SocketAddr,
+        /// Where that is: the first of these that answers.
+        addresses: Vec<SocketAddr>,
     },
     /// By a Unix socket.
     Unix(PathBuf),
@@ -47,18 +47,14 @@ impl AdminAddress {
             None => (text.strip_prefix("http://").unwrap_or(text), false),
         };
         let bare = rest.trim_end_matches('/');
-        let found = std::net::ToSocketAddrs::to_socket_addrs(bare).ok().and_then(|mut found| found.next());
-        let Some(address) = found else {
-            let forms = "host:port, such as 127.0.0.1:9900, https://host:port, or unix:/path";
-            return Err(format!("an admin address is {forms}"));
-        };
-        Ok(if is_secure { Self::Secure { authority: bare.to_owned(), address } } else { Self::Ip(address) })
+        let addresses = look_up(bare)?;
+        Ok(if is_secure { Self::Secure { authority: bare.to_owned(), addresses } } else { Self::Ip(addresses) })
     }
 
     /// What the configuration of the program has to have, for this to be its address.
     fn as_written(&self) -> String {
         match self {
-            Self::Secure { address, .. } => format!("admin: {{ bind: \"{address}\", tls: … }}"),
+            Self::Secure { addresses, .. } => format!("admin: {{ bind: \"{}\", tls: … }}", first(addresses)),
             other => format!("admin: {{ bind: \"{other}\" }}"),
         }
     }
@@ -67,11 +63,30 @@ impl AdminAddress {
 impl fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ip(address) => write!(f, "{address}"),
+            Self::Ip(addresses) => f.write_str(&first(addresses)),
             Self::Secure { authority, .. } => write!(f, "https://{authority}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// All addresses of a host with a port: a name may have those of both families, and the program listens at one of them.
+fn look_up(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let host = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map(|(host, _)| host);
+    let Some(host) = host.filter(|host| !host.is_empty()) else {
+        let forms = "host:port, such as 127.0.0.1:9900, https://host:port, or unix:/path";
+        return Err(format!("an admin address is {forms}"));
+    };
+    match text.to_socket_addrs().map(Iterator::collect::<Vec<_>>) {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(format!("`{host}` has no address")),
+        Err(error) => Err(format!("`{host}` cannot be found: {error}")),
+    }
+}
+
+/// The first one as a text.
+fn first(addresses: &[SocketAddr]) -> String {
+    addresses.first().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Files that TLS with the admin address needs.
@@ -95,14 +110,19 @@ impl Tls {
         let certificate = match (&self.cert_file, &self.key_file) {
             (Some(chain), Some(key)) => Some(Certificate { chain: pem(chain)?, key: pem(key)? }),
             (None, None) => None,
-            _ => return Err(io::Error::other("a certificate needs its key: give both --cert-file and --key-file")),
+            _ => return Err(ours("a certificate needs its key: give both --cert-file and --key-file".to_owned())),
         };
         Ok(UpstreamTls { server_name: None, verify: true, authorities, certificate })
     }
 }
 
+/// An error for which nobody had to be asked.
+fn ours(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
 fn pem(path: &Path) -> io::Result<Pem> {
-    let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()));
+    let failed = |error: io::Error| ours(format!("cannot read {}: {error}", path.display()));
     Ok(Pem { path: path.to_owned(), bytes: std::fs::read(path).map_err(failed)?.into() })
 }
 
@@ -163,10 +183,7 @@ impl Client {
     pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, Unanswered> {
         let admin = &self.admin;
         let request = self.written(asked);
-        let mut stream = self.connect().map_err(|error| {
-            let wanted = admin.as_written();
-            Unanswered::Not(format!("cannot ask {admin}: {error}\nIs the program running, with `{wanted}`?"))
-        })?;
+        let mut stream = self.connect().map_err(|error| Unanswered::Not(self.unasked(&error)))?;
         let bytes = converse(&mut *stream, &request);
         // Where it only looked, nothing can have been done.
         let lost = |why: &str| match asked.method {
@@ -198,10 +215,27 @@ impl Client {
     /// Said of an answer that cannot be one.
     pub(crate) fn foreign(&self) -> String {
         let mut text = format!("{} does not answer as the admin address of Equipoise does", self.admin);
-        if let AdminAddress::Ip(address) = &self.admin {
-            text.push_str(&format!("\nIf its `admin` has `tls`, it is https://{address}"));
+        if let AdminAddress::Ip(addresses) = &self.admin {
+            text.push_str(&format!("\nIf its `admin` has `tls`, it is https://{}", first(addresses)));
         }
         text
+    }
+
+    /// Said when nobody could be asked.
+    fn unasked(&self, error: &io::Error) -> String {
+        let why = format!("cannot ask {}: {error}", self.admin);
+        match (admin_tls::distrust(error), &self.tls.ca_file) {
+            (Some(Distrust::Issuer), None) => {
+                format!("{why}\n     help: name who vouches for the program: --ca-file FILE")
+            }
+            (Some(Distrust::Issuer), Some(file)) => {
+                format!("{why}\n     help: {} does not vouch for it; name who does: --ca-file FILE", file.display())
+            }
+            (Some(Distrust::Certificate), _) => why,
+            // Of a file, say.
+            (None, _) if error.kind() == io::ErrorKind::InvalidInput => why,
+            (None, _) => format!("{why}\nIs the program running, with `{}`?", self.admin.as_written()),
+        }
     }
 
     /// Said when the program wants another certificate than was shown, or one at all.
@@ -215,10 +249,10 @@ impl Client {
 
     fn connect(&self) -> io::Result<Box<dyn Conversation>> {
         match &self.admin {
-            AdminAddress::Ip(address) => Ok(Box::new(connected(address)?)),
-            AdminAddress::Secure { authority, address } => {
+            AdminAddress::Ip(addresses) => Ok(Box::new(connected(addresses)?)),
+            AdminAddress::Secure { authority, addresses } => {
                 let settings = self.tls.read()?;
-                Ok(Box::new(admin_tls::dial(&settings, authority, connected(address)?)?))
+                Ok(Box::new(admin_tls::dial(&settings, authority, connected(addresses)?)?))
             }
             AdminAddress::Unix(path) => {
                 let stream = match path.to_str().and_then(|path| path.strip_prefix('@')) {
@@ -237,7 +271,7 @@ impl Client {
 
     fn written(&self, asked: &Asked) -> Vec<u8> {
         let host = match &self.admin {
-            AdminAddress::Ip(address) => address.to_string(),
+            AdminAddress::Ip(addresses) => first(addresses),
             AdminAddress::Secure { authority, .. } => authority.clone(),
             AdminAddress::Unix(_) => "localhost".to_owned(),
         };
@@ -258,11 +292,19 @@ impl Client {
     }
 }
 
-fn connected(address: &SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE_FOR_ANSWER))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream)
+fn connected(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut why = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        match TcpStream::connect_timeout(address, PATIENCE) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE_FOR_ANSWER))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
 }
 
 /// A connection, of whatever kind.
@@ -316,17 +358,31 @@ mod tests {
 
     #[test]
     fn admin_addresses_are_of_the_network_or_unix_sockets() {
-        let ip = AdminAddress::Ip("127.0.0.1:9900".parse().unwrap());
+        let ip = AdminAddress::Ip(vec!["127.0.0.1:9900".parse().unwrap()]);
         for text in ["127.0.0.1:9900", "http://127.0.0.1:9900/"] {
             assert_eq!(AdminAddress::parse(text), Ok(ip.clone()));
         }
         let secure = AdminAddress::parse("https://127.0.0.1:9900/").unwrap();
-        let address = "127.0.0.1:9900".parse().unwrap();
-        assert_eq!(secure, AdminAddress::Secure { authority: "127.0.0.1:9900".into(), address });
+        let addresses = vec!["127.0.0.1:9900".parse().unwrap()];
+        assert_eq!(secure, AdminAddress::Secure { authority: "127.0.0.1:9900".into(), addresses });
         assert_eq!(secure.to_string(), "https://127.0.0.1:9900");
         assert_eq!(secure.as_written(), "admin: { bind: \"127.0.0.1:9900\", tls: … }");
         assert_eq!(AdminAddress::parse("unix:/run/a.sock"), Ok(AdminAddress::Unix("/run/a.sock".into())));
-        assert!(AdminAddress::parse("nowhere").is_err());
+        for text in ["nowhere", "https://nowhere/", ":9900", "host:port", "127.0.0.1:70000"] {
+            assert!(AdminAddress::parse(text).unwrap_err().starts_with("an admin address is host:port"), "{text}");
+        }
+        let told = AdminAddress::parse("https://lb.invalid:9900").unwrap_err();
+        assert!(told.starts_with("`lb.invalid` cannot be found: "), "{told}");
+    }
+
+    #[test]
+    fn of_several_addresses_the_first_that_answers_is_asked() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(connected(&[nobody, here]).unwrap().peer_addr().unwrap(), here);
+        assert_eq!(connected(&[nobody]).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(connected(&[]).is_err());
     }
 
     #[test]
@@ -340,7 +396,7 @@ mod tests {
                 let _ = peer.read(&mut piece).unwrap();
                 peer.write_all(answer).unwrap();
             });
-            let client = Client { admin: AdminAddress::Ip(address), token: None, tls: Tls::default() };
+            let client = Client { admin: AdminAddress::Ip(vec![address]), token: None, tls: Tls::default() };
             let told = client.ask(&Asked { method, path: "/".into(), ..Asked::default() });
             thread.join().unwrap();
             told

@@ -303,10 +303,13 @@ fn ctl_speaks_tls_with_files_that_flags_or_variables_name() {
     };
     refused(&eve, "reload", "the certificate of `eye` may only read");
     refused(&trusting, "reload", "show a certificate: --cert-file FILE --key-file FILE");
-    refused(&[], "status", "cannot ask https://127.0.0.1:");
-    refused(&["--ca-file", "clients.pem"], "status", "cannot ask https://127.0.0.1:");
+    refused(&[], "status", "help: name who vouches for the program: --ca-file FILE");
+    refused(&["--ca-file", "clients.pem"], "status", "help: clients.pem does not vouch for it");
     refused(&hal[..4], "status", "a certificate needs its key");
     refused(&["--ca-file", "nowhere.pem"], "status", "cannot read nowhere.pem");
+    let mixed = ["--ca-file", "program.pem", "--cert-file", "hal.pem", "--key-file", "eve.key"];
+    let told = ctl(&mixed, "status");
+    assert!(told.stderr.contains("hal.pem: ") && !told.stderr.contains("Is the program running"), "{}", told.stderr);
     let plain = command_in(place, &["ctl", "--admin", &product.address("admin").to_string(), "status"]);
     assert!(plain.stderr.contains(&format!("If its `admin` has `tls`, it is {address}")), "{}", plain.stderr);
     let told = Command::new(executable())

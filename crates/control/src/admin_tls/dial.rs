@@ -4,7 +4,7 @@ use std::io;
 use std::net::TcpStream;
 
 use model::snapshot::UpstreamTls;
-use rustls::{ClientConnection, StreamOwned};
+use rustls::{CertificateError, ClientConnection, StreamOwned};
 
 use super::HTTP1;
 use crate::probes::tls;
@@ -28,6 +28,25 @@ pub fn dial(
         connection.complete_io(&mut stream)?;
     }
     Ok(StreamOwned::new(connection, stream))
+}
+
+/// Why a program is not believed to be the one that it was taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distrust {
+    /// Nobody who is trusted vouches for its certificate.
+    Issuer,
+    /// The certificate is for another name, or its time is over, or whatever the error says.
+    Certificate,
+}
+
+/// Whether it was its certificate because of which the other side was not asked.
+pub fn distrust(error: &io::Error) -> Option<Distrust> {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner? {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Distrust::Issuer),
+        rustls::Error::InvalidCertificate(_) => Some(Distrust::Certificate),
+        _ => None,
+    }
 }
 
 /// Whether the other side has ended a connection by an alert: what was sent there was not looked at.
