@@ -56,13 +56,13 @@ const SUITES: &[Suite] = &[
     Suite {
         name: "h2spec",
         what: "h2spec 2.2.1: RFC 9113 towards clients, in TLS",
-        needs: &["h2spec"],
+        needs: &["h2spec", "go-httpbin"],
         run: h2spec::sealed,
     },
     Suite {
         name: "h2spec-clear",
         what: "h2spec 2.2.1: RFC 9113 towards clients, in clear",
-        needs: &["h2spec"],
+        needs: &["h2spec", "go-httpbin"],
         run: h2spec::clear,
     },
     Suite {
