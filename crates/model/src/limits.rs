@@ -186,13 +186,9 @@ pub const HTTP2_STREAMS_MAX: u32 = 128;
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of all bodies of one HTTP/2 connection that a client may send before we have read them.
 pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// Bytes of one stream's response that wait for their connection.
-pub const HTTP2_SEND_BUFFER_BYTES: usize = BUFFER_BYTES;
-/// Bytes of frames that are gathered on one HTTP/2 connection before they are sent; over TLS there may be twice as many while
-/// the client takes nothing.
+/// Bytes of frames that wait on one HTTP/2 connection before nothing more is read of it, and no other piece of a body is written to
+/// it. One that has begun is written whole, so there may be twice as many.
 pub const HTTP2_GATHERED_BYTES_MAX: usize = 64 * 1024;
-/// What may wait in small DATA frames on one HTTP/2 connection, in bytes of what it costs to keep them.
-pub const HTTP2_DATA_FRAME_BUDGET_BYTES: usize = HTTP2_CONNECTION_WINDOW_BYTES as usize;
 /// Frames of no use, such as PING or RST_STREAM, that one HTTP/2 client may send at once.
 pub const HTTP2_IDLE_FRAMES_MAX: u32 = 1_000;
 /// How many more of them it may send with every second.
@@ -204,8 +200,6 @@ pub const HTTP2_IDLE_FRAMES_PER_PIECE: u32 = 3;
 /// Streams of a client that were ended before the client had said all, such as an upload that was refused, and that are
 /// remembered: what still comes for them is no breach of the rules.
 pub const HTTP2_STREAMS_LEFT_MAX: usize = 1024;
-/// For how long.
-pub const HTTP2_STREAMS_LEFT_KEPT: Duration = Duration::from_secs(10);
 /// Streams that one HTTP/2 client may break the rules of before its connection is closed.
 pub const HTTP2_STREAM_ERRORS_MAX: usize = 256;
 /// Time to answer a PING, for an HTTP/2 client that has been silent while its exchanges go on.

@@ -10,18 +10,24 @@ use model::{Fault, ResponseHead};
 use wire::http1::Framing;
 
 use crate::buffer::Buffer;
-use crate::http2::{self, heads};
+use crate::downstream;
+use crate::http2;
 use crate::http3;
 
 /// See the module.
 pub(crate) enum MessageStream {
+    /// Of a client that speaks HTTP/2.
+    Client(downstream::http2::Stream),
+    /// Towards an endpoint.
     Http2(http2::Stream),
+    /// In either direction.
     Http3(http3::Stream),
 }
 
 macro_rules! either {
     ($message:expr, $stream:ident => $what:expr) => {
         match $message {
+            Self::Client($stream) => $what,
             Self::Http2($stream) => $what,
             Self::Http3($stream) => $what,
         }
@@ -32,8 +38,7 @@ impl MessageStream {
     /// Sends the head of the final response, under another status if one is given; `ends` says that there is no body.
     ///
     /// # Errors
-    /// [`Fault::BadResponse`]: filters made something of it that is no response. [`Fault::ClosedInResponse`]: the stream is
-    /// gone.
+    /// [`Fault::ClosedInResponse`]: the stream is gone.
     pub(crate) fn respond(
         &mut self,
         head: &ResponseHead,
@@ -42,7 +47,9 @@ impl MessageStream {
     ) -> Result<(), Fault> {
         let status = status.unwrap_or(head.status);
         match self {
-            Self::Http2(stream) => stream.respond(heads::of_response(head, status, framing)?, ends),
+            Self::Client(stream) => stream.respond(head, (status, framing), ends),
+            // Nobody responds to an endpoint.
+            Self::Http2(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Http3(stream) => stream.respond(head, (status, framing), ends),
         }
         .map_err(|_| Fault::ClosedInResponse)
@@ -51,10 +58,11 @@ impl MessageStream {
     /// Sends an interim response.
     ///
     /// # Errors
-    /// [`Fault::BadResponse`]: it cannot be said. [`Fault::ClosedInWait`]: the stream is gone.
+    /// [`Fault::ClosedInWait`]: the stream is gone.
     pub(crate) fn send_interim(&mut self, head: &ResponseHead, framing: Framing) -> Result<(), Fault> {
         match self {
-            Self::Http2(stream) => stream.send_interim(heads::of_response(head, head.status, framing)?),
+            Self::Client(stream) => stream.send_interim(head, framing),
+            Self::Http2(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Http3(stream) => stream.send_interim(head, framing),
         }
         .map_err(|_| Fault::ClosedInWait)
@@ -102,14 +110,14 @@ impl MessageStream {
     ) -> Poll<io::Result<bool>> {
         match self {
             Self::Http2(stream) => stream.poll_hand_on(cx, buffer, ends),
-            Self::Http3(_) => Poll::Ready(Ok(false)),
+            Self::Client(_) | Self::Http3(_) => Poll::Ready(Ok(false)),
         }
     }
 
     /// Ready when what was written is where its connection sends it from.
     pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Http2(_) => Poll::Ready(Ok(())),
+            Self::Client(_) | Self::Http2(_) => Poll::Ready(Ok(())),
             Self::Http3(stream) => stream.poll_flush(cx),
         }
     }
@@ -132,7 +140,7 @@ impl MessageStream {
     /// Ready when nobody but the peer can have sent what came: the handshake of its connection is over.
     pub(crate) fn poll_settled(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Http2(_) => Poll::Ready(Ok(())),
+            Self::Client(_) | Self::Http2(_) => Poll::Ready(Ok(())),
             Self::Http3(stream) => stream.poll_connected(cx),
         }
     }
@@ -145,6 +153,7 @@ impl MessageStream {
     /// Tells the peer that the message is not whole and never will be. What is buffered of it is thrown away.
     pub(crate) fn reset(&mut self) {
         match self {
+            Self::Client(stream) => stream.break_off(),
             Self::Http2(stream) => stream.reset(h2::Reason::INTERNAL_ERROR),
             Self::Http3(stream) => stream.break_off(),
         }
@@ -153,6 +162,7 @@ impl MessageStream {
     /// What was sent of a request, if that is its whole body and it had no trailers.
     pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
         match self {
+            Self::Client(_) => None,
             Self::Http2(stream) => stream.take_sent(),
             Self::Http3(stream) => stream.take_sent(),
         }
@@ -160,10 +170,14 @@ impl MessageStream {
 
     /// What was sent is not needed any more.
     pub(crate) fn forget_sent(&mut self) {
-        either!(self, stream => stream.forget_sent());
+        match self {
+            Self::Client(_) => {}
+            Self::Http2(stream) => stream.forget_sent(),
+            Self::Http3(stream) => stream.forget_sent(),
+        }
     }
 
-    /// The peer's message breaks the rules: of HTTP/3 that is told (RFC 9114 section 4.1.2). The library of HTTP/2 does it itself.
+    /// The peer's message breaks the rules: of HTTP/3 that is told (RFC 9114 section 4.1.2). With HTTP/2 it is known before.
     pub(crate) fn refuse_malformed(&mut self) {
         if let Self::Http3(stream) = self {
             stream.refuse(wire::http3::code::MESSAGE_ERROR);

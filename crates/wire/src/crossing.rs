@@ -111,25 +111,33 @@ impl<'a> Arriving<'a> {
     /// # Errors
     /// [`Fault::BadRequest`], [`Fault::HeadTooLarge`] or [`Fault::ExpectationFailed`].
     pub fn end(self, limits: &HeadLimits, ends: bool) -> Result<RequestParsed, Fault> {
+        self.finish(limits, ends).map_err(|bad| match bad {
+            BadRequest::Malformed => Fault::BadRequest,
+            BadRequest::Fault(fault) => fault,
+        })
+    }
+
+    /// The same, and says of what may be answered that it may.
+    fn finish(self, limits: &HeadLimits, ends: bool) -> Result<RequestParsed, BadRequest> {
         if self.head.fields.len() > limits.fields_max.min(FIELDS_HARD_MAX) {
-            return Err(Fault::HeadTooLarge);
+            return Err(BadRequest::Fault(Fault::HeadTooLarge));
         }
-        settle_host(self.head, self.has_authority)?;
+        settle_host(self.head, self.has_authority).map_err(BadRequest::Fault)?;
         join_cookies(&mut self.head.fields);
         let tally = Tally::of(&self.head.fields);
         // RFC 9113 section 8.1.1: a length that is not that of the content is malformed.
         let framing = match tally.length {
-            Length::Invalid => return Err(Fault::BadRequest),
+            Length::Invalid => return Err(BadRequest::Malformed),
             // What follows are no bytes of a message.
             Length::Absent if self.is_websocket => Framing::None,
-            _ if self.is_websocket => return Err(Fault::BadRequest),
-            Length::Value(length) if ends && length > 0 => return Err(Fault::BadRequest),
+            _ if self.is_websocket => return Err(BadRequest::Fault(Fault::BadRequest)),
+            Length::Value(length) if ends && length > 0 => return Err(BadRequest::Malformed),
             Length::Absent if !ends => Framing::Chunked,
             Length::Value(length) if length > 0 => Framing::Length(length),
             Length::Absent | Length::Value(_) => Framing::None,
         };
         if tally.expects_other {
-            return Err(Fault::ExpectationFailed);
+            return Err(BadRequest::Fault(Fault::ExpectationFailed));
         }
         if self.is_websocket {
             self.head.fields.append(&UPGRADE, b"websocket");

@@ -654,7 +654,7 @@ fn idle_connections_hold_little_memory() {
     let mut idle: Vec<_> = (0..200).map(|_| Client::connect(product.web())).collect();
     idle.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
     let each = product.resident_bytes().saturating_sub(before) / 200;
-    assert!(each < 96 * 1024, "{each} bytes for an idle connection");
+    assert!(each < 24 * 1024, "{each} bytes for an idle connection");
     let mut peer = Peer::connect(product.web());
     assert_eq!(peer.get("/").status(), 200);
 }

@@ -54,6 +54,7 @@ fn floods_of_frames_of_no_use_end_their_connection_and_disturb_nobody() {
         ("PRIORITY", Vec::new(), frame(PRIORITY, 0, 3, &[0, 0, 0, 0, 7])),
         ("unknown frames", Vec::new(), frame(99, 0, 0, b"what")),
         ("empty DATA", opened.clone(), frame(DATA, 0, 1, &[])),
+        ("GOAWAY", opened.clone(), frame(GOAWAY, 0, 0, &[0; 8])),
         ("tiny windows", opened, frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
     ];
     let count = floods.len() as f64;

@@ -89,6 +89,31 @@ fn a_client_that_reads_nothing_over_tls_is_given_up_with_bounded_memory() {
     assert!(grown < 64 << 20, "{grown} bytes");
 }
 
+/// What waits for the socket has one bound for all of them.
+#[test]
+fn many_large_answers_that_wait_for_one_socket_have_their_turn_and_arrive_whole() {
+    const LENGTH: usize = 300_000;
+    const STREAMS: u32 = 60;
+    let origin = Origin::answering(|_| ok(&"x".repeat(LENGTH)));
+    let plain = Setup::to(&origin).workers(1).start();
+    let (secure, config) = with_tls(&origin, &[]);
+    for mut peer in [tls::connect(secure.web(), "test", &config), plain.connect()] {
+        ask_for_much(&mut peer, STREAMS);
+        // Until nothing more fits in the socket, most likely.
+        std::thread::sleep(Duration::from_millis(300));
+        let (mut lengths, mut ended) = ([0; STREAMS as usize], 0);
+        while ended < STREAMS {
+            let frame = read(&mut peer).expect("the connection goes on");
+            assert_ne!(frame.kind, RST_STREAM);
+            if frame.kind == DATA {
+                lengths[frame.stream as usize / 2] += frame.payload.len();
+                ended += u32::from(frame.flags & END_STREAM != 0);
+            }
+        }
+        assert_eq!(lengths, [LENGTH; STREAMS as usize]);
+    }
+}
+
 /// Its PING waits behind all that is in the socket, and it says nothing itself.
 #[test]
 fn a_slow_download_is_not_given_up() {
@@ -158,7 +183,7 @@ fn an_answer_to_head_has_no_body_however_wrong_the_request() {
         block(&[line, more].concat())
     };
     let long = [b"/".to_vec(), vec![b'a'; 17_000]].concat();
-    for block in [head(&[(b"a", b" padded")], b"/"), head(&[(b"host", b"other")], b"/"), head(&[], &long)] {
+    for block in [head(&[], b"*"), head(&[(b"host", b"other")], b"/"), head(&[], &long)] {
         let mut peer = product.connect();
         begin(&mut peer);
         let (first, rest) = block.split_at(block.len() / 2);

@@ -12,49 +12,50 @@
 //! [`Connection`], so that an exchange sees no difference: its own watch, its own place in the registry unless it is carried
 //! here, its window as the only thing that holds it back.
 
+mod line;
+mod link;
 mod near;
+mod stream;
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{PingPong, Reason, RecvStream};
 use model::Fault;
-use model::limits::{
-    HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_DATA_FRAME_BUDGET_BYTES, HTTP2_IDLE_FRAMES_MAX,
-    HTTP2_IDLE_FRAMES_PER_EXCHANGE, HTTP2_IDLE_FRAMES_PER_SECOND, HTTP2_PING, HTTP2_SEND_BUFFER_BYTES,
-    HTTP2_STREAM_ERRORS_MAX, HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAMS_LEFT_KEPT, HTTP2_STREAMS_LEFT_MAX,
-    HTTP2_STREAMS_MAX, LINGER,
-};
+use model::limits::{HTTP2_IDLE_FRAMES_PER_EXCHANGE, HTTP2_PING, HTTP2_STREAMS_MAX, LINGER};
 use model::snapshot::HttpListener;
-use wire::http1::HeadLimits;
-use wire::http2::{Allowance, PREFACE};
+use wire::http1::{HeadLimits, RequestParsed};
+use wire::http2::code;
 
+use self::link::{Happening, Link, SharedLink};
 use self::near::{Bell, Carried, Near};
 use crate::accept::{LAST_CALL, log_failure};
+use crate::buffer::Buffer;
 use crate::connection::{Connection, ConnectionFacts};
 use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
-use crate::http2::{self, Signs, Transport, heads, websocket};
+use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::registry::{Registration, Seat, Tether};
 use crate::watch::Watch;
-use crate::worker::Worker;
+use crate::worker::{Incoming, Worker};
 use crate::worker_plan::WorkerPlan;
+
+pub(crate) use self::stream::Stream;
+
+/// Reads of a connection before others get a turn.
+const READS_PER_TURN_MAX: usize = 16;
 
 /// What a connection and the tasks of its streams share.
 struct Shared {
     facts: Rc<ConnectionFacts>,
-    signs: Rc<Signs>,
-    /// Exchanges under way, by their streams.
-    streams: RefCell<Vec<u32>>,
+    link: SharedLink,
+    /// Exchanges under way.
+    exchanges: Cell<usize>,
     /// When the last one ended.
     rested_at: Cell<Instant>,
     /// The connection, while it waits for an exchange to end.
@@ -65,24 +66,28 @@ struct Shared {
 
 impl Shared {
     fn is_at_rest(&self) -> bool {
-        self.streams.borrow().is_empty()
+        self.exchanges.get() == 0
     }
 }
 
 /// A connection while it lives.
 struct Session<'w> {
     worker: &'w Rc<Worker>,
-    h2: h2::server::Connection<Transport, Bytes>,
-    transport: Transport,
     shared: Rc<Shared>,
     tether: Rc<Tether>,
     watch: Watch,
-    /// Rings when the library is to be driven, which it is not while only the stream that is near has something to do.
+    /// Rings when the socket has something to say, which it has not while only the stream that is near has something to do.
     wire: Arc<Bell>,
     wire_waker: Waker,
     near: &'w mut Near,
-    /// Streams that the library gave.
-    offered: u64,
+    /// What was read before it was known that this is HTTP/2.
+    early: Option<Buffer>,
+    /// There may be something to read.
+    wants_read: bool,
+    /// What the stream that is near has written was left to the next turn.
+    has_deferred: bool,
+    /// The settings of the client are here.
+    is_greeted: bool,
     /// Streams begun.
     accepted: u64,
     leave: Leave,
@@ -90,8 +95,10 @@ struct Session<'w> {
     told_at: Option<Instant>,
     /// GOAWAY is sent, and nothing is under way any more.
     is_last_call: bool,
-    /// There once it was needed: with it the library is asked at every turn whether there is a PING to send.
-    ping: Option<PingPong>,
+    /// The client begins no more streams.
+    is_forsaken: bool,
+    /// Why the connection ends, if that is a fault.
+    fault: Option<Fault>,
     /// Signs of life that were seen when the watch rang last.
     seen_stirs: u64,
     /// A PING was sent then.
@@ -105,8 +112,16 @@ enum Leave {
     No,
     /// GOAWAY is sent; what is begun is finished.
     Told,
-    /// The last GOAWAY is sent; the peer's end is waited for.
+    /// The last GOAWAY is sent; when all is, the peer's end is waited for.
     Now,
+}
+
+/// Why nothing more is read.
+enum Ended {
+    /// The client itself has closed.
+    Closed,
+    /// It is told this code.
+    Broken(u32),
 }
 
 /// Carries a connection, whose preface may have been read already, to its end.
@@ -132,53 +147,50 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     let Some((_, http)) = plan.http_listener(&connection.tether) else { return Ok(()) };
     let Connection { io, facts, mut watch, received, tether, .. } = connection;
     let now = Instant::now();
-    let signs = Rc::new(Signs {
-        allowance: Allowance::new(HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_SECOND, now).into(),
-        is_flooded: Cell::new(false),
-        blocked_since: Cell::new(None),
-        stirs: Cell::new(0),
-        refused: RefCell::default(),
-        is_shut: Cell::new(false),
-        is_given_up: Cell::new(false),
-    });
-    let transport = Transport::new(io, received, PREFACE.len() as u32, signs.clone());
     watch.set_bound(None);
     watch.set(now, http.head_timeout);
-    let h2 = shake_hands(http, &transport, &mut watch).await?;
-    watch.set(Instant::now(), rest(http));
+    let limits = limits_of(http);
+    let (task, wire, mut near) = poll_fn(|cx| {
+        let near = Near::new(cx.waker(), tether.clone());
+        Poll::Ready((cx.waker().clone(), Bell::new(cx.waker()), near))
+    })
+    .await;
+    let wire_waker = Waker::from(wire.clone());
+    let link = Rc::new(RefCell::new(Link::new(io, limits, (&task, &wire_waker), now)));
     drop(plan);
     let shared = Rc::new(Shared {
         facts,
-        signs,
-        streams: RefCell::default(),
+        link,
+        exchanges: Cell::new(0),
         rested_at: Cell::new(now),
         waker: RefCell::new(None),
         spare: RefCell::new(None),
     });
-    let (wire, mut near) =
-        poll_fn(|cx| Poll::Ready((Bell::new(cx.waker()), Near::new(cx.waker(), tether.clone())))).await;
     let mut session = Session {
         worker,
-        h2,
-        transport,
         shared: shared.clone(),
         tether,
         watch,
-        wire_waker: wire.clone().into(),
+        wire_waker,
         wire,
         near: &mut near,
-        offered: 0,
+        early: received,
+        wants_read: true,
+        has_deferred: false,
+        is_greeted: false,
         accepted: 0,
         leave: Leave::No,
         told_at: None,
         is_last_call: false,
-        ping: None,
+        is_forsaken: false,
+        fault: None,
         seen_stirs: 0,
         is_pinged: false,
     };
     let outcome = poll_fn(|cx| session.poll(cx)).await;
-    // Streams that are left see that their connection is gone.
     drop(session);
+    // Streams that are left see that their connection is gone.
+    shared.link.borrow_mut().let_go();
     poll_fn(|cx| {
         *shared.waker.borrow_mut() = Some(cx.waker().clone());
         if near.is_called() {
@@ -190,35 +202,8 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     outcome
 }
 
-/// Sends our settings and reads the preface.
-async fn shake_hands(
-    http: &HttpListener,
-    transport: &Transport,
-    watch: &mut Watch,
-) -> Result<h2::server::Connection<Transport, Bytes>, Fault> {
-    let mut builder = h2::server::Builder::new();
-    builder
-        .max_concurrent_streams(HTTP2_STREAMS_MAX)
-        .max_header_list_size(http.head_bytes_max as u32)
-        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
-        .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
-        .max_local_error_reset_streams(Some(HTTP2_STREAM_ERRORS_MAX))
-        .max_concurrent_reset_streams(HTTP2_STREAMS_LEFT_MAX)
-        .reset_stream_duration(HTTP2_STREAMS_LEFT_KEPT)
-        .data_frame_budget(HTTP2_DATA_FRAME_BUDGET_BYTES)
-        .enable_connect_protocol();
-    let mut shaking = pin!(builder.handshake(transport.clone()));
-    poll_fn(|cx| {
-        if let Poll::Ready(shaken) = shaking.as_mut().poll(cx) {
-            return Poll::Ready(shaken.map_err(|_| Fault::Http2Error));
-        }
-        if let Poll::Ready(Err(_)) = transport.poll_send(cx) {
-            return Poll::Ready(Err(Fault::Http2Error));
-        }
-        watch.poll(cx).map(|()| Err(watch.fault(Fault::HeadTimeout)))
-    })
-    .await
+fn limits_of(http: &HttpListener) -> HeadLimits {
+    HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max }
 }
 
 /// How long nothing may happen before the connection is looked after.
@@ -228,50 +213,79 @@ fn rest(http: &HttpListener) -> Duration {
 
 impl Session<'_> {
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
-        // The library, when it was not for it that the task was woken.
-        let mut is_spared = self.poll_near();
+        // What rings from now on asks for another turn.
+        self.wants_read |= self.wire.take();
+        if self.near.is_called() && self.poll_near() {
+            return Poll::Pending;
+        }
+        self.shared.link.borrow_mut().is_attended = true;
+        let outcome = self.advance(cx);
+        self.shared.link.borrow_mut().is_attended = false;
+        outcome
+    }
+
+    /// Lets the stream that is near go on. True: what it has to say wakes this task once more, behind the others that are woken
+    /// already, so that what all of them have to say leaves in one call.
+    fn poll_near(&mut self) -> bool {
+        let is_alone = self.shared.exchanges.get() < 2;
+        let mut link = self.shared.link.borrow_mut();
+        // Where something waits already, it is for that that this task was woken.
+        let is_awaited = link.is_rung || self.wants_read || self.has_deferred || self.tether.is_cut();
+        let may_defer = !is_alone && !is_awaited;
+        link.is_attended = !may_defer;
+        drop(link);
+        self.near.poll();
+        let link = self.shared.link.borrow();
+        // A socket that takes nothing wakes nobody for what is written.
+        self.has_deferred = may_defer && link.is_rung && !link.line.is_blocked();
+        self.has_deferred
+    }
+
+    /// Reads, sends, and looks after the connection until there is nothing more to do.
+    fn advance(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
         loop {
-            if !std::mem::take(&mut is_spared) {
-                match self.poll_stream() {
-                    Poll::Ready(Some(Ok((request, respond)))) => {
-                        self.offered += 1;
-                        let is_needed = self.begin(request, respond);
-                        // It has done all else before it gives a stream. Asking whether there is another makes it look at
-                        // all of that again, so it is asked only where there may be one.
-                        if is_needed || self.transport.heads() > self.offered {
-                            continue;
-                        }
+            if self.leave == Leave::Now {
+                return self.poll_close(cx);
+            }
+            if self.wants_read {
+                match self.receive() {
+                    Ok(()) => {}
+                    Err(Ended::Closed) => return Poll::Ready(self.end()),
+                    Err(Ended::Broken(code)) => {
+                        self.fault = fault_of(code);
+                        self.close(code);
+                        continue;
                     }
-                    Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broken(&error)),
-                    Poll::Ready(None) => return Poll::Ready(self.end()),
-                    Poll::Pending => {}
                 }
             }
-            if let Poll::Ready(Err(_)) = self.transport.poll_send(&mut TaskContext::from_waker(&self.wire_waker)) {
+            if let Poll::Ready(Err(_)) = self.poll_send() {
                 // The client itself has closed.
                 return Poll::Ready(self.end());
             }
-            self.tell_of_refused();
-            if self.shared.signs.is_flooded.get() && self.leave != Leave::Now {
-                self.close(Reason::ENHANCE_YOUR_CALM);
+            if self.wants_read && self.shared.link.borrow().line.has_room() {
                 continue;
             }
             if self.leave == Leave::No && !self.may_go_on() {
                 self.say_goodbye();
                 continue;
             }
-            if self.leave != Leave::No || self.tether.is_cut() {
+            if self.leave != Leave::No || self.is_forsaken || self.tether.is_cut() {
                 *self.shared.waker.borrow_mut() = Some(self.wire_waker.clone());
             }
+            let is_at_rest = self.shared.is_at_rest();
             if self.tether.is_cut() {
                 // Its exchanges are cut as well, and tell their clients as far as that is possible.
-                return if self.shared.is_at_rest() { Poll::Ready(Ok(())) } else { Poll::Pending };
+                return if is_at_rest { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
-            if self.leave != Leave::Now && self.shared.signs.is_shut.get() {
-                self.leave = Leave::Now;
-                self.watch.set(Instant::now(), LINGER);
+            if is_at_rest && self.leave == Leave::Told && self.shared.link.borrow().has_said_last() {
+                self.begin_to_close();
+                continue;
             }
-            if self.leave == Leave::Told && self.shared.is_at_rest() && !self.is_last_call {
+            if is_at_rest && self.is_forsaken {
+                self.close(code::NO_ERROR);
+                continue;
+            }
+            if self.leave == Leave::Told && is_at_rest && !self.is_last_call {
                 // The client may still begin a stream, or answer our PING.
                 self.is_last_call = true;
                 let patience = self.tether.seat.last_call();
@@ -279,75 +293,139 @@ impl Session<'_> {
             }
             ready!(self.watch.poll(cx));
             if self.is_over(Instant::now()) {
-                // The library still has to say why it ended.
-                if self.shared.signs.is_shut.get() && !self.shared.signs.is_given_up.replace(true) {
-                    continue;
-                }
                 return Poll::Ready(self.end());
             }
         }
     }
 
-    /// Drives the connection. While as many exchanges are under way as there may be streams, and as many again that their
-    /// client has reset, none is begun: what is reset meanwhile is counted by the library.
-    fn poll_stream(&mut self) -> Poll<Option<Accepted>> {
-        // What rings from now on asks for another turn.
-        self.wire.take();
-        let cx = &mut TaskContext::from_waker(&self.wire_waker);
-        if self.shared.streams.borrow().len() < 2 * HTTP2_STREAMS_MAX as usize {
-            return self.h2.poll_accept(cx);
-        }
-        *self.shared.waker.borrow_mut() = Some(self.wire_waker.clone());
-        self.h2.poll_closed(cx).map(|closed| closed.err().map(Err))
+    fn poll_send(&self) -> Poll<std::io::Result<()>> {
+        self.shared.link.borrow_mut().poll_send(&mut TaskContext::from_waker(&self.wire_waker))
     }
 
-    /// Lets the stream that is near go on, if it is called. True: the library is not to be driven now, for all that has
-    /// happened was to the stream, and it has nothing to send by it, or others may soon have.
-    fn poll_near(&mut self) -> bool {
-        if !self.near.is_called() {
-            return false;
+    /// Sends what is left and waits for the client's end, for a while.
+    fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
+        let closed = {
+            let cx = &mut TaskContext::from_waker(&self.wire_waker);
+            let link = &mut *self.shared.link.borrow_mut();
+            link.is_rung = false;
+            link.line.poll_close(cx)
+        };
+        if closed.is_pending() {
+            ready!(self.watch.poll(cx));
         }
-        let is_alone = self.shared.streams.borrow().len() < 2;
-        if is_alone {
-            self.wire.attend();
-            self.near.poll();
-            return !self.wire.take();
-        }
-        let is_rung = self.wire.is_rung();
-        // What it has to say wakes this task once more, behind the others that are woken already: what all of them have to say
-        // leaves in one call.
-        self.near.poll();
-        !is_rung
+        Poll::Ready(self.end())
     }
 
-    /// Begins to carry a stream, by the plan that is in force now. True: the library has something to do by it.
-    fn begin(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) -> bool {
+    /// Reads what is here, as long as what waits for the client is not too much, and begins the streams that it brings.
+    fn receive(&mut self) -> Result<(), Ended> {
+        if let Some(early) = self.early.take() {
+            self.take_in(early)?;
+        }
+        for _ in 0..READS_PER_TURN_MAX {
+            let read = {
+                let line = &mut self.shared.link.borrow_mut().line;
+                if !line.has_room() {
+                    return Ok(());
+                }
+                line.poll_read(&mut TaskContext::from_waker(&self.wire_waker), &self.worker.buffers)
+            };
+            match read {
+                Poll::Ready(Some(buffer)) => self.take_in(buffer)?,
+                Poll::Ready(None) => return Err(Ended::Closed),
+                Poll::Pending => {
+                    self.wants_read = false;
+                    return Ok(());
+                }
+            }
+        }
+        self.wants_read = false;
+        self.wire_waker.wake_by_ref();
+        Ok(())
+    }
+
+    fn take_in(&mut self, buffer: Buffer) -> Result<(), Ended> {
+        let now = Instant::now();
+        if let Some((_, http)) = self.worker.plan_of(&self.tether.seat).http_listener(&self.tether) {
+            self.shared.link.borrow_mut().limit_heads(limits_of(http));
+        }
+        let taken = self.take_frames(buffer.data(), now);
+        self.worker.buffers.give(buffer);
+        taken?;
+        let mut link = self.shared.link.borrow_mut();
+        if !link.is_within_bounds(now) {
+            return Err(Ended::Broken(code::ENHANCE_YOUR_CALM));
+        }
+        if !self.is_greeted && link.is_greeted() {
+            self.is_greeted = true;
+            if self.leave == Leave::No {
+                drop(link);
+                let rest = self.timeouts().0;
+                self.watch.set(now, rest);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_frames(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Ended> {
+        let mut incoming = self.worker.take_request();
+        loop {
+            let received = self.shared.link.borrow_mut().receive(bytes, &mut incoming.head);
+            let (used, happening) = received.map_err(Ended::Broken)?;
+            bytes = &bytes[used..];
+            match happening {
+                None => break,
+                Some(Happening::Request { stream, parsed, ends }) => {
+                    let next = self.worker.take_request();
+                    let request = std::mem::replace(&mut incoming, next);
+                    self.begin((stream, ends), (request, parsed), now);
+                }
+                // What is refused becomes no exchange, so it is told of here. An exchange tells of itself.
+                Some(Happening::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
+                    tell(self.worker, &self.tether.seat, &self.shared.facts, Fault::Http2Error);
+                }
+                Some(Happening::Broken { .. }) => {}
+                Some(Happening::Goodbye) => self.is_forsaken = true,
+            }
+        }
+        self.worker.give_request(incoming);
+        Ok(())
+    }
+
+    /// Begins to carry a stream, by the plan that is in force now. While as many exchanges are under way as there may be streams,
+    /// and as many again that their client has reset, none is begun.
+    fn begin(
+        &mut self,
+        (id, ends): (u32, bool),
+        (mut incoming, parsed): (Box<Incoming>, Result<RequestParsed, Fault>),
+        now: Instant,
+    ) {
         let plan = self.worker.plan_to_carry(&self.tether.seat);
         // A client that has not heard of our GOAWAY by now does not mean to; one that is cut off has no say any more.
         let is_unheard = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
-        let is_too_late = is_unheard || self.tether.is_cut();
-        let Some((_, http)) = plan.http_listener(&self.tether).filter(|_| !is_too_late) else {
-            respond.send_reset(Reason::REFUSED_STREAM);
-            return true;
+        let is_too_many = self.shared.exchanges.get() >= 2 * HTTP2_STREAMS_MAX as usize;
+        let may_begin = !is_unheard && !is_too_many && !self.tether.is_cut();
+        let Some((_, http)) = plan.http_listener(&self.tether).filter(|_| may_begin) else {
+            self.shared.link.borrow_mut().refuse(id);
+            return self.worker.give_request(incoming);
         };
         self.accepted += 1;
         self.is_last_call = false;
-        let now = Instant::now();
-        let active = Active::new(&self.shared, respond.stream_id().as_u32());
-        let (arrived, body) = receive(self.worker, http, request, now);
-        let stream = http2::Stream::accepted(respond, body, self.shared.signs.clone());
-        let io = Io::Stream(Box::new(MessageStream::Http2(stream)));
+        let timeout = http.stream_timeout;
+        let active = Active::new(&self.shared);
+        if parsed.as_ref().is_ok_and(|parsed| parsed.upgrade) {
+            websocket::give_key(&mut incoming.head, || self.worker.random.next());
+        }
+        let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
+        let io = Io::Stream(Box::new(MessageStream::Client(Link::open(&self.shared.link, id, ends))));
         let is_near = self.near.is_free();
-        let (connection, registration) = self.connection_of(io, (now, http.stream_timeout), is_near);
+        let (connection, registration) = self.connection_of(io, (now, timeout), is_near);
         let index = self.tether.seat.index.get();
         let carried = carry(self.worker.clone(), (plan, index), connection, arrived, (registration, active));
-        if !is_near {
+        if is_near {
+            self.near.begin(carried);
+        } else {
             tokio::task::spawn_local(carried);
-            return false;
         }
-        self.wire.attend();
-        self.near.begin(carried);
-        self.wire.take()
     }
 
     /// A stream as the connection that an exchange sees. The one that is near is told to end as the real connection is; any other
@@ -375,19 +453,6 @@ impl Session<'_> {
         (connection, registration)
     }
 
-    /// What the library refuses becomes no exchange, so it is told of here. An exchange tells of itself.
-    fn tell_of_refused(&self) {
-        let shared = &self.shared;
-        if shared.signs.refused.borrow().is_empty() {
-            return;
-        }
-        for stream in shared.signs.refused.take() {
-            if !shared.streams.borrow().contains(&stream) {
-                tell(self.worker, &self.tether.seat, &shared.facts, Fault::Http2Error);
-            }
-        }
-    }
-
     fn may_go_on(&self) -> bool {
         super::may_go_on(self.worker, &self.tether, self.accepted)
     }
@@ -396,33 +461,46 @@ impl Session<'_> {
     fn say_goodbye(&mut self) {
         self.leave = Leave::Told;
         self.told_at = Some(Instant::now());
-        self.h2.graceful_shutdown();
+        self.shared.link.borrow_mut().say_goodbye();
         // One that answers our PING waits for nothing.
         let patience = self.tether.seat.last_call();
         self.watch.set(Instant::now(), patience);
     }
 
-    fn close(&mut self, reason: Reason) {
+    /// Ends all streams, and says why.
+    fn close(&mut self, code: u32) {
+        self.shared.link.borrow_mut().abort(code);
+        self.begin_to_close();
+    }
+
+    fn begin_to_close(&mut self) {
         self.leave = Leave::Now;
-        self.h2.abrupt_shutdown(reason);
         self.watch.set(Instant::now(), LINGER);
+    }
+
+    /// How long nothing may happen, how long nothing may be under way, and how long nothing may be taken.
+    fn timeouts(&self) -> (Duration, Duration, Duration) {
+        let plan = self.worker.plan_of(&self.tether.seat);
+        let http = plan.http_listener(&self.tether).map(|(_, http)| http);
+        http.map_or((LAST_CALL, LAST_CALL, LINGER), |http| (rest(http), http.idle_timeout, http.stream_timeout))
     }
 
     /// The watch rang: whether to drop everything. If not, the watch is set again.
     fn is_over(&mut self, now: Instant) -> bool {
-        let plan = self.worker.plan_of(&self.tether.seat);
-        let http = plan.http_listener(&self.tether).map(|(_, http)| http);
-        let (rest, idle, stream) =
-            http.map_or((LAST_CALL, LAST_CALL, LINGER), |http| (rest(http), http.idle_timeout, http.stream_timeout));
-        let is_stuck = self.shared.signs.blocked_since.get().is_some_and(|since| now - since >= stream);
-        if self.leave == Leave::Now || is_stuck {
+        let (rest, idle, stream) = self.timeouts();
+        let blocked_since = self.shared.link.borrow().line.blocked_since();
+        if blocked_since.is_some_and(|since| now - since >= stream) {
+            return true;
+        }
+        if !self.is_greeted && self.leave == Leave::No {
+            self.fault = Some(self.watch.fault(Fault::HeadTimeout));
             return true;
         }
         if !self.shared.is_at_rest() {
             return self.is_dead(now, rest);
         }
         if self.leave == Leave::Told {
-            self.close(Reason::NO_ERROR);
+            self.close(code::NO_ERROR);
             return false;
         }
         let rested = now.saturating_duration_since(self.shared.rested_at.get());
@@ -437,87 +515,57 @@ impl Session<'_> {
     /// Whether a client with exchanges under way is silent even when asked. One that takes what waits for it is not: our PING
     /// may have to wait longest of all.
     fn is_dead(&mut self, now: Instant, rest: Duration) -> bool {
-        let stirs = self.shared.signs.stirs.get();
+        let mut link = self.shared.link.borrow_mut();
+        let stirs = link.line.stirs();
         let is_silent = std::mem::replace(&mut self.seen_stirs, stirs) == stirs;
         if is_silent && self.is_pinged {
             return true;
         }
-        self.is_pinged = is_silent && self.send_ping();
-        self.watch.set(now, if self.is_pinged { HTTP2_PING } else { rest });
+        self.is_pinged = is_silent;
+        if is_silent {
+            link.ping();
+        }
+        self.watch.set(now, if is_silent { HTTP2_PING } else { rest });
         false
     }
 
-    fn send_ping(&mut self) -> bool {
-        if self.ping.is_none() {
-            self.ping = self.h2.ping_pong();
-        }
-        let Some(ping) = &mut self.ping else { return false };
-        // The answer to the last one is taken, or no other could be sent.
-        let _ = ping.poll_pong(&mut TaskContext::from_waker(Waker::noop()));
-        ping.send_ping(h2::Ping::opaque()).is_ok()
-    }
-
-    fn broken(&self, error: &h2::Error) -> Result<(), Fault> {
-        match error.reason() {
-            _ if self.shared.signs.is_flooded.get() => Err(Fault::Http2Flood),
-            // The client itself has closed, or said why.
-            _ if error.is_io() || error.is_remote() => Ok(()),
-            Some(Reason::ENHANCE_YOUR_CALM) => Err(Fault::Http2Flood),
-            Some(Reason::NO_ERROR) => Ok(()),
-            _ => Err(Fault::Http2Error),
-        }
-    }
-
     fn end(&self) -> Result<(), Fault> {
-        if self.shared.signs.is_flooded.get() { Err(Fault::Http2Flood) } else { Ok(()) }
+        self.fault.map_or(Ok(()), Err)
     }
 }
 
-type Accepted = Result<(http::Request<RecvStream>, SendResponse<Bytes>), h2::Error>;
+/// What a connection that ends with this code comes to.
+fn fault_of(code: u32) -> Option<Fault> {
+    match code {
+        code::ENHANCE_YOUR_CALM => Some(Fault::Http2Flood),
+        code::NO_ERROR => None,
+        _ => Some(Fault::Http2Error),
+    }
+}
 
 /// Counts an exchange as under way until it is dropped.
 struct Active {
     shared: Rc<Shared>,
-    stream: u32,
 }
 
 impl Active {
-    fn new(shared: &Rc<Shared>, stream: u32) -> Self {
-        shared.streams.borrow_mut().push(stream);
-        Self { shared: shared.clone(), stream }
+    fn new(shared: &Rc<Shared>) -> Self {
+        shared.exchanges.set(shared.exchanges.get() + 1);
+        Self { shared: shared.clone() }
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
         let shared = &self.shared;
-        let mut streams = shared.streams.borrow_mut();
-        if let Some(at) = streams.iter().position(|stream| *stream == self.stream) {
-            streams.swap_remove(at);
+        shared.exchanges.set(shared.exchanges.get() - 1);
+        if shared.is_at_rest() {
+            shared.rested_at.set(Instant::now());
         }
-        drop(streams);
-        shared.rested_at.set(Instant::now());
         if let Some(waker) = shared.waker.take() {
             waker.wake();
         }
     }
-}
-
-/// Takes the head of a request; what is left is its body.
-fn receive(
-    worker: &Worker,
-    http: &HttpListener,
-    request: http::Request<RecvStream>,
-    now: Instant,
-) -> (Arrived, RecvStream) {
-    let (parts, body) = request.into_parts();
-    let mut incoming = worker.take_request();
-    let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
-    let parsed = heads::read_request(&parts, (&limits, body.is_end_stream()), &mut incoming.head);
-    if parsed.as_ref().is_ok_and(|parsed| parsed.upgrade) {
-        websocket::give_key(&mut incoming.head, || worker.random.next());
-    }
-    (Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed }, body)
 }
 
 /// Carries one stream: the same story as on any connection. One without a registration is near.
@@ -546,7 +594,7 @@ fn carry(
         exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
         let Connection { mut io, watch, received, .. } = connection;
         if io.message().is_some_and(|stream| stream.finish()) {
-            active.shared.signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
+            active.shared.link.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
         }
         if let Some(buffer) = received {
             worker.buffers.give(buffer);

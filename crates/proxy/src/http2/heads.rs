@@ -4,51 +4,12 @@ use bytes::BytesMut;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use model::fields::Fields;
-use model::limits::FIELDS_HARD_MAX;
 use model::{Fault, Method, RequestHead, ResponseHead, Version};
-use wire::crossing::{self, Arriving, Pseudo};
-use wire::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
+use wire::crossing;
+use wire::http1::{Framing, HeadLimits, ResponseParsed};
 
 /// Of a length in decimal.
 const LENGTH_BYTES_MAX: usize = 20;
-
-/// Fills `head` with a request that came on a stream; `ends` says that its body is empty.
-///
-/// # Errors
-/// What is wrong with it, as [`Arriving`] says.
-pub(crate) fn read_request(
-    parts: &http::request::Parts,
-    (limits, ends): (&HeadLimits, bool),
-    head: &mut RequestHead,
-) -> Result<RequestParsed, Fault> {
-    let pseudo = Pseudo {
-        method: parts.method.as_str().as_bytes(),
-        authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
-        path: parts.uri.path_and_query().map(|path| path.as_str().as_bytes()),
-        protocol: parts.extensions.get::<h2::ext::Protocol>().map(|protocol| protocol.as_str().as_bytes()),
-    };
-    let mut arriving = Arriving::begin(head, &pseudo, Version::Http2)?;
-    if parts.headers.len() > FIELDS_HARD_MAX {
-        return Err(Fault::HeadTooLarge);
-    }
-    for (name, value) in &parts.headers {
-        arriving.field(name.as_str().as_bytes(), value.as_bytes())?;
-    }
-    arriving.end(limits, ends)
-}
-
-/// The head of a response as `h2` sends it, under this status. `framing` is that towards the client.
-///
-/// # Errors
-/// [`Fault::BadResponse`]: filters made something of it that is no response.
-pub(crate) fn of_response(head: &ResponseHead, status: u16, framing: Framing) -> Result<http::Response<()>, Fault> {
-    let mut fields = Collected::with_room_for(&head.fields);
-    crossing::response_fields(head, framing, |name, value| fields.add(name, value));
-    let mut response = http::Response::new(());
-    *response.status_mut() = http::StatusCode::from_u16(status).map_err(|_| Fault::BadResponse)?;
-    *response.headers_mut() = fields.done().ok_or(Fault::BadResponse)?;
-    Ok(response)
-}
 
 /// Fills `head` with a response, interim or final, that came on a stream; `ends` says that its body is empty.
 ///

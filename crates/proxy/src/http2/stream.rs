@@ -1,10 +1,9 @@
-//! One HTTP/2 stream as an [`Io`](crate::io::Io): what is read are the bytes of the peer's body, what is written those
+//! One HTTP/2 stream to an endpoint as an [`Io`](crate::io::Io): what is read are the bytes of the peer's body, what is written those
 //! of ours. Heads and trailers go beside them.
 //!
 //! ```text
-//! towards a client:     Respond ── interim* ── respond ──► Body       Body (there from the start)
-//! towards an endpoint:  Body (the head is sent as the stream begins)  Head ──► Body
-//!                       └──────────────── speaking ────────────────┘  └── listening ──┘
+//! we:        the head is sent as the stream begins ──► Body
+//! the peer:  Head, interim or final ──► Body
 //! ```
 //!
 //! Flow control is end to end: the peer gets its window back when bytes have been read from here, and we write no more
@@ -15,16 +14,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use model::fields::Fields;
-use model::limits::{BUFFER_BYTES, HEAD_BYTES_MAX, HTTP2_IDLE_FRAMES_PER_PIECE, REPLAY_BYTES_MAX};
+use model::limits::{BUFFER_BYTES, HEAD_BYTES_MAX, REPLAY_BYTES_MAX};
 
-use super::{Signs, heads};
+use super::heads;
 use crate::buffer::Buffer;
 
 /// Pieces of a request that are kept at most to be sent again: a stream of small messages is none that will end soon.
@@ -38,7 +35,9 @@ const HANDED_ON_BYTES_MIN: usize = BUFFER_BYTES / 2;
 
 /// See the module.
 pub(crate) struct Stream {
-    speaking: Speaking,
+    send: SendStream<Bytes>,
+    /// END_STREAM is on its way.
+    has_ended: bool,
     listening: Listening,
     /// Taken from the stream, not yet read: it still counts against the peer's window.
     data: Bytes,
@@ -51,21 +50,11 @@ pub(crate) struct Stream {
     is_over: bool,
     /// What was sent of a request, as long as it may be needed again and there is not too much of it.
     sent: Option<Vec<Bytes>>,
-    /// Those of the client's connection.
-    signs: Option<Rc<Signs>>,
-}
-
-/// Our half.
-enum Speaking {
-    /// Towards a client, whose final response has not begun.
-    Respond(SendResponse<Bytes>),
-    /// `has_ended`: END_STREAM is on its way.
-    Body { send: SendStream<Bytes>, has_ended: bool },
 }
 
 /// The peer's half.
 enum Listening {
-    /// Towards an endpoint, which has not answered.
+    /// It has not answered.
     Head(h2::client::ResponseFuture),
     Body(RecvStream),
     /// Its trailers are too large.
@@ -73,41 +62,30 @@ enum Listening {
 }
 
 impl Stream {
-    /// A stream that a client has begun; its head was taken already.
-    pub(crate) fn accepted(respond: SendResponse<Bytes>, body: RecvStream, signs: Rc<Signs>) -> Self {
-        Self { signs: Some(signs), ..Self::new(Speaking::Respond(respond), Listening::Body(body)) }
-    }
-
     /// A stream that we have begun towards an endpoint with the head of a request, and `ended` with it if there is no body.
     pub(crate) fn requested(send: SendStream<Bytes>, response: h2::client::ResponseFuture, ended: bool) -> Self {
-        let sent = (!ended).then(Vec::new);
-        Self { sent, ..Self::new(Speaking::Body { send, has_ended: ended }, Listening::Head(response)) }
-    }
-
-    /// What was sent, if that is the whole body of a request and it had no trailers.
-    pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
-        let sent = self.sent.take()?;
-        let is_whole = matches!(self.speaking, Speaking::Body { has_ended: true, .. });
-        is_whole.then(|| sent.concat().into_boxed_slice())
-    }
-
-    /// What was sent is not needed any more.
-    pub(crate) fn forget_sent(&mut self) {
-        self.sent = None;
-    }
-
-    fn new(speaking: Speaking, listening: Listening) -> Self {
         Self {
-            speaking,
-            listening,
+            send,
+            has_ended: ended,
+            listening: Listening::Head(response),
             data: Bytes::new(),
             gathered: Gathered::default(),
             trailers: None,
             has_filled: false,
             is_over: false,
-            sent: None,
-            signs: None,
+            sent: (!ended).then(Vec::new),
         }
+    }
+
+    /// What was sent, if that is the whole body of a request and it had no trailers.
+    pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
+        let sent = self.sent.take()?;
+        self.has_ended.then(|| sent.concat().into_boxed_slice())
+    }
+
+    /// What was sent is not needed any more.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent = None;
     }
 
     /// Ready with the next head of the endpoint, and whether the message ends with it; interim ones come before the final
@@ -124,28 +102,6 @@ impl Stream {
         let ends = body.is_end_stream();
         self.listening = Listening::Body(body);
         Poll::Ready(Ok((parts, ends)))
-    }
-
-    /// Sends an interim response.
-    ///
-    /// # Errors
-    /// The final one is on its way, or the stream is gone.
-    pub(crate) fn send_interim(&mut self, head: http::Response<()>) -> io::Result<()> {
-        match &mut self.speaking {
-            Speaking::Respond(respond) => respond.send_informational(head).map_err(broken),
-            _ => Err(io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-
-    /// Sends the head of the final response; `ends` says that there is no body.
-    ///
-    /// # Errors
-    /// It is sent already, or the stream is gone.
-    pub(crate) fn respond(&mut self, head: http::Response<()>, ends: bool) -> io::Result<()> {
-        let Speaking::Respond(respond) = &mut self.speaking else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        let send = respond.send_response(head, ends).map_err(broken)?;
-        self.speaking = Speaking::Body { send, has_ended: ends };
-        Ok(())
     }
 
     /// Ready when there is something to read, the end included.
@@ -231,7 +187,7 @@ impl Stream {
     pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
         let count = ready!(self.poll_room(cx, bytes.len()))?.min(bytes.len());
         let is_whole = count == bytes.len();
-        self.send(Bytes::copy_from_slice(&bytes[..count]), ends && is_whole, is_whole)?;
+        self.send_piece(Bytes::copy_from_slice(&bytes[..count]), ends && is_whole)?;
         Poll::Ready(Ok(count))
     }
 
@@ -249,14 +205,15 @@ impl Stream {
             return Poll::Ready(Ok(false));
         }
         let piece = buffer.take().map(Buffer::into_bytes).unwrap_or_default();
-        Poll::Ready(self.send(piece, ends, true).map(|()| true))
+        Poll::Ready(self.send_piece(piece, ends).map(|()| true))
     }
 
     /// How much may be written, and not none.
     fn poll_room(&mut self, cx: &mut TaskContext<'_>, wanted: usize) -> Poll<io::Result<usize>> {
-        let Speaking::Body { send, has_ended: false } = &mut self.speaking else {
+        if self.has_ended {
             return Poll::Ready(Err(not_begun()));
-        };
+        }
+        let send = &mut self.send;
         // Each question takes the lock of the connection.
         let mut room = send.capacity();
         if room < wanted {
@@ -277,9 +234,8 @@ impl Stream {
         Poll::Ready(Ok(room))
     }
 
-    /// Sends a piece for which there is room; `is_whole` says that the peer's window has not cut it.
-    fn send(&mut self, piece: Bytes, ends: bool, is_whole: bool) -> io::Result<()> {
-        let Speaking::Body { send, has_ended } = &mut self.speaking else { return Err(not_begun()) };
+    /// Sends a piece for which there is room.
+    fn send_piece(&mut self, piece: Bytes, ends: bool) -> io::Result<()> {
         if let Some(sent) = &mut self.sent {
             sent.push(piece.clone());
             if sent.len() > SENT_PIECES_MAX || sent.iter().map(Bytes::len).sum::<usize>() > REPLAY_BYTES_MAX {
@@ -287,25 +243,22 @@ impl Stream {
             }
         }
         self.has_filled = piece.len() >= HANDED_ON_BYTES_MIN;
-        send.send_data(piece, ends).map_err(broken)?;
-        *has_ended = ends;
-        if is_whole && let Some(signs) = &self.signs {
-            // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece. A piece
-            // that their window has cut earns nothing, or windows opened byte by byte would pay for themselves.
-            signs.allowance.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_PIECE);
-        }
+        self.send.send_data(piece, ends).map_err(broken)?;
+        self.has_ended = ends;
         Ok(())
     }
 
     /// Ends our half, if that is not done, with trailers if there are any.
     pub(crate) fn end(&mut self, trailers: Option<&Fields>) -> io::Result<()> {
-        let Speaking::Body { send, has_ended: has_ended @ false } = &mut self.speaking else { return Ok(()) };
+        if self.has_ended {
+            return Ok(());
+        }
         match trailers {
-            Some(trailers) => send.send_trailers(heads::of_trailers(trailers)),
-            None => send.send_data(Bytes::new(), true),
+            Some(trailers) => self.send.send_trailers(heads::of_trailers(trailers)),
+            None => self.send.send_data(Bytes::new(), true),
         }
         .map_err(broken)?;
-        *has_ended = true;
+        self.has_ended = true;
         if trailers.is_some() {
             self.sent = None;
         }
@@ -314,28 +267,20 @@ impl Stream {
 
     /// Ready when the peer has reset the stream, or its connection is gone.
     pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        let reset = match &mut self.speaking {
-            Speaking::Respond(respond) => respond.poll_reset(cx),
-            Speaking::Body { send, .. } => send.poll_reset(cx),
-        };
-        reset.map(drop)
+        self.send.poll_reset(cx).map(drop)
     }
 
     /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
     pub(crate) fn finish(&mut self) -> bool {
-        let is_whole = matches!(self.speaking, Speaking::Body { has_ended: true, .. });
-        if !is_whole {
+        if !self.has_ended {
             self.reset(Reason::INTERNAL_ERROR);
         }
-        is_whole
+        self.has_ended
     }
 
     /// Tells the peer that the message is not whole and never will be. What is buffered of it is thrown away.
     pub(crate) fn reset(&mut self, reason: Reason) {
-        match &mut self.speaking {
-            Speaking::Respond(respond) => respond.send_reset(reason),
-            Speaking::Body { send, .. } => send.send_reset(reason),
-        }
+        self.send.send_reset(reason);
     }
 }
 

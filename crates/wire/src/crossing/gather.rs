@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use model::fields::is_token;
 use model::{Fault, RequestHead, Version};
 
 use super::{Arriving, Pseudo};
@@ -65,7 +66,7 @@ impl<'h> Gather<'h> {
             Some(arriving) => arriving,
             None => self.begin()?,
         };
-        arriving.end(limits, ends).map_err(BadRequest::Fault)
+        arriving.finish(limits, ends)
     }
 
     fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), BadRequest> {
@@ -123,6 +124,11 @@ impl Found {
         let is_whole = self.scheme.is_some() && pseudo.path.is_some_and(|path| !path.is_empty());
         // Section 8.5: CONNECT has neither.
         if is_plain_connect && (self.scheme.is_some() || self.path.is_some()) || !is_plain_connect && !is_whole {
+            return Err(BadRequest::Malformed);
+        }
+        // Section 8.2.1: what no line of HTTP/1.1 could hold is not worth an answer.
+        let is_visible = |part: Option<&[u8]>| part.is_none_or(|part| part.iter().all(u8::is_ascii_graphic));
+        if !is_token(method) || !is_visible(pseudo.authority) || !is_visible(pseudo.path) {
             return Err(BadRequest::Malformed);
         }
         Arriving::begin(head, &pseudo, version).map_err(BadRequest::Fault)

@@ -417,6 +417,11 @@ impl Connection {
         Ok(Event::Broken { stream, code })
     }
 
+    /// Changes the bounds of the heads that are still to come; the client has heard of the first ones.
+    pub fn limit_heads(&mut self, head: HeadLimits) {
+        self.limits.head = head;
+    }
+
     /// Frames of no use since this was last asked; a reset counts twice, for it throws away work.
     pub fn take_idle(&mut self) -> u32 {
         std::mem::take(&mut self.idle)

@@ -2,51 +2,35 @@
 //!
 //! Most connections have one request at a time. A task for it would be made, put in line, looked up, and taken down for one
 //! answer, and would wake the connection's own in between. So the first stream is carried by the connection's task, and those
-//! that come meanwhile by tasks of their own. The connection's task is then woken for the stream or for the library, and a
+//! that come meanwhile by tasks of their own. The connection's task is then woken for the stream or for the socket, and a
 //! [`Bell`] for each tells which, so that neither is asked in vain. Cells `h2-c500` and `h2c-c500` of `lab cost` pay for it.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Wake, Waker};
 
 use crate::registry::Tether;
 
-/// It has not rung.
-const QUIET: u8 = 0;
-/// It has, since it was last taken: its task is woken already, or will take it.
-const RUNG: u8 = 1;
-/// Its task is at work and will take it before it sleeps.
-const ATTENDED: u8 = 2;
-
 /// Wakes a task, and tells it what for.
 pub(super) struct Bell {
     task: Waker,
-    state: AtomicU8,
+    /// Since it was last taken: its task is woken already.
+    has_rung: AtomicBool,
 }
 
 impl Bell {
     /// One that wakes `task`. As a waker it is rung.
     pub(super) fn new(task: &Waker) -> Arc<Self> {
-        Arc::new(Self { task: task.clone(), state: AtomicU8::new(QUIET) })
+        Arc::new(Self { task: task.clone(), has_rung: AtomicBool::new(false) })
     }
 
     /// Whether it has rung since it was last taken. From now on it wakes its task again.
     pub(super) fn take(&self) -> bool {
         // A look costs little, and nearly always says enough.
-        self.state.load(Ordering::Acquire) != QUIET && self.state.swap(QUIET, Ordering::AcqRel) & RUNG != 0
-    }
-
-    /// Whether it has rung since it was last taken.
-    pub(super) fn is_rung(&self) -> bool {
-        self.state.load(Ordering::Acquire) & RUNG != 0
-    }
-
-    /// Wakes its task no more until it is taken, which that task is to do before it sleeps.
-    pub(super) fn attend(&self) {
-        self.state.fetch_or(ATTENDED, Ordering::AcqRel);
+        self.has_rung.load(Ordering::Acquire) && self.has_rung.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -56,7 +40,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.fetch_or(RUNG, Ordering::AcqRel) == QUIET {
+        if !self.has_rung.swap(true, Ordering::AcqRel) {
             self.task.wake_by_ref();
         }
     }
@@ -143,33 +127,11 @@ mod tests {
         ring.wake_by_ref();
         ring.wake_by_ref();
         assert_eq!(task.woken(), 1);
-        assert!(bell.is_rung());
         assert!(bell.take());
         assert!(!bell.take());
-        assert!(!bell.is_rung());
         ring.wake();
         assert_eq!(task.woken(), 2);
         assert!(bell.take());
-    }
-
-    #[test]
-    fn a_bell_that_is_attended_wakes_nobody_and_is_not_forgotten() {
-        let task = Arc::new(Task::default());
-        let bell = Bell::new(&task.clone().into());
-        let ring = Waker::from(bell.clone());
-        bell.attend();
-        assert!(!bell.is_rung());
-        ring.wake_by_ref();
-        assert_eq!(task.woken(), 0);
-        assert!(bell.take());
-        ring.wake_by_ref();
-        bell.attend();
-        assert!(bell.take(), "it has rung before it was attended");
-        bell.attend();
-        assert!(!bell.take());
-        assert_eq!(task.woken(), 1);
-        ring.wake();
-        assert_eq!(task.woken(), 2);
     }
 
     #[test]

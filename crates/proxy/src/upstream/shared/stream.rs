@@ -106,6 +106,8 @@ pub(crate) fn poll_head(
     let limits = HeadLimits::default();
     let method = exchange.incoming.head.method;
     let (mut parsed, ends) = match stream {
+        // No endpoint answers on a client's stream.
+        MessageStream::Client(_) => return Poll::Pending,
         MessageStream::Http2(stream) => {
             let (parts, ends) = ready!(stream.poll_head(cx)).map_err(|error| Ended::of(&error))?;
             let parsed = heads::read_response(&parts, (method, &limits, ends), exchange.response());

@@ -49,8 +49,11 @@ impl Connection {
             kind::RST_STREAM => self.take_reset(frame.stream, number(payload)),
             kind::SETTINGS => self.take_settings(frame, payload, out),
             kind::PING => self.take_ping(frame, payload, out),
-            // Section 6.8: its number speaks of streams that we would begin.
-            kind::GOAWAY => Ok(Some(Event::Goodbye { code: payload.get(4..).map_or(0, number) })),
+            kind::GOAWAY => {
+                self.idle += 1;
+                // Section 6.8: its number speaks of streams that we would begin.
+                Ok(Some(Event::Goodbye { code: payload.get(4..).map_or(0, number) }))
+            }
             kind::WINDOW_UPDATE => self.take_step(frame.stream, number(payload) & NUMBER_MAX),
             _ => Ok(None),
         }

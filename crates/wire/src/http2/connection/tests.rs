@@ -479,7 +479,7 @@ fn frames_of_no_use_are_answered_where_they_must_be_and_counted() {
         ([post(3), data(3, b"", 0)].concat(), 1),
         (data(3, b"", END), 0),
         (reset(3), 2),
-        (frame(kind::GOAWAY, 0, 0, &[0; 8]), 0),
+        (frame(kind::GOAWAY, 0, 0, &[0; 8]), 1),
     ] {
         peer.take(&bytes);
         assert_eq!(peer.connection.take_idle(), idle, "{bytes:?}");
