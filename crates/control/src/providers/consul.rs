@@ -81,7 +81,9 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
         watched.retain(|subject, _| wanted.contains(subject));
         for subject in wanted {
             watched.entry(subject).or_insert_with_key(|subject| {
-                let task = tokio::task::spawn_local(watch(subject.clone(), Rc::clone(&settings), sender.clone()));
+                let reader = if *subject == Subject::Store { Reader::after(&before) } else { Reader::default() };
+                let task = watch((subject.clone(), reader), Rc::clone(&settings), sender.clone());
+                let task = tokio::task::spawn_local(task);
                 Watched { known: None, failing: None, task }
             });
         }
@@ -96,16 +98,37 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
                 let Some(one) = watched.get_mut(&subject) else { continue };
                 match outcome {
                     Ok(found) => {
-                        if let Subject::Key(key) = &subject {
-                            before.endpoints.remove(key);
-                        }
                         (one.known, one.failing) = (Some(found), None);
+                        forget_answered(&mut before, &watched, &subject);
                     }
                     Err(why) => one.failing = Some(why),
                 }
             }
             () = outlet.asked_changed() => {}
         }
+    }
+}
+
+/// Takes over a list where there is none yet: the catalog knows nothing of names that only the store has.
+fn fill(whole: &mut State, from: &State, key: &str) {
+    let known = whole.endpoints.entry(key.to_owned()).or_default();
+    let Some(list) = from.endpoints.get(key).filter(|_| known.is_empty()) else { return };
+    known.clone_from(list);
+    whole.names.extend(from.names.get(key).map(|names| (key.to_owned(), names.clone())));
+}
+
+/// What was known before of a subject counts no longer once that has answered. That the catalog knows nothing of a name says
+/// little while the store, which may know something, has not answered yet.
+fn forget_answered(before: &mut State, watched: &BTreeMap<Subject, Watched>, answered: &Subject) {
+    let is_store_out = watched.get(&Subject::Store).is_some_and(|store| store.known.is_none());
+    let has_answered = |key: &str| match watched.get(&Subject::Key(key.to_owned())).map(|one| &one.known) {
+        Some(Some(Found::Endpoints(list))) => !(is_store_out && list.is_empty()),
+        _ => false,
+    };
+    match answered {
+        Subject::Key(key) if has_answered(key) => drop(before.endpoints.remove(key)),
+        Subject::Key(_) => {}
+        Subject::Store => before.endpoints.retain(|key, _| !has_answered(key)),
     }
 }
 
@@ -122,13 +145,7 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
             (Subject::Store, Some(Found::Stored(stored, problems))) => {
                 left_out = problems;
                 whole.texts.clone_from(&stored.texts);
-                for (key, list) in &stored.endpoints {
-                    // The catalog knows nothing of names that only the store has.
-                    let known = whole.endpoints.entry(key.clone()).or_default();
-                    if known.is_empty() {
-                        known.clone_from(list);
-                    }
-                }
+                stored.endpoints.keys().for_each(|key| fill(&mut whole, stored, key));
             }
             _ => continue,
         }
@@ -139,9 +156,9 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
         if is_store {
             whole.texts.clone_from(&before.texts);
         }
-        for (key, list) in &before.endpoints {
+        for key in before.endpoints.keys() {
             if is_store || matches!(subject, Subject::Key(wanted) if wanted == key) {
-                whole.endpoints.entry(key.clone()).or_insert_with(|| list.clone());
+                fill(&mut whole, before, key);
             }
         }
     }
@@ -154,14 +171,17 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
     outlet.leave_out(left_out.to_vec());
 }
 
-async fn watch(subject: Subject, settings: Rc<ConsulProvider>, outcomes: mpsc::Sender<Outcome>) {
+async fn watch(
+    (subject, mut reader): (Subject, Reader),
+    settings: Rc<ConsulProvider>,
+    outcomes: mpsc::Sender<Outcome>,
+) {
     let name = match &subject {
         Subject::Key(key) => key.clone(),
         Subject::Store => "kv".to_owned(),
     };
     let mut index = 0;
     let mut failures = 0;
-    let mut reader = Reader::default();
     loop {
         let asked = ask(&subject, &settings, &mut index, &mut reader).await;
         let pause = match &asked {
@@ -446,7 +466,7 @@ mod tests {
         };
         let text = super::super::Text { text: "routes: []".to_owned(), ..Default::default() };
         let before = [("web", "10.0.0.1:1"), ("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1")];
-        let outlet = Outlet::after(State { texts: vec![text], endpoints: by_key(&before) });
+        let outlet = Outlet::after(State { texts: vec![text], endpoints: by_key(&before), ..State::default() });
         let before = outlet.known();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let one = |known: Option<Found>| Watched {
@@ -473,13 +493,43 @@ mod tests {
         assert_eq!(state.texts.len(), 1);
         // What the store says itself counts, also of a name of which the catalog has no instances.
         watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new()))));
-        let stored = State { texts: Vec::new(), endpoints: by_key(&[("api", "10.0.0.7:1")]) };
+        let stored = State { endpoints: by_key(&[("api", "10.0.0.7:1")]), ..State::default() };
         watched.insert(Subject::Store, one(Some(Found::Stored(stored, vec!["a key".to_owned()]))));
         tell(&watched, &before, &outlet);
         let state = outlet.known();
         assert_eq!(outlet.board.statuses()[0].left_out, ["a key"]);
         assert_eq!(shown(&state), told(&[("api", "10.0.0.7:1"), ("web", "10.0.0.9:1")]));
         assert!(state.texts.is_empty());
+    }
+
+    #[test]
+    fn a_name_that_only_the_store_knows_keeps_its_endpoints_while_the_store_does_not_answer() {
+        let list = |address: &str| vec![EndpointSettings::at(address)];
+        let kept = [("gone".to_owned(), list("10.0.0.8:1")), ("web".to_owned(), list("10.0.0.1:1"))];
+        let outlet = Outlet::after(State { endpoints: kept.into(), ..State::default() });
+        let mut before = State::clone(&outlet.known());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let one = |known: Option<Found>| Watched { known, failing: None, task: runtime.spawn(async {}) };
+        let (web, gone) = (Subject::Key("web".to_owned()), Subject::Key("gone".to_owned()));
+        let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
+        watched.insert(Subject::Store, one(None));
+        watched.insert(gone.clone(), one(None));
+        let mut answer = |watched: &mut BTreeMap<Subject, Watched>, subject: &Subject, found: Found| {
+            watched.insert(subject.clone(), one(Some(found)));
+            forget_answered(&mut before, watched, subject);
+            tell(watched, &before, &outlet);
+            let known = outlet.known();
+            let address = |key: &str| known.endpoints.get(key).and_then(|list| Some(list.first()?.address.clone()));
+            (address("web").unwrap_or_default(), address("gone").unwrap_or_default())
+        };
+        let of = |web: &str, gone: &str| (web.to_owned(), gone.to_owned());
+        let none = || Found::Endpoints(Vec::new());
+        assert_eq!(answer(&mut watched, &web, none()), of("10.0.0.1:1", "10.0.0.8:1"));
+        // What the catalog has said itself it may take back.
+        assert_eq!(answer(&mut watched, &gone, Found::Endpoints(list("10.0.0.9:1"))), of("10.0.0.1:1", "10.0.0.9:1"));
+        assert_eq!(answer(&mut watched, &gone, none()), of("10.0.0.1:1", ""));
+        let stored = Found::Stored(State::default(), Vec::new());
+        assert_eq!(answer(&mut watched, &Subject::Store, stored), of("", ""));
     }
 
     #[test]

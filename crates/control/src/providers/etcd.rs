@@ -31,7 +31,7 @@ const STEADY: Duration = Duration::from_secs(10);
 pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
     let origins = settings.origins.len();
     let (mut place, mut failures) = (0_usize, 0_usize);
-    let mut reader = Reader::default();
+    let mut reader = Reader::after(&outlet.known());
     loop {
         let mut read_at: Option<Instant> = None;
         let origin = &settings.origins[place % origins];

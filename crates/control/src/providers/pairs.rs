@@ -5,7 +5,8 @@
 //! PREFIX config/NAME            = a text in YAML or JSON with listeners, routes, clusters, endpoints
 //! ```
 //! Keys of other shapes are not ours, and not looked at. Each pair stands for itself: who may write one must not hold up all others
-//! with it. One that is wrong is as it was while it was right, or left out if it never was, and is told by its key.
+//! with it. One that is wrong is as it was while it was right, also before the program was started, or left out if it never was, and
+//! is told by its key.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -28,7 +29,8 @@ pub(super) struct Reader {
 /// A pair that was understood.
 #[derive(Debug)]
 struct Good {
-    value: Vec<u8>,
+    /// `None`: it is known from before the start.
+    value: Option<Vec<u8>>,
     piece: Piece,
 }
 
@@ -70,6 +72,22 @@ impl Shape<'_> {
 }
 
 impl Reader {
+    /// With what a state says that was made before.
+    pub(super) fn after(state: &State) -> Self {
+        let good = |piece| Good { value: None, piece };
+        let texts =
+            state.texts.iter().map(|text| (format!("config/{}", text.name), good(Piece::Text(text.text.clone()))));
+        let named = state.names.iter().filter_map(|(list, names)| Some((list, names, state.endpoints.get(list)?)));
+        let named = named.filter(|(_, names, endpoints)| names.len() == endpoints.len());
+        let endpoints = named.flat_map(|(list, names, endpoints)| {
+            names.iter().zip(endpoints).filter_map(move |(name, endpoint)| {
+                let address = endpoint.address.parse().ok()?;
+                Some((format!("endpoints/{list}/{name}"), good(Piece::Endpoint(address, endpoint.clone()))))
+            })
+        });
+        Self { good: texts.chain(endpoints).collect() }
+    }
+
     /// The state that these pairs make, by keys behind the prefix, and what is wrong with some of them: sentences.
     pub(super) fn state(&mut self, pairs: &BTreeMap<String, Vec<u8>>) -> (State, Vec<String>) {
         let mut before = std::mem::take(&mut self.good);
@@ -78,9 +96,9 @@ impl Reader {
             let Some(shape) = Shape::of(key) else { continue };
             let known = before.remove(key);
             let good = match known {
-                Some(known) if known.value == *value => Some(known),
+                Some(known) if known.value.as_ref() == Some(value) => Some(known),
                 known => match shape.read(key, value) {
-                    Ok(piece) => Some(Good { value: value.clone(), piece }),
+                    Ok(piece) => Some(Good { value: Some(value.clone()), piece }),
                     Err(why) => {
                         problems.push(why);
                         known
@@ -103,6 +121,8 @@ impl Reader {
                 (Some(Shape::Endpoint(list)), Piece::Endpoint(address, endpoint)) => {
                     if seen.insert((list, *address)) {
                         state.endpoints.entry(list.to_owned()).or_default().push(endpoint.clone());
+                        let name = key.rsplit_once('/').map_or("", |(_, name)| name);
+                        state.names.entry(list.to_owned()).or_default().push(name.to_owned());
                     } else {
                         problems.push(format!("the value of `{key}`: the endpoint `{address}` stands here twice"));
                     }
@@ -215,6 +235,31 @@ mod tests {
         let twice = ("endpoints/web/b", "{ \"address\": \"1.1.1.1:1\", \"weight\": 0 }");
         assert_eq!(read(&[right, twice]), of("1.1.1.1:1", 1));
         assert_eq!(read(&[twice]), of("1.1.1.1:1", 0));
+    }
+
+    #[test]
+    fn a_value_that_was_right_before_the_start_stays_too() {
+        let all = [("endpoints/a/b/x", "1.1.1.1:1"), ("endpoints/a/b/y", "1.1.1.2:1"), ("config/z", "routes: []")];
+        let (before, _) = Reader::default().state(&pairs(&all));
+        // As another process or another start has it.
+        let kept = serde_json::to_string(&before).unwrap();
+        let before: State = serde_json::from_str(&kept).unwrap();
+        let mut reader = Reader::after(&before);
+        let wrong = [("endpoints/a/b/x", "nowhere"), ("endpoints/a/b/y", "1.1.1.3:1"), ("endpoints/a/b/z", "nowhere")];
+        let mut wrong = pairs(&wrong);
+        wrong.insert("config/z".to_owned(), vec![0xff]);
+        let (state, problems) = reader.state(&wrong);
+        let addresses: Vec<_> = state.endpoints["a/b"].iter().map(|one| one.address.as_str()).collect();
+        assert_eq!((addresses, problems.len()), (vec!["1.1.1.1:1", "1.1.1.3:1"], 3));
+        assert_eq!(state.texts[0].text, "routes: []");
+        // What is gone is gone.
+        let (state, _) = Reader::after(&before).state(&pairs(&all[1..2]));
+        assert_eq!((state.endpoints["a/b"].len(), state.texts.len()), (1, 0));
+        // Names that do not fit are of no use.
+        let strange = State { names: [("a/b".to_owned(), vec!["x".to_owned()])].into(), ..before };
+        assert!(
+            !Reader::after(&strange).state(&wrong).0.endpoints.values().flatten().any(|one| one.address == "1.1.1.1:1")
+        );
     }
 
     #[test]

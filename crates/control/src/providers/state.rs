@@ -21,6 +21,10 @@ pub struct State {
     /// Endpoints by key: addresses with a port, no names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, Vec<EndpointSettings>>,
+    /// Of lists whose endpoints each have a key of their own in a store: the names of these keys, in the order of the endpoints. So a
+    /// key that is wrong by the time of another start is as it was while it was right.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, Vec<String>>,
 }
 
 /// A text of a provider.
@@ -49,7 +53,7 @@ impl State {
                 }
             }
         }
-        Self { texts: Vec::new(), endpoints }
+        Self { endpoints, ..Self::default() }
     }
 }
 
