@@ -58,6 +58,15 @@ pub(crate) fn add(sums: &mut Counts, counts: &Counts) {
     }
 }
 
+/// Takes away what is counted elsewhere.
+pub(crate) fn subtract(sums: &mut Counts, counts: &Counts) {
+    for (name, count) in counts {
+        if let Some(sum) = sums.get_mut(name) {
+            *sum = sum.saturating_sub(*count);
+        }
+    }
+}
+
 /// A part of a shard.
 pub(crate) enum Part<'a> {
     One(&'a Counter),
@@ -347,5 +356,36 @@ mod tests {
         let next = Telemetry::new(1);
         next.inherit(&new.figures());
         assert_eq!(total(&next), (5, 5, 5), "and on to the next");
+    }
+
+    #[test]
+    fn what_the_process_before_drops_while_it_drains_is_not_counted_twice() {
+        let (old, new) = (Telemetry::new(1), Telemetry::new(1));
+        let name: Name = "web".into();
+        let total = |telemetry: &Telemetry| (telemetry.summary().total.requests(), telemetry.summary().total.retries);
+        // An exchange holds what is not configured there any more.
+        let held = (old.listener(&name), old.cluster(&name));
+        old.retain(&Default::default());
+        held.0.of(0).requests.add(200);
+        held.1.of(0).retries.add(1);
+        // Here it is configured, and used.
+        let here = (new.listener(&name), new.cluster(&name));
+        here.0.of(0).requests.add(200);
+        new.inherit(&old.figures());
+        assert_eq!(total(&new), (2, 1));
+        held.0.of(0).requests.add(200);
+        drop(held);
+        for _ in 0..2 {
+            new.inherit(&old.figures());
+            assert_eq!(total(&new), (3, 1));
+        }
+        let next = Telemetry::new(1);
+        next.inherit(&new.figures());
+        assert_eq!(total(&next), (3, 1), "and on to the next");
+        drop(here);
+        new.retain(&Default::default());
+        assert_eq!(total(&new), (3, 1), "nor when it goes here");
+        new.inherit(&old.figures());
+        assert_eq!(total(&new), (3, 1));
     }
 }

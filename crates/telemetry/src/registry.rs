@@ -2,7 +2,7 @@
 //! configured and never used only the name is told.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::snapshot::Cluster;
@@ -76,6 +76,18 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
             Some((series?, counts))
         };
         figures.iter().filter_map(heir).collect()
+    }
+
+    /// What those have inherited of which these figures do not tell.
+    fn untold(&self, figures: &[(K, Counts)], mut tell_of: impl FnMut(&Counts))
+    where
+        S: Shard,
+    {
+        let told: BTreeSet<&K> = figures.iter().map(|(key, _)| key).collect();
+        for (_, entry) in self.0.iter().filter(|(key, _)| !told.contains(key)) {
+            let [_, inherited] = tell_apart(&entry.series);
+            tell_of(&inherited);
+        }
     }
 
     fn list(&self) -> Vec<(K, Arc<Series<S>>)> {
@@ -268,9 +280,19 @@ impl Telemetry {
     /// before: of all that is configured here, whether it was used here yet or not. Of what is not configured here, only totals are
     /// kept. One thread calls this, and not before [`Self::retain`].
     pub fn inherit(&self, figures: &Figures) {
-        let snapshot = Arc::clone(&self.shelves().snapshot);
-        let (known, workers) = (Configured::of(&snapshot), self.workers);
-        let mut shelves = self.shelves();
+        loop {
+            let snapshot = Arc::clone(&self.shelves().snapshot);
+            let known = Configured::of(&snapshot);
+            let shelves = self.shelves();
+            // What is no longer configured is not to be made anew by what was configured a moment ago.
+            if Arc::ptr_eq(&shelves.snapshot, &snapshot) {
+                return self.inherit_into(shelves, figures, &known);
+            }
+        }
+    }
+
+    fn inherit_into(&self, mut shelves: MutexGuard<'_, Shelves>, figures: &Figures, known: &Configured<'_>) {
+        let workers = self.workers;
         let mut gone = figures.gone.clone();
         let is_known = |name: &Name| known.listeners.contains(name);
         let add = |counts: &Counts| figures::add(&mut gone.listeners, counts);
@@ -282,6 +304,9 @@ impl Telemetry {
         let clusters = shelves.clusters.heirs(&figures.clusters, workers, is_known, add);
         let is_known = |(cluster, endpoint): &(Name, Name)| known.has_endpoint(cluster, endpoint);
         let endpoints = shelves.endpoints.heirs(&figures.endpoints, workers, is_known, |_| ());
+        // What the process before has dropped meanwhile it tells among what is gone, and here it still counts by its name.
+        shelves.listeners.untold(&figures.listeners, |counts| figures::subtract(&mut gone.listeners, counts));
+        shelves.clusters.untold(&figures.clusters, |counts| figures::subtract(&mut gone.clusters, counts));
         shelves.gone_before = gone;
         // Whoever meets something for the first time waits for the lock, and that may be requests.
         drop(shelves);
