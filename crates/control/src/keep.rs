@@ -17,7 +17,7 @@ use crate::providers::Given;
 use crate::wishes::Wishes;
 
 /// Name of the file in the folder for it.
-const FILE: &str = "changes.json";
+pub(crate) const FILE: &str = "changes.json";
 /// The version of what is written.
 const FORMAT: u32 = 1;
 
@@ -91,12 +91,36 @@ pub fn stage(folder: &Path, desired: &Desired) -> io::Result<Staged> {
     stage_file(folder, FILE, text.as_bytes())
 }
 
+/// Of each process another: during an upgrade two of them keep the same, and neither is to put what the other has half written in
+/// its place.
+fn beside(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.{}.new", std::process::id()))
+}
+
+/// Removes what processes that were killed in the middle of writing have left behind.
+pub(crate) fn sweep(folder: &Path, name: &str) {
+    let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    if !is_alive(std::process::id()) {
+        // Nothing is known of any process.
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let rest = file.to_str().and_then(|file| file.strip_prefix(name)?.strip_prefix('.'));
+        let pid = rest.and_then(|rest| rest.strip_suffix(".new")?.parse().ok());
+        if pid.is_some_and(|pid| !is_alive(pid)) {
+            // It is tried again another time.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Writes a new content beside any file that is kept.
 ///
 /// # Errors
 /// As [`stage`].
 pub(crate) fn stage_file(folder: &Path, name: &'static str, text: &[u8]) -> io::Result<Staged> {
-    let beside = folder.join(format!("{name}.new"));
+    let beside = beside(folder, name);
     let staged = Staged { folder: folder.to_owned(), name, beside: Some(beside.clone()) };
     // It may hold secrets that were sent.
     // What a process that was killed left behind, or somebody else put there, is not written into, nor where it leads.
@@ -154,8 +178,8 @@ mod tests {
         drop(stage(folder, &other).unwrap());
         assert_eq!(read(folder).unwrap(), desired, "it was not published");
         assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is left behind");
-        // What a process that was killed left behind is written over.
-        fs::write(folder.join("changes.json.new"), "half").unwrap();
+        // What this process left behind is written over.
+        fs::write(beside(folder, FILE), "half").unwrap();
         stage(folder, &other).unwrap().finish().unwrap();
         assert_eq!(read(folder).unwrap(), other);
     }
@@ -166,15 +190,29 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let elsewhere = folder.path().join("elsewhere");
         fs::write(&elsewhere, "precious").unwrap();
-        symlink(&elsewhere, folder.path().join("changes.json.new")).unwrap();
+        symlink(&elsewhere, beside(folder.path(), FILE)).unwrap();
         stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
-        let beside = folder.path().join("changes.json.new");
+        let beside = beside(folder.path(), FILE);
         fs::write(&beside, "half").unwrap();
         fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
         stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_another_process_writes_is_left_alone_until_it_is_gone() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let (alive, dead) = ("changes.json.1.new", format!("changes.json.{}.new", u32::MAX));
+        for name in [alive, &dead, "changes.json", "history.json.new"] {
+            fs::write(path(name), "half").unwrap();
+        }
+        stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
+        sweep(folder.path(), FILE);
+        assert_eq!(fs::read_to_string(path(alive)).unwrap(), "half");
+        assert!(!path(&dead).exists() && path("changes.json").exists() && path("history.json.new").exists());
     }
 
     #[test]

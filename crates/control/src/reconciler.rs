@@ -189,6 +189,9 @@ impl Reconciler {
     pub fn new(source: Source, inspect: Inspect, publisher: Publisher, view: View) -> io::Result<Self> {
         let folder = source.state_folder();
         let desired = folder.as_deref().map(keep::read).transpose()?.unwrap_or_default();
+        if let Some(folder) = &folder {
+            [keep::FILE, history::kept::FILE].iter().for_each(|file| keep::sweep(folder, file));
+        }
         view.remember(folder.as_deref().map(history::kept::take_up).unwrap_or_default());
         let past = view.generation();
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
@@ -355,10 +358,19 @@ impl Reconciler {
             }
         };
         self.running = Some(Running { loaded, plan, generation, revision, text, admin_tls, watch });
+        // One that follows another process may not come to go on: see `keep_history`.
+        if origin != Origin::Upgrade {
+            self.keep_history();
+        }
+        Ok(generation)
+    }
+
+    /// Has the history written down. One that follows another process calls it once it is known that it goes on: else the other does,
+    /// and writes its own.
+    pub fn keep_history(&mut self) {
         if let Some(kept) = &self.kept {
             self.scribe.write(&kept.folder, self.view.generations());
         }
-        Ok(generation)
     }
 
     /// The data plane has left what was tried with the plan before: goes on with it beside the new one, or tells that it has ended.

@@ -112,6 +112,7 @@ impl Live {
         live.reconciler.await_providers().map_err(|error| cannot_start(&error))?;
         match live.first(origin).and_then(|()| live.take_over()) {
             Ok(()) => {
+                live.reconciler.keep_history();
                 live.reconciler.watch_configuration();
                 Ok(live)
             }

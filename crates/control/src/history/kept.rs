@@ -17,7 +17,7 @@ use crate::difference::{Difference, Differences};
 use crate::keep;
 
 /// Name of the file in the folder of what is kept.
-const FILE: &str = "history.json";
+pub(crate) const FILE: &str = "history.json";
 /// Where one that is not understood is put.
 const ASIDE: &str = "history.json.unread";
 /// Largest file that is read. One of ours is far smaller, unless its texts are nothing but quotes.

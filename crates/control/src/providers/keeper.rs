@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::state::{Given, State};
+use crate::keep;
 
 /// How long a change waits for others before it is written.
 const EVERY: Duration = Duration::from_secs(2);
@@ -62,7 +63,7 @@ impl Keeper {
         let Some(folder) = &self.folder else { return };
         for (name, state) in std::mem::take(&mut self.open) {
             if !self.written.contains_key(&name) {
-                sweep(folder, &name);
+                keep::sweep(folder, &file_of(&name));
             }
             match write(folder, &name, &state) {
                 Ok(()) => {
@@ -77,8 +78,12 @@ impl Keeper {
     }
 }
 
+fn file_of(name: &str) -> String {
+    format!("provider.{name}.json")
+}
+
 fn path_of(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("provider.{name}.json"))
+    folder.join(file_of(name))
 }
 
 /// What was kept of a provider. One that cannot be read is told and passed over: a program that does not start helps nobody, and the
@@ -136,24 +141,6 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Removes what processes that were killed in the middle of writing have left behind.
-fn sweep(folder: &Path, name: &str) {
-    let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
-    if !is_alive(std::process::id()) {
-        // Nothing is known of any process.
-        return;
-    }
-    let begins = format!("provider.{name}.json.");
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let file = entry.file_name();
-        let pid = file.to_str().and_then(|file| file.strip_prefix(&begins)?.strip_suffix(".new")?.parse().ok());
-        if pid.is_some_and(|pid| !is_alive(pid)) {
-            // It is tried again another time.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::state::Text;
@@ -166,7 +153,11 @@ mod tests {
         let text = Text { name: "x".into(), folder: Some("/etc".into()), text: "routes: []".into() };
         let mut endpoint = config::file::EndpointSettings::at("127.0.0.1:1");
         endpoint.weight = 3;
-        let state = State { texts: vec![text], endpoints: [("site".to_owned(), vec![endpoint])].into() };
+        let state = State {
+            texts: vec![text],
+            endpoints: [("site".to_owned(), vec![endpoint])].into(),
+            names: [("site".to_owned(), vec!["a".to_owned()])].into(),
+        };
         write(folder.path(), "a", &state).unwrap();
         assert_eq!(read(folder.path(), "a").unwrap(), Some(state));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -195,7 +186,7 @@ mod tests {
         let (dead, alive) = (path_beside(folder, "a", u32::MAX), path_beside(folder, "a", 1));
         fs::write(&dead, "half").unwrap();
         fs::write(&alive, "half").unwrap();
-        sweep(folder, "a");
+        keep::sweep(folder, &file_of("a"));
         assert!(!dead.exists() && alive.exists() && path_of(folder, "a").exists());
     }
 }
