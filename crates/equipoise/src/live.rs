@@ -537,11 +537,17 @@ impl Live {
 
     /// Puts into force what providers want, as far as it fits and the data plane takes it. `None`: as with a reload.
     async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
-        let Some(fitted) = self.aside(signals, Workshop::prepare_provided).await? else { return Some(()) };
+        let Some(fitted) = self.aside(signals, Workshop::prepare_provided).await? else {
+            // What they want waits, and is tried again after the longest of pauses: no thread can be had, or the work has failed.
+            self.reconciler.remind_of_providers();
+            self.reconciler.inbox().pause();
+            return Some(());
+        };
         for one in self.put_provided(fitted) {
             // One that cannot be published must not hold up the others.
-            if let Some(fitted) = self.aside(signals, move |workshop| workshop.prepare_wanted(vec![one])).await? {
-                self.put_provided(fitted);
+            match self.aside(signals, move |workshop| workshop.prepare_wanted(vec![one])).await? {
+                Some(fitted) => drop(self.put_provided(fitted)),
+                None => self.reconciler.remind_of_providers(),
             }
         }
         Some(())
@@ -558,8 +564,8 @@ impl Live {
         match self.put_into_force(candidate, Cause { author: Some(author.into()), ..origin.into() }) {
             Err(_) if taken.len() > 1 => return taken,
             Err(refusal) => {
-                let refused: Vec<_> = taken.into_iter().map(|one| (one, &refusal)).collect();
-                self.reconciler.refuse(&refused);
+                // It was compiled and found right: what is in its way may go.
+                self.reconciler.put_off(&taken, &refusal);
             }
             Ok(()) => {}
         }

@@ -296,6 +296,23 @@ fn what_cannot_be_published_of_one_provider_holds_up_neither_another_nor_the_fil
 }
 
 #[test]
+fn what_cannot_be_published_for_a_moment_comes_into_force_by_itself() {
+    let folder = in_folder("doors.yaml", "version: 1\n");
+    let text = fleet("file: { path: fleet.yaml }").replace("fleet.yaml", "doors.yaml");
+    let product = Product::start_in(folder, &text, 1);
+    let busy = free();
+    let taken = std::net::TcpListener::bind(busy).expect("a free port");
+    put(product.folder(), "doors.yaml", &format!("listeners: {{ more: {{ bind: \"{busy}\" }} }}\n"));
+    let told = problems(&product, "fleet");
+    assert!(told.contains(&format!("listener more: cannot listen on {busy}")), "{told}");
+    drop(taken);
+    eventually("the listener is there", || {
+        product.api("/api/status")["listeners"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    eventually("nothing is refused", || status(&product, "fleet")["problems"].is_null());
+}
+
+#[test]
 fn a_wish_waits_for_an_endpoint_that_comes_back_and_can_be_taken_back_meanwhile() {
     let (one, two) = (Origin::saying("one"), Origin::saying("two"));
     let folder = in_folder("fleet.yaml", &endpoints(&[&one, &two]));

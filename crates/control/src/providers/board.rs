@@ -94,6 +94,9 @@ struct Slot {
     settled: Option<Arc<State>>,
     /// What it wants was refused, and that was told.
     is_refused: bool,
+    /// When that is tried again, and how often it was tried: it was not wrong by itself.
+    again_at: Option<Instant>,
+    tries: u32,
     /// Its place among all.
     place: usize,
 }
@@ -104,6 +107,23 @@ struct Slots {
     due: Option<Instant>,
     /// Not due before.
     pause_until: Option<Instant>,
+}
+
+impl Slots {
+    /// When something is due that is wanted now.
+    fn next_due(&self) -> Instant {
+        self.not_before_pause(Instant::now() + SETTLE)
+    }
+
+    fn not_before_pause(&self, due: Instant) -> Instant {
+        self.pause_until.map_or(due, |pause| due.max(pause))
+    }
+
+    /// When something is to be tried, for the first time or again.
+    fn next(&self) -> Option<Instant> {
+        let again = self.by_name.values().filter_map(|slot| slot.again_at).min();
+        self.due.into_iter().chain(again.map(|again| self.not_before_pause(again))).min()
+    }
 }
 
 /// See the module.
@@ -164,15 +184,14 @@ impl Board {
         slot.status.is_kept = false;
         if slot.latest.as_deref() != Some(&state) {
             slot.latest = Some(Arc::new(state));
-            slot.is_refused = false;
+            (slot.is_refused, slot.again_at, slot.tries) = (false, None, 0);
             slot.status.last_change = Some(SystemTime::now());
             if slot.latest == slot.settled {
                 // What is in force is wanted again.
                 slot.status.problems = None;
                 return self.heard.notify_all();
             }
-            let due = Instant::now() + SETTLE;
-            let due = slots.pause_until.map_or(due, |pause| due.max(pause));
+            let due = slots.next_due();
             slots.due.get_or_insert(due);
             self.changed.notify_one();
         }
@@ -225,6 +244,7 @@ impl Board {
     pub(crate) fn unsettled(&self) -> Vec<(String, Arc<State>)> {
         let mut slots = self.lock();
         slots.due = None;
+        slots.by_name.values_mut().for_each(|slot| slot.again_at = None);
         let open = slots.by_name.iter().filter(|(_, slot)| slot.latest.is_some() && slot.latest != slot.settled);
         let mut open: Vec<_> = open.map(|(name, slot)| (slot.place, name.clone(), slot.latest.clone())).collect();
         open.sort_by_key(|(place, ..)| *place);
@@ -242,7 +262,7 @@ impl Board {
             slot.settled = Some(Arc::clone(state));
             if slot.latest.is_none() || slot.latest == slot.settled {
                 slot.latest = slot.settled.clone();
-                slot.is_refused = false;
+                (slot.is_refused, slot.again_at, slot.tries) = (false, None, 0);
                 slot.status.problems = None;
             }
             slot.status.texts = state.texts.len();
@@ -259,7 +279,7 @@ impl Board {
     fn remind_within(&self, slots: &mut Slots) {
         let waits = |slot: &Slot| slot.latest.is_some() && slot.latest != slot.settled && !slot.is_refused;
         if slots.by_name.values().any(waits) {
-            let due = Instant::now() + SETTLE;
+            let due = slots.next_due();
             slots.due.get_or_insert(due);
             self.changed.notify_one();
         }
@@ -282,11 +302,26 @@ impl Board {
         eprintln!("{why}");
     }
 
+    /// The same of one that is not wrong by itself: the data plane did not take it, which may be over in a moment. It is tried again
+    /// after 1 s, and later and later up to 30 s.
+    pub(crate) fn put_off(&self, name: &str, state: &Arc<State>, why: &str) {
+        self.refuse(name, state, why);
+        let mut slots = self.lock();
+        let Some(slot) = slots.by_name.get_mut(name) else { return };
+        if slot.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(latest, state)) {
+            slot.tries = slot.tries.saturating_add(1);
+            slot.again_at = Some(Instant::now() + super::backoff(slot.tries, name));
+            self.changed.notify_one();
+        }
+    }
+
     /// Asks for a pause behind a publication that took so long.
     pub(crate) fn pause_after(&self, cost: Duration) {
         let pause = (cost * PAUSE_FACTOR).min(PAUSE_MAX);
         let mut slots = self.lock();
         let until = Instant::now() + pause;
+        // A short one does not end one that was asked for before.
+        let until = slots.pause_until.map_or(until, |known| known.max(until));
         slots.pause_until = Some(until);
         slots.due = slots.due.map(|due| due.max(until));
     }
@@ -333,14 +368,20 @@ impl Inbox {
         self.0.pause_after(cost);
     }
 
+    /// Asks for the longest of pauses: nothing could even be tried.
+    pub fn pause(&self) {
+        self.0.pause_after(PAUSE_MAX);
+    }
+
     /// Waits until something new is wanted and it is time for it. Dropping the future loses nothing.
     pub async fn next(&self) {
         loop {
             let changed = self.0.changed.notified();
-            let due = self.0.lock().due;
+            let due = self.0.lock().next();
             match due {
                 Some(due) if due <= Instant::now() => return,
-                Some(due) => tokio::time::sleep_until(due.into()).await,
+                // Others may want something before that.
+                Some(due) => drop(tokio::time::timeout_at(due.into(), changed).await),
                 None => changed.await,
             }
         }
@@ -398,6 +439,44 @@ mod tests {
         board.refuse("a", &state, "it is bad");
         board.remind();
         assert!(board.lock().due.is_none());
+    }
+
+    #[test]
+    fn what_the_data_plane_does_not_take_is_tried_again_and_what_is_wrong_is_not() {
+        let board = Arc::new(Board::default());
+        board.set_providers(&[("a", "file"), ("b", "file")]);
+        board.send("a", text("1"), None);
+        let state = board.unsettled().remove(0).1;
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            board.put_off("a", &state, "the port is in use");
+            waits.push(board.lock().next().expect("it is tried again").saturating_duration_since(Instant::now()));
+            board.remind();
+            assert!(board.lock().due.is_none(), "not before its time");
+            assert_eq!(board.unsettled().len(), 1);
+            assert_eq!(board.lock().next(), None);
+        }
+        assert!(waits[0] <= Duration::from_secs(1) && waits[2] > Duration::from_secs(2), "{waits:?}");
+        assert_eq!(board.statuses()[0].refused, 1, "told once");
+        // Who wants something meanwhile does not wait for that.
+        board.put_off("a", &state, "the port is in use");
+        board.send("b", text("1"), None);
+        assert!(board.lock().next() <= Some(Instant::now() + SETTLE));
+        board.unsettled();
+        board.put_off("a", &state, "the port is in use");
+        board.send("a", text("2"), None);
+        let other = board.unsettled().remove(0).1;
+        board.refuse("a", &other, "it is wrong");
+        board.put_off("a", &state, "too late");
+        assert_eq!(board.lock().next(), None);
+        // After something that could not even be tried.
+        Inbox(Arc::clone(&board)).pause();
+        board.put_off("a", &other, "no thread");
+        board.unsettled();
+        board.send("a", text("3"), None);
+        Inbox(Arc::clone(&board)).pause_after(Duration::ZERO);
+        let soon = Instant::now() + PAUSE_MAX / 2;
+        assert!(board.lock().next().is_some_and(|due| due > soon), "a short pause does not end a long one");
     }
 
     #[test]

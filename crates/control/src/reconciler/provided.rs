@@ -41,6 +41,12 @@ impl Reconciler {
         workshop::refuse(self.providers.board(), refused);
     }
 
+    /// The same of what the data plane did not take: it is tried again after a while.
+    pub fn put_off(&self, refused: &[Wanted], why: &impl Display) {
+        let why = why.to_string();
+        refused.iter().for_each(|(name, state)| self.providers.board().put_off(name, state, &why));
+    }
+
     /// Lets providers follow what is in force now.
     pub(super) fn follow_providers(&mut self, snapshot: &Snapshot, loaded: &Loaded) {
         let given = &self.desired.given;
