@@ -222,14 +222,14 @@ fn name_route(route: &mut Node, name: &str, sink: &mut Sink) {
 }
 
 fn scalar(text: &str, plain: bool, span: crate::source::Span) -> Node {
-    Node { span, kind: Kind::Scalar(Scalar { text: text.to_owned(), plain, written: None }) }
+    Node { span, kind: Kind::Scalar(Scalar { text: text.into(), plain, written: None }) }
 }
 
 /// Sets the weight of an endpoint, which may be an address alone.
 fn weigh(endpoint: &mut Node, weight: u32) {
     let span = endpoint.span;
     if !matches!(endpoint.kind, Kind::Map(_)) {
-        let address = (Key { text: "address".to_owned(), span }, endpoint.clone());
+        let address = (Key { text: "address".into(), span }, endpoint.clone());
         *endpoint = Node { span, kind: Kind::map(vec![address]) };
     }
     if let Kind::Map(entries) = &mut endpoint.kind {

@@ -106,9 +106,9 @@ pub(crate) fn merge(files: &Node, objects: Vec<(String, Option<Node>)>) -> Node 
 pub(crate) fn put(entries: &mut Vec<(Key, Node)>, name: &str, node: Option<Node>) {
     let known = entries.iter().position(|(key, _)| key.text == name);
     match (known, node) {
-        (Some(place), Some(node)) => entries[place] = (Key { text: name.to_owned(), span: node.span }, node),
+        (Some(place), Some(node)) => entries[place] = (Key { text: name.into(), span: node.span }, node),
         (Some(place), None) => drop(entries.remove(place)),
-        (None, Some(node)) => entries.push((Key { text: name.to_owned(), span: node.span }, node)),
+        (None, Some(node)) => entries.push((Key { text: name.into(), span: node.span }, node)),
         (None, None) => {}
     }
 }
@@ -200,11 +200,11 @@ pub(crate) fn news(tree: &Node, other: &Node) -> Node {
 pub(crate) fn written(node: &Node) -> Value {
     match &node.kind {
         Kind::Map(entries) => {
-            let pairs = entries.iter().map(|(key, node)| (key.text.clone(), written(node)));
+            let pairs = entries.iter().map(|(key, node)| (key.text.to_string(), written(node)));
             Value::Object(pairs.collect::<Map<_, _>>())
         }
         Kind::List(items) => Value::Array(items.iter().map(written).collect()),
-        Kind::Scalar(Scalar { written: Some(text), .. }) => Value::String(text.clone()),
+        Kind::Scalar(Scalar { written: Some(text), .. }) => Value::String(text.to_string()),
         Kind::Scalar(scalar) => match scalar.value() {
             Value::String(text) => Value::String(text.replace("${", "$${")),
             value => value,
@@ -246,10 +246,10 @@ fn write(node: &Node, indent: usize, out: &mut String) {
 
 fn scalar_text(scalar: &Scalar) -> String {
     match &scalar.written {
-        Some(written) if scalar.plain && !written.contains(['\n', '\r']) => written.clone(),
+        Some(written) if scalar.plain && !written.contains(['\n', '\r']) => written.to_string(),
         Some(written) => quoted(written),
         None if scalar.plain && scalar.text.is_empty() => "null".to_owned(),
-        None if scalar.plain && !scalar.value().is_string() => scalar.text.clone(),
+        None if scalar.plain && !scalar.value().is_string() => scalar.text.to_string(),
         None => quoted(&scalar.text.replace("${", "$${")),
     }
 }

@@ -1,11 +1,11 @@
 //! What is wrong with a configuration, shown so that it can be mended: file, line, the line itself and a suggestion.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::source::{Document, Documents, FileId, Span, lines};
+use crate::source::{Document, Documents, Span, lines};
 
 /// Problems shown at most; what is beyond is counted.
 pub const DIAGNOSTICS_MAX: usize = 500;
@@ -171,6 +171,15 @@ impl Sink {
         }
     }
 
+    /// The same, with a message that is made only if it is told. There is none like it.
+    pub(crate) fn push_with(&mut self, span: Span, message: impl FnOnce() -> String) {
+        if self.problems.len() >= DIAGNOSTICS_MAX {
+            self.left_out += 1;
+        } else {
+            self.push(span, message(), None);
+        }
+    }
+
     /// Takes over what another one collected.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.left_out += other.left_out;
@@ -190,12 +199,17 @@ impl Sink {
 
     pub(crate) fn finish(mut self, documents: &Documents) -> Diagnostics {
         self.problems.sort_by_key(|problem| problem.span);
-        let mut texts: HashMap<FileId, Vec<&str>> = HashMap::new();
+        // They are in the order of files and lines: each text is gone through once, and no further than it takes.
+        let mut reading = None;
         let list = self.problems.iter().map(|problem| {
-            let file = problem.span.file;
+            let Span { file, line: number, .. } = problem.span;
             let Some(document) = documents.get(file) else { return Diagnostic::new(problem, "", "") };
-            let split = texts.entry(file).or_insert_with(|| lines(&document.text).collect());
-            let line = (problem.span.line as usize).checked_sub(1).and_then(|at| split.get(at)).copied();
+            if reading.as_ref().is_some_and(|(known, _)| *known != file) {
+                reading = None;
+            }
+            let (_, lines) = reading.get_or_insert_with(|| (file, (1_u32..).zip(lines(&document.text)).peekable()));
+            while lines.next_if(|(at, _)| *at < number).is_some() {}
+            let line = lines.peek().filter(|(at, _)| *at == number).map(|(_, line)| *line);
             Diagnostic::within(document, problem, line)
         });
         Diagnostics { list: list.collect(), left_out: self.left_out }
@@ -242,6 +256,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::FileId;
 
     fn documents(text: &str) -> (Documents, FileId) {
         let mut documents = Documents::default();

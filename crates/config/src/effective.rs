@@ -62,7 +62,7 @@ pub(crate) fn clusters(tree: &Node, secret: &HashSet<String>, wanted: impl Fn(&K
         let typed = serde_json::from_value::<file::Cluster>(node.to_value());
         let mut value = typed.and_then(serde_json::to_value).unwrap_or_default();
         as_written(&mut value, node);
-        (key.text.clone(), value)
+        (key.text.to_string(), value)
     };
     let all = written.iter().filter(|(key, node)| wanted(key, node)).map(shown);
     let mut all = Value::Object(all.collect());
@@ -113,7 +113,7 @@ fn as_written(value: &mut Value, node: &Node) {
     match &node.kind {
         Kind::Scalar(scalar) => {
             if let Some(written) = &scalar.written {
-                *value = Value::String(written.clone());
+                *value = Value::String(written.to_string());
             } else if let Value::String(text) = value
                 && text.contains("${")
             {
@@ -123,7 +123,7 @@ fn as_written(value: &mut Value, node: &Node) {
         }
         Kind::Map(entries) => {
             for (key, child) in entries.iter() {
-                if let Some(value) = value.get_mut(&key.text) {
+                if let Some(value) = value.get_mut(key.text.as_str()) {
                     as_written(value, child);
                 }
             }

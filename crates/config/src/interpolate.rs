@@ -47,8 +47,12 @@ fn fill_scalar(
                 return None;
             };
             budget.unfolded_bytes = left;
-            let written = std::mem::replace(&mut scalar.text, text);
-            scalar.written = used.then_some(written);
+            if text != *scalar.text {
+                let written = std::mem::replace(&mut scalar.text, text.into());
+                scalar.written = used.then(|| Box::new(written));
+            } else if used {
+                scalar.written = Some(Box::new(text.into()));
+            }
             Some(())
         }
         Err((message, suggestion)) => {

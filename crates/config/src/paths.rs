@@ -37,7 +37,7 @@ pub(crate) fn settle(schema: &Value, tree: &mut Node, documents: &Documents) {
 pub(crate) fn reach(schema: &Value, tree: &Node) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     walk((schema, schema), &mut tree.clone(), 0, &mut |scalar: &mut Scalar, _| {
-        found.insert(format!("the file `{}`", scalar.written.as_ref().unwrap_or(&scalar.text)));
+        found.insert(format!("the file `{}`", scalar.shown()));
     });
     other_reach(tree, &mut found);
     found
@@ -52,7 +52,7 @@ fn other_reach(node: &Node, found: &mut BTreeSet<String>) {
                 found.insert(format!("a variable of the environment by `{written}`"));
             }
             if scalar.text.starts_with("unix:") {
-                found.insert(format!("the socket `{}`", scalar.written.as_ref().unwrap_or(&scalar.text)));
+                found.insert(format!("the socket `{}`", scalar.shown()));
             }
         }
         Kind::Invalid => {}
@@ -74,7 +74,7 @@ fn walk((root, schema): (&Value, &Value), node: &mut Node, depth: usize, each: &
     match &mut node.kind {
         Kind::Map(entries) => {
             for (key, node) in Arc::make_mut(entries) {
-                let below = schema.get("properties").and_then(|all| all.get(&key.text));
+                let below = schema.get("properties").and_then(|all| all.get(key.text.as_str()));
                 if let Some(below) = below.or_else(|| schema.get("additionalProperties")) {
                     walk((root, below), node, depth + 1, each);
                 }
@@ -100,15 +100,15 @@ fn walk((root, schema): (&Value, &Value), node: &mut Node, depth: usize, each: &
 
 /// A path that started at `from` and is to start at `main`.
 fn move_to(scalar: &mut Scalar, main: &Path, from: &Path) {
-    if from == main || scalar.text.is_empty() || Path::new(&scalar.text).is_absolute() {
+    if from == main || scalar.text.is_empty() || Path::new(scalar.text.as_str()).is_absolute() {
         return;
     }
     let between = from.strip_prefix(main).unwrap_or(from);
     let under = |text: &str, between: &str| PathBuf::from(between).join(text).to_string_lossy().into_owned();
     let shown = between.to_string_lossy();
-    scalar.text = under(&scalar.text, &shown);
+    scalar.text = under(&scalar.text, &shown).into();
     if let Some(written) = &mut scalar.written {
-        *written = under(written, &shown.replace("${", "$${"));
+        **written = under(written, &shown.replace("${", "$${")).into();
     }
 }
 
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn a_path_is_told_from_the_folder_of_the_main_file() {
         let moved = |text: &str, main: &str, from: &str| {
-            let mut scalar = Scalar { text: text.to_owned(), plain: false, written: None };
+            let mut scalar = Scalar { text: text.into(), plain: false, written: None };
             move_to(&mut scalar, Path::new(main), Path::new(from));
-            scalar.text
+            scalar.text.to_string()
         };
         for (text, main, from, wanted) in [
             ("ca.pem", "/etc/eq", "/etc/eq/conf.d", "conf.d/ca.pem"),
@@ -134,8 +134,9 @@ mod tests {
         ] {
             assert_eq!(moved(text, main, from), wanted, "{text} of {from}");
         }
-        let mut scalar = Scalar { text: "dir/ca.pem".into(), plain: true, written: Some("${DIR}/ca.pem".into()) };
+        let mut scalar =
+            Scalar { text: "dir/ca.pem".into(), plain: true, written: Some(Box::new("${DIR}/ca.pem".into())) };
         move_to(&mut scalar, Path::new("/etc"), Path::new("/etc/a${b"));
-        assert_eq!((scalar.text.as_str(), scalar.written.as_deref()), ("a${b/dir/ca.pem", Some("a$${b/${DIR}/ca.pem")));
+        assert_eq!((scalar.text.as_str(), scalar.shown()), ("a${b/dir/ca.pem", "a$${b/${DIR}/ca.pem"));
     }
 }

@@ -92,7 +92,7 @@ impl Loader<'_> {
         joining.note_names();
         let mut is_whole = true;
         for (name, settings) in own.1.get("providers").map_or(&[][..], Node::entries) {
-            let Some(from) = provided.iter().find(|from| from.provider == name.text) else { continue };
+            let Some(from) = provided.iter().find(|from| name.text == *from.provider) else { continue };
             is_whole &= joining.add_all(from, self, settings.get("file").is_some());
         }
         let Joining { documents, tree, endpoints, .. } = joining;
@@ -153,7 +153,7 @@ impl Loader<'_> {
         for (key, list) in node.get("endpoints")?.entries() {
             let written: Vec<file::Endpoint> = serde_json::from_value(list.to_value()).ok()?;
             self.endpoints_of(&documents, (&key.text, list.clone()), &mut sink);
-            all.insert(key.text.clone(), written.into_iter().map(EndpointSettings::from).collect());
+            all.insert(key.text.to_string(), written.into_iter().map(EndpointSettings::from).collect());
         }
         sink.is_empty().then_some(all)
     }
@@ -164,7 +164,7 @@ impl Loader<'_> {
             tidied(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<GivenEndpoints>().to_value())
         });
         let span = list.span;
-        let entry = |text: &str| crate::tree::Key { text: text.to_owned(), span };
+        let entry = |text: &str| crate::tree::Key { text: text.into(), span };
         let by_key = Node { span, kind: Kind::map(vec![(entry(key), list)]) };
         let tree = Node { span, kind: Kind::map(vec![(entry("endpoints"), by_key)]) };
         let mut own = Sink::default();
@@ -183,7 +183,7 @@ impl Joining<'_> {
     fn note_names(&mut self) {
         for kind in crate::changes::NAMED {
             let named = self.tree.get(kind).map_or(&[][..], Node::entries).iter();
-            self.places.extend(named.map(|(name, _)| ((kind.to_owned(), name.text.clone()), name.span)));
+            self.places.extend(named.map(|(name, _)| ((kind.to_owned(), name.text.to_string()), name.span)));
         }
     }
 
@@ -250,13 +250,13 @@ impl Joining<'_> {
     }
 
     fn add_endpoints(&mut self, provider: &str, key: &crate::tree::Key, list: Node) {
-        let id = (format!("endpoints of {provider}"), key.text.clone());
+        let id = (format!("endpoints of {provider}"), key.text.to_string());
         if let Some(first) = self.places.insert(id, key.span) {
             let place = self.documents.get(first.file).map_or("", |document| &document.name);
             let message = format!("endpoints of `{}` are given twice, first in {place}:{}", key.text, first.line);
             return self.sink.push(key.span, message, Some("put them in one place".to_owned()));
         }
-        self.endpoints.push((provider.to_owned(), key.text.clone(), list));
+        self.endpoints.push((provider.to_owned(), key.text.to_string(), list));
     }
 
     /// The value of a key at the top of the files, which is made if it is not there.
@@ -264,7 +264,7 @@ impl Joining<'_> {
         let Kind::Map(entries) = &mut self.tree.kind else { return None };
         let entries = Arc::make_mut(entries);
         let at = entries.iter().position(|(known, _)| known.text == key).unwrap_or_else(|| {
-            entries.push((crate::tree::Key { text: key.to_owned(), span }, Node { span, kind: empty }));
+            entries.push((crate::tree::Key { text: key.into(), span }, Node { span, kind: empty }));
             entries.len() - 1
         });
         Some(&mut entries[at].1.kind)
@@ -273,7 +273,7 @@ impl Joining<'_> {
     fn add_named(&mut self, kind: &str, span: Span, named: Vec<(crate::tree::Key, Node)>) {
         let mut fresh = Vec::new();
         for (name, node) in named {
-            let id = (kind.to_owned(), name.text.clone());
+            let id = (kind.to_owned(), name.text.to_string());
             if let Some(first) = self.places.get(&id) {
                 let place = self.documents.get(first.file).map_or("", |document| &document.name);
                 let what = kind.trim_end_matches('s');

@@ -274,7 +274,7 @@ impl Reader<'_> {
         let mut places: HashMap<(String, String), Span> = HashMap::new();
         for (kind, objects) in tree.entries() {
             let named = objects.entries().iter();
-            places.extend(named.map(|(name, _)| ((kind.text.clone(), name.text.clone()), name.span)));
+            places.extend(named.map(|(name, _)| ((kind.text.to_string(), name.text.to_string()), name.span)));
         }
         for added in trees {
             let span = added.span;
@@ -289,7 +289,8 @@ impl Reader<'_> {
                 match entries.iter_mut().find(|(known, _)| known.text == key.text) {
                     None => {
                         let named = node.entries().iter();
-                        places.extend(named.map(|(name, _)| ((key.text.clone(), name.text.clone()), name.span)));
+                        places
+                            .extend(named.map(|(name, _)| ((key.text.to_string(), name.text.to_string()), name.span)));
                         entries.push((key, node));
                     }
                     Some((known, existing)) => self.join((known, existing), (&key, node), &mut places),
@@ -311,7 +312,7 @@ impl Reader<'_> {
                 let kind = key.text.trim_end_matches('s');
                 let entries = Arc::make_mut(entries);
                 for (name, node) in Arc::unwrap_or_clone(added) {
-                    match places.entry((key.text.clone(), name.text.clone())) {
+                    match places.entry((key.text.to_string(), name.text.to_string())) {
                         Entry::Occupied(first) => {
                             let first = *first.get();
                             self.twice(&format!("{kind} `{}`", name.text), name.span, first);

@@ -26,12 +26,12 @@ mod route;
 mod socket;
 mod useless;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::snapshot::{Cluster, Snapshot};
+use model::snapshot::{Cluster, ClusterSettings, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ use crate::file;
 use crate::load::Loader;
 use crate::read::Access;
 use crate::source::{Documents, Span};
-use crate::tree::{Kind, Node, Twins};
+use crate::tree::{Key, Kind, Node, Twins};
 use crate::validate::Faulty;
 
 /// What resolving came to.
@@ -85,14 +85,19 @@ pub(crate) struct Resolver<'a> {
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
     files: Vec<PathBuf>,
     /// `None`: some are not known, so any reference may be right.
-    clusters: Option<HashMap<&'a str, &'a Node>>,
+    clusters: Option<Twins<'a>>,
     /// Whether each speaks HTTP. `None` as above.
     listeners: Option<HashMap<&'a str, bool>>,
     /// The zone of this instance.
     own_zone: Option<String>,
     /// Addresses that listeners and the administrator take, whether for datagrams, and by whom.
     binds: HashMap<(model::Address, bool), String>,
+    /// Some that clusters have, so that those that are set up alike share one copy.
+    settings: VecDeque<Arc<ClusterSettings>>,
 }
+
+/// Settings of clusters that are looked through for equal ones.
+const SETTINGS_MAX: usize = 16;
 
 impl<'a> Resolver<'a> {
     pub(crate) fn new(
@@ -107,8 +112,7 @@ impl<'a> Resolver<'a> {
             Some(Node { kind: Kind::Map(entries), .. }) => Some(entries.as_slice()),
             Some(_) => None,
         };
-        let clusters =
-            named("clusters").map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), node)).collect());
+        let clusters = named("clusters").map(|_| Twins::of(tree.get("clusters")));
         let is_http = |node: &Node| !matches!(node.get("protocol").and_then(Node::text), Some("tcp" | "udp"));
         let listeners = named("listeners")
             .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
@@ -132,6 +136,7 @@ impl<'a> Resolver<'a> {
             listeners,
             own_zone,
             binds,
+            settings: VecDeque::new(),
         }
     }
 
@@ -199,7 +204,7 @@ impl<'a> Resolver<'a> {
         let (mut all, mut contained) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
         for (key, node) in written {
             let known = before.zip(twins.same(key, node)).and_then(|(before, place)| {
-                let cluster = before.clusters.get(place).filter(|cluster| cluster.name.as_str() == key.text)?;
+                let cluster = before.clusters.get(place).filter(|cluster| *cluster.name == *key.text)?;
                 before.contained.get(place).is_some_and(|contained| *contained).then_some(cluster)
             });
             if let Some(known) = known {
@@ -209,12 +214,37 @@ impl<'a> Resolver<'a> {
             }
             let Some(object) = self.typed(&format!("clusters/{}", key.text), node) else { continue };
             self.looks_outside = false;
-            if let Some(cluster) = self.cluster(&key.text, &object) {
+            if let Some(mut cluster) = self.cluster(&key.text, &object) {
+                take_names(&mut cluster, key, node);
                 all.push(Arc::new(cluster));
                 contained.push(!self.looks_outside);
             }
         }
         (all, contained)
+    }
+
+    /// One copy of settings that are equal.
+    fn shared(&mut self, settings: ClusterSettings) -> Arc<ClusterSettings> {
+        if self.settings.is_empty() {
+            for cluster in self.before.map_or(&[][..], |before| before.clusters) {
+                let is_known = self.settings.iter().any(|known| Arc::ptr_eq(known, &cluster.settings));
+                if !is_known {
+                    self.settings.push_back(Arc::clone(&cluster.settings));
+                }
+                if self.settings.len() == SETTINGS_MAX {
+                    break;
+                }
+            }
+        }
+        if let Some(known) = self.settings.iter().find(|known| ***known == settings) {
+            return Arc::clone(known);
+        }
+        if self.settings.len() == SETTINGS_MAX {
+            self.settings.pop_front();
+        }
+        let settings = Arc::new(settings);
+        self.settings.push_back(Arc::clone(&settings));
+        settings
     }
 
     /// Resolves each object of a map of objects.
@@ -230,7 +260,7 @@ impl<'a> Resolver<'a> {
         for (key, node) in tree.get(kind).map_or(&[][..], Node::entries) {
             let Some(mut object) = self.typed::<T>(&format!("{kind}/{}", key.text), node) else { continue };
             all.extend(resolve(self, &key.text, &mut object));
-            shown.insert(key.text.clone(), serde_json::to_value(&object).unwrap_or_default());
+            shown.insert(key.text.to_string(), serde_json::to_value(&object).unwrap_or_default());
         }
         effective.insert(kind.to_owned(), Value::Object(shown));
         all
@@ -312,11 +342,11 @@ impl<'a> Resolver<'a> {
     /// Checks that a cluster exists.
     fn cluster_exists(&mut self, path: &str, name: &str) {
         let Some(clusters) = &self.clusters else { return };
-        if clusters.contains_key(name) {
+        if clusters.get(name).is_some() {
             return;
         }
         let suggestion = self.sink.wants_suggestions().then(|| {
-            let mut names: Vec<&str> = clusters.keys().copied().collect();
+            let mut names: Vec<&str> = clusters.keys().collect();
             names.sort_unstable();
             if names.is_empty() { Some("define it under `clusters`".to_owned()) } else { did_you_mean(name, names) }
         });
@@ -364,5 +394,18 @@ impl<'a> Resolver<'a> {
     /// The place of a key, for keys that should not be there.
     fn key_span(&self, path: &str, key: &str) -> Span {
         self.tree.locate_key(path, key)
+    }
+}
+
+/// Has a cluster use the texts of the tree for its names.
+fn take_names(cluster: &mut Cluster, key: &Key, node: &Node) {
+    cluster.name = key.text.name();
+    let written = node.get("endpoints").map_or(&[][..], Node::items);
+    for (endpoint, node) in cluster.endpoints.iter_mut().zip(written) {
+        match &node.get("address").unwrap_or(node).kind {
+            Kind::Scalar(scalar) if *scalar.text == *endpoint.name => endpoint.name = scalar.text.name(),
+            // One before it was left out, for it is wrong.
+            _ => return,
+        }
     }
 }

@@ -5,8 +5,11 @@
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
+use model::Name;
 use serde_json::{Map, Number, Value};
 
 use crate::source::Span;
@@ -32,25 +35,83 @@ pub(crate) enum Kind {
 /// A key with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    pub(crate) text: String,
+    pub(crate) text: Text,
     pub(crate) span: Span,
+}
+
+/// A text that copies of the tree share, and the names of what it is resolved to. There may be very many.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Text(Arc<str>);
+
+impl Text {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same text as a name.
+    pub(crate) fn name(&self) -> Name {
+        Name::new(Arc::clone(&self.0))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
 }
 
 /// Text that may stand for a number or a truth value.
 #[derive(Clone, Debug)]
 pub(crate) struct Scalar {
-    pub(crate) text: String,
+    pub(crate) text: Text,
     /// Without quotes: then `true`, `5` and the like are not text.
     pub(crate) plain: bool,
     /// What was written, when the text comes from the environment in part: this may be shown, the text may be secret.
-    pub(crate) written: Option<String>,
+    pub(crate) written: Option<Box<Text>>,
 }
 
 impl Scalar {
+    /// The text as it may be shown.
+    pub(crate) fn shown(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.text)
+    }
+
     /// The value by the core schema of YAML 1.2 (section 10.3): `on` and `yes` are text.
     pub(crate) fn value(&self) -> Value {
         if !self.plain {
-            return Value::String(self.text.clone());
+            return Value::String(self.text.to_string());
         }
         match self.text.as_str() {
             "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -68,7 +129,7 @@ impl Scalar {
         // A short text may be part of any word.
         let hide = |text: &str| match self.text.len() {
             0..4 => text.replace(&format!("`{}`", self.text), &format!("`{written}`")),
-            _ => text.replace(&self.text, written),
+            _ => text.replace(self.text.as_str(), written),
         };
         let tells = |text: &String| text.to_lowercase().contains(&self.text.to_lowercase());
         (hide(&message), suggestion.map(|text| hide(&text)).filter(|text| !tells(text)))
@@ -162,7 +223,7 @@ impl Node {
     pub(crate) fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Map(entries) => {
-                let pairs = entries.iter().map(|(key, node)| (key.text.clone(), node.to_value()));
+                let pairs = entries.iter().map(|(key, node)| (key.text.to_string(), node.to_value()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
             Kind::List(items) => Value::Array(items.iter().map(Node::to_value).collect()),
@@ -234,30 +295,51 @@ impl Node {
     }
 }
 
+/// So many are looked for one by one before a table of all is made.
+const STRAYS_MAX: u32 = 8;
+
 /// Finds the entries of a map in an earlier one, mostly in the same order, without a search for each.
 pub(crate) struct Twins<'a> {
     entries: &'a [(Key, Node)],
     next: Cell<usize>,
+    /// How many were looked for out of order.
+    strays: Cell<u32>,
     by_name: OnceCell<HashMap<&'a str, usize>>,
 }
 
 impl<'a> Twins<'a> {
     /// `map` is the earlier one.
     pub(crate) fn of(map: Option<&'a Node>) -> Self {
-        Self { entries: map.map_or(&[], Node::entries), next: Cell::new(0), by_name: OnceCell::new() }
+        let entries = map.map_or(&[][..], Node::entries);
+        Self { entries, next: Cell::new(0), strays: Cell::new(0), by_name: OnceCell::new() }
     }
 
     /// The place of the entry with this key.
     pub(crate) fn place(&self, key: &str) -> Option<usize> {
         let fits = |place: &usize| self.entries.get(*place).is_some_and(|(known, _)| known.text == key);
         let expected = Some(self.next.get()).filter(fits);
-        let place = expected.or_else(|| {
-            let names =
-                || self.entries.iter().enumerate().map(|(place, (key, _))| (key.text.as_str(), place)).collect();
-            self.by_name.get_or_init(names).get(key).copied()
-        })?;
+        let place = expected.or_else(|| self.search(key))?;
         self.next.set(place + 1);
         Some(place)
+    }
+
+    fn search(&self, key: &str) -> Option<usize> {
+        self.strays.set(self.strays.get() + 1);
+        if self.strays.get() <= STRAYS_MAX {
+            return self.entries.iter().position(|(known, _)| known.text == key);
+        }
+        let names = || self.entries.iter().enumerate().map(|(place, (key, _))| (key.text.as_str(), place)).collect();
+        self.by_name.get_or_init(names).get(key).copied()
+    }
+
+    /// The value of the entry with this key.
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Node> {
+        self.entries.get(self.place(key)?).map(|(_, node)| node)
+    }
+
+    /// All keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.entries.iter().map(|(key, _)| key.text.as_str())
     }
 
     /// The key at a place.

@@ -162,7 +162,7 @@ impl<'a> Validator<'a> {
             .path
             .iter()
             .map(|step| match step {
-                Step::Key(key) => Part::Key(key.text.clone()),
+                Step::Key(key) => Part::Key(key.text.to_string()),
                 Step::Index(index) => Part::Index(*index),
             })
             .collect();
@@ -314,7 +314,7 @@ impl<'a> Validator<'a> {
                 self.path.pop();
                 continue;
             }
-            let known = properties.and_then(|properties| properties.get(&key.text));
+            let known = properties.and_then(|properties| properties.get(key.text.as_str()));
             match known.or_else(|| schema.get("additionalProperties").filter(|other| !other.is_boolean())) {
                 Some(child) => {
                     self.path.push(Step::Key(key));
@@ -423,7 +423,7 @@ impl<'a> Validator<'a> {
             let (low, high) = integer_bounds(schema);
             let number = number.as_f64().unwrap_or(f64::NAN);
             if !(number >= low && number <= high) {
-                let actual = scalar.written.as_ref().unwrap_or(&scalar.text);
+                let actual = scalar.shown();
                 let message = format!("{} must be {}, not {actual}", self.subject(), expectation(schema, self.root));
                 self.report(self.focus(node), message, None);
             }

@@ -120,7 +120,7 @@ fn bytes(node: &Node) -> usize {
     let held = match &node.kind {
         Kind::Map(entries) => entries.iter().map(|(key, node)| size_of_val(key) + key.text.len() + bytes(node)).sum(),
         Kind::List(items) => items.iter().map(bytes).sum(),
-        Kind::Scalar(scalar) => scalar.text.len() + scalar.written.as_ref().map_or(0, String::len),
+        Kind::Scalar(scalar) => scalar.text.len() + scalar.written.as_ref().map_or(0, |written| written.len()),
         Kind::Invalid => 0,
     };
     size_of::<Node>() + held

@@ -141,9 +141,12 @@ pub(crate) fn describe(node: &Node) -> String {
         Kind::Invalid => "something else".to_owned(),
         Kind::Scalar(scalar) => {
             // What comes from the environment may be secret.
-            let text = scalar.written.as_ref().unwrap_or(&scalar.text);
-            let text =
-                if text.chars().count() > 40 { text.chars().take(40).chain(['…']).collect() } else { text.clone() };
+            let text = scalar.shown();
+            let text = if text.chars().count() > 40 {
+                text.chars().take(40).chain(['…']).collect()
+            } else {
+                text.to_owned()
+            };
             match scalar.value() {
                 Value::Null | Value::Bool(_) => format!("`{text}`"),
                 Value::Number(_) => format!("the number {text}"),

@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as Marke
 
 use crate::diagnostic::Sink;
 use crate::source::{FileId, Span, lines};
-use crate::tree::{Key, Kind, Node, Scalar};
+use crate::tree::{Key, Kind, Node, Scalar, Text};
 
 /// Bytes of one file.
 pub(crate) const FILE_BYTES_MAX: usize = 16 << 20;
@@ -80,7 +80,7 @@ enum FrameKind {
         /// The key whose value comes next.
         key: Option<PendingKey>,
         /// Where each key was first seen.
-        seen: HashMap<String, Span>,
+        seen: HashMap<Text, Span>,
     },
     List(Vec<Node>),
 }
@@ -120,7 +120,7 @@ impl Builder<'_> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = self.is_plain(style, tag.as_deref(), span);
-                let scalar = Scalar { text: text.into_owned(), plain, written: None };
+                let scalar = Scalar { text: text.as_ref().into(), plain, written: None };
                 self.add(Node { span, kind: Kind::Scalar(scalar) }, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
@@ -273,7 +273,7 @@ fn mend(line: &str) -> Option<String> {
 }
 
 /// Makes a key of a value, or reports why it cannot be one.
-fn take_key(node: Node, seen: &mut HashMap<String, Span>, sink: &mut Sink) -> PendingKey {
+fn take_key(node: Node, seen: &mut HashMap<Text, Span>, sink: &mut Sink) -> PendingKey {
     let Kind::Scalar(scalar) = node.kind else {
         sink.push(node.span, "a key must be text", Some("write `key: value`".into()));
         return PendingKey::Dropped;

@@ -1,9 +1,10 @@
 //! What a plan would do to what is alive if it took the place of another. Pure: from two plans to lists.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::fitness::AdminState;
-use plan::{ClusterPlan, Plan};
+use plan::{ClusterPlan, Plan, Twins};
 use serde::Serialize;
 
 /// Of each kind told; the others are counted.
@@ -55,18 +56,16 @@ impl Effects {
     pub fn of(before: &Plan, after: &Plan) -> Self {
         let mut effects = Self::default();
         effects.listeners(before, after);
-        let known: HashMap<&str, &ClusterPlan> =
-            before.clusters.iter().map(|plan| (plan.cluster.name.as_str(), &**plan)).collect();
-        let wanted: HashMap<&str, &ClusterPlan> =
-            after.clusters.iter().map(|plan| (plan.cluster.name.as_str(), &**plan)).collect();
+        let known = Twins::of(&before.clusters, |plan| &plan.cluster.name);
+        let wanted = Twins::of(&after.clusters, |plan| &plan.cluster.name);
         for plan in &after.clusters {
-            let twin = known.get(plan.cluster.name.as_str()).copied();
-            if !twin.is_some_and(|twin| std::ptr::eq(twin, &**plan)) {
-                effects.endpoints(twin, Some(plan));
+            let twin = known.find(&plan.cluster.name);
+            if !twin.is_some_and(|twin| Arc::ptr_eq(twin, plan)) {
+                effects.endpoints(twin.map(|twin| &**twin), Some(plan));
             }
         }
         for plan in &before.clusters {
-            if !wanted.contains_key(plan.cluster.name.as_str()) {
+            if wanted.find(&plan.cluster.name).is_none() {
                 effects.endpoints(Some(plan), None);
             }
         }
@@ -84,7 +83,7 @@ impl Effects {
                 })
             };
             let gone = plan.listeners.iter().filter(|plan| !stays(&plan.listener.name, &plan.listener.bind));
-            let effect = |plan: &std::sync::Arc<plan::ListenerPlan>| ListenerEffect {
+            let effect = |plan: &Arc<plan::ListenerPlan>| ListenerEffect {
                 name: plan.listener.name.to_string(),
                 bind: plan.listener.bind.to_string(),
                 connections: plan.state.connections(),
@@ -98,12 +97,12 @@ impl Effects {
 
     fn endpoints(&mut self, before: Option<&ClusterPlan>, after: Option<&ClusterPlan>) {
         let all = |plan: Option<&ClusterPlan>| -> HashMap<(String, String), (u32, AdminState)> {
-            let endpoints = plan.into_iter().flat_map(|plan| &plan.endpoints);
+            let endpoints = plan.map(|plan| plan.endpoints.peek()).unwrap_or_default();
             let entry = |plan: &plan::EndpointPlan| {
                 let id = (plan.endpoint.name.to_string(), plan.endpoint.address.to_string());
                 (id, (plan.state.in_flight(), plan.endpoint.state))
             };
-            endpoints.map(entry).collect()
+            endpoints.iter().map(entry).collect()
         };
         let Some(cluster) = after.or(before).map(|plan| plan.cluster.name.to_string()) else { return };
         let (known, wanted) = (all(before), all(after));

@@ -21,7 +21,7 @@ const ENTRY_BYTES: usize = 20;
 /// What is known of the endpoints of a plan.
 pub fn of_endpoints(plan: &Plan, now: Instant) -> Value {
     let mut clusters = Map::new();
-    for cluster in &plan.clusters {
+    for cluster in plan.clusters.iter().filter(|cluster| cluster.endpoints.are_made()) {
         let known = cluster.bequeath(now).into_iter().zip(&cluster.endpoints).map(|(estate, plan)| {
             let mut told = endpoint(&estate);
             told["name"] = plan.endpoint.name.as_str().into();
@@ -36,9 +36,9 @@ pub fn of_endpoints(plan: &Plan, now: Instant) -> Value {
 /// Takes in what [`of_endpoints`] tells.
 pub fn inherit_endpoints(plan: &Plan, told: &Value, now: Instant) {
     for cluster in &plan.clusters {
-        let list = told[cluster.cluster.name.as_str()].as_array();
+        let Some(list) = told[cluster.cluster.name.as_str()].as_array() else { continue };
         let mut estates = Vec::new();
-        for one in list.into_iter().flatten() {
+        for one in list {
             let is_it = |plan: &plan::EndpointPlan| {
                 one["name"] == plan.endpoint.name.as_str() && one["address"] == plan.endpoint.address.to_string()
             };

@@ -287,8 +287,13 @@ impl Reconciler {
         self.view.count_refused();
     }
 
-    /// What a candidate differs in from what runs, and what it would do to what is alive.
-    pub fn compare(&self, candidate: &Candidate) -> (Differences, Effects) {
+    /// What a candidate would do to what is alive.
+    pub fn effects(&self, candidate: &Candidate) -> Effects {
+        self.running.as_ref().map(|running| Effects::of(&running.plan, &candidate.plan)).unwrap_or_default()
+    }
+
+    /// What a candidate differs in from what runs.
+    pub fn differences(&self, candidate: &Candidate) -> Differences {
         let Some(running) = &self.running else { return <_>::default() };
         let mut differences = match Arc::ptr_eq(&running.loaded, &candidate.loaded) {
             true => Differences::default(),
@@ -298,7 +303,7 @@ impl Reconciler {
             }
         };
         differences.add_wishes(&self.desired.wishes, &candidate.desired.wishes);
-        (differences, Effects::of(&running.plan, &candidate.plan))
+        differences
     }
 
     /// Where changes beside the files were read from, if there are any.
@@ -318,7 +323,7 @@ impl Reconciler {
     pub fn commit(&mut self, candidate: Candidate, cause: impl Into<Cause>) -> Result<u64, String> {
         let Cause { origin, author, tried } = cause.into();
         let generation = candidate.plan.generation;
-        let differences = Arc::new(self.compare(&candidate).0);
+        let differences = Arc::new(self.differences(&candidate));
         let mut staged = self.stage(&candidate);
         if !matches!(origin, Origin::Provider | Origin::ProviderEndpoints | Origin::Certificates) {
             // Whoever asks for something is told that it cannot be kept. For what comes by itself nobody would ask again.
@@ -496,7 +501,7 @@ impl Reconciler {
         }
         self.probes.follow(probes::both(&running.plan, &candidate.plan));
         let author = cause.author.clone();
-        let differences = Arc::new(self.compare(&candidate).0);
+        let differences = Arc::new(self.differences(&candidate));
         let (by, share) = (author.clone().unwrap_or_default(), format!("{}%", terms.share_percent));
         let pairs: telemetry::log::Pairs<'_> = &[("share", &share), ("for_s", &terms.time.as_secs_f64()), ("by", &by)];
         telemetry::log::info("a configuration is tried", pairs);

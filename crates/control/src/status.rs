@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use model::snapshot::{Cluster, Listener, Protocol};
 use model::{Address, Name};
 use plan::health::passive::Ejection;
-use plan::{ClusterPlan, Plan, Roll, Standing};
+use plan::{ClusterPlan, EndpointPlan, Plan, Roll, Standing};
 use telemetry::summary::{Summary, Totals};
 
 use crate::history::Entry;
@@ -178,11 +178,10 @@ pub struct EndpointStatus {
 impl EndpointStatus {
     fn of(
         (cluster, roll): (&ClusterPlan, &Roll),
-        index: usize,
+        (index, plan): (usize, &EndpointPlan),
         (reason, wish): (Option<String>, Option<Wish>),
         totals: Totals,
     ) -> Self {
-        let plan = &cluster.endpoints[index];
         let standing = roll.standing(index);
         let ejection = plan.state.ejection().filter(|_| standing == Standing::Ejected);
         let (evidence, ejected_for) = ejection.as_ref().and_then(ejected).unzip();
@@ -233,12 +232,12 @@ pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, wishes: &Wishes, summary:
             let name = &plan.cluster.name;
             let totals = clusters.get(name).map(|totals| (*totals).clone()).unwrap_or_default();
             let roll = plan.roll();
-            let list = plan.endpoints.iter().enumerate().map(|(index, endpoint)| {
-                let key = (name, &endpoint.endpoint.name);
-                let totals = endpoints.get(&key).map(|totals| (*totals).clone()).unwrap_or_default();
-                let endpoint = &endpoint.endpoint.name;
-                let told = (reasons.get(name, endpoint), wishes.get(name, endpoint).cloned());
-                EndpointStatus::of((plan, &roll), index, told, totals)
+            let all = plan.endpoints.peek();
+            let list = all.iter().enumerate().map(|(index, endpoint)| {
+                let id = &endpoint.endpoint.name;
+                let totals = endpoints.get(&(name, id)).map(|totals| (*totals).clone()).unwrap_or_default();
+                let told = (reasons.get(name, id), wishes.get(name, id).cloned());
+                EndpointStatus::of((plan, &roll), (index, endpoint), told, totals)
             });
             ClusterStatus::of((plan, &roll), totals, list.collect())
         })

@@ -176,6 +176,11 @@ impl View {
         self.running().history.iter().cloned().collect()
     }
 
+    /// What the last generation changed.
+    pub fn last_differences(&self) -> Arc<Differences> {
+        self.running().history.last().map(|entry| Arc::clone(&entry.differences)).unwrap_or_default()
+    }
+
     /// The plan in force.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.running().plan.clone()
@@ -286,8 +291,9 @@ impl View {
             if cluster.cluster.fitness.panic_percent > 0 {
                 gauges.push(gauge(Metric::ClusterPanic, &[name], if roll.panics { 1.0 } else { 0.0 }));
             }
-            for (index, endpoint) in cluster.endpoints.iter().enumerate() {
-                let labels = [name, endpoint.endpoint.name.as_str()];
+            let written = &cluster.cluster.endpoints;
+            for (index, endpoint) in cluster.endpoints.peek().iter().enumerate() {
+                let labels = [name, written[index].name.as_str()];
                 let up = if roll.standing(index).is_up() { 1.0 } else { 0.0 };
                 gauges.push(gauge(Metric::EndpointUp, &labels, up));
                 if cluster.cluster.fitness.passive.is_some() {

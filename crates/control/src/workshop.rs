@@ -225,7 +225,7 @@ fn find_endpoint(plan: &Plan, cluster: &str, endpoint: Option<&str>) -> Result<(
         let names: Vec<&str> = plan.clusters.iter().map(|plan| plan.cluster.name.as_str()).collect();
         return Err(missing(format!("there is no cluster `{cluster}`"), config::did_you_mean(cluster, names)));
     };
-    let names: Vec<&str> = found.endpoints.iter().map(|plan| plan.endpoint.name.as_str()).collect();
+    let names: Vec<&str> = found.cluster.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
     match endpoint {
         Some(name) if !names.contains(&name) => {
             let message = format!("the cluster `{cluster}` has no endpoint `{name}`");

@@ -306,17 +306,22 @@ impl Live {
                 self.reconciler.count_refused();
             }
         })?;
-        let (differences, effects) = self.reconciler.compare(&candidate);
+        let effects = self.reconciler.effects(&candidate);
         let warnings = candidate.warnings().to_vec();
-        if !order.is_dry {
-            let cause = Cause { author: Some(Arc::clone(&order.author)), ..origin.into() };
-            match order.canary {
-                Some(terms) => self.reconciler.begin_canary(candidate, cause, terms)?,
-                None => self.put_into_force(candidate, cause)?,
+        let cause = || Cause { author: Some(Arc::clone(&order.author)), ..origin.into() };
+        let differences = match order.canary {
+            _ if order.is_dry => self.reconciler.differences(&candidate).into(),
+            Some(terms) => {
+                self.reconciler.begin_canary(candidate, cause(), terms)?;
+                self.view().canaries().first().map(|canary| Arc::clone(&canary.differences)).unwrap_or_default()
             }
-        }
+            None => {
+                self.put_into_force(candidate, cause())?;
+                self.view().last_differences()
+            }
+        };
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
-        let (differences, not_kept) = (differences.into(), self.reconciler.not_kept());
+        let not_kept = self.reconciler.not_kept();
         let is_tried = !order.is_dry && order.canary.is_some();
         Ok(Done { generation, revision, differences, effects, warnings, is_tried, not_kept, successor: None })
     }

@@ -1,6 +1,7 @@
 //! Where the endpoints of a cluster stand among each other: who comes first, who is near.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 /// Of one endpoint. Nothing special by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,38 @@ pub struct Placement {
     pub zone: Option<String>,
     /// What else is known of it.
     pub labels: BTreeMap<String, String>,
+}
+
+/// A [`Placement`] that takes a pointer while there is nothing special about it: there may be very many endpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Placed(Option<Box<Placement>>);
+
+static NOTHING_SPECIAL: Placement = Placement { priority: 0, is_backup: false, zone: None, labels: BTreeMap::new() };
+
+impl From<Placement> for Placed {
+    fn from(placement: Placement) -> Self {
+        Self((placement != NOTHING_SPECIAL).then(|| Box::new(placement)))
+    }
+}
+
+impl Deref for Placed {
+    type Target = Placement;
+
+    fn deref(&self) -> &Placement {
+        self.0.as_deref().unwrap_or(&NOTHING_SPECIAL)
+    }
+}
+
+impl DerefMut for Placed {
+    fn deref_mut(&mut self) -> &mut Placement {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
 }
 
 /// Of a whole cluster.

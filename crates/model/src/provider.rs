@@ -98,6 +98,6 @@ pub enum Place {
 impl Snapshot {
     /// What clusters ask of providers.
     pub fn asked(&self) -> Vec<EndpointsFrom> {
-        self.clusters.iter().filter_map(|cluster| cluster.endpoints_from.clone()).collect()
+        self.clusters.iter().filter_map(|cluster| cluster.endpoints_from.as_deref().cloned()).collect()
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::persistence::{Persistence, Secret};
-use crate::placement::{Placement, Spread, SubsetRule};
+use crate::placement::{Placed, Spread, SubsetRule};
 use crate::provider::Provider;
 use crate::proxy_protocol::{AcceptProxy, SendProxy};
 use crate::queue::Precedence;
@@ -339,14 +340,57 @@ pub struct Redirect {
 }
 
 /// Endpoints that serve the same thing.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// There may be very many, most of them set up alike: what they share is one copy.
+#[derive(Clone, Debug)]
 pub struct Cluster {
     /// Unique; the stable id.
     pub name: Name,
     /// At least one, unless a provider gives them; addresses are unique.
     pub endpoints: Vec<Endpoint>,
     /// Who gives the endpoints, if the configuration does not.
-    pub endpoints_from: Option<EndpointsFrom>,
+    pub endpoints_from: Option<Box<EndpointsFrom>>,
+    /// How all of them are used. They are read, and changed, as if they stood here.
+    pub settings: Arc<ClusterSettings>,
+}
+
+impl Deref for Cluster {
+    type Target = ClusterSettings;
+
+    #[inline]
+    fn deref(&self) -> &ClusterSettings {
+        &self.settings
+    }
+}
+
+/// Other clusters keep what they share with this one.
+impl DerefMut for Cluster {
+    fn deref_mut(&mut self) -> &mut ClusterSettings {
+        Arc::make_mut(&mut self.settings)
+    }
+}
+
+impl PartialEq for Cluster {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.endpoints == other.endpoints
+            && self.endpoints_from == other.endpoints_from
+            && (Arc::ptr_eq(&self.settings, &other.settings) || self.settings == other.settings)
+    }
+}
+
+impl Cluster {
+    /// The same with other settings.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut ClusterSettings)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
+/// How the endpoints of a cluster are used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterSettings {
     /// Exchanges (HTTP) or connections (TCP) at once at all endpoints together, over all workers.
     pub connections_max: Option<u32>,
     /// How one is chosen.
@@ -402,7 +446,7 @@ pub struct Endpoint {
     /// What the operator wants of it.
     pub state: AdminState,
     /// Where it stands among the others.
-    pub placement: Placement,
+    pub placement: Placed,
     /// Port of its agent.
     pub agent_port: Option<u16>,
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use model::fitness::{AdminState, Fitness};
 use model::limits::BALANCE_HALF_LIFE as HALF_LIFE;
-use model::placement::{Aperture, Placement, Spread};
+use model::placement::{Aperture, Placed, Spread};
 use model::snapshot::{
-    Balance, Cluster, Endpoint, Hash, HashAlgorithm, HealthCheck, HealthCheckKind, Pool, Snapshot, UpstreamTimeouts,
+    Balance, Cluster, ClusterSettings, Endpoint, Hash, HashAlgorithm, HealthCheck, HealthCheckKind, Pool, Snapshot,
+    UpstreamTimeouts,
 };
 use plan::{Ask, ClusterPlan, Outcome, Pick, PickCache, Plan, Random, Seen, Subset};
 
@@ -124,27 +125,33 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
             connections_max,
             agent_port: None,
             state: AdminState::Auto,
-            placement: Placement::default(),
+            placement: Placed::default(),
         }
     };
     Cluster {
         name: "c".into(),
         endpoints: (0..endpoints).map(endpoint).collect(),
-        connections_max: None,
-        balance,
         endpoints_from: None,
-        spread: Spread::default(),
-        health_check: Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::new(HealthCheckKind::Tcp, SECOND, SECOND) }),
-        fitness: Fitness::default(),
-        queue: None,
-        tls: None,
-        socket: model::socket::ClusterSocket::default(),
-        proxy_protocol: None,
-        grpc_web: false,
-        pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
-        timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
-        retry: model::retry::Retry::default(),
-        resilience: model::resilience::Resilience::default(),
-        persistence: None,
+        settings: Arc::new(ClusterSettings {
+            connections_max: None,
+            balance,
+            spread: Spread::default(),
+            health_check: Some(HealthCheck {
+                rise: 1,
+                fall: 1,
+                ..HealthCheck::new(HealthCheckKind::Tcp, SECOND, SECOND)
+            }),
+            fitness: Fitness::default(),
+            queue: None,
+            tls: None,
+            socket: model::socket::ClusterSocket::default(),
+            proxy_protocol: None,
+            grpc_web: false,
+            pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
+            timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
+            retry: model::retry::Retry::default(),
+            resilience: model::resilience::Resilience::default(),
+            persistence: None,
+        }),
     }
 }

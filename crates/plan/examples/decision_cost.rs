@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use model::fields::Span;
 use model::matching::{Match, PathMatch};
 use model::snapshot::{
-    Action, Balance, Cluster, Endpoint, Forwarding, HttpListener, HttpVersions, Listener, Pool, Protocol, Route,
-    Snapshot, UpstreamTimeouts,
+    Action, Balance, Cluster, ClusterSettings, Endpoint, Forwarding, HttpListener, HttpVersions, Listener, Pool,
+    Protocol, Route, Snapshot, UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
 use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router, Subset};
@@ -114,28 +114,30 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         weight: 1 + u32::from(place % 3),
         connections_max,
         state: model::fitness::AdminState::Auto,
-        placement: model::placement::Placement::default(),
+        placement: model::placement::Placed::default(),
         agent_port: None,
     };
     Cluster {
         name: "c".into(),
         endpoints: (0..endpoints).map(endpoint).collect(),
-        connections_max: None,
-        balance,
         endpoints_from: None,
-        spread: model::placement::Spread::default(),
-        health_check: None,
-        fitness: model::fitness::Fitness::default(),
-        queue: None,
-        tls: None,
-        socket: model::socket::ClusterSocket::default(),
-        proxy_protocol: None,
-        grpc_web: false,
-        pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
-        timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
-        retry: model::retry::Retry::default(),
-        resilience: model::resilience::Resilience::default(),
-        persistence: None,
+        settings: Arc::new(ClusterSettings {
+            connections_max: None,
+            balance,
+            spread: model::placement::Spread::default(),
+            health_check: None,
+            fitness: model::fitness::Fitness::default(),
+            queue: None,
+            tls: None,
+            socket: model::socket::ClusterSocket::default(),
+            proxy_protocol: None,
+            grpc_web: false,
+            pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
+            timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
+            retry: model::retry::Retry::default(),
+            resilience: model::resilience::Resilience::default(),
+            persistence: None,
+        }),
     }
 }
 

@@ -27,12 +27,13 @@ pub mod sticky;
 #[cfg(test)]
 mod testing;
 pub mod trunk;
+mod twins;
 
 pub use addresses::AddressTable;
 pub use balance::{Ask, PickCache};
 pub use cluster::state::{ClusterState, EndpointState, ListenerState};
 pub use cluster::subset::Subset;
-pub use cluster::{ClusterPlan, Configured, EndpointPlan, Lease, Pick};
+pub use cluster::{ClusterPlan, Configured, EndpointPlan, Endpoints, Lease, Pick};
 pub use health::passive::{Event, Seen};
 pub use health::standing::{Roll, Standing};
 pub use health::{Change, Health, HealthState, Outcome};
@@ -48,3 +49,4 @@ pub use route::router::Router;
 pub use route::sni::SniTable;
 pub use route::weighted::WeightedClusters;
 pub use sticky::{Moment, Persistence, Session, TableEstate};
+pub use twins::Twins;

@@ -9,10 +9,10 @@ use model::fields::Span;
 use model::fitness::{AdminState, Fitness};
 use model::matching::Match;
 use model::persistence::{Persistence, SessionBy, SessionTable, WhenAway, WhenFull};
-use model::placement::{Placement, Spread};
+use model::placement::{Placed, Spread};
 use model::snapshot::{
-    Action, Balance, Cluster, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener, HttpVersions, Listener,
-    Pool, Protocol, Queue, Route, Snapshot, UpstreamTimeouts,
+    Action, Balance, Cluster, ClusterSettings, Endpoint, Forwarding, HealthCheck, HealthCheckKind, HttpListener,
+    HttpVersions, Listener, Pool, Protocol, Queue, Route, Snapshot, UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
 
@@ -28,7 +28,7 @@ pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) ->
         weight,
         connections_max,
         state: AdminState::Auto,
-        placement: Placement::default(),
+        placement: Placed::default(),
         agent_port: None,
     }
 }
@@ -48,22 +48,24 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
     Cluster {
         name: name.into(),
         endpoints,
-        connections_max: None,
-        balance,
         endpoints_from: None,
-        spread: Spread::default(),
-        health_check: None,
-        fitness: Fitness::default(),
-        queue: None,
-        tls: None,
-        socket: model::socket::ClusterSocket::default(),
-        proxy_protocol: None,
-        grpc_web: false,
-        pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
-        timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
-        retry: model::retry::Retry::default(),
-        resilience: model::resilience::Resilience::default(),
-        persistence: None,
+        settings: Arc::new(ClusterSettings {
+            connections_max: None,
+            balance,
+            spread: Spread::default(),
+            health_check: None,
+            fitness: Fitness::default(),
+            queue: None,
+            tls: None,
+            socket: model::socket::ClusterSocket::default(),
+            proxy_protocol: None,
+            grpc_web: false,
+            pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
+            timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+            retry: model::retry::Retry::default(),
+            resilience: model::resilience::Resilience::default(),
+            persistence: None,
+        }),
     }
 }
 

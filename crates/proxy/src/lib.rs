@@ -7,6 +7,7 @@
 mod accept;
 mod answer;
 mod buffer;
+mod cells;
 pub mod clients;
 mod connection;
 mod datagram;

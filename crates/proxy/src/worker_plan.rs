@@ -19,6 +19,7 @@ use plan::retry::Savings;
 use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
+use crate::cells::Cells;
 use crate::registry::Tether;
 use crate::tls::{ListenerTls, TlsMaterial, UpstreamTlsNow};
 use crate::upstream::pool::Pool;
@@ -29,13 +30,13 @@ pub(crate) struct WorkerPlan {
     /// In the plan's order.
     pub listeners: Vec<ListenerNow>,
     /// By [`plan::RoutePlan::index`]; made at first use.
-    routes: Cells<Arc<RouteSeries>>,
+    routes: ByIndex<Arc<RouteSeries>>,
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
     pub identities: Vec<String>,
     /// What requests must not bring as trailers on any route: identities and request ids.
     own_fields: Vec<String>,
     /// The same and what the filters of a route decide, by [`RoutePlan::index`]; made at first use.
-    withheld: Cells<Rc<Withheld>>,
+    withheld: ByIndex<Rc<Withheld>>,
     /// By the slot of the cluster's state; made at first use.
     clusters: Cells<Rc<ClusterNow>>,
     /// By the slot of the endpoint's state; made at first use.
@@ -48,9 +49,9 @@ pub(crate) struct WorkerPlan {
     is_over: Cell<bool>,
 }
 
-type Cells<T> = Box<[OnceCell<T>]>;
+type ByIndex<T> = Box<[OnceCell<T>]>;
 
-fn cells<T>(count: usize) -> Cells<T> {
+fn by_index<T>(count: usize) -> ByIndex<T> {
     (0..count).map(|_| OnceCell::new()).collect()
 }
 
@@ -176,9 +177,8 @@ impl WorkerPlan {
         let ids = listeners.iter().filter_map(|listener| listener.request_id.as_ref());
         let ids = ids.filter(|name| name.known() == Known::Other).map(|name| name.as_str().to_owned());
         let own_fields = identities.iter().cloned().chain(ids).collect();
-        let withheld = cells(plan.routes.len());
-        let (routes, clusters, endpoints) =
-            (cells(plan.routes.len()), cells(plan.slots.clusters()), cells(plan.slots.endpoints()));
+        let (routes, withheld) = (by_index(plan.routes.len()), by_index(plan.routes.len()));
+        let (clusters, endpoints) = <_>::default();
         let is_over = Cell::new(false);
         Self {
             plan,
@@ -208,15 +208,12 @@ impl WorkerPlan {
 
     /// Takes over what `previous` has for objects that go on as they are, unless there is something already.
     pub(crate) fn adopt(&self, previous: &Self) {
-        for now in previous.clusters.iter().filter_map(OnceCell::get) {
+        for now in previous.clusters.iter() {
             let Some(cluster) = self.plan.cluster_of(&now.plan.state) else { continue };
-            let slot = cluster.state.slot as usize;
-            if self.clusters[slot].get().is_none() {
-                let _ = self.clusters[slot].set(self.cluster_after(cluster, Some(now)));
-            }
+            self.clusters.get_or_init(cluster.state.slot, || self.cluster_after(cluster, Some(now)));
         }
         let mut changed = HashSet::new();
-        for now in previous.endpoints.iter().filter_map(OnceCell::get) {
+        for now in previous.endpoints.iter() {
             let Some(cluster) = self.plan.cluster_of(now.state.cluster()) else { continue };
             let before = previous.plan.cluster_of(now.state.cluster());
             if before.is_some_and(|before| Arc::ptr_eq(before, cluster)) {
@@ -227,7 +224,7 @@ impl WorkerPlan {
         }
         for cluster in changed.iter().filter_map(|slot| self.plan.cluster_at(*slot)) {
             for endpoint in &cluster.endpoints {
-                let now = previous.endpoints.get(endpoint.state.slot as usize).and_then(OnceCell::get);
+                let now = previous.endpoints.get(endpoint.state.slot);
                 if let Some(now) = now.filter(|now| Arc::ptr_eq(&now.state, &endpoint.state)) {
                     self.keep(cluster, now);
                 }
@@ -238,11 +235,9 @@ impl WorkerPlan {
     /// Takes over an endpoint of a cluster of this plan, if connections to it would be made in the same way.
     fn keep(&self, cluster: &ClusterPlan, now: &Rc<EndpointNow>) {
         let tls = self.tls.cluster(&cluster.cluster.name);
-        if now.suits(cluster, tls.as_ref())
-            && let Some(cell) = self.endpoints.get(now.state.slot as usize)
-        {
+        if now.suits(cluster, tls.as_ref()) {
             // What is there already stays.
-            let _ = cell.set(now.clone());
+            self.endpoints.get_or_init(now.state.slot, || now.clone());
         }
     }
 
@@ -273,7 +268,7 @@ impl WorkerPlan {
             .as_ref()
             .filter(|other| other.plan.cluster_of(state).is_some_and(|known| Arc::ptr_eq(known, cluster)));
         let known = there.and_then(|other| other.cluster(cluster));
-        Some(self.clusters.get(state.slot as usize)?.get_or_init(|| self.cluster_after(cluster, known)))
+        Some(self.clusters.get_or_init(state.slot, || self.cluster_after(cluster, known)))
     }
 
     #[cold]
@@ -295,7 +290,7 @@ impl WorkerPlan {
                 Rc::new(EndpointNow { state: endpoint.state.clone(), series, pool, tls })
             }
         };
-        Some(self.endpoints.get(state.slot as usize)?.get_or_init(|| made))
+        Some(self.endpoints.get_or_init(state.slot, || made))
     }
 
     /// The counters of a route of this plan, by its place.
@@ -328,13 +323,13 @@ impl WorkerPlan {
 
     /// The worker's side of a cluster of this plan.
     pub(crate) fn cluster(&self, plan: &ClusterPlan) -> Option<&Rc<ClusterNow>> {
-        let known = self.clusters.get(plan.state.slot as usize)?.get();
+        let known = self.clusters.get(plan.state.slot);
         known.or_else(|| self.make_cluster(&plan.state))
     }
 
     /// The worker's side of an endpoint of this plan.
     pub(crate) fn endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointNow>> {
-        let known = self.endpoints.get(state.slot as usize)?.get();
+        let known = self.endpoints.get(state.slot);
         known.or_else(|| self.make_endpoint(state))
     }
 
@@ -344,9 +339,8 @@ impl WorkerPlan {
             return;
         }
         self.is_over.set(true);
-        for (slot, cell) in self.endpoints.iter().enumerate() {
-            let Some(endpoint) = cell.get() else { continue };
-            let kept = next.endpoints.get(slot).and_then(OnceCell::get);
+        for endpoint in self.endpoints.iter() {
+            let kept = next.endpoints.get(endpoint.state.slot);
             if !kept.is_some_and(|kept| Rc::ptr_eq(kept, endpoint)) {
                 endpoint.pool.retire();
             }
@@ -355,7 +349,7 @@ impl WorkerPlan {
 
     /// Closes idle upstream connections that are too old or that the endpoint has closed.
     pub(crate) fn sweep(&self, now: Instant) {
-        for endpoint in self.endpoints.iter().filter_map(OnceCell::get) {
+        for endpoint in self.endpoints.iter() {
             endpoint.pool.sweep(now);
         }
     }

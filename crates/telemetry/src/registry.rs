@@ -171,13 +171,19 @@ struct Configured<'a> {
 }
 
 impl<'a> Configured<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    /// The same of clusters that are wanted alone: there may be very many, of which few are asked about.
+    fn of_these(snapshot: &'a Snapshot, wanted: impl Fn(&Name) -> bool) -> Self {
+        let clusters = snapshot.clusters.iter().filter(|cluster| wanted(&cluster.name));
         Self {
             listeners: snapshot.listeners.iter().map(|listener| &listener.name).collect(),
             routes: snapshot.routes.iter().map(|route| &route.name).collect(),
-            clusters: snapshot.clusters.iter().map(|cluster| (&cluster.name, &**cluster)).collect(),
+            clusters: clusters.map(|cluster| (&cluster.name, &**cluster)).collect(),
             endpoints: RefCell::default(),
         }
+    }
+
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self::of_these(snapshot, |_| true)
     }
 
     fn has_endpoint(&self, cluster: &Name, endpoint: &Name) -> bool {
@@ -240,12 +246,17 @@ impl Telemetry {
     /// is not over) stay until they are let go. Called when a snapshot has come into force. Those that it holds are told from now
     /// on by [`Self::expose`], also while nothing was counted for them.
     pub fn retain(&self, snapshot: &Arc<Snapshot>) {
-        let known = Configured::of(snapshot);
+        let used: HashSet<Name> = {
+            let shelves = self.shelves();
+            shelves.clusters.0.keys().chain(shelves.endpoints.0.keys().map(|(cluster, _)| cluster)).cloned().collect()
+        };
+        // Not under the lock: whoever meets something for the first time waits for it, and that may be requests.
+        let known = Configured::of_these(snapshot, |name| used.contains(name));
         let mut shelves = self.shelves();
         shelves.listeners.want(|name| known.listeners.contains(name));
         shelves.routes.want(|name| known.routes.contains(name));
-        shelves.clusters.want(|name| known.clusters.contains_key(name));
-        shelves.endpoints.want(|(cluster, endpoint)| known.has_endpoint(cluster, endpoint));
+        shelves.clusters.want(|name| !used.contains(name) || known.clusters.contains_key(name));
+        shelves.endpoints.want(|(cluster, endpoint)| !used.contains(cluster) || known.has_endpoint(cluster, endpoint));
         shelves.snapshot = Arc::clone(snapshot);
         shelves.prune();
     }

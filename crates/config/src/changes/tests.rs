@@ -168,10 +168,10 @@ proptest! {
 /// The tree of a value, all texts in quotes.
 fn from(value: &Value) -> Node {
     let span = tree("a").span;
-    let scalar = |text: String, plain| Kind::Scalar(Scalar { text, plain, written: None });
+    let scalar = |text: String, plain| Kind::Scalar(Scalar { text: text.into(), plain, written: None });
     let kind = match value {
         Value::Object(map) => {
-            let key = |text: &String| Key { text: text.clone(), span };
+            let key = |text: &String| Key { text: text.as_str().into(), span };
             Kind::map(map.iter().map(|(name, value)| (key(name), from(value))).collect())
         }
         Value::Array(items) => Kind::list(items.iter().map(from).collect()),

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use model::Address;
 use model::fitness::AdminState;
 use model::queue::Queue;
-use model::snapshot::{Cluster, Endpoint, Pool, SharedPool, SharedVersion, UpstreamTimeouts, UpstreamTls};
+use model::snapshot::{
+    Cluster, ClusterSettings, Endpoint, Pool, SharedPool, SharedVersion, UpstreamTimeouts, UpstreamTls,
+};
 
 use model::retry::Retry;
 
@@ -29,10 +31,7 @@ impl Resolver<'_> {
             Some(file::ClusterTls::Switch(true)) => Some(self.upstream_tls(&at, &file::ClusterTlsSettings::default())),
             Some(file::ClusterTls::Settings(tls)) => Some(self.upstream_tls(&format!("{at}/tls"), tls)),
         };
-        Some(Cluster {
-            name: name.into(),
-            endpoints,
-            endpoints_from,
+        let settings = ClusterSettings {
             connections_max: smaller(written.connections_max, written.requests_max),
             balance: self.balance(&format!("{at}/balance"), &written.balance),
             spread: self.spread(&at, written),
@@ -67,7 +66,9 @@ impl Resolver<'_> {
             },
             resilience: self.resilience(&at, written),
             persistence: self.persistence(&at, written),
-        })
+        };
+        let endpoints_from = endpoints_from.map(Box::new);
+        Some(Cluster { name: name.into(), endpoints, endpoints_from, settings: self.shared(settings) })
     }
 
     /// What its endpoints speak of HTTP/2 or HTTP/3.
@@ -219,7 +220,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn endpoints(&mut self, at: &str, written: &[file::Endpoint]) -> Vec<Endpoint> {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(written.len());
         let mut seen: HashMap<Address, &str> = HashMap::new();
         for (index, endpoint) in written.iter().enumerate() {
             let (path, name, weight, connections_max) = match endpoint {
@@ -244,7 +245,7 @@ impl Resolver<'_> {
                 self.report(&path, message, Some("use `weight` to give an endpoint more work".to_owned()));
                 continue;
             }
-            let (name, placement) = (name.as_str().into(), placement(endpoint));
+            let (name, placement) = (name.as_str().into(), placement(endpoint).into());
             all.push(Endpoint { name, address, weight, connections_max, state, agent_port, placement });
         }
         if !all.is_empty() && all.iter().all(|endpoint| endpoint.weight == 0) {

@@ -181,7 +181,7 @@ impl Resolver<'_> {
         let file::Endpoints::From(file::EndpointsFrom { from, key }) = written else { return None };
         let tree = self.tree;
         let providers = tree.get("providers").map_or(&[][..], Node::entries);
-        if !providers.iter().any(|(key, _)| key.text == *from) {
+        if !providers.iter().any(|(key, _)| key.text == **from) {
             let names: Vec<&str> = providers.iter().map(|(key, _)| key.text.as_str()).collect();
             let mend = did_you_mean(from, names).or_else(|| Some("define it under `providers`".to_owned()));
             self.report(&format!("{at}/endpoints/from"), format!("there is no provider `{from}`"), mend);

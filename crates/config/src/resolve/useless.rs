@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use model::Name;
+use model::fitness::Fitness;
 use model::persistence::WhenFull;
 use model::retry::{Methods, Retry};
 use model::snapshot::{
@@ -19,22 +20,25 @@ const FAILURES_FROM: u16 = 400;
 impl Resolver<'_> {
     /// Looks at a configuration that is whole.
     pub(super) fn warn_of_useless(&mut self, snapshot: &Snapshot) {
-        let clusters: HashMap<&Name, &Cluster> =
-            snapshot.clusters.iter().map(|cluster| (&cluster.name, &**cluster)).collect();
+        let used = used(snapshot);
+        let targets = snapshot.clusters.iter().filter(|cluster| used.contains(&cluster.name));
+        let clusters: HashMap<&Name, &Cluster> = targets.map(|cluster| (&cluster.name, &**cluster)).collect();
         for (index, route) in snapshot.routes.iter().enumerate() {
             self.useless_in_route(&format!("routes/{index}"), route, &clusters);
         }
-        let used = used(snapshot);
         let tree = self.tree;
         let written = Twins::of(tree.get("clusters"));
         for cluster in &snapshot.clusters {
-            let at = format!("clusters/{}", cluster.name);
             if !used.contains(&cluster.name)
                 && let Some(key) = written.place(&cluster.name).and_then(|place| written.key(place))
             {
-                let message = format!("no route and no listener leads to the cluster `{}`", cluster.name);
-                self.warnings.push(key.span, message, None);
+                let message = || format!("no route and no listener leads to the cluster `{}`", cluster.name);
+                self.warnings.push_with(key.span, message);
             }
+            if !may_be_useless(cluster) {
+                continue;
+            }
+            let at = format!("clusters/{}", cluster.name);
             self.useless_queue(&at, cluster);
             self.useless_health(&at, cluster);
             self.useless_attempts(&at, cluster);
@@ -155,6 +159,19 @@ impl Resolver<'_> {
         let span = self.key_span(path, key);
         self.warnings.push(span, message, suggestion);
     }
+}
+
+/// Whether a cluster has any of what is looked at; of very many most have nothing.
+fn may_be_useless(cluster: &Cluster) -> bool {
+    let on = &cluster.retry.on;
+    cluster.queue.is_some()
+        || cluster.persistence.is_some()
+        || cluster.health_check.is_some()
+        || cluster.fitness != Fitness::default()
+        || cluster.resilience.hedge.is_some()
+        || !on.grpc_statuses.is_empty()
+        || !on.statuses.is_empty()
+        || cluster.endpoints.iter().any(|endpoint| endpoint.agent_port.is_some())
 }
 
 fn targets(action: &Action) -> Vec<&Name> {

@@ -50,7 +50,7 @@ fn times_are_averaged_over_what_is_written() {
 
 #[test]
 fn a_hash_says_what_it_goes_by() {
-    let hash = |text: &str| match cluster(&format!("balance: {{ hash: {text} }}")).balance {
+    let hash = |text: &str| match cluster(&format!("balance: {{ hash: {text} }}")).balance.clone() {
         Balance::Hash(hash) => hash,
         other => panic!("{other:?}"),
     };
@@ -121,7 +121,7 @@ fn endpoints_have_a_place_among_each_other() {
         "'127.0.0.1:1', { address: '127.0.0.1:2', priority: 3, zone: eu-1 }, { address: '127.0.0.1:3', backup: true }";
     let text = of_endpoints(endpoints, "overprovisioning: 200%", "");
     let cluster = load(&text).unwrap().snapshot.clusters[0].clone();
-    let placement = |index: usize| cluster.endpoints[index].placement.clone();
+    let placement = |index: usize| Placement::clone(&cluster.endpoints[index].placement);
     assert_eq!(placement(0), Placement::default());
     assert_eq!(placement(1), Placement { priority: 3, zone: Some("eu-1".to_owned()), ..Placement::default() });
     assert!(placement(2).is_backup);

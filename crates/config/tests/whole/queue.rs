@@ -23,7 +23,7 @@ fn cluster(line: &str) -> Cluster {
 }
 
 fn queue(settings: &str) -> Queue {
-    cluster(&format!("queue: {{ requests_max: 5{settings} }}")).queue.expect("a queue")
+    cluster(&format!("queue: {{ requests_max: 5{settings} }}")).queue.clone().expect("a queue")
 }
 
 /// What is told of settings of the queue, without the number of the line.

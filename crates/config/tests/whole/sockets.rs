@@ -61,7 +61,7 @@ fn what_endpoints_are_told_is_a_version_or_more() {
                custom: { '0xe0': a, 239: '' } }";
     let custom = vec![(0xe0, b"a".to_vec()), (0xef, Vec::new())];
     let all_of_them = Tlvs { alpn: true, authority: true, unique_id: true, ssl: true, checksum: true, custom };
-    let mut resolved = cluster(all).proxy_protocol;
+    let mut resolved = cluster(all).proxy_protocol.clone();
     if let Some(SendProxy::V2(tlvs)) = &mut resolved {
         tlvs.custom.sort();
     }
@@ -161,7 +161,7 @@ fn sockets_are_set_up_as_written() {
     assert_eq!(cluster(asked).socket.stream, stream);
     assert_eq!(listener("").socket, ListenerSocket::default());
     assert!(cluster("").socket.stream.is_default() && cluster("").socket.source == Source::Kernel);
-    let from = |line: &str| cluster(&format!("socket: {{ source_address: {line} }}")).socket.source;
+    let from = |line: &str| cluster(&format!("socket: {{ source_address: {line} }}")).socket.source.clone();
     assert_eq!(from("10.0.0.1"), Source::Address(vec![[10, 0, 0, 1].into()]));
     assert_eq!(from("['::1', 10.0.0.1]"), Source::Address(vec!["::1".parse().expect("one"), [10, 0, 0, 1].into()]));
     assert_eq!(from("client"), Source::Client);

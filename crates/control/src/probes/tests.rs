@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use model::Name;
 use model::check::{HttpCheck, ScriptStep};
 use model::snapshot::{
-    Balance, Cluster, Endpoint, HealthCheck, HealthCheckKind, Pem, Pool, Snapshot, UpstreamTimeouts, UpstreamTls,
+    Balance, Cluster, ClusterSettings, Endpoint, HealthCheck, HealthCheckKind, Pem, Pool, Snapshot, UpstreamTimeouts,
+    UpstreamTls,
 };
 use plan::{HealthState, Plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -173,7 +174,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         weight: 1,
         connections_max: None,
         state: model::fitness::AdminState::Auto,
-        placement: model::placement::Placement::default(),
+        placement: model::placement::Placed::default(),
         agent_port: None,
     });
     let second = Duration::from_secs(1);
@@ -181,21 +182,23 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         name: "site".into(),
         endpoints: endpoints.collect(),
         endpoints_from: None,
-        connections_max: None,
-        balance: Balance::RoundRobin,
-        spread: model::placement::Spread::default(),
-        health_check: check,
-        fitness: model::fitness::Fitness::default(),
-        queue: None,
-        tls: None,
-        socket: model::socket::ClusterSocket::default(),
-        proxy_protocol: None,
-        grpc_web: false,
-        pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
-        timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
-        retry: model::retry::Retry::default(),
-        resilience: model::resilience::Resilience::default(),
-        persistence: None,
+        settings: Arc::new(ClusterSettings {
+            connections_max: None,
+            balance: Balance::RoundRobin,
+            spread: model::placement::Spread::default(),
+            health_check: check,
+            fitness: model::fitness::Fitness::default(),
+            queue: None,
+            tls: None,
+            socket: model::socket::ClusterSocket::default(),
+            proxy_protocol: None,
+            grpc_web: false,
+            pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
+            timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+            retry: model::retry::Retry::default(),
+            resilience: model::resilience::Resilience::default(),
+            persistence: None,
+        }),
     };
     let snapshot = Snapshot { clusters: vec![Arc::new(cluster)], ..Snapshot::default() };
     let plan = plan::compile(Arc::new(snapshot), previous, 1).unwrap();

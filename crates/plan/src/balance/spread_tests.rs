@@ -10,10 +10,12 @@ use crate::{ClusterPlan, Outcome, Pick};
 
 /// Endpoints of weight 1 with these placements, and checks that one failure decides.
 fn placed(placements: &[Placement]) -> Cluster {
-    let place =
-        |(place, placement): (u16, &Placement)| Endpoint { placement: placement.clone(), ..endpoint(place, 1, None) };
+    let place = |(place, placement): (u16, &Placement)| Endpoint {
+        placement: placement.clone().into(),
+        ..endpoint(place, 1, None)
+    };
     let endpoints = (0..).zip(placements).map(place).collect();
-    Cluster { health_check: health_check(1, 1), ..cluster("c", Balance::RoundRobin, endpoints) }
+    cluster("c", Balance::RoundRobin, endpoints).with(|it| it.health_check = health_check(1, 1))
 }
 
 fn priority(priority: u32) -> Placement {

@@ -5,14 +5,16 @@ pub(crate) mod slot;
 pub mod state;
 pub mod subset;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use model::fitness::Fitness;
 use model::snapshot::{Balance, Cluster, Endpoint};
 use model::{PickReason, RequestHead};
 
@@ -43,12 +45,12 @@ pub struct ClusterPlan {
     /// What was configured.
     pub cluster: Arc<Cluster>,
     /// In the order of the file; [`Lease::endpoint_index`] is a place in this list.
-    pub endpoints: Box<[EndpointPlan]>,
+    pub endpoints: Endpoints,
     /// Shared with plans before and after this one.
     pub state: Arc<ClusterState>,
     /// Unique in the process, so that a cache built from one plan is never used with another.
     version: u64,
-    pub(crate) subsets: Subsets,
+    pub(crate) subsets: Arc<Subsets>,
     /// What of a request is hashed, if the balancer goes by that.
     keys: Box<[Key]>,
     /// By which those who wait take turns, if the queue is fair.
@@ -82,6 +84,62 @@ pub struct EndpointPlan {
     pub(crate) id: u64,
     /// Shared with plans before and after this one.
     pub state: Arc<EndpointState>,
+}
+
+/// The endpoints of a cluster, compiled. Of a small cluster that nothing watches over they are made at the first look at them:
+/// of very many clusters most may never get one, and what is known of an endpoint takes more room than its settings.
+pub struct Endpoints {
+    list: OnceLock<Box<[EndpointPlan]>>,
+    cluster: Arc<Cluster>,
+    state: Arc<ClusterState>,
+}
+
+impl Endpoints {
+    /// Whether anything has looked at them.
+    pub fn are_made(&self) -> bool {
+        self.list.get().is_some()
+    }
+
+    /// As they are, for whoever looks at all clusters: of those that were never used, copies that go again.
+    pub fn peek(&self) -> Cow<'_, [EndpointPlan]> {
+        match self.list.get() {
+            Some(list) => Cow::Borrowed(list),
+            None => {
+                let new = || Arc::new(EndpointState::new(Arc::clone(&self.state)));
+                Cow::Owned((0..self.cluster.endpoints.len()).map(|place| self.plan_of(place, new())).collect())
+            }
+        }
+    }
+
+    fn plan_of(&self, place: usize, state: Arc<EndpointState>) -> EndpointPlan {
+        let name = &self.cluster.endpoints[place].name;
+        let settings = Configured { cluster: Arc::clone(&self.cluster), index: place as u32 };
+        EndpointPlan { endpoint: settings, id: hash::of_bytes(name.as_str().as_bytes()), state }
+    }
+
+    #[cold]
+    fn make(&self) -> Box<[EndpointPlan]> {
+        let states = self.state.make_endpoints(&self.cluster.endpoints).into_iter();
+        states.enumerate().map(|(place, state)| self.plan_of(place, state)).collect()
+    }
+}
+
+impl Deref for Endpoints {
+    type Target = [EndpointPlan];
+
+    #[inline]
+    fn deref(&self) -> &[EndpointPlan] {
+        self.list.get_or_init(|| self.make())
+    }
+}
+
+impl<'a> IntoIterator for &'a Endpoints {
+    type Item = &'a EndpointPlan;
+    type IntoIter = std::slice::Iter<'a, EndpointPlan>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 /// The settings of an endpoint: a place in those of its cluster.
@@ -123,10 +181,16 @@ impl ClusterPlan {
     pub(crate) fn compile_for(cluster: Arc<Cluster>, names: BTreeSet<Names>, previous: Option<&Self>) -> Self {
         static VERSIONS: AtomicU64 = AtomicU64::new(1);
         let state = previous.map_or_else(|| Arc::new(ClusterState::new()), |plan| plan.state.clone());
-        let endpoints = compile_endpoints(&cluster, &state, previous);
         let epoch = state.epoch();
+        let is_small = cluster.endpoints.len() <= VIEW_ENDPOINTS_MAX && !matches!(cluster.balance, Balance::Hash(_));
+        let list = OnceLock::new();
+        let endpoints = Endpoints { list, cluster: Arc::clone(&cluster), state: Arc::clone(&state) };
+        let is_used = previous.is_some_and(|plan| plan.endpoints.are_made());
+        if is_used || !is_small || is_watched(&cluster) {
+            // Nobody else knows of them yet.
+            let _ = endpoints.list.set(compile_endpoints(&endpoints, previous));
+        }
         let subsets = Subsets::new(names, &endpoints);
-        let is_small = endpoints.len() <= VIEW_ENDPOINTS_MAX && !matches!(cluster.balance, Balance::Hash(_));
         let waits = is_small && previous.is_none_or(|plan| plan.lock().is_none());
         let view = (!waits).then(|| Arc::new(View::new(&cluster, &endpoints, (&state, &subsets))));
         let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +209,8 @@ impl ClusterPlan {
         let adaptive = cluster.resilience.concurrency.map(|_| state.adaptive().clone());
         let guard = cluster.resilience.breaker.is_some().then(|| state.guard().clone());
         let known = previous.and_then(|plan| plan.persistence.as_deref());
-        let persistence = Persistence::compile(&cluster, &endpoints, known).map(Box::new);
+        let sessions = || Persistence::compile(&cluster, &endpoints, known).map(Box::new);
+        let persistence = cluster.persistence.as_ref().and_then(|_| sessions());
         Self {
             cluster,
             endpoints,
@@ -330,7 +395,7 @@ impl ClusterPlan {
 
     /// Where every endpoint stands now. Looks at all of them.
     pub fn roll(&self) -> Roll {
-        Roll::call(&self.cluster, &self.endpoints)
+        Roll::call(&self.cluster, &self.endpoints.peek())
     }
 
     /// Whether an endpoint may get work as far as checks go: always when no check is configured.
@@ -411,22 +476,26 @@ impl ClusterPlan {
     }
 }
 
+/// Whether something looks at the endpoints of a cluster all the time.
+fn is_watched(cluster: &Cluster) -> bool {
+    cluster.health_check.is_some() || cluster.persistence.is_some() || cluster.fitness != Fitness::default()
+}
+
 /// What is known of endpoints stays as it is; see [`crate::Plan::take_effect`] for what a change means for it.
-fn compile_endpoints(
-    cluster: &Arc<Cluster>,
-    state: &Arc<ClusterState>,
-    previous: Option<&ClusterPlan>,
-) -> Box<[EndpointPlan]> {
+fn compile_endpoints(new: &Endpoints, previous: Option<&ClusterPlan>) -> Box<[EndpointPlan]> {
+    // One that has not made its own may do so at any time: then both have the same.
+    if previous.is_some_and(|plan| !plan.endpoints.are_made()) {
+        return new.make();
+    }
     let known = previous.map(ClusterPlan::known_endpoints).unwrap_or_default();
-    let compile = |(endpoint, index): (&Endpoint, u32)| {
+    let compile = |(place, endpoint): (usize, &Endpoint)| {
         let state = match known.get(&(&endpoint.name, &endpoint.address)) {
             Some(kept) => kept.state.clone(),
-            None => Arc::new(EndpointState::new(state.clone())),
+            None => Arc::new(EndpointState::new(new.state.clone())),
         };
-        let settings = Configured { cluster: cluster.clone(), index };
-        EndpointPlan { endpoint: settings, id: hash::of_bytes(endpoint.name.as_str().as_bytes()), state }
+        new.plan_of(place, state)
     };
-    cluster.endpoints.iter().zip(0..).map(compile).collect()
+    new.cluster.endpoints.iter().enumerate().map(compile).collect()
 }
 
 impl fmt::Debug for ClusterPlan {
@@ -434,3 +503,6 @@ impl fmt::Debug for ClusterPlan {
         write!(f, "ClusterPlan({})", self.cluster.name)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,11 +35,6 @@ impl SlotSpace {
         };
         Slot { number, space: self }
     }
-
-    /// More than any number that was ever taken.
-    pub(crate) fn end(&self) -> u32 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).next
-    }
 }
 
 impl Slot {

@@ -12,6 +12,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use model::snapshot::Endpoint;
+use model::{Address, Name};
+
 use crate::balance::{TierKey, TierState};
 use crate::cluster::slot::{Slot, SlotSpace};
 use crate::health::passive::Judge;
@@ -27,12 +30,23 @@ pub use listener::ListenerState;
 static SLOTS: SlotSpace = SlotSpace::new();
 
 /// What all workers share about one cluster.
+///
+/// What a pick reads stands here and is written seldom; all else is made when something first needs it: most of very many clusters
+/// may never see a request.
 pub struct ClusterState {
     /// Dense number, unique among living clusters of the process.
     pub slot: u32,
     _slot: Slot,
     /// Read by every pick, written seldom.
-    seldom: Padded<Seldom>,
+    seldom: Seldom,
+    busy: OnceLock<Box<Busy>>,
+}
+
+/// What a cluster needs that is used.
+#[derive(Default)]
+struct Busy {
+    /// Endpoints of plans that made theirs at first use, as long as any plan has them.
+    made: Mutex<Vec<(Name, Address, Weak<EndpointState>)>>,
     /// What workers share about tiers, by their keys, as long as any view shows them.
     tiers: Mutex<HashMap<TierKey, Weak<TierState>>>,
     queue: Mutex<Queue>,
@@ -60,23 +74,42 @@ impl ClusterState {
     /// The state of a cluster that is new.
     pub(crate) fn new() -> Self {
         let slot = SLOTS.take();
-        Self {
-            slot: slot.number(),
-            _slot: slot,
-            seldom: Padded::default(),
-            tiers: Mutex::default(),
-            queue: Mutex::default(),
-            fair_seed: OnceLock::new(),
-            bounded: Padded::default(),
-            judge: Mutex::default(),
-            guard: OnceLock::new(),
-            adaptive: OnceLock::new(),
-        }
+        Self { slot: slot.number(), _slot: slot, seldom: Seldom::default(), busy: OnceLock::new() }
+    }
+
+    #[inline]
+    fn busy(&self) -> &Busy {
+        self.busy.get_or_init(Box::default)
+    }
+
+    /// Whether anything of it was ever used.
+    pub(crate) fn is_used(&self) -> bool {
+        self.busy.get().is_some()
+    }
+
+    /// The states of the endpoints of a plan that is used for the first time: those that another plan of this cluster has made
+    /// already, and new ones.
+    pub(crate) fn make_endpoints(self: &Arc<Self>, endpoints: &[Endpoint]) -> Vec<Arc<EndpointState>> {
+        let mut made = self.busy().made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|(_, _, state)| state.strong_count() > 0);
+        // What comes now is unlike: only those from before may be the same.
+        let before = made.len();
+        let state_of = |endpoint: &Endpoint| {
+            let is_it =
+                |(name, address, _): &&(Name, Address, _)| *name == endpoint.name && *address == endpoint.address;
+            let known = made[..before].iter().find(is_it).and_then(|(_, _, state)| state.upgrade());
+            known.unwrap_or_else(|| {
+                let state = Arc::new(EndpointState::new(Arc::clone(self)));
+                made.push((endpoint.name.clone(), endpoint.address.clone(), Arc::downgrade(&state)));
+                state
+            })
+        };
+        endpoints.iter().map(state_of).collect()
     }
 
     /// By which the keys of its queue are hashed. `chance` gives it once.
     pub(crate) fn fair_seed(&self, chance: &mut dyn FnMut() -> u64) -> FairSeed {
-        *self.fair_seed.get_or_init(|| [chance(), chance()])
+        *self.busy().fair_seed.get_or_init(|| [chance(), chance()])
     }
 
     /// Counts the changes of availability of its endpoints.
@@ -101,7 +134,7 @@ impl ClusterState {
 
     /// Places taken of those for all endpoints together.
     pub fn bounded(&self) -> u32 {
-        self.bounded.load(Ordering::Relaxed)
+        self.busy.get().map_or(0, |busy| busy.bounded.load(Ordering::Relaxed))
     }
 
     /// Those of [`Self::waiting`] who do not wait for one endpoint alone.
@@ -112,23 +145,23 @@ impl ClusterState {
 
     /// Whether [`Self::enter`] would have failed a moment ago, in the same order.
     pub(crate) fn is_at(&self, max: u32) -> bool {
-        self.bounded.load(Ordering::SeqCst) >= max
+        self.busy().bounded.load(Ordering::SeqCst) >= max
     }
 
     /// Takes one of `max` places for all endpoints together. In the same order as the counts that the queue relies on.
     pub(crate) fn enter(&self, max: u32) -> bool {
-        take_below(&self.bounded, max, Ordering::SeqCst)
+        take_below(&self.busy().bounded, max, Ordering::SeqCst)
     }
 
     /// Gives it back; what follows from that is left to the caller.
     pub(crate) fn leave(&self) {
-        let before = self.bounded.fetch_sub(1, Ordering::SeqCst);
+        let before = self.busy().bounded.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "left more often than entered");
     }
 
     /// What workers share about the tier of this key.
     pub(crate) fn tier(&self, key: TierKey) -> Arc<TierState> {
-        let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tiers = self.busy().tiers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tiers.get(&key).and_then(Weak::upgrade) {
             return known;
         }
@@ -140,7 +173,7 @@ impl ClusterState {
 
     /// Gives `other` tiers that stand as those of this one do; they are there as long as the answer is kept.
     pub(crate) fn copy_tiers(&self, other: &Self) -> Vec<Arc<TierState>> {
-        let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let tiers = self.busy().tiers.lock().unwrap_or_else(PoisonError::into_inner);
         let living = tiers.iter().filter_map(|(key, tier)| Some((*key, tier.upgrade()?)));
         let copy = |(key, tier): (TierKey, Arc<TierState>)| {
             let copied = other.tier(key);
@@ -151,19 +184,19 @@ impl ClusterState {
     }
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.busy().queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn adaptive(&self) -> &Arc<Adaptive> {
-        self.adaptive.get_or_init(Arc::default)
+        self.busy().adaptive.get_or_init(Arc::default)
     }
 
     pub(crate) fn guard(&self) -> &Arc<GuardState> {
-        self.guard.get_or_init(Arc::default)
+        self.busy().guard.get_or_init(Arc::default)
     }
 
     pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {
-        self.judge.lock().unwrap_or_else(PoisonError::into_inner)
+        self.busy().judge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,11 +5,12 @@
 //! treats as if it were the whole cluster. Finding it for a request is one look into a table.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use model::placement::{LabelValue, Otherwise, SubsetRule};
 use model::{FieldName, RequestHead};
 
-use crate::cluster::EndpointPlan;
+use crate::cluster::Endpoints;
 use crate::hash::{self, FastMap};
 use crate::random::mix;
 
@@ -100,7 +101,12 @@ pub(crate) fn names_of(rule: &SubsetRule) -> impl Iterator<Item = Names> {
 }
 
 impl Subsets {
-    pub(crate) fn new(names: BTreeSet<Names>, endpoints: &[EndpointPlan]) -> Self {
+    /// Nearly no cluster has any: those that have none share that.
+    pub(crate) fn new(names: BTreeSet<Names>, endpoints: &Endpoints) -> Arc<Self> {
+        static NONE: LazyLock<Arc<Subsets>> = LazyLock::new(Arc::default);
+        if names.is_empty() {
+            return Arc::clone(&NONE);
+        }
         let mut subsets = Self { names, ..Self::default() };
         for names in &subsets.names {
             for (index, plan) in endpoints.iter().enumerate() {
@@ -115,7 +121,7 @@ impl Subsets {
                 subsets.parts[number as usize - 1].1.push(index);
             }
         }
-        subsets
+        Arc::new(subsets)
     }
 
     /// Whether they are made by these labels.

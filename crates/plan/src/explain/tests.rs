@@ -7,7 +7,7 @@ use model::filter::FilterUse;
 use model::fitness::AdminState;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::resilience::{CircuitBreaker, Resilience};
-use model::snapshot::{Action, Balance, Cluster, Hash, HashAlgorithm, HashKey, Listener, Route};
+use model::snapshot::{Action, Balance, Hash, HashAlgorithm, HashKey, Listener, Route};
 use serde_json::json;
 
 use super::*;
@@ -104,10 +104,8 @@ fn who_cannot_connect_is_told_so_unless_a_proxy_connects_for_them() {
 #[test]
 fn an_open_circuit_and_a_reached_bound_are_told() {
     let breaker = CircuitBreaker { requests_max: Some(1), ..CircuitBreaker::default() };
-    let guarded = Cluster {
-        resilience: Resilience { breaker: Some(breaker), ..Resilience::default() },
-        ..cluster("c", Balance::RoundRobin, weighted(&[1]))
-    };
+    let guarded = cluster("c", Balance::RoundRobin, weighted(&[1]))
+        .with(|it| it.resilience = Resilience { breaker: Some(breaker), ..Resilience::default() });
     let routes = vec![route("all", Match::default(), "c")];
     let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![guarded]), None);
     assert!(forward(&ask(&plan, "http://a/", &[]).unwrap()).endpoint.is_some());
@@ -177,7 +175,8 @@ fn a_known_session_is_told_its_endpoint_and_what_becomes_of_it_when_that_is_away
     let told = |otherwise, state| {
         let by = SessionBy::Route(SessionRoute { on: HashKey::Cookie("at".into()), label: "name".into() });
         let persistence = Some(Persistence { by, otherwise, when_full: WhenFull::Wait });
-        let mut sticky = Cluster { persistence, ..cluster("c", Balance::RoundRobin, weighted(&[1, 1, 1])) };
+        let mut sticky =
+            cluster("c", Balance::RoundRobin, weighted(&[1, 1, 1])).with(|it| it.persistence = persistence);
         sticky.endpoints[2].placement.labels.insert("name".into(), "third".into());
         sticky.endpoints[2].state = state;
         let routes = vec![route("all", Match::default(), "c")];
@@ -197,7 +196,7 @@ fn a_known_session_is_told_its_endpoint_and_what_becomes_of_it_when_that_is_away
 
 #[test]
 fn asking_about_a_session_does_not_make_it_last_longer() {
-    let sticky = Cluster { persistence: sessions(), ..cluster("c", Balance::RoundRobin, weighted(&[1, 1])) };
+    let sticky = cluster("c", Balance::RoundRobin, weighted(&[1, 1])).with(|it| it.persistence = sessions());
     let routes = vec![route("all", Match::default(), "c")];
     let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![sticky]), None);
     let after = |seconds| Moment { now: begin() + Duration::from_secs(seconds), unix: Duration::ZERO };
@@ -218,7 +217,7 @@ fn asking_about_a_session_does_not_make_it_last_longer() {
 
 #[test]
 fn the_bound_of_the_whole_cluster_is_told() {
-    let bounded = Cluster { connections_max: Some(1), ..cluster("c", Balance::RoundRobin, weighted(&[1, 1])) };
+    let bounded = cluster("c", Balance::RoundRobin, weighted(&[1, 1])).with(|it| it.connections_max = Some(1));
     let routes = vec![route("all", Match::default(), "c")];
     let plan = compiled(snapshot(vec![http_listener("web")], routes, vec![bounded]), None);
     let _held = Worker::new(1).lease(&plan.clusters[0]);
@@ -335,10 +334,9 @@ fn the_rules_by_which_a_request_is_carried_are_told() {
     let hedge =
         Hedge { after: HedgeAfter::Percentile(95), attempts_max: 2, methods: Methods::Idempotent, budget_percent: 10 };
     let breaker = CircuitBreaker { error_ratio: Some(ratio), ..CircuitBreaker::default() };
-    let mut ruled = Cluster {
-        resilience: Resilience { breaker: Some(breaker), hedge: Some(hedge.clone()), ..Resilience::default() },
-        ..cluster("c", Balance::RoundRobin, weighted(&[1, 1]))
-    };
+    let mut ruled = cluster("c", Balance::RoundRobin, weighted(&[1, 1])).with(|it| {
+        it.resilience = Resilience { breaker: Some(breaker), hedge: Some(hedge.clone()), ..Resilience::default() }
+    });
     ruled.queue = queue(10);
     ruled.retry = Retry {
         on: Conditions { reset: true, statuses: vec![(503, 503)], ..Conditions::default() },

@@ -22,7 +22,7 @@ pub struct EndpointEstate {
 }
 
 impl ClusterPlan {
-    /// What is known of its endpoints, in their order.
+    /// What is known of its endpoints, in their order; nothing of those that were never used.
     pub fn bequeath(&self, now: Instant) -> Vec<EndpointEstate> {
         let of = |plan: &crate::cluster::EndpointPlan| {
             let (state, health) = (&plan.state, plan.state.health());
@@ -33,7 +33,7 @@ impl ClusterPlan {
                 passive: state.passive_if_any().map(|passive| passive.bequeath(now)),
             }
         };
-        self.endpoints.iter().map(of).collect()
+        if self.endpoints.are_made() { self.endpoints.iter().map(of).collect() } else { Vec::new() }
     }
 
     /// Takes in what another process knows of some of its endpoints, by their places; all workers see it at their next pick.

@@ -21,6 +21,7 @@ use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
 use crate::route::weighted::WeightedClusters;
+use crate::twins::Twins;
 
 /// Compiles a snapshot. `previous` is the plan in force.
 ///
@@ -43,8 +44,8 @@ struct Compiler<'a> {
     snapshot: &'a Snapshot,
     previous: Option<&'a Plan>,
     clusters: Vec<Arc<ClusterPlan>>,
-    /// Place in `clusters`.
-    by_name: HashMap<&'a str, usize>,
+    /// Places in `clusters`.
+    by_name: Twins<'a, Cluster>,
     issues: Vec<Issue>,
 }
 
@@ -56,30 +57,29 @@ struct Routers {
 
 impl<'a> Compiler<'a> {
     fn new(snapshot: &'a Snapshot, previous: Option<&'a Plan>) -> Self {
-        let old = by_name(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
+        let old = Twins::of(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
         let mut wanted = labels_wanted(snapshot);
         let mut compile = |cluster: &Arc<Cluster>| {
-            let names = wanted.remove(cluster.name.as_str()).unwrap_or_default();
-            match old.get(cluster.name.as_str()) {
-                Some(&same) if is_same(&same.cluster, cluster) && same.subsets.are_by(&names) => same.clone(),
+            let names = if wanted.is_empty() { None } else { wanted.remove(cluster.name.as_str()) }.unwrap_or_default();
+            match old.find(&cluster.name) {
+                Some(same) if is_same(&same.cluster, cluster) && same.subsets.are_by(&names) => same.clone(),
                 before => {
-                    let before = before.map(|plan| &***plan);
+                    let before = before.map(|plan| &**plan);
                     Arc::new(ClusterPlan::compile_for(cluster.clone(), names, before))
                 }
             }
         };
         let clusters: Vec<_> = snapshot.clusters.iter().map(&mut compile).collect();
-        let by_name =
-            snapshot.clusters.iter().zip(0..).map(|(cluster, place)| (cluster.name.as_str(), place)).collect();
+        let by_name = Twins::of(&snapshot.clusters, |cluster| &cluster.name);
         Self { snapshot, previous, clusters, by_name, issues: Vec::new() }
     }
 
     fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
-        let place = self.by_name.get(name.as_str());
+        let place = self.by_name.place(name);
         if place.is_none() {
             self.issues.push(Issue::at(path(), format!("there is no cluster `{name}`")));
         }
-        place.map(|&place| self.clusters[place].clone())
+        place.map(|place| self.clusters[place].clone())
     }
 
     fn routes(&mut self) -> Vec<Arc<RoutePlan>> {

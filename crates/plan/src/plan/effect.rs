@@ -12,16 +12,15 @@ use model::{Address, Name};
 
 use crate::cluster::EndpointPlan;
 use crate::health::Health;
-use crate::{ClusterPlan, Plan};
+use crate::{ClusterPlan, Plan, Twins};
 
 impl Plan {
     /// Makes what outlives plans follow the rules of this one. To be called when it comes into force in the place of
     /// `previous`, and not before: a plan that is refused after all must leave no trace.
     pub fn take_effect(&self, previous: &Self) {
-        let before: HashMap<&str, &Arc<ClusterPlan>> =
-            previous.clusters.iter().map(|plan| (plan.cluster.name.as_str(), plan)).collect();
+        let before = Twins::of(&previous.clusters, |plan| &plan.cluster.name);
         for cluster in &self.clusters {
-            match before.get(cluster.cluster.name.as_str()) {
+            match before.find(&cluster.cluster.name) {
                 Some(before) if !Arc::ptr_eq(before, cluster) => cluster.succeed(before),
                 _ => {}
             }
@@ -41,6 +40,10 @@ impl ClusterPlan {
     /// What of the knowledge about endpoints must not live on under new rules, and who begins slowly. Says whether anything
     /// has changed.
     fn adapt_endpoints(&self, previous: &Self) -> bool {
+        // Nothing was looked at, and no rule of either plan would have anything looked at.
+        if !self.endpoints.are_made() {
+            return false;
+        }
         let known = previous.known_endpoints();
         let is_new = |of: fn(&ClusterPlan) -> bool| of(self) && !of(previous);
         // Without a check nobody looks at health, so what an earlier check left behind is wiped before a new one begins.

@@ -14,7 +14,7 @@ use model::{LocalResponse, Name};
 
 use crate::addresses::AddressTable;
 use crate::cluster::ClusterPlan;
-use crate::cluster::state::{ClusterState, EndpointState, ListenerState};
+use crate::cluster::state::{ClusterState, ListenerState};
 use crate::cluster::subset::SubsetPlan;
 use crate::filter::Chain;
 use crate::route::conditions::Conditions;
@@ -41,12 +41,10 @@ pub struct Plan {
     pub slots: Slots,
 }
 
-/// Places of clusters in [`Plan::clusters`], by the slots of their states; and how many slots there are.
+/// Places of clusters in [`Plan::clusters`], by the slots of their states.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     places: Arc<[u32]>,
-    /// More than any slot of an endpoint.
-    endpoints: usize,
 }
 
 impl Slots {
@@ -56,17 +54,7 @@ impl Slots {
         for (plan, place) in clusters.iter().zip(0..) {
             places[plan.state.slot as usize] = place;
         }
-        Self { places: places.into(), endpoints: EndpointState::slots_end() }
-    }
-
-    /// One more than the largest slot of a cluster.
-    pub fn clusters(&self) -> usize {
-        self.places.len()
-    }
-
-    /// More than any slot of an endpoint.
-    pub fn endpoints(&self) -> usize {
-        self.endpoints
+        Self { places: places.into() }
     }
 }
 

@@ -210,6 +210,10 @@ impl ClusterPlan {
         if let Some(persistence) = &self.persistence {
             persistence.take_effect();
         }
+        // Where nobody can wait, and nobody ever could, there is no queue.
+        if self.cluster.queue.is_none() && !self.state.is_used() {
+            return;
+        }
         let mut woken = Vec::new();
         self.state.queue().follow(self, &mut woken);
         wake(woken);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use model::snapshot::Balance::{
     First, Hash as ByHash, LeastRequest, PeakEwma, PowerOfTwo, Random as ByChance, RoundRobin,
 };
-use model::snapshot::{Balance, Cluster, HashKey};
+use model::snapshot::{Balance, HashKey};
 
 use super::*;
 use crate::balance::tests::begin;
@@ -23,7 +23,10 @@ fn shedding(bounds: &[u32], from: ShedFrom) -> Arc<ClusterPlan> {
     let mut settings = queue(100_000).unwrap();
     settings.shed = Some(Shed { target: 20 * MS, interval: 100 * MS, from });
     settings.fair_by = vec![HashKey::Source];
-    plan_of(Cluster { queue: Some(settings), persistence: sessions(), ..cluster("c", RoundRobin, bounded(bounds)) })
+    plan_of(cluster("c", RoundRobin, bounded(bounds)).with(|it| {
+        it.queue = Some(settings);
+        it.persistence = sessions()
+    }))
 }
 
 /// A request from time to time beside the flood.
@@ -234,7 +237,10 @@ fn one_who_is_stuck_at_one_endpoint_gets_no_newcomer_refused_who_has_waited_for_
 /// The bound of a cluster, and a queue that stands: where hand-overs go, of 400, to endpoints of weights 1, 1, 2 and 4.
 fn handed_over(balance: Balance) -> [usize; 4] {
     let config = cluster("c", balance, weighted(&[1, 1, 2, 4]));
-    let plan = plan_of(Cluster { connections_max: Some(16), queue: queue(1_000), ..config });
+    let plan = plan_of(config.with(|it| {
+        it.connections_max = Some(16);
+        it.queue = queue(1_000)
+    }));
     let mut worker = Worker::new(1);
     let mut held: VecDeque<Lease> = (0..16).map(|_| worker.lease(&plan)).collect();
     assert!(matches!(worker.pick(&plan), Pick::Full));

@@ -77,13 +77,12 @@ fn draw(random: &mut Random, rules: Rules) -> Cluster {
     let millis = |most: u64, random: &mut Random| Duration::from_millis(1 + random.below(most));
     let shed = rules.sheds.then(|| Shed { target: millis(30, random), interval: millis(60, random), from });
     let fair_by = if rules.is_fair { vec![HashKey::Source] } else { Vec::new() };
-    Cluster {
-        health_check: health_check(1, 1),
-        queue: queue(12).map(|queue| model::queue::Queue { fair_by, shed, ..queue }),
-        persistence: sessions(),
-        connections_max: rules.is_bounded.then(|| 1 + random.below(5) as u32),
-        ..cluster("c", balance, endpoints)
-    }
+    cluster("c", balance, endpoints).with(|it| {
+        it.health_check = health_check(1, 1);
+        it.queue = queue(12).map(|queue| model::queue::Queue { fair_by, shed, ..queue });
+        it.persistence = sessions();
+        it.connections_max = rules.is_bounded.then(|| 1 + random.below(5) as u32)
+    })
 }
 
 impl World {
@@ -407,7 +406,7 @@ fn keys_take_turns_exactly_as_a_circle_of_keys_does() {
         let mut random = Random::new(seed);
         let mut settings = queue(8).unwrap();
         settings.fair_by = vec![HashKey::Source];
-        let plan = plan_of(Cluster { queue: Some(settings), ..cluster("c", RoundRobin, bounded(&[1])) });
+        let plan = plan_of(cluster("c", RoundRobin, bounded(&[1])).with(|it| it.queue = Some(settings)));
         let mut held = Some(Worker::new(seed).lease(&plan));
         let (mut circles, mut tickets) = (Circles::default(), BTreeMap::new());
         for id in 0..200 {

@@ -20,7 +20,10 @@ fn poll(ticket: &Ticket, waker: &Waker) -> Option<Lease> {
 }
 
 fn queued(bounds: &[u32], requests_max: u32) -> Cluster {
-    Cluster { queue: queue(requests_max), persistence: sessions(), ..cluster("c", RoundRobin, bounded(bounds)) }
+    cluster("c", RoundRobin, bounded(bounds)).with(|it| {
+        it.queue = queue(requests_max);
+        it.persistence = sessions()
+    })
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn a_place_handed_to_someone_who_leaves_goes_to_the_next() {
 
 #[test]
 fn an_endpoint_that_comes_up_serves_those_who_wait() {
-    let checked = Cluster { health_check: health_check(1, 1), ..queued(&[1, 2], 10) };
+    let checked = queued(&[1, 2], 10).with(|it| it.health_check = health_check(1, 1));
     let plan = plan_of(checked);
     plan.observe(1, Outcome::Failure);
     let _held = Worker::new(1).lease(&plan);
@@ -159,7 +162,7 @@ fn a_queue_that_is_taken_away_turns_nobody_away_and_leaves_nobody_behind() {
     let held = Worker::new(1).lease(&old);
     let (bell, waker) = Bell::new();
     let waits = old.enqueue(anywhere(), &waker).unwrap();
-    let mut open = Cluster { queue: None, ..config };
+    let mut open = config.with(|it| it.queue = None);
     open.endpoints[0].connections_max = None;
     let new = change(&old, open);
     let more = Worker::new(1).lease(&new);
@@ -309,7 +312,7 @@ fn who_waits_for_an_endpoint_that_is_ejected_in_comparison_with_others_gets_anot
 
 #[test]
 fn who_is_pinned_goes_elsewhere_once_the_endpoint_is_down_but_not_while_it_is_drained() {
-    let config = Cluster { health_check: health_check(1, 1), ..queued(&[1, 1], 10) };
+    let config = queued(&[1, 1], 10).with(|it| it.health_check = health_check(1, 1));
     let plan = plan_of(config.clone());
     let mut worker = Worker::new(1);
     let Pick::Endpoint(_held) = worker.pick_pinned(&plan, 0) else { panic!("it has room") };
@@ -327,7 +330,7 @@ fn who_is_pinned_goes_elsewhere_once_the_endpoint_is_down_but_not_while_it_is_dr
 
 #[test]
 fn a_bound_of_the_cluster_holds_over_all_endpoints_and_serves_in_order_when_it_has_room() {
-    let config = Cluster { connections_max: Some(2), ..queued(&[2, 2, 2], 10) };
+    let config = queued(&[2, 2, 2], 10).with(|it| it.connections_max = Some(2));
     let plan = plan_of(config.clone());
     let mut worker = Worker::new(1);
     let held = [worker.lease(&plan), worker.lease(&plan)];
@@ -340,7 +343,7 @@ fn a_bound_of_the_cluster_holds_over_all_endpoints_and_serves_in_order_when_it_h
     let [first, second] = held;
     drop(first);
     assert_eq!(rung(), [1, 0, 0]);
-    let _wider = change(&plan, Cluster { connections_max: Some(3), ..config });
+    let _wider = change(&plan, config.with(|it| it.connections_max = Some(3)));
     assert_eq!(rung(), [1, 1, 0]);
     drop(second);
     assert_eq!(rung(), [1, 1, 1]);
@@ -393,8 +396,8 @@ fn simulate(seed: u64) {
     let bounds: Vec<u32> = (0..1 + random.below(3)).map(|_| random.below(4) as u32).collect();
     let requests_max = 1 + random.below(20) as u32;
     let balance = [RoundRobin, ByChance, LeastRequest][random.below(3) as usize].clone();
-    let config = Cluster { health_check: health_check(1, 1), balance, ..queued(&bounds, requests_max) };
-    let plan = plan_of(config);
+    let checked = queued(&bounds, requests_max).with(|it| it.health_check = health_check(1, 1));
+    let plan = plan_of(checked.with(|it| it.balance = balance));
     let mut worker = Worker::new(seed);
     let count = bounds.len();
     let mut model = Model { in_flight: vec![0; count], up: vec![true; count], waiting: VecDeque::new(), bounds };
@@ -544,7 +547,7 @@ fn no_place_stays_free_while_a_thread_waits_for_it() {
 /// A place of the cluster that was taken in vain, because all endpoints were full, must not be missed by one who waits.
 #[test]
 fn no_thread_sleeps_beside_a_place_of_the_cluster_or_gets_one_too_many() {
-    let plan = plan_of(Cluster { connections_max: Some(2), ..queued(&[1, 1, 1], 1_000) });
+    let plan = plan_of(queued(&[1, 1, 1], 1_000).with(|it| it.connections_max = Some(2)));
     let holding = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for seed in 0..6 {
@@ -624,11 +627,10 @@ fn no_place_is_lost_to_threads_that_give_up() {
 #[test]
 fn one_who_waited_gets_the_endpoint_where_its_key_falls_if_that_is_free() {
     let hash = model::snapshot::Balance::Hash(model::snapshot::Hash::of_source());
-    let config = Cluster {
-        connections_max: Some(1),
-        queue: queue(100),
-        ..cluster("c", hash, crate::testing::weighted(&[1; 8]))
-    };
+    let config = cluster("c", hash, crate::testing::weighted(&[1; 8])).with(|it| {
+        it.connections_max = Some(1);
+        it.queue = queue(100)
+    });
     let plan = plan_of(config);
     let mut worker = Worker::new(1);
     let ask = |key| crate::Ask { tried: &[], key: Some(key), now: begin(), subset: Subset::ALL, pinned: None };
@@ -647,14 +649,14 @@ fn one_who_waited_gets_the_endpoint_where_its_key_falls_if_that_is_free() {
 #[test]
 fn one_who_waited_takes_another_endpoint_when_that_of_its_key_is_full() {
     let hash = model::snapshot::Balance::Hash(model::snapshot::Hash::of_source());
-    let plan = plan_of(Cluster { queue: queue(100), ..cluster("c", hash, bounded(&[1, 1])) });
+    let plan = plan_of(cluster("c", hash, bounded(&[1, 1])).with(|it| it.queue = queue(100)));
     let mut worker = Worker::new(1);
     let held = [worker.lease(&plan), worker.lease(&plan)];
     let [one, other] = held.map(|lease| (lease.endpoint_index(), lease));
     let key = (0..).find(|&key| {
         let ask = crate::Ask { tried: &[], key: Some(key), now: begin(), subset: Subset::ALL, pinned: None };
         // Where a key falls is found out on a plan like this one, with room.
-        let like = plan_of(Cluster { queue: None, ..(*plan.cluster).clone() });
+        let like = plan_of((*plan.cluster).clone().with(|it| it.queue = None));
         let Pick::Endpoint(lease) = Worker::new(1).pick_for(&like, &ask) else { panic!() };
         lease.endpoint_index() == one.0
     });

@@ -43,7 +43,7 @@ fn by_cookie(cookie: SessionCookie) -> Option<model_of::Persistence> {
 }
 
 fn of(persistence: Option<model_of::Persistence>, count: usize) -> Cluster {
-    Cluster { persistence, ..cluster("shop", RoundRobin, weighted(&vec![1; count])) }
+    cluster("shop", RoundRobin, weighted(&vec![1; count])).with(|it| it.persistence = persistence)
 }
 
 fn at(seconds: u64) -> Moment {
@@ -351,7 +351,7 @@ fn a_route_names_its_endpoint() {
         endpoint.placement.labels.insert("route".into(), name.into());
     }
     let on = |on| by(SessionBy::Route(SessionRoute { on, label: "route".into() }));
-    let plan = |key| plan_of(Cluster { persistence: on(key), ..config.clone() });
+    let plan = |key| plan_of(config.clone().with(|it| it.persistence = on(key)));
     let by_cookie = plan(HashKey::Cookie("id".into()));
     let pinned = |value: &str| find(&by_cookie, &[("cookie", &format!("id={value}"))], 0).pinned();
     assert_eq!((pinned("7f.a"), pinned("b"), pinned("node.c")), (Some(0), Some(1), Some(2)));
@@ -362,7 +362,7 @@ fn a_route_names_its_endpoint() {
 
 #[test]
 fn a_drained_endpoint_keeps_its_sessions_and_one_that_is_away_does_not() {
-    let mut config = Cluster { health_check: health_check(1, 1), ..of(by_cookie(cookie()), 2) };
+    let mut config = of(by_cookie(cookie()), 2).with(|it| it.health_check = health_check(1, 1));
     let with = |config: &mut Cluster, state| {
         config.endpoints[1].state = state;
         plan_of(config.clone())
@@ -405,7 +405,10 @@ fn an_attempt_that_failed_is_followed_by_another_endpoint_unless_sessions_stay()
 fn full(has_queue: bool, otherwise: WhenAway, when_full: WhenFull) -> Arc<ClusterPlan> {
     let persistence = Some(model_of::Persistence { by: SessionBy::Cookie(cookie()), otherwise, when_full });
     let queue = if has_queue { queue(10) } else { None };
-    plan_of(Cluster { persistence, queue, ..cluster("shop", RoundRobin, bounded(&[1, 1])) })
+    plan_of(cluster("shop", RoundRobin, bounded(&[1, 1])).with(|it| {
+        it.persistence = persistence;
+        it.queue = queue
+    }))
 }
 
 #[test]
@@ -507,7 +510,7 @@ fn a_table_lives_through_changes_and_finds_an_endpoint_that_comes_back() {
     let second = ClusterPlan::compile(Arc::new(fewer), Some(&first));
     assert_eq!(pinned(&second), Some(GONE));
     let smaller = SessionTable { entries_max: 10, expires: Duration::from_secs(5) };
-    let third = Cluster { persistence: by(SessionBy::Header("x-user".into(), smaller)), ..config.clone() };
+    let third = config.clone().with(|it| it.persistence = by(SessionBy::Header("x-user".into(), smaller)));
     let third = ClusterPlan::compile(Arc::new(third), Some(&second));
     assert_eq!(pinned(&third), Some(2));
     let entries = |plan: &ClusterPlan| plan.persistence.as_ref().unwrap().table(at(1).now).map(|(entries, _)| entries);
@@ -520,7 +523,7 @@ fn a_table_lives_through_changes_and_finds_an_endpoint_that_comes_back() {
     let third = Arc::new(third);
     third.take_effect();
     assert_eq!(entries(&third), Some(10));
-    let other = Cluster { persistence: by(SessionBy::Header("x-other".into(), TABLE)), ..config };
+    let other = config.with(|it| it.persistence = by(SessionBy::Header("x-other".into(), TABLE)));
     let fourth = ClusterPlan::compile(Arc::new(other), Some(&third));
     assert_eq!(find(&fourth, &[("x-other", "anna")], 1).pinned(), None, "known by something else");
 }
@@ -528,7 +531,7 @@ fn a_table_lives_through_changes_and_finds_an_endpoint_that_comes_back() {
 #[test]
 fn places_of_sessions_count_for_a_bounded_load() {
     let bound = Hash { load_max: Some(100), ..Hash::of_source() };
-    let config = Cluster { persistence: by_cookie(cookie()), ..cluster("shop", ByHash(bound), weighted(&[1, 1])) };
+    let config = cluster("shop", ByHash(bound), weighted(&[1, 1])).with(|it| it.persistence = by_cookie(cookie()));
     let plan = plan_of(config);
     let mut worker = Worker::new(1);
     let pinned: Vec<_> = (0..10).map(|_| worker.pick_for(&plan, &ask(0))).collect();

@@ -60,11 +60,6 @@ impl EndpointState {
         }
     }
 
-    /// More than the slot of any state that there is.
-    pub(crate) fn slots_end() -> usize {
-        SLOTS.end() as usize
-    }
-
     /// A state with what balancers look at as it is in `original`: places taken, those who wait for them
     /// alone, and times. The places are nobody's.
     pub(crate) fn rehearsed(original: &Self, cluster: Arc<ClusterState>) -> Self {

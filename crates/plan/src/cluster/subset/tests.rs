@@ -29,11 +29,11 @@ fn rule(text: &str, otherwise: Otherwise) -> SubsetRule {
 
 fn labelled(all: &[&str]) -> Cluster {
     let place = |(place, text): (u16, &&str)| Endpoint {
-        placement: Placement { labels: labels(text), ..Placement::default() },
+        placement: Placement { labels: labels(text), ..Placement::default() }.into(),
         ..endpoint(place, 1, None)
     };
     let endpoints = (0..).zip(all).map(place).collect();
-    Cluster { health_check: health_check(1, 1), ..cluster("c", Balance::RoundRobin, endpoints) }
+    cluster("c", Balance::RoundRobin, endpoints).with(|it| it.health_check = health_check(1, 1))
 }
 
 fn plan(cluster: Cluster, rules: &[SubsetRule], previous: Option<&Plan>) -> Plan {
@@ -166,7 +166,7 @@ fn weighted_clusters_have_subsets_too() {
 /// Otherwise a session would go to and fro between the endpoints of two routes, and find what it left at neither.
 #[test]
 fn a_session_does_not_move_to_where_only_one_of_its_routes_leads() {
-    let config = Cluster { persistence: crate::testing::sessions(), ..labelled(&["v=1", "v=2"]) };
+    let config = labelled(&["v=1", "v=2"]).with(|it| it.persistence = crate::testing::sessions());
     let plan = plan(config, &[rule("v=1", Otherwise::Nobody), rule("v=2", Otherwise::Nobody)], None);
     let (cluster, request) = (&plan.clusters[0], head("GET", "/", &[("x-user", "anna")]));
     let persistence = cluster.persistence.as_ref().unwrap();

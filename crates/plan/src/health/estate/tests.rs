@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn config() -> Cluster {
     let mut cluster =
-        Cluster { health_check: health_check(2, 2), ..cluster("c", Balance::RoundRobin, weighted(&[1; 5])) };
+        cluster("c", Balance::RoundRobin, weighted(&[1; 5])).with(|it| it.health_check = health_check(2, 2));
     cluster.fitness.passive = Some(rules());
     cluster.fitness.slow_start = Some(10 * SECOND);
     cluster

@@ -129,7 +129,7 @@ fn no_more_than_the_share_are_ejected_and_never_the_last_that_could_work() {
 
 #[test]
 fn when_the_others_go_down_the_ejected_work_again() {
-    let plan = plan_of(Cluster { health_check: health_check(1, 1), ..watched(2, rules()) });
+    let plan = plan_of(watched(2, rules()).with(|it| it.health_check = health_check(1, 1)));
     let now = Instant::now();
     for _ in 0..3 {
         witness(&plan, 0, Seen::Failed, now);
@@ -334,7 +334,7 @@ impl History {
             ejected_percent_max: random.below(101) as u8,
         };
         let count = 1 + random.below(9) as usize;
-        Cluster { health_check: check, ..watched(count, rules) }
+        watched(count, rules).with(|it| it.health_check = check)
     }
 
     fn step(&mut self) {

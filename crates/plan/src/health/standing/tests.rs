@@ -10,7 +10,7 @@ use crate::testing::{Worker, cluster, health_check, plan_of, weighted};
 use crate::{ClusterPlan, HealthState, Outcome, Pick};
 
 fn checked(weights: &[u32]) -> Cluster {
-    Cluster { health_check: health_check(1, 1), ..cluster("c", Balance::RoundRobin, weighted(weights)) }
+    cluster("c", Balance::RoundRobin, weighted(weights)).with(|it| it.health_check = health_check(1, 1))
 }
 
 fn with_states(mut cluster: Cluster, states: &[AdminState]) -> Cluster {

@@ -49,13 +49,13 @@ fn a_check_that_begins_finds_nothing_that_an_earlier_one_left_behind_once_it_is_
     config.health_check = health_check(1, 1);
     let first = plan_of(config.clone(), None);
     first.clusters[0].observe(0, Outcome::Failure);
-    let unchecked = plan_of(Cluster { health_check: None, ..config.clone() }, Some(&first));
+    let unchecked = plan_of(config.clone().with(|it| it.health_check = None), Some(&first));
     unchecked.take_effect(&first);
     let health = |plan: &Plan| plan.clusters[0].endpoints[0].state.health_state();
     assert_eq!(health(&unchecked), HealthState::Down, "nobody looks at it");
 
     let held_out = HealthCheck { held_out: true, ..health_check(1, 1).unwrap() };
-    let again = plan_of(Cluster { health_check: Some(held_out), ..config.clone() }, Some(&unchecked));
+    let again = plan_of(config.clone().with(|it| it.health_check = Some(held_out)), Some(&unchecked));
     assert_eq!(health(&unchecked), HealthState::Down);
     assert!(!again.clusters[0].is_up(0), "as long as it is only compiled");
     again.take_effect(&unchecked);
