@@ -253,10 +253,18 @@ impl Telemetry {
         // Not under the lock: whoever meets something for the first time waits for it, and that may be requests.
         let known = Configured::of_these(snapshot, |name| used.contains(name));
         let mut shelves = self.shelves();
+        // Of what was met meanwhile, which is little if anything.
+        let late = |name: &Name| snapshot.clusters.iter().find(|cluster| cluster.name == *name);
         shelves.listeners.want(|name| known.listeners.contains(name));
         shelves.routes.want(|name| known.routes.contains(name));
-        shelves.clusters.want(|name| !used.contains(name) || known.clusters.contains_key(name));
-        shelves.endpoints.want(|(cluster, endpoint)| !used.contains(cluster) || known.has_endpoint(cluster, endpoint));
+        shelves.clusters.want(|name| match used.contains(name) {
+            true => known.clusters.contains_key(name),
+            false => late(name).is_some(),
+        });
+        shelves.endpoints.want(|(cluster, endpoint)| match used.contains(cluster) {
+            true => known.has_endpoint(cluster, endpoint),
+            false => late(cluster).is_some_and(|cluster| cluster.endpoints.iter().any(|one| one.name == *endpoint)),
+        });
         shelves.snapshot = Arc::clone(snapshot);
         shelves.prune();
     }
