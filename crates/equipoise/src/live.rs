@@ -4,7 +4,7 @@
 mod upgrade;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -220,7 +220,7 @@ impl Live {
                 let offered = self.admin_offered.take_if(|(bind, _)| *bind == admin.bind);
                 let bound = match offered {
                     Some((_, socket)) => self.adopt_admin(&admin.bind, socket),
-                    None => Bound::bind(&admin.bind, admin.mode),
+                    None => self.bind_admin(admin),
                 };
                 Some(bound.map_err(failed)?)
             }
@@ -253,6 +253,21 @@ impl Live {
             }
         }
         Ok(())
+    }
+
+    /// Binds the admin listener. What is in the way may be the one before, here or in the process before: it goes then.
+    fn bind_admin(&self, wanted: &model::snapshot::Admin) -> io::Result<Bound> {
+        let error = match Bound::bind(&wanted.bind, wanted.mode) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => error,
+            done => return done,
+        };
+        let ours = self.admin.as_ref().map(Admin::duplicate).transpose()?;
+        let before = ours.as_ref().or(self.admin_offered.as_ref().map(|(_, socket)| socket));
+        let (Some(before), Some(address)) = (before, wanted.bind.ip()) else { return Err(error) };
+        match proxy::in_place_of(before.as_fd(), address)? {
+            Some(socket) => Bound::adopt(&wanted.bind, socket),
+            None => Err(error),
+        }
     }
 
     /// Does what somebody asks for by the API. `None`: a signal asked for the end meanwhile.

@@ -44,5 +44,5 @@ mod witness;
 mod worker;
 mod worker_plan;
 
-pub use listen::Transport;
+pub use listen::{Transport, in_place_of};
 pub use reconcile::{Options, Workers, check};

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use model::Address;
@@ -14,6 +14,9 @@ use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::kernel;
 use crate::socket_file::SocketFile;
+
+/// Connections that wait at a socket for which nothing else is configured, as where the standard library makes it.
+const BACKLOG: i32 = 128;
 
 /// What was bound for a listener.
 pub(crate) struct Listening {
@@ -139,6 +142,36 @@ pub(crate) fn bind_beside(address: SocketAddr, transport: Transport, settings: &
 /// Whether others can be bound beside a socket.
 pub(crate) fn is_shared(socket: &OwnedFd) -> bool {
     SockRef::from(socket).reuse_port().unwrap_or(false)
+}
+
+/// Listens at an address of which a socket of this program that is to go has the port, as `127.0.0.1:9900` has that of
+/// `0.0.0.0:9900`. `None`: that is not what is in the way.
+///
+/// # Errors
+/// The address cannot be had for another reason.
+pub fn in_place_of(before: BorrowedFd<'_>, address: SocketAddr) -> io::Result<Option<OwnedFd>> {
+    let before = SockRef::from(&before);
+    let port = before.local_addr()?.as_socket().map(|address| address.port());
+    if port != Some(address.port()) {
+        return Ok(None);
+    }
+    // Both allow it, for as long as it takes: afterwards nobody can come beside either.
+    before.set_reuse_port(true)?;
+    let socket = bind_plainly(address);
+    before.set_reuse_port(false)?;
+    Ok(Some(socket?.into()))
+}
+
+/// As the standard library does it, but for the port.
+fn bind_plainly(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    // That looks once more who is there.
+    socket.listen(BACKLOG)?;
+    socket.set_reuse_port(false)?;
+    Ok(socket)
 }
 
 fn bind_unix(
@@ -316,6 +349,25 @@ mod tests {
 
     fn port_of(socket: &OwnedFd) -> u16 {
         SockRef::from(socket).local_addr().unwrap().as_socket().unwrap().port()
+    }
+
+    #[test]
+    fn the_port_of_a_socket_that_is_to_go_can_be_had_at_all_addresses_and_by_nobody_else() {
+        let here = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = here.local_addr().unwrap();
+        let all = SocketAddr::from(([0, 0, 0, 0], at.port()));
+        let taken = |address: SocketAddr| std::net::TcpListener::bind(address).is_err();
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(in_place_of(other.as_fd(), all).unwrap().is_none());
+        let everywhere = in_place_of(here.as_fd(), all).unwrap().unwrap();
+        assert!(taken(all) && taken(at));
+        assert!(std::net::TcpStream::connect(("127.0.0.2", at.port())).is_ok());
+        drop(here);
+        let here = in_place_of(everywhere.as_fd(), at).unwrap().unwrap();
+        drop(everywhere);
+        assert!(taken(at) && std::net::TcpStream::connect(at).is_ok());
+        drop(here);
+        assert!(!taken(at));
     }
 
     #[test]

@@ -81,6 +81,31 @@ fn who_asks_for_a_reload_that_moves_the_listener_is_answered() {
 }
 
 #[test]
+fn the_listener_moves_to_all_addresses_of_the_machine_at_the_same_port_and_back() {
+    let origin = Origin::saying("fine");
+    let here = free();
+    let all = format!("0.0.0.0:{}", here.port());
+    let at = |bind: &str| {
+        Setup::to(&origin)
+            .text()
+            .replace("admin: { bind: \"127.0.0.1:0\"", &format!("admin: {{ bind: \"{bind}\", {TOKENS}"))
+    };
+    let product = Product::start(&at(&here.to_string()));
+    // Another address of loopback is where nobody is as long as it listens at one.
+    let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 2], here.port()));
+    let reaches = |address| std::net::TcpStream::connect(address).is_ok();
+    assert!(reaches(here) && !reaches(elsewhere));
+    let said = product.reload(&at(&all));
+    assert!(said.contains("configuration is live"), "{said}");
+    assert!(reaches(here) && reaches(elsewhere));
+    let file = product.folder().join("equipoise.yaml");
+    let written = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, written.replace(&all, &here.to_string())).expect("the folder is ours");
+    product.upgrade();
+    eventually("it is gone from the other", || reaches(here) && !reaches(elsewhere));
+}
+
+#[test]
 fn any_of_several_tags_will_do_and_ctl_keeps_one_in_a_file() {
     let origins = [Origin::saying("a"), Origin::saying("b")];
     let product = Setup::to(&origins[0]).start();
