@@ -111,6 +111,6 @@ fuzz_target!(|input: &[u8]| {
         request_id: "",
     };
     let forwarding = Forwarding { trusted, x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
-    apply_forwarding(&mut head, &facts, &forwarding, &mut Vec::new());
+    apply_forwarding(&mut head, (&facts, facts.scheme), &forwarding, &mut Vec::new());
     round_trip(&parsed, &head);
 });

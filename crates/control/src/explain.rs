@@ -37,7 +37,7 @@ fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &F
     });
     let identities: Vec<&str> = trust.collect();
     head.fields.retain(|field| !identities.iter().any(|identity| reads_as(field.name, identity)));
-    apply_forwarding(head, facts, &http.forwarding, &mut Vec::new());
+    apply_forwarding(head, (facts, facts.scheme), &http.forwarding, &mut Vec::new());
     match &http.paths {
         Some(paths) => normalise(head, paths, &mut Vec::new()),
         None => Ok(()),

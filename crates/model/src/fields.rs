@@ -139,9 +139,9 @@ pub fn is_field_value(text: &[u8]) -> bool {
 }
 
 /// Whether a field would be read as the one of this other name. To many an endpoint `_` and `-` are the same there, as all
-/// that hand fields on in variables cannot tell them apart (RFC 3875 section 4.1.18).
+/// that hand fields on in variables cannot tell them apart (RFC 3875 section 4.1.18), and to some whatever is no letter and no digit.
 pub fn reads_as(name: &[u8], other: &str) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     other.len() == name.len() && other.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))
 }
 
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn what_only_we_may_set_is_there_once_in_whatever_spelling_it_came() {
         let mut fields = Fields::default();
-        for key in ["X_User", "x-User", "A", "x-users", "x_user", "X-USER", "X_Request_Id"] {
+        for key in ["X_User", "x-User", "A", "x-users", "x_user", "x.user", "X~USER", "X-USER", "X_Request_Id"] {
             fields.append(&name(key), b"theirs");
         }
         fields.set_alone(&name("x-user"), b"ours");

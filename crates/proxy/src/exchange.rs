@@ -284,9 +284,8 @@ impl<'p> Exchange<'p> {
         if !self.plan.identities.is_empty() {
             head.fields.retain(|field| !self.plan.is_identity(field.name));
         }
-        // Of our own connection, as far as the scheme goes: that is what we add to what others have said.
-        let told = facts.facts(self.client, "");
-        wire::forwarding::apply_forwarding(head, &told, forwarding, &mut self.worker.scratch.borrow_mut());
+        let told = (&facts.facts(self.client, ""), self.scheme);
+        wire::forwarding::apply_forwarding(head, told, forwarding, &mut self.worker.scratch.borrow_mut());
         // After what is removed from a client that is not trusted, of which it may have the name.
         if let Some(name) = &self.listener.identity
             && let Some(subject) = facts.tls.as_ref().and_then(|tls| tls.client_subject.as_ref())
@@ -425,7 +424,7 @@ impl<'p> Exchange<'p> {
     }
 
     /// The endpoint of this cluster that authenticates the client by its connection: all steps of that must meet at one.
-    fn authenticated_at(&self, cluster: &ClusterPlan) -> Option<u32> {
+    pub(crate) fn authenticated_at(&self, cluster: &ClusterPlan) -> Option<u32> {
         let slot = self.connection.facts.authenticated_at.get()?;
         let place = cluster.endpoints.iter().position(|endpoint| endpoint.state.slot == slot)?;
         u32::try_from(place).ok()

@@ -117,7 +117,7 @@ fn forwarding() {
         let client = client_address(&head.fields, black_box(peer).ip(), &forwarding.trusted);
         let (scheme, tls) = (Scheme::Http, None);
         let facts = Facts { peer, client, local: peer, scheme, tls, sender: None, listener: &listener, request_id: "" };
-        apply_forwarding(&mut head, &facts, forwarding, &mut scratch);
+        apply_forwarding(&mut head, (&facts, facts.scheme), forwarding, &mut scratch);
     };
     time("parse_request + X-Forwarded-*", || parse_and_apply(&forwarding));
     forwarding.forwarded = true;

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
 
-use model::fields::Field;
+use model::fields::{Field, reads_as};
 use model::snapshot::Forwarding;
 use model::{Cidr, Facts, FieldName, Fields, Known, RequestHead, Scheme};
 
@@ -55,7 +55,7 @@ pub fn client_address(fields: &Fields, peer: IpAddr, trusted: &[Cidr]) -> IpAddr
 
 /// How the client has reached the proxies before us, if the request came by one that is trusted and says so: in
 /// `X-Forwarded-Proto`, of which the last value counts, else in `Forwarded`, as far back as the search for the client's address
-/// goes.
+/// goes. Where that search goes by `X-Forwarded-For`, the proxy writes that and may pass a client's `Forwarded` on: it is not read.
 pub fn client_scheme(fields: &Fields, peer: IpAddr, trusted: &[Cidr]) -> Option<Scheme> {
     if !is_trusted(peer.to_canonical(), trusted) {
         return None;
@@ -63,6 +63,9 @@ pub fn client_scheme(fields: &Fields, peer: IpAddr, trusted: &[Cidr]) -> Option<
     if fields.has_known(Known::XForwardedProto) {
         let last = fields.iter().rev().find(|field| field.known == Known::XForwardedProto)?;
         return scheme(last.value.rsplit(|&byte| byte == b',').next()?);
+    }
+    if fields.has_known(Known::XForwardedFor) {
+        return None;
     }
     let mut told = None;
     let lines = fields.iter().rev().filter(|field| field.known == Known::Forwarded);
@@ -121,13 +124,33 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     parameter(element, b"for=").and_then(address)
 }
 
-/// The value of a parameter of one element of `Forwarded`; the sign behind its name is part of `name`.
+/// The value of a parameter of one element of `Forwarded`; the sign behind its name is part of `name`. One that stands there twice
+/// has none (RFC 7239 section 4 forbids it), and so has every one of an element whose quotes do not close: who reads it from the
+/// other end would find another.
 fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    element.split(|&byte| byte == b';').map(trim).find_map(|pair| {
-        let (given, value) = pair.split_at_checked(name.len())?;
-        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value);
-        given.eq_ignore_ascii_case(name).then_some(bare)
-    })
+    let (mut found, mut quoted, mut start) = (None, false, 0);
+    for at in 0..=element.len() {
+        match element.get(at) {
+            Some(b'"') => quoted = !quoted,
+            None | Some(b';') if !quoted => {
+                if let Some(value) = value_of(&element[start..at], name)
+                    && found.replace(value).is_some()
+                {
+                    return None;
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.filter(|_| !quoted)
+}
+
+/// The value of a pair, if this is its name.
+fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (given, value) = trim(pair).split_at_checked(name.len())?;
+    let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value);
+    given.eq_ignore_ascii_case(name).then_some(bare)
 }
 
 /// Members of a list with quoted strings, the last first. A `\` ends the list: no address needs one, and from the right it
@@ -157,20 +180,25 @@ impl<'a> Iterator for QuotedList<'a> {
     }
 }
 
-/// Sets the fields that tell endpoints about the client. Allocates nothing once `head` and `scratch` have their working
-/// size.
+/// Sets the fields that tell endpoints about the client, who has come to the first trusted proxy by `scheme`; that of `facts` is how
+/// the peer has come. Allocates nothing once `head` and `scratch` have their working size.
 ///
 /// From a peer that is not trusted, everything that speaks of forwarding is removed: `Forwarded`, `X-Forwarded-*`,
-/// `X-Real-IP`, and the same names with `_` for `-`, which CGI-like programs cannot tell apart. From a trusted peer,
+/// `X-Real-IP`, and the same names with another sign for `-`, which CGI-like programs cannot tell apart. From a trusted peer,
 /// `X-Forwarded-For` and `Forwarded` are extended by the peer, `X-Forwarded-Proto` and `-Host` are kept if present, and only the
-/// spellings with `_` are removed: no proxy writes those, but its client may, and it passes on what it does not know.
+/// other spellings are removed: no proxy writes those, but its client may, and it passes on what it does not know.
 /// Kinds that are off are not added, and not touched when they come from a trusted peer.
-pub fn apply_forwarding(head: &mut RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, scratch: &mut Vec<u8>) {
+pub fn apply_forwarding(
+    head: &mut RequestHead,
+    (facts, scheme): (&Facts<'_>, Scheme),
+    forwarding: &Forwarding,
+    scratch: &mut Vec<u8>,
+) {
     let trusted = is_trusted(facts.peer.ip().to_canonical(), &forwarding.trusted);
-    head.fields.retain(|field| !speaks_of_forwarding(field) || trusted && !field.name.contains(&b'_'));
+    head.fields.retain(|field| !speaks_of_forwarding(field) || trusted && is_spelt_plainly(field));
     if forwarding.x_forwarded {
         if trusted {
-            extend_x_forwarded(&mut head.fields, facts, scratch);
+            extend_x_forwarded(&mut head.fields, (facts, scheme), scratch);
         } else {
             let (client, scheme) = (facts.client.to_canonical(), facts.scheme.as_str());
             head.fields.append_with(&NAMES.for_, |out| push_address(out, client));
@@ -188,23 +216,23 @@ fn speaks_of_forwarding(field: Field<'_>) -> bool {
         Known::XForwardedFor | Known::XForwardedProto | Known::XForwardedHost | Known::Forwarded => true,
         Known::Other => {
             matches!(field.name, [b'x' | b'X', ..])
-                && (begins(field.name, b"x-forwarded-") || is_spelt(field.name, b"x-real-ip"))
+                && (begins(field.name, "x-forwarded-") || reads_as(field.name, "x-real-ip"))
         }
         _ => false,
     }
 }
 
-/// Whether `name` begins with `prefix`, case and the difference of `-` and `_` ignored.
-fn begins(name: &[u8], prefix: &[u8]) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    name.len() >= prefix.len() && name.iter().zip(prefix).all(|(&byte, &wanted)| plain(byte) == wanted)
+/// Whether a field of forwarding has the name that proxies write.
+fn is_spelt_plainly(field: Field<'_>) -> bool {
+    field.known != Known::Other || field.name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
-fn is_spelt(name: &[u8], wanted: &[u8]) -> bool {
-    name.len() == wanted.len() && begins(name, wanted)
+/// Whether what begins `name` reads as `prefix`.
+fn begins(name: &[u8], prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|beginning| reads_as(beginning, prefix))
 }
 
-fn extend_x_forwarded(fields: &mut Fields, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+fn extend_x_forwarded(fields: &mut Fields, (facts, scheme): (&Facts<'_>, Scheme), scratch: &mut Vec<u8>) {
     scratch.clear();
     join(fields, Known::XForwardedFor, scratch);
     if scratch.is_empty() && facts.client != facts.peer.ip() {
@@ -215,7 +243,8 @@ fn extend_x_forwarded(fields: &mut Fields, facts: &Facts<'_>, scratch: &mut Vec<
     push_address(scratch, facts.peer.ip().to_canonical());
     fields.set(&NAMES.for_, scratch);
     if !fields.has_known(Known::XForwardedProto) {
-        fields.append(&NAMES.proto, facts.scheme.as_str().as_bytes());
+        // As far as is known of the client: the peer may have told of it in `Forwarded`.
+        fields.append(&NAMES.proto, scheme.as_str().as_bytes());
     }
     if !fields.has_known(Known::XForwardedHost) {
         add_host(fields, scratch);
@@ -244,8 +273,9 @@ fn set_forwarded(fields: &mut Fields, facts: &Facts<'_>, trusted: bool, scratch:
     scratch.extend_from_slice(b"for=");
     push_node(scratch, told);
     if let Some(host) = fields.get_known(Known::Host).filter(|host| !host.is_empty()) {
-        // Host was checked to hold no quote or backslash; a filter's value may, and then it is left out.
-        if !host.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
+        // Host was checked to hold no quote or backslash; a filter's value may, and then it is left out. So is what would be more
+        // than a host to who takes no notice of quotes, though names may hold it (RFC 3986 section 3.2.2).
+        if !host.iter().any(|byte| matches!(byte, b'"' | b'\\' | b';' | b',' | b'=')) {
             scratch.extend_from_slice(b";host=\"");
             scratch.extend_from_slice(host);
             scratch.push(b'"');

@@ -13,7 +13,7 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetRequestHeader>("set_r
 
 const DOC: &str = r#"Sets header fields of the request that goes to the endpoint.
 
-A field that is there already is replaced, whatever the client sent, however often, and also where it is spelt with `_` for
+A field that is there already is replaced, whatever the client sent, however often, and also where it is spelt with `_` or another sign for
 `-`, which many endpoints take for the same. Values may hold variables; a value that turns out empty (no such cookie, no TLS)
 takes the field away, so that a client can never smuggle in its own; nor can it as a trailer behind the body. Line breaks in a
 variable become spaces.

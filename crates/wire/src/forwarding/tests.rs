@@ -47,6 +47,13 @@ fn the_clients_scheme_is_what_a_trusted_proxy_says_of_it() {
         (&[("Forwarded", "for=6.6.6.6;proto=https, for=1.1.1.1;proto=http")], http),
         (&[("Forwarded", "for=1.1.1.1")], None),
         (&[("X-Forwarded-For", "1.1.1.1")], None),
+        // Its proxy writes another field, and passes on what it does not know.
+        (&[("X-Forwarded-For", "1.1.1.1"), ("Forwarded", "for=1.1.1.1;proto=https")], None),
+        // What stands in quotes is one value, and what stands there twice is none.
+        (&[("Forwarded", "for=1.1.1.1;host=\"a;proto=https;b=c\";proto=http")], http),
+        (&[("Forwarded", "host=\"a;proto=https;b=c\";for=1.1.1.1")], None),
+        (&[("Forwarded", "proto=https;for=1.1.1.1;proto=http")], None),
+        (&[("Forwarded", "proto=https;for=1.1.1.1;x=\"")], None),
     ];
     for &(says, wanted) in cases {
         assert_eq!(client_scheme(&fields(says), PEER, &ten()), wanted, "{says:?}");
@@ -108,6 +115,11 @@ fn forwarded_is_read_when_there_is_no_x_forwarded_for() {
         ("for=\"[2001:db8::1]:4711\"", "2001:db8::1"),
         ("for=\"a,b\", for=2.2.2.2", "2.2.2.2"),
         ("for=2.2.2.2, host=\"a,for=3.3.3.3\";for=10.0.0.2", "2.2.2.2"),
+        ("host=\"a;for=10.9.9.9;b=c\";for=2.2.2.2", "2.2.2.2"),
+        ("host=\"a;for=3.3.3.3;b=c\"", "10.0.0.1"),
+        ("host=\";for=3.3.3.3;\" ; For=\"2.2.2.2\"", "2.2.2.2"),
+        ("for=10.9.9.9;for=2.2.2.2", "10.0.0.1"),
+        ("for=2.2.2.2, for=10.9.9.9;by=x;FOR=3.3.3.3", "10.0.0.1"),
         ("for=unknown", "10.0.0.1"),
         ("for=_hidden", "10.0.0.1"),
         ("proto=http", "10.0.0.1"),
@@ -160,7 +172,8 @@ fn applied(case: &Case, list: &[(&str, &str)]) -> Vec<String> {
         request_id: "",
     };
     let forwarding = Forwarding { trusted: ten(), x_forwarded: case.x_forwarded, forwarded: case.forwarded };
-    apply_forwarding(&mut head, &facts, &forwarding, &mut Vec::new());
+    let scheme = client_scheme(&head.fields, case.peer, &forwarding.trusted).unwrap_or(facts.scheme);
+    apply_forwarding(&mut head, (&facts, scheme), &forwarding, &mut Vec::new());
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     head.fields.iter().map(|field| format!("{}: {}", text(field.name), text(field.value))).collect()
 }
@@ -199,10 +212,30 @@ fn what_an_untrusted_peer_says_is_removed_even_when_nothing_is_sent_and_in_any_s
         ("X-Forwarded-Port", "1"),
         ("x-real-ip", "1"),
         ("X_REAL_IP", "1"),
+        ("x.forwarded.for", "1"),
+        ("X~Forwarded!Proto", "1"),
+        ("x.real-ip", "1"),
         ("X-Real-IPs", "kept"),
         ("X-Forward", "kept"),
     ]);
     assert_eq!(applied(&off, &list), ["Host: shop:8443", "X-Real-IPs: kept", "X-Forward: kept"]);
+}
+
+#[test]
+fn a_host_that_could_be_taken_for_more_is_left_out_of_forwarded() {
+    let own = Case { x_forwarded: false, ..UNTRUSTED };
+    for host in ["a;proto=http;b=c", "a,for=10.0.0.1", "a=b", "a;b"] {
+        assert_eq!(applied(&own, &[("Host", host)])[1], "Forwarded: for=192.0.2.9;proto=https", "{host}");
+    }
+    assert_eq!(applied(&own, &[("Host", "a_b.c")])[1], "Forwarded: for=192.0.2.9;host=\"a_b.c\";proto=https");
+}
+
+#[test]
+fn the_scheme_that_a_trusted_peer_has_told_in_one_field_stands_in_the_other() {
+    let said = applied(&TRUSTED, &[("Forwarded", "for=1.1.1.1;proto=http")]);
+    assert!(said.contains(&"X-Forwarded-Proto: http".to_owned()), "{said:?}");
+    // What we add is said of our own connection.
+    assert!(said.contains(&"Forwarded: for=1.1.1.1;proto=http, for=10.0.0.1;proto=https".to_owned()), "{said:?}");
 }
 
 #[test]
@@ -233,6 +266,7 @@ fn what_a_trusted_peer_passes_on_in_another_spelling_is_its_clients_word_and_rem
         ("X_Real_IP", "127.0.0.1"),
         ("X-Forwarded-Port", "443"),
         ("X_Forwarded_Port", "80"),
+        ("x.forwarded.for", "127.0.0.1"),
         ("X_Other", "kept"),
     ];
     let off = Case { x_forwarded: false, forwarded: false, ..TRUSTED };
