@@ -4,7 +4,7 @@
 
 use equipoise_fuzz::{Plain, choice_and_message, cuts};
 use libfuzzer_sys::fuzz_target;
-use model::snapshot::Forwarding;
+use model::snapshot::{EscapedSlashes, Forwarding, Paths};
 use model::{Facts, Fault, Known, Name, RequestHead, Scheme, Version};
 use wire::forwarding::{apply_forwarding, client_address};
 use wire::http1::{Framing, HeadLimits, HeadScan, RequestParsed, SendRequest, parse_request, write_request};
@@ -88,6 +88,14 @@ fn agree(parsed: &RequestParsed, head: &RequestHead, raw: &[u8]) {
     assert!(plain.fields.iter().all(|(name, _)| kept(name) || option(name)));
 }
 
+/// The form of a path is its own, and hides no dot segment.
+fn one_form(head: &RequestHead, rules: &Paths) {
+    let Some(path) = std::str::from_utf8(head.path()).ok().filter(|path| path.starts_with('/')) else { return };
+    let Some(once) = model::path::normal(path, rules) else { return };
+    assert!(!model::path::has_dots(once.as_bytes()) && once.len() <= path.len(), "{path}: {once}");
+    assert_eq!(model::path::normal(&once, rules).as_ref(), Some(&once), "{path}");
+}
+
 fuzz_target!(|input: &[u8]| {
     let (choice, message) = choice_and_message(input);
     let whole = feed(message, 0, &LIMITS);
@@ -113,4 +121,7 @@ fuzz_target!(|input: &[u8]| {
     let forwarding = Forwarding { trusted, x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
     apply_forwarding(&mut head, (&facts, facts.scheme), &forwarding, &mut Vec::new());
     round_trip(&parsed, &head);
+    for escaped_slashes in [EscapedSlashes::Refuse, EscapedSlashes::Keep, EscapedSlashes::Decode] {
+        one_form(&head, &Paths { merge_slashes: choice & 8 == 0, escaped_slashes });
+    }
 });

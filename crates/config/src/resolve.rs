@@ -15,6 +15,7 @@ mod discovery;
 mod filter;
 mod health;
 mod listener;
+mod path;
 mod pem;
 mod persistence;
 mod provider;
@@ -31,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::snapshot::{Cluster, ClusterSettings, Snapshot};
+use model::snapshot::{Cluster, ClusterSettings, Paths, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -88,6 +89,10 @@ pub(crate) struct Resolver<'a> {
     clusters: Option<Twins<'a>>,
     /// Whether each speaks HTTP. `None` as above.
     listeners: Option<HashMap<&'a str, bool>>,
+    /// What each that speaks HTTP makes of paths.
+    paths: Vec<(String, Option<Paths>)>,
+    /// The same of the listeners of the route that is resolved, each but once.
+    forms: Vec<Option<Paths>>,
     /// The zone of this instance.
     own_zone: Option<String>,
     /// Addresses that listeners and the administrator take, whether for datagrams, and by whom.
@@ -134,6 +139,8 @@ impl<'a> Resolver<'a> {
             files,
             clusters,
             listeners,
+            paths: Vec::new(),
+            forms: Vec::new(),
             own_zone,
             binds,
             settings: VecDeque::new(),
@@ -331,12 +338,21 @@ impl<'a> Resolver<'a> {
     }
 
     fn report(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
-        let span = self.tree.locate(path);
-        let (message, suggestion) = match self.tree.scalar(path) {
-            Some(scalar) => scalar.discreet(message.into(), suggestion),
-            None => (message.into(), suggestion),
-        };
-        self.sink.push(span, message, suggestion);
+        let (message, suggestion) = self.discreet(path, message.into(), suggestion);
+        self.sink.push(self.tree.locate(path), message, suggestion);
+    }
+
+    /// The same of what is allowed, but does not do what whoever wrote it will expect.
+    fn warn(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
+        let (message, suggestion) = self.discreet(path, message.into(), suggestion);
+        self.warnings.push(self.tree.locate(path), message, suggestion);
+    }
+
+    fn discreet(&self, path: &str, message: String, suggestion: Option<String>) -> (String, Option<String>) {
+        match self.tree.scalar(path) {
+            Some(scalar) => scalar.discreet(message, suggestion),
+            None => (message, suggestion),
+        }
     }
 
     /// Checks that a cluster exists.

@@ -8,6 +8,9 @@ use crate::matching::When;
 /// The format by which a filter's schema says that a text is the name of a file. Before the settings are checked, the
 /// configuration puts an object in its place: the name under `name`, and under [`FILE_TEXT`] what the file holds.
 pub const FILE_FORMAT: &str = "equipoise-path";
+/// The format by which a filter's schema says that a text is a path with which those of requests are compared. The configuration
+/// brings it into the form that these have, see [`crate::path`].
+pub const PATH_FORMAT: &str = "equipoise-compared-path";
 /// See [`FILE_FORMAT`].
 pub const FILE_TEXT: &str = "text";
 

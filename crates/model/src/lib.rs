@@ -20,6 +20,7 @@ pub mod limits;
 pub mod local;
 pub mod matching;
 pub mod name;
+pub mod path;
 pub mod persistence;
 pub mod pick;
 pub mod placement;

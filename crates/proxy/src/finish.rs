@@ -44,8 +44,9 @@ pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
         Some(grpc) => Cow::Owned(grpc.answer_to_fault(fault, &local)),
         None => local,
     };
-    // After a fault of the client's making nothing more is believed of what it sends.
-    if fault.consequence().source == Source::Downstream {
+    // After a fault of the client's making nothing more is believed of what it sends. A path that is no good says nothing of where
+    // the request ends, and the connection may be a proxy's that has others' requests on their way.
+    if fault.consequence().source == Source::Downstream && fault != Fault::AmbiguousPath {
         return match answer::send(exchange, &local, false).await {
             Ok(()) => Next::Linger,
             Err(_) => Next::Close,

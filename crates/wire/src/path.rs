@@ -4,8 +4,8 @@
 //! What is compared is what endpoints are sent: were one path decided about and another sent, an endpoint that reads the second in
 //! its own way would get past the decision.
 
-use model::snapshot::{EscapedSlashes, Paths};
-use model::{Fault, RequestHead};
+use model::snapshot::Paths;
+use model::{Fault, RequestHead, path};
 
 /// Brings the path of a request into its normal form: unreserved characters are not escaped, the digits of other escapes are upper
 /// case, dot segments are resolved, and slashes are what `rules` make of them. The query stays as it is, and so do `*` and the empty
@@ -13,16 +13,14 @@ use model::{Fault, RequestHead};
 /// size.
 ///
 /// # Errors
-/// [`Fault::AmbiguousPath`]: a `%` that no two hexadecimal digits follow, an escaped NUL, a dot segment with parameters, which
-/// some endpoints take for one without, or a slash that `rules` refuse.
+/// [`Fault::AmbiguousPath`]: what [`path::write_normal`] refuses.
 pub fn normalise(head: &mut RequestHead, rules: &Paths, scratch: &mut Vec<u8>) -> Result<(), Fault> {
     let path = head.path();
     if is_plain(path) || path.first() != Some(&b'/') {
         return Ok(());
     }
     scratch.clear();
-    decode(path, rules.escaped_slashes, scratch).ok_or(Fault::AmbiguousPath)?;
-    resolve(scratch, rules.merge_slashes).ok_or(Fault::AmbiguousPath)?;
+    path::write_normal(path, rules, scratch).ok_or(Fault::AmbiguousPath)?;
     if scratch.as_slice() != path {
         head.set_path(scratch);
     }
@@ -36,7 +34,7 @@ fn is_plain(path: &[u8]) -> bool {
     for &byte in path {
         let is_odd = match byte {
             b'%' | b'\\' => true,
-            b'/' | b'.' => before == b'/',
+            b'/' | b'.' | b';' => before == b'/',
             _ => false,
         };
         if is_odd {
@@ -47,86 +45,11 @@ fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// RFC 3986 sections 6.2.2.1 and 6.2.2.2. `None`: it is refused.
-fn decode(path: &[u8], slashes: EscapedSlashes, out: &mut Vec<u8>) -> Option<()> {
-    let mut rest = path;
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        match first {
-            b'%' => {
-                let (digits, after) = rest.split_at_checked(2)?;
-                rest = after;
-                let escaped = [b'%', digits[0].to_ascii_uppercase(), digits[1].to_ascii_uppercase()];
-                match hex(digits[0])? << 4 | hex(digits[1])? {
-                    // It would end the path for whoever reads it as text of C.
-                    0 => return None,
-                    b'/' | b'\\' => push_slash(&escaped, slashes, out)?,
-                    byte if is_unreserved(byte) => out.push(byte),
-                    _ => out.extend(escaped),
-                }
-            }
-            b'\\' => push_slash(b"\\", slashes, out)?,
-            byte => out.push(byte),
-        }
-    }
-    Some(())
-}
-
-/// What many an endpoint reads as a slash, and many another does not.
-fn push_slash(written: &[u8], slashes: EscapedSlashes, out: &mut Vec<u8>) -> Option<()> {
-    match slashes {
-        EscapedSlashes::Refuse => return None,
-        EscapedSlashes::Keep => out.extend_from_slice(written),
-        EscapedSlashes::Decode => out.push(b'/'),
-    }
-    Some(())
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
-}
-
-/// RFC 3986 section 2.3.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-/// RFC 3986 section 5.2.4, in place: no path grows by it. `None`: it is refused.
-fn resolve(path: &mut Vec<u8>, merges: bool) -> Option<()> {
-    // What stands before `write` is done. At `read` stands the slash before the next segment.
-    let (mut read, mut write) = (0, 0);
-    while read < path.len() {
-        let start = read + 1;
-        let end = path[start..].iter().position(|&byte| byte == b'/').map_or(path.len(), |length| start + length);
-        let is_last = end == path.len();
-        let segment = &path[start..end];
-        let name = segment.split(|&byte| byte == b';').next().unwrap_or_default();
-        if matches!(name, b"." | b"..") {
-            // Endpoints that know parameters (RFC 3986 section 3.3) may see dots alone here, others do not.
-            if name.len() < segment.len() {
-                return None;
-            }
-            if name == b".." {
-                write = path[..write].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-            }
-            if is_last {
-                path[write] = b'/';
-                write += 1;
-            }
-        } else if !merges || !segment.is_empty() || is_last {
-            path.copy_within(read..end, write);
-            write += end - read;
-        }
-        read = end;
-    }
-    path.truncate(write);
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use model::Version;
     use model::fields::Span;
+    use model::snapshot::EscapedSlashes;
     use proptest::prelude::*;
 
     use super::*;
@@ -178,6 +101,9 @@ mod tests {
             ("/...", "/..."),
             ("/..a/.b", "/..a/.b"),
             ("/a;b/c;d=.", "/a;b/c;d=."),
+            ("/;jsessionid=1", "/;jsessionid=1"),
+            ("/a/;x", "/a/;x"),
+            ("/x/../;a", "/;a"),
             ("/a|{b}", "/a|{b}"),
             ("*", "*"),
             ("", ""),
@@ -188,7 +114,11 @@ mod tests {
 
     #[test]
     fn what_endpoints_read_in_several_ways_is_refused() {
-        for path in ["/a%00", "/%", "/a%4", "/%zz", "/%%36%31", "/..;/admin", "/.;a", "/x/..;a=b/y", "/%2e%2e;/a"] {
+        let broken = ["/a%00", "/%", "/a%4", "/%zz", "/%%36%31"];
+        let dots = ["/..;/admin", "/.;a", "/x/..;a=b/y", "/%2e%2e;/a", "/..%3b/a"];
+        // Whoever takes parameters off sees an empty segment, and then none.
+        let nameless = ["/;/admin", "/;x=1/admin", "/a/;/../admin", "/a//;/b", "/%3B/admin", "/;/", "/%2e/;/admin"];
+        for path in broken.into_iter().chain(dots).chain(nameless) {
             for rules in [&STRICT, &LOOSE, &DECODING] {
                 assert_eq!(normalise(&mut head(path), rules, &mut Vec::new()), Err(Fault::AmbiguousPath), "{path}");
             }
@@ -204,13 +134,27 @@ mod tests {
             ("/a%2fb", "/a%2Fb", "/a/b"),
             ("/%2fadmin", "/%2Fadmin", "/admin"),
             ("/a%5c\\b", "/a%5C\\b", "/a/b"),
-            ("/public%2f..%2fadmin", "/public%2F..%2Fadmin", "/admin"),
-            ("/public/..%2fadmin", "/public/..%2Fadmin", "/admin"),
+            ("/@a%2f.b%2f...", "/@a%2F.b%2F...", "/@a/.b/..."),
             ("//a//b/", "//a//b/", "/a/b/"),
             ("/a//../b", "/a/b", "/b"),
             ("//..", "/", "/"),
         ] {
             assert_eq!(read(path, &LOOSE).as_deref(), Some(kept), "{path}");
+            assert_eq!(read(path, &DECODING).as_deref(), Some(decoded), "{path}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_do_not_hide_behind_slashes_that_are_kept() {
+        for (path, decoded) in [
+            ("/public%2f..%2fadmin", "/admin"),
+            ("/public/..%2fadmin", "/admin"),
+            ("/public/..\\admin", "/admin"),
+            ("/x%2F..%2F..%2Fadmin", "/admin"),
+            ("/a%5c.", "/a/"),
+            ("/.%2fadmin", "/admin"),
+        ] {
+            assert_eq!(read(path, &LOOSE), None, "{path}");
             assert_eq!(read(path, &DECODING).as_deref(), Some(decoded), "{path}");
         }
     }
@@ -234,12 +178,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_normal_form_is_its_own_and_hides_nothing(path in "/([./%;a-cA-F0-9]|%2[eEfF]|%61|\\\\){0,24}") {
+        fn a_normal_form_is_its_own_and_hides_nothing(path in "/([./%;a-cA-F0-9]|%2[eEfF]|%61|%3b|\\\\){0,24}") {
             for rules in [&STRICT, &LOOSE, &DECODING] {
+                prop_assert_eq!(read(&path, rules), model::path::normal(&path, rules));
                 let Some(once) = read(&path, rules) else { continue };
                 prop_assert!(once.starts_with('/'));
                 prop_assert_eq!(read(&once, rules), Some(once.clone()));
-                prop_assert!(once.split('/').all(|segment| segment != "." && segment != ".."), "{}", once);
+                prop_assert!(!path::has_dots(once.as_bytes()), "{}", once);
+                prop_assert!(!once.contains("/;/"), "{}", once);
                 prop_assert!(!rules.merge_slashes || !once.contains("//"), "{}", once);
                 prop_assert!(!once.contains("%61") && !once.contains("%2e") && !once.contains("%2E"), "{}", once);
             }

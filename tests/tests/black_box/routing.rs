@@ -323,17 +323,57 @@ fn a_path_that_can_be_read_in_several_ways_is_refused() {
     let origin = Origin::saying("inside");
     let product = guarded(&origin).start();
     let slashes = ["/%2fadmin", "/public/..%2Fadmin", "/a%5cb", "/a\\..\\admin"];
-    let others = ["/admin%00", "/%", "/%zz", "/..;/admin"];
+    let others = ["/admin%00", "/%", "/%zz", "/..;/admin", "/;/admin", "/;x=1/admin"];
+    // It may be the connection of a proxy, with others' requests to come.
+    let mut peer = product.connect();
     for target in slashes.into_iter().chain(others) {
-        let mut peer = product.connect();
         assert_eq!(peer.get(target).status(), 400, "{target}");
-        peer.wait_closed();
     }
+    let answer = peer.ask("POST /a%2Fb HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
+    assert_eq!((answer.status(), peer.get("/b").text()), (400, "inside".into()), "what is here of a body is read");
+    peer.send("POST /a%2Fb HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\n");
+    assert_eq!(peer.response().status(), 400);
+    peer.wait_closed();
     let mut client = http2::Client::connect(product.web());
     assert_eq!((client.get("/a%2Fb").status, client.get("/a").status), (400, 200), "its connection lives on");
     assert_eq!(product.flagged("CA")["fault"], "ambiguous_path");
-    product.expect_metric("equipoise_faults_total", &["fault=\"ambiguous_path\""], 9.0);
-    assert_eq!(origin.requests().len(), 1);
+    product.expect_metric("equipoise_faults_total", &["fault=\"ambiguous_path\""], 13.0);
+    assert_eq!(origin.requests().len(), 2);
+    let product = guarded(&origin).listener("paths: { escaped_slashes: keep }").start();
+    for target in ["/public/..%2Fadmin", "/public/..\\admin", "/x%2F..%2F..%2Fadmin"] {
+        assert_eq!(product.get(target).status(), 400, "{target}");
+    }
+    assert_eq!(origin.requests().len(), 2);
+}
+
+#[test]
+fn a_route_guards_its_path_in_whatever_form_the_configuration_writes_it() {
+    let origin = Origin::saying("inside");
+    for (written, target) in [
+        ("/caf%c3%a9/intern", "/caf%c3%a9/intern"),
+        ("/caf%c3%a9/intern", "/caf%C3%A9/intern/x"),
+        ("/%7Eops", "/~ops"),
+        ("/a//b/./c", "/a/b/c"),
+    ] {
+        let guard =
+            format!("{{ name: guard, match: {{ path: {{ prefix: '{written}' }} }}, respond: {{ status: 403 }} }}");
+        let product = Setup::to(&origin).route_before(guard).start();
+        assert_eq!(product.get(target).status(), 403, "{written}: {target}");
+        let filter = format!(
+            "filters: [{{ address_list: {{ allow: ['192.0.2.1'] }}, when: {{ path: {{ prefix: '{written}' }} }} }}, \
+             {{ rewrite: {{ path: {{ prefix: {{ from: '{written}', to: /new }} }} }} }}]"
+        );
+        assert_eq!(
+            Setup::to(&origin).route(filter).start().get(target).status(),
+            403,
+            "a filter of {written}: {target}"
+        );
+        let rewriting =
+            format!("filters: [{{ rewrite: {{ path: {{ prefix: {{ from: '{written}', to: /new }} }} }} }}]");
+        assert_eq!(Setup::to(&origin).route(rewriting).start().get(target).status(), 200);
+        let request = origin.requests().pop().expect("it was passed on");
+        assert!(request.target().starts_with("/new"), "{written}: {}", request.target());
+    }
 }
 
 #[test]

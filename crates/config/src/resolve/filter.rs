@@ -19,10 +19,11 @@ impl Resolver<'_> {
                 let path = format!("{at}/{index}/{name}");
                 // The schema knows the very same filters.
                 let Some(spec) = self.loader.filters.iter().find(|spec| spec.name == name) else { continue };
-                let mut settings = settings.clone();
-                if !self.read_files(&path, &(spec.schema)(), &mut settings) {
+                let (schema, mut settings) = ((spec.schema)(), settings.clone());
+                if !self.read_files(&path, &schema, &mut settings) {
                     continue;
                 }
+                self.compare_settings(&path, &schema, &mut settings);
                 match (spec.check)(&settings) {
                     Ok(()) => all.push(FilterUse { name: name.clone(), settings, when: when.clone() }),
                     Err(issue) => self.issue(issue.below(&path)),

@@ -72,7 +72,9 @@ impl Resolver<'_> {
                     written.paths.escaped_slashes.get_or_insert(file::EscapedSlashes::Refuse);
                 }
                 self.check_http3(&at, name, written, bind.as_ref());
-                Some(Protocol::Http(self.http_listener(&at, written, versions)))
+                let http = self.http_listener(&at, written, versions);
+                self.paths.push((name.to_owned(), http.paths));
+                Some(Protocol::Http(http))
             }
             file::Protocol::Tcp => {
                 written.idle_timeout.get_or_insert(Time(limits::STREAM_IDLE));

@@ -24,6 +24,7 @@ impl Resolver<'_> {
         let at = format!("routes/{index}");
         let name = written.name.get_or_insert_with(|| format!("route-{}", index + 1)).clone();
         self.route_listeners(&at, &written.listeners);
+        self.note_forms(&written.listeners);
         let matches = self.matches(&format!("{at}/match"), &written.matches);
         let filters = self.filters(&format!("{at}/filters"), &written.filters);
         let action = self.action(&at, written);
@@ -94,19 +95,18 @@ impl Resolver<'_> {
     fn path_match(&mut self, at: &str, written: &file::PathMatch) -> Option<PathMatch> {
         match written {
             file::PathMatch { exact: Some(path), .. } => {
-                self.plain_path(&format!("{at}/exact"), path);
-                Some(PathMatch::Exact(path.clone()))
+                Some(PathMatch::Exact(self.plain_path(&format!("{at}/exact"), path)))
             }
             file::PathMatch { prefix: Some(path), .. } => {
-                self.plain_path(&format!("{at}/prefix"), path);
-                Some(PathMatch::Prefix(path.clone()))
+                Some(PathMatch::Prefix(self.plain_path(&format!("{at}/prefix"), path)))
             }
             file::PathMatch { regex: Some(regex), .. } => Some(PathMatch::Regex(regex.clone())),
             _ => None,
         }
     }
 
-    fn plain_path(&mut self, at: &str, path: &str) {
+    /// Checks a path; gives the form in which it is compared.
+    fn plain_path(&mut self, at: &str, path: &str) -> String {
         if !path.starts_with('/') {
             self.report(at, format!("the path `{path}` does not begin with `/`"), Some(format!("write `/{path}`")));
         } else if path.contains(['?', '#']) {
@@ -118,7 +118,10 @@ impl Resolver<'_> {
         } else if path.bytes().any(|b| b <= b' ' || b >= 0x7f) {
             let mend = "write such characters percent-encoded, as clients send them".to_owned();
             self.report(at, format!("the path `{path}` holds a character that no request has"), Some(mend));
+        } else {
+            return self.compared_path(at, path);
         }
+        path.to_owned()
     }
 
     fn methods(&mut self, at: &str, written: &file::OneOrMany) -> Vec<String> {

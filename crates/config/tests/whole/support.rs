@@ -6,7 +6,7 @@ use std::path::Path;
 
 use config::{Diagnostics, Loaded, Loader};
 use model::Issue;
-use model::filter::FilterSpec;
+use model::filter::{FilterSpec, PATH_FORMAT};
 use serde_json::{Value, json};
 
 /// Stand-ins for the filters of the product, which this crate must not know.
@@ -32,6 +32,10 @@ fn rewrite() -> Value {
         "properties": {
             "path": { "anyOf": [{ "$ref": "#/$defs/Change" }, { "type": "null" }] },
             "host": { "type": ["string", "null"] },
+            "below": { "anyOf": [
+                { "type": "object", "properties": { "from": { "type": "string", "format": PATH_FORMAT } } },
+                { "type": "null" },
+            ] },
         },
         "additionalProperties": false,
         "$defs": { "Change": {

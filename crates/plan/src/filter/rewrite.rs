@@ -1,5 +1,7 @@
 //! `rewrite`.
 
+use model::filter::PATH_FORMAT;
+use model::path::has_dots;
 use model::{Facts, FieldName, Issue, RequestHead, limits};
 use regex::bytes::Regex;
 use schemars::JsonSchema;
@@ -26,8 +28,8 @@ host. `path` takes exactly one of:
 - `regex`: every match of `pattern` is replaced; `$1` and `${name}` quote its groups, `$$` is a dollar sign. The
   expression sees the path as sent, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
 
-`host` may hold variables. When what comes out is no host, the request is answered 400; when the new path is longer than
-16 KiB, 414. Characters that cannot stand in a path are percent-encoded. `*` of `OPTIONS *` is never changed.
+`host` may hold variables. When what comes out is no host, or a path with a dot segment (`..`, `%2e`, `..%2F`) that was not there
+before, the request is answered 400; when the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded. `*` of `OPTIONS *` is never changed.
 
 ```yaml
 filters:
@@ -65,6 +67,7 @@ struct PathRewrite {
 #[serde(deny_unknown_fields)]
 struct PrefixRewrite {
     /// What the path must begin with.
+    #[schemars(extend("format" = PATH_FORMAT))]
     from: String,
     /// What stands there instead.
     to: String,
@@ -113,6 +116,9 @@ fn compile_full(text: &str) -> Result<PathStep, Issue> {
 fn compile_prefix(settings: &PrefixRewrite) -> Result<PathStep, Issue> {
     let trimmed = |key: &str, text: &str| {
         plain_path(text).map_err(|issue| issue.below(key))?;
+        if key == "to" && has_dots(text.as_bytes()) {
+            return Err(Issue::at(key, "the path holds a dot segment").suggest("write the path that is meant"));
+        }
         if text.starts_with('/') || (key == "to" && text.is_empty()) {
             return Ok(text.trim_end_matches('/').into());
         }
@@ -235,7 +241,12 @@ impl RequestStep for RewriteStep {
         if let Some(path) = &self.path
             && head.path().starts_with(b"/")
         {
+            // What variables quote, or what a match leaves, could lead out of the path that is meant.
+            let may_lead_out = !matches!(path, PathStep::Prefix { .. }) && !has_dots(head.path());
             path.apply(head, facts, scratch);
+            if may_lead_out && has_dots(head.path()) {
+                return Flow::refuse(400, "the rewritten path holds a dot segment");
+            }
             if head.path().len() > limits::TARGET_BYTES_MAX {
                 return Flow::refuse(414, "the rewritten path is too long");
             }

@@ -63,6 +63,32 @@ fn a_full_path_may_quote_the_request_and_keeps_the_query() {
 }
 
 #[test]
+fn what_is_put_into_a_path_never_leads_out_of_it() {
+    let refused = |path: Value, target: &str| {
+        let mut head = request("GET", target, &[("host", "h")]);
+        let answer = answered(&rewrite(json!({ "path": path })), &mut head);
+        assert_eq!(answer.status, 400, "{target}");
+    };
+    for page in ["../admin", "..", "a/../b", "%2e%2E/x", "..%2fadmin", "..\\admin", "a/.;b/c"] {
+        refused(json!({ "full": "/docs/{query_param:page}" }), &format!("/?page={page}"));
+    }
+    refused(json!({ "regex": { "pattern": "x", "replacement": "" } }), "/.x./admin");
+    // What leads nowhere, or was there before, as listeners may let it in, stays.
+    assert_eq!(path_after(&json!({ "full": "/d/{query_param:p}" }), "/?p=..a/.b"), "/d/..a/.b?p=..a/.b");
+    assert_eq!(path_after(&json!({ "regex": { "pattern": "a", "replacement": "b" } }), "/a/../a"), "/b/../b");
+    assert_eq!(path_after(&json!({ "prefix": { "from": "/a", "to": "/b" } }), "/a/../c"), "/b/../c");
+    let told = issue("rewrite", json!({ "path": { "prefix": { "from": "/a", "to": "/b/%2e%2e" } } }));
+    assert_eq!(told, "path/prefix/to: the path holds a dot segment (write the path that is meant)");
+}
+
+#[test]
+fn a_prefix_is_marked_as_what_the_configuration_brings_into_its_form() {
+    let schema = (super::ENTRY.schema)();
+    let from = &schema["properties"]["path"]["anyOf"][0]["properties"]["prefix"]["properties"]["from"];
+    assert_eq!(from["format"], model::filter::PATH_FORMAT, "{schema:#}");
+}
+
+#[test]
 fn every_match_of_an_expression_is_replaced() {
     let regex = |pattern: &str, replacement: &str, target: &str| {
         path_after(&json!({ "regex": { "pattern": pattern, "replacement": replacement } }), target)
