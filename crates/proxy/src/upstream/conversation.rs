@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, Known, LocalResponse, Version};
 use plan::{ClusterPlan, EndpointPlan};
-use wire::authentication::is_of_connection;
+use wire::authentication::{Bond, bond_of};
 use wire::grpc::text;
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
@@ -131,7 +131,9 @@ impl<'p> Conversation<'p> {
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
         let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
         let hedged = exchange.told.cluster.filter(|_| is_first && exchange.is_replayable());
-        let parsed = match hedged.and_then(|now| Some((hedge::rules(exchange, now)?, &**now))) {
+        let hedged = hedged.and_then(|now| Some((hedge::rules(exchange, now)?, &**now)));
+        // On a connection that is one client's nobody else can answer for its endpoint.
+        let parsed = match hedged.filter(|_| self.upstream.as_ref().is_none_or(|line| line.bond == Bond::None)) {
             None => self.await_head(exchange).await?,
             // Boxed: it is rare, and its state would make every exchange larger.
             Some(hedged) => Box::pin(self.await_first(exchange, hedged)).await?,
@@ -164,10 +166,11 @@ impl<'p> Conversation<'p> {
     /// Looks whether the endpoint takes what follows on the connection for this client's, before any filter changes the response.
     fn note_authentication(&mut self, exchange: &Exchange<'p>) {
         let (Some(upstream), Some(response)) = (&mut self.upstream, &exchange.response) else { return };
-        if !upstream.is_authenticated && !upstream.io.is_message() {
-            upstream.is_authenticated = is_of_connection(&exchange.incoming.head.fields, response);
+        if upstream.bond == Bond::None && !upstream.io.is_message() {
+            upstream.bond = bond_of(&exchange.incoming.head.fields, response);
         }
-        if upstream.is_authenticated {
+        // Clients of HTTP/2 and HTTP/3 have many requests on one connection: see `is_wanted_by`.
+        if upstream.bond == Bond::Client && exchange.incoming.head.version < Version::Http2 {
             let slot = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
             exchange.connection.facts.authenticated_at.set(slot);
         }
@@ -704,10 +707,18 @@ fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
 fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
     exchange.witness_answer();
     exchange.leave_endpoint();
-    let is_wanted =
-        |upstream: &UpstreamConnection| clean && (!side.pool.is_of_one(upstream) || exchange.client_keeps_alive());
-    if let Some(upstream) = upstream.filter(is_wanted) {
+    if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, side, upstream)) {
         side.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
+    }
+}
+
+/// Whether anybody can use a connection again. One that is authenticated is of use to its client while that stays, and where it has
+/// one request at a time: of a client with many (HTTP/2, HTTP/3) each would leave a connection, and none would find its own.
+fn is_wanted_by(exchange: &Exchange<'_>, side: &EndpointNow, upstream: &UpstreamConnection) -> bool {
+    match upstream.bond {
+        Bond::None => !side.pool.is_private() || exchange.client_keeps_alive(),
+        Bond::Client => exchange.incoming.head.version < Version::Http2 && exchange.client_keeps_alive(),
+        Bond::Doubtful => false,
     }
 }
 

@@ -5,7 +5,8 @@
 //! taken out, or by the sweep.
 //!
 //! Where a connection shows whom it speaks for, or an endpoint has authenticated somebody there, it is used again for the same
-//! client's connection only.
+//! client's connection only. Anybody can have connections become his by bringing credentials, so those have half of the room at most
+//! where others are kept too, and give way to them when there is no more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,6 +17,7 @@ use model::limits::STALE_WITHIN;
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
+use wire::authentication::Bond;
 
 use super::opening::is_private;
 use super::shared::stream::let_end;
@@ -28,8 +30,8 @@ pub(crate) struct UpstreamConnection {
     pub io: Io,
     /// Exchanges carried before the present one.
     pub requests: u64,
-    /// The endpoint takes one client for the author of all that comes on it, see [`wire::authentication`].
-    pub is_authenticated: bool,
+    /// Whether the endpoint takes one client for the author of all that comes on it.
+    pub bond: Bond,
     idle_since: Instant,
     /// The connection's own, if `io` is one stream of it.
     berth: Option<Box<Berth>>,
@@ -37,13 +39,13 @@ pub(crate) struct UpstreamConnection {
 
 impl UpstreamConnection {
     pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, is_authenticated: false, idle_since: now, berth: None }
+        Self { io, requests: 0, bond: Bond::None, idle_since: now, berth: None }
     }
 
     /// One stream of a connection.
     pub(super) fn of_stream(io: Io, berth: Box<Berth>, now: Instant) -> Self {
         let requests = u64::from(berth.was_idle);
-        Self { io, requests, is_authenticated: false, idle_since: now, berth: Some(berth) }
+        Self { io, requests, bond: Bond::None, idle_since: now, berth: Some(berth) }
     }
 
     /// What `io` is a stream of.
@@ -149,22 +151,33 @@ impl Pool {
             return;
         }
         let mut idle = self.idle.borrow_mut();
-        let owner = self.is_of_one(&connection).then(|| Rc::downgrade(client));
-        let is_full = idle.len() >= self.settings.idle_max as usize;
-        if is_full && owner.is_some() && !idle.is_empty() {
-            // Of no use to anyone else: the first whose client has gone, else the one that is idle longest.
-            let place = idle.iter().position(|idle| !idle.has_owner()).unwrap_or(0);
-            self.remove(&mut idle, place);
-        }
-        if idle.len() < self.settings.idle_max as usize {
+        let owner = (self.is_private || connection.bond != Bond::None).then(|| Rc::downgrade(client));
+        if self.make_room(&mut idle, owner.is_some()) {
             self.owned.set(self.owned.get() + usize::from(owner.is_some()));
             idle.push_back(Idle { connection, owner });
         }
     }
 
-    /// Whether a connection is of use to one client only, and only while that stays.
-    pub(crate) fn is_of_one(&self, connection: &UpstreamConnection) -> bool {
-        self.is_private || connection.is_authenticated
+    /// Sees to it that there is a place for one more; false: there is none to be had.
+    fn make_room(&self, idle: &mut VecDeque<Idle>, for_one: bool) -> bool {
+        let max = self.settings.idle_max as usize;
+        let owned_max = if self.is_private { max } else { max.div_ceil(2) };
+        let is_full = idle.len() >= max;
+        if for_one && self.owned.get() >= owned_max || is_full && self.owned.get() > 0 {
+            // Of no use to anyone else: the first whose client has gone, else the one that is idle longest.
+            let gone = idle.iter().position(|idle| !idle.has_owner());
+            let place = gone.or_else(|| idle.iter().position(|idle| idle.owner.is_some()));
+            return place.is_some_and(|place| self.remove(idle, place).is_some());
+        }
+        if is_full && for_one {
+            return self.remove(idle, 0).is_some();
+        }
+        !is_full
+    }
+
+    /// Whether each connection shows for whom it was made, and so is of use to that client only.
+    pub(crate) fn is_private(&self) -> bool {
+        self.is_private
     }
 
     /// Closes what is idle and keeps nothing any more: the plan that the pool belongs to is no longer in force, though

@@ -13,6 +13,7 @@ use model::resilience::Hedge;
 use model::{Fault, PickReason};
 use plan::{Ask, EndpointPlan, Lease, Pass, Pick, Seen, Subset};
 use tokio::time::Sleep;
+use wire::authentication::is_brought;
 use wire::http1::ResponseParsed;
 
 use super::Conversation;
@@ -32,7 +33,13 @@ pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Opti
     let rules = own.or(now.plan.cluster.resilience.hedge.as_ref())?;
     // What another endpoint would answer is not of the session, which would move there besides.
     let is_free = exchange.session.is_none_or(|session| session.pinned().is_none());
-    is_free.then_some(rules)
+    (is_free && !authenticates(exchange, now)).then_some(rules)
+}
+
+/// Whether an endpoint authenticates the client by its connection, or is about to: another knows nothing of that, and would win with
+/// its 401, while the connection that counts is dropped.
+fn authenticates(exchange: &Exchange<'_>, now: &ClusterNow) -> bool {
+    exchange.authenticated_at(&now.plan).is_some() || is_brought(&exchange.incoming.head.fields)
 }
 
 /// Attempts of one exchange beside its first.
