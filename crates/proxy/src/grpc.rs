@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::{Fault, FieldName, Known, LocalResponse, RequestHead, ResponseHead, Version};
 use wire::grpc::call::{self, Status, WebForm};
@@ -15,6 +15,11 @@ static STATUS: LazyLock<FieldName> = LazyLock::new(|| name("grpc-status"));
 static TE: LazyLock<FieldName> = LazyLock::new(|| name("te"));
 static CONTENT_TYPE: LazyLock<FieldName> = LazyLock::new(|| name("content-type"));
 static ACCEPT: LazyLock<FieldName> = LazyLock::new(|| name("accept"));
+
+/// How much sooner than its client's deadline an endpoint may say that it is over, and be believed: a tenth of what the client gave,
+/// within these.
+const SLACK_MIN: Duration = Duration::from_millis(100);
+const SLACK_MAX: Duration = Duration::from_secs(1);
 
 fn name(text: &str) -> FieldName {
     FieldName::new(text).unwrap_or_else(|_| unreachable!("a constant token"))
@@ -116,6 +121,16 @@ impl Exchange<'_> {
         let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
         let timeout = self.told.route.and_then(|route| route.timeout);
         timeout.is_none_or(|timeout| deadline < self.told.begun + timeout)
+    }
+
+    /// Whether the time that the client gave is over, or nearly: an endpoint that says so when it is not has none but its own
+    /// time to tell of.
+    pub(crate) fn is_over_for_client(&self) -> bool {
+        let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
+        let given = deadline.saturating_duration_since(self.told.begun);
+        // Endpoints are told of it in whole units, have a clock of their own, and may end what they wait for themselves a little sooner.
+        let slack = (given / 10).clamp(SLACK_MIN, SLACK_MAX);
+        self.is_bounded_by_client() && self.told.now + slack >= deadline
     }
 
     /// Makes a call of gRPC from one of gRPC-Web, for an endpoint that speaks HTTP/2.

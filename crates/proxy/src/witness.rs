@@ -32,12 +32,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the response that is here tells. `None`: nothing, for it says that the time is over, and how long that was the client
-    /// has chosen.
+    /// What the response that is here tells. `None`: nothing, for it says that the time is over, which it is, and how long that was the
+    /// client has chosen.
     #[inline]
     fn seen(&self) -> Option<Seen> {
         let status = self.answered_status();
-        let is_of_client = status == LATE && self.is_bounded_by_client();
+        let is_of_client = status == LATE && self.is_over_for_client();
         (!is_of_client).then_some(Seen::Answered { status, latency: self.told.phases.first_byte })
     }
 

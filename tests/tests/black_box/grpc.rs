@@ -201,11 +201,21 @@ fn a_deadline_of_the_clients_own_opens_no_circuit_and_ejects_nobody_but_that_of_
         assert_eq!(status("/shop.Cart/Hang", timeout).as_deref(), Some("4"));
     }
     for _ in 0..3 {
-        assert_eq!(status("/shop.Cart/Late", "1H").as_deref(), Some("4"), "the endpoint says so");
+        assert_eq!(status("/shop.Cart/Late", "50m").as_deref(), Some("4"), "the endpoint says so");
     }
     assert_eq!(status("/shop.Cart/Add", "1H").as_deref(), Some("0"), "others are served");
     product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
     product.expect_metric("equipoise_endpoint_up", &["cluster=\"site\""], 2.0);
+
+    let product = setup.start();
+    let mut client = Client::connect(product.web());
+    let mut status = |path: &str| status_of(&client.ask(call_within(path, "1H"), &message("x")));
+    assert_eq!(status("/shop.Cart/Late").as_deref(), Some("4"));
+    assert_eq!(
+        status("/shop.Cart/Add").as_deref(),
+        Some("14"),
+        "an hour was left, so it is the endpoint's own failure"
+    );
 
     let product = setup.route("timeout: 1s").start();
     let mut client = Client::connect(product.web());
