@@ -152,6 +152,7 @@ pub(crate) fn media_type(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use axum::http::{HeaderName, HeaderValue};
+    use control::admin_tls::AlternativeKind;
     use model::persistence::Secret;
     use model::snapshot::{AdminIdentity, AdminToken, CertificateName};
 
@@ -190,7 +191,8 @@ mod tests {
     }
 
     fn certificate(name: &str) -> ShownCertificate {
-        let (subject, alternative_names) = (format!("CN={name}"), vec![format!("{name}.example.com")]);
+        let alternative_names = vec![(AlternativeKind::Dns, format!("{name}.example.com"))];
+        let subject = format!("CN={name}");
         ShownCertificate { subject, common_name: Some(name.to_owned()), alternative_names }
     }
 

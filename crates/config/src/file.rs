@@ -212,12 +212,12 @@ pub struct AdminIdentity {
     pub name: String,
     /// What it may be used for.
     pub role: AdminRole,
-    /// The common name (CN) in the subject of the certificate, letter by letter.
+    /// The common name (CN) in the subject of the certificate, letter by letter; of several the most specific, which is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub common_name: Option<String>,
-    /// One of the alternative names in the certificate, letter by letter: of DNS, of mail, or a URI such as
-    /// `spiffe://example.com/deploy`.
+    /// One of the alternative names in the certificate, letter by letter: with a colon a URI such as `spiffe://example.com/deploy`,
+    /// with `@` one of mail, else one of DNS. What stands there as a name of another kind does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub alternative_name: Option<String>,

@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::{RelativeDistinguishedName, X509Name};
 
 use crate::probes::tls;
 
@@ -33,6 +34,8 @@ pub use encrypted::Encrypted;
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
+/// The object identifier 2.5.4.3 (RFC 4519 section 2.3).
+const CN: &[u8] = &[0x55, 4, 3];
 /// What is spoken inside (RFC 7301 section 6).
 const HTTP1: &[u8] = b"http/1.1";
 const CERTIFICATE_AT: &str = "admin/tls/certificates/0";
@@ -122,29 +125,28 @@ fn verifier(client: &ClientAuth, provider: &Arc<CryptoProvider>) -> Result<Arc<d
 pub struct ShownCertificate {
     /// All of its subject, as [`wire::subject`] writes it; empty when that cannot be read.
     pub subject: String,
-    /// The first common name in it.
+    /// The most specific common name in it, which is the last (RFC 4514 section 2.1); none where two stand side by side there.
     pub common_name: Option<String>,
     /// Names of DNS and mail, and URIs.
-    pub alternative_names: Vec<String>,
+    pub alternative_names: Vec<(AlternativeKind, String)>,
 }
 
 impl ShownCertificate {
     /// Takes a certificate apart. Of one that cannot be read nothing is known, and no name fits.
     fn of(certificate: &CertificateDer<'_>) -> Self {
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return Self::default() };
-        let common_name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         let text = |name: &GeneralName<'_>| match name {
-            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
-                Some((*name).to_owned())
-            }
+            GeneralName::DNSName(name) => Some((AlternativeKind::Dns, (*name).to_owned())),
+            GeneralName::RFC822Name(name) => Some((AlternativeKind::Mail, (*name).to_owned())),
+            GeneralName::URI(name) => Some((AlternativeKind::Uri, (*name).to_owned())),
             _ => None,
         };
         let alternatives = parsed.subject_alternative_name().ok().flatten();
-        let names: Option<Vec<String>> =
+        let names: Option<Vec<_>> =
             alternatives.map(|names| names.value.general_names.iter().filter_map(text).collect());
         Self {
             subject: wire::subject::subject(certificate).unwrap_or_default(),
-            common_name: common_name.map(str::to_owned),
+            common_name: common_name(parsed.subject()),
             alternative_names: names.unwrap_or_default(),
         }
     }
@@ -153,8 +155,47 @@ impl ShownCertificate {
     pub fn bears(&self, name: &CertificateName) -> bool {
         match name {
             CertificateName::Subject(name) => self.common_name.as_ref() == Some(name),
-            CertificateName::Alternative(name) => self.alternative_names.contains(name),
+            CertificateName::Alternative(name) => {
+                let kind = AlternativeKind::of(name);
+                self.alternative_names.iter().any(|(given, text)| *given == kind && text == name)
+            }
         }
+    }
+}
+
+/// What an alternative name is a name of. Who may vouch for one kind, by the constraints of its own certificate, may have written any
+/// text as another (RFC 5280 section 4.2.1.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlternativeKind {
+    /// A host.
+    Dns,
+    /// A mailbox.
+    Mail,
+    /// A URI.
+    Uri,
+}
+
+impl AlternativeKind {
+    /// That of a name in the configuration: with a colon it is a URI, with `@` a mailbox, else a host.
+    fn of(name: &str) -> Self {
+        match name {
+            name if name.contains(':') => Self::Uri,
+            name if name.contains('@') => Self::Mail,
+            _ => Self::Dns,
+        }
+    }
+}
+
+/// The common name of what is most specific in a name, which stands last: `ann` of `DC=com,DC=corp,CN=Users,CN=ann`.
+fn common_name(name: &X509Name<'_>) -> Option<String> {
+    let names_of = |part: &RelativeDistinguishedName<'_>| {
+        let names = part.iter().filter(|one| one.attr_type().as_bytes() == CN);
+        names.map(|one| one.as_str().ok().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let parts: Vec<_> = name.iter().map(names_of).filter(|names| !names.is_empty()).collect();
+    match parts.last()?.as_slice() {
+        [one] => one.clone(),
+        _ => None,
     }
 }
 

@@ -662,9 +662,9 @@ pub struct AdminIdentity {
 /// A name that a certificate has to bear, letter by letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateName {
-    /// The name in its subject (CN).
+    /// The most specific common name in its subject (CN).
     Subject(String),
-    /// One of its alternative names: of DNS, of mail, or a URI.
+    /// One of its alternative names: a URI if it holds a colon, a name of mail if it holds `@`, else one of DNS.
     Alternative(String),
 }
 

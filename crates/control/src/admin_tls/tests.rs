@@ -3,7 +3,8 @@
 use std::io::{self, Read, Write};
 
 use model::snapshot::{Admin, ClientTrust, Pem, UpstreamTls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+use rcgen::string::Ia5String;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair, SanType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -113,6 +114,50 @@ fn a_client_is_known_by_what_stands_in_its_certificate() {
         assert!(!still_holds(Some(&secured), now), "{now:?}");
     }
     assert!(!still_holds(None, Some(&settings)), "it is not encrypted");
+}
+
+/// What a certificate shows that has these common names, from the least specific to the most, and these alternative names.
+fn shown(names: &[&str], alternatives: Vec<SanType>) -> ShownCertificate {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.subject_alt_names = alternatives;
+    params.distinguished_name = DistinguishedName::new();
+    for (place, name) in names.iter().enumerate() {
+        // The library takes each kind once, and kinds of others for any number.
+        params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 100 + place as u64]), *name);
+    }
+    let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let mut der = certificate.der().to_vec();
+    for place in 0..names.len() as u8 {
+        // The object identifiers become that of the common name (2.5.4.3). The signature is nobody's business here.
+        while let Some(at) = der.windows(5).position(|five| five == [6, 3, 0x55, 4, 100 + place]) {
+            der[at + 4] = 3;
+        }
+    }
+    ShownCertificate::of(&der.into())
+}
+
+#[test]
+fn of_several_names_in_a_subject_the_most_specific_counts() {
+    let ann = shown(&["Users", "ann"], Vec::new());
+    assert_eq!((ann.subject.as_str(), ann.common_name.as_deref()), ("CN=ann,CN=Users", Some("ann")));
+    assert!(ann.bears(&CertificateName::Subject("ann".into())));
+    assert!(!ann.bears(&CertificateName::Subject("Users".into())), "which everybody there has");
+    assert_eq!(shown(&[], Vec::new()).common_name, None);
+}
+
+#[test]
+fn an_alternative_name_of_one_kind_is_none_of_another() {
+    type Kind = fn(Ia5String) -> SanType;
+    let names = ["hal.example.com", "hal@example.com", "spiffe://example.com/hal", "https://hal@example.com/"];
+    let of = |name: &str| CertificateName::Alternative(name.into());
+    let kinds: [(Kind, &[&str]); 3] =
+        [(SanType::DnsName, &names[..1]), (SanType::Rfc822Name, &names[1..2]), (SanType::URI, &names[2..])];
+    for (kind, own) in kinds {
+        let all = shown(&[], names.iter().map(|name| kind((*name).try_into().unwrap())).collect());
+        for name in names {
+            assert_eq!(all.bears(&of(name)), own.contains(&name), "{name}");
+        }
+    }
 }
 
 #[test]
