@@ -104,6 +104,20 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
+    /// What was written on the command line for an address with TLS. What the environment names may be meant for another address.
+    fn flag(&self) -> Option<&'static str> {
+        let all = [
+            ("--ca-file", "EQUIPOISE_CA_FILE", &self.ca_file),
+            ("--cert-file", "EQUIPOISE_CERT_FILE", &self.cert_file),
+            ("--key-file", "EQUIPOISE_KEY_FILE", &self.key_file),
+        ];
+        let is_of_environment = |variable: &str, file: &Path| std::env::var_os(variable).is_some_and(|of| of == *file);
+        let written = |(_, variable, file): &(_, &str, &Option<PathBuf>)| {
+            file.as_ref().is_some_and(|file| !is_of_environment(variable, file))
+        };
+        all.into_iter().find(written).map(|(flag, ..)| flag)
+    }
+
     /// With what the files hold.
     fn read(&self) -> io::Result<UpstreamTls> {
         let authorities = self.ca_file.as_deref().map(pem).transpose()?;
@@ -182,6 +196,7 @@ impl Client {
     /// There is no answer, or none of an admin address.
     pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, Unanswered> {
         let admin = &self.admin;
+        self.refuse_to_ask_in_clear()?;
         let request = self.written(asked);
         let mut stream = self.connect().map_err(|error| Unanswered::Not(self.unasked(&error)))?;
         let bytes = converse(&mut *stream, &request);
@@ -210,6 +225,18 @@ impl Client {
             return Err(lost("it is cut short"));
         }
         Ok(Answered { status, etag: field(head, "etag").map(str::to_owned), body: body.to_owned() })
+    }
+
+    /// Who names files for TLS does not want that a token, or anything, goes out in clear because `https://` was forgotten.
+    fn refuse_to_ask_in_clear(&self) -> Result<(), Unanswered> {
+        let Some(flag) = self.tls.flag() else { return Ok(()) };
+        let mend = match &self.admin {
+            AdminAddress::Secure { .. } => return Ok(()),
+            AdminAddress::Ip(addresses) => format!("write --admin https://{}, or leave {flag} out", first(addresses)),
+            AdminAddress::Unix(_) => format!("leave {flag} out"),
+        };
+        let admin = &self.admin;
+        Err(Unanswered::Not(format!("{flag} is for https://, and {admin} would be asked in clear\n     help: {mend}")))
     }
 
     /// Said of an answer that cannot be one.
@@ -383,6 +410,31 @@ mod tests {
         assert_eq!(connected(&[nobody, here]).unwrap().peer_addr().unwrap(), here);
         assert_eq!(connected(&[nobody]).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         assert!(connected(&[]).is_err());
+    }
+
+    #[test]
+    fn nothing_goes_out_in_clear_where_files_for_tls_are_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let file = Some(PathBuf::from("not-there.pem"));
+        for (tls, flag) in [
+            (Tls { ca_file: file.clone(), ..Tls::default() }, "--ca-file"),
+            (Tls { cert_file: file.clone(), key_file: file.clone(), ..Tls::default() }, "--cert-file"),
+            (Tls { key_file: file, ..Tls::default() }, "--key-file"),
+        ] {
+            let mend = format!("write --admin https://{address}, or leave {flag} out");
+            for (admin, mend) in [
+                (AdminAddress::Ip(vec![address]), mend),
+                (AdminAddress::Unix("a.sock".into()), format!("leave {flag} out")),
+            ] {
+                let told = format!("{flag} is for https://, and {admin} would be asked in clear\n     help: {mend}");
+                let client = Client { admin, token: Some("secret".into()), tls: tls.clone() };
+                let asked = Asked { method: "GET", path: "/api/status".into(), ..Asked::default() };
+                assert_eq!(client.ask(&asked).unwrap_err(), Unanswered::Not(told));
+            }
+        }
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "nobody has come");
     }
 
     #[test]
