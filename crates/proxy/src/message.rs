@@ -68,6 +68,15 @@ impl MessageStream {
         .map_err(|_| Fault::ClosedInWait)
     }
 
+    /// Whether the peer takes other connections and says nothing on that of this stream. The kernel tells of that where it is one of
+    /// TCP.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        match self {
+            Self::Client(_) | Self::Http2(_) => false,
+            Self::Http3(stream) => stream.is_forsaken(),
+        }
+    }
+
     /// Ready when there is something to read, the end included.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         either!(self, stream => stream.poll_read_ready(cx))

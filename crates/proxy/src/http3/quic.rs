@@ -113,6 +113,8 @@ struct Inner {
     refused_from: u64,
     /// The network says that nobody is there.
     is_doubtful: bool,
+    /// The peer takes other connections and says nothing on this one.
+    is_forsaken: bool,
     /// What the handshake has told so far.
     noted: Noted,
 }
@@ -218,6 +220,7 @@ impl Quic {
             has_news: false,
             refused_from: u64::MAX,
             is_doubtful: false,
+            is_forsaken: false,
             noted: Noted::take(),
         };
         Rc::new(Self { port, handle, is_dirty: Cell::new(false), is_put_off: Cell::new(false), inner: inner.into() })
@@ -443,6 +446,19 @@ impl Quic {
     /// Whether the network has said that nobody is there since this was last asked.
     pub(crate) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.inner.borrow_mut().is_doubtful)
+    }
+
+    /// Says whether the peer takes other connections and says nothing on this one. Those who can ask it anew are told.
+    pub(crate) fn set_forsaken(&self, is_forsaken: bool) {
+        let inner = &mut *self.inner.borrow_mut();
+        if std::mem::replace(&mut inner.is_forsaken, is_forsaken) != is_forsaken && is_forsaken {
+            inner.wake_all();
+        }
+    }
+
+    /// Whether the peer takes other connections and says nothing on this one.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        self.inner.borrow().is_forsaken
     }
 
     /// Asks the peer whether it is there.

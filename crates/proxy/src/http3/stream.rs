@@ -155,6 +155,11 @@ impl Stream {
         }
     }
 
+    /// Whether the peer takes other connections and says nothing on that of this stream.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        self.quic.is_forsaken()
+    }
+
     /// Ready when a head of the peer is whole, and whether the message ends with it as far as is known: see
     /// [`Self::section`].
     pub(crate) fn poll_head(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<bool, NoHead>> {

@@ -382,9 +382,14 @@ impl<'p> Conversation<'p> {
             ready!(self.poll_interim(cx, exchange))?;
             let parsed = match self.upstream.as_mut().and_then(|upstream| upstream.io.message()) {
                 None => ready!(self.poll_next_head(cx, exchange))?,
-                Some(stream) => match ready!(stream::poll_head(cx, exchange, stream)) {
-                    Ok(parsed) => parsed,
-                    Err(ended) => return Poll::Ready(Err(self.ended_fault(ended))),
+                Some(stream) => match stream::poll_head(cx, exchange, stream) {
+                    Poll::Ready(Ok(parsed)) => parsed,
+                    Poll::Ready(Err(ended)) => return Poll::Ready(Err(self.ended_fault(ended))),
+                    // What is not heard there is asked for anew, sooner than the connection is given up, if that does no harm.
+                    Poll::Pending if stream.is_forsaken() && self.interim_count == 0 && exchange.may_send_again() => {
+                        return Poll::Ready(Err(Fault::StaleConnection));
+                    }
+                    Poll::Pending => return Poll::Pending,
                 },
             };
             if !(100..200).contains(&exchange.response().status) || parsed.switching {

@@ -286,6 +286,7 @@ impl Driver {
         let (now, heard_at) = (Instant::now(), self.session.quic.heard_at());
         if self.asked.take_if(|asked| heard_at > asked.at).is_some() {
             self.session.doubted_at.set(None);
+            self.session.quic.set_forsaken(false);
         }
         let (patience, unheard_at) = (self.word_patience(), self.session.unheard_at());
         let mut left = unheard_at.map(|at| patience.saturating_sub(now.saturating_duration_since(at)));
@@ -308,8 +309,8 @@ impl Driver {
     }
 
     /// When to look again whether the endpoint has answered. `None`: it is not there. It may have been killed and be back, and
-    /// then it does not know this connection, and answers nothing to it. That it takes another one tells that, and nothing less: one
-    /// that only takes its time takes it for both.
+    /// then it does not know this connection, and answers nothing to it. That it takes another one tells that, or that one of several
+    /// threads of it only takes its time: so those who can ask anew do so then, and all others wait as long as with HTTP/2.
     fn wait_for_answer(
         &self,
         asked: Asked,
@@ -326,7 +327,8 @@ impl Driver {
         let (waited, patience) = (now.saturating_duration_since(asked.at), self.word_patience());
         let takes_others = trunks.has_made_any_since(asked.at);
         if takes_others && waited >= 2 * patience {
-            return None;
+            self.session.quic.set_forsaken(true);
+            return Some(left);
         }
         if !takes_others && waited >= patience {
             dial_beside(trunks, how);
