@@ -153,10 +153,18 @@ impl Accepting {
         }
     }
 
+    /// The port, of QUIC.
+    pub(crate) fn quic(&self) -> Option<Rc<http3::Port>> {
+        match &*self.socket.borrow() {
+            Some(Taking::Quic(port)) => Some(port.clone()),
+            _ => None,
+        }
+    }
+
     /// Has its worker remember the port of QUIC, whose connections outlive the listener.
     pub(crate) fn retire(&self, worker: &Worker) {
-        if let Some(Taking::Quic(port)) = &*self.socket.borrow() {
-            retired::remember(worker, &self.bound.address, port);
+        if let Some(port) = self.quic() {
+            retired::remember(worker, (&self.name, &self.bound), &port);
         }
     }
 

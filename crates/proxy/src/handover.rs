@@ -23,11 +23,12 @@ use model::{Address, Name};
 use socket2::{SockRef, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::http3::{Keys, Mesh, RESET_KEY_BYTES, mesh};
+use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
 use crate::kernel::Envelope;
 use crate::listen::{self, Transport};
 use crate::past::{self, Past};
 use crate::reconcile::{Bound, Command, Opened, Shared, Workers, is_same_place};
+use crate::retired;
 use crate::socket_file::SocketFile;
 pub use crate::tls::{TicketEstate, TicketKey};
 use crate::worker::Worker;
@@ -113,7 +114,7 @@ impl Inherited {
     /// As far as it decides whether a listener is served by it.
     fn place(&self) -> Bound {
         let (bind, address) = (self.bind.clone(), self.address.clone());
-        Bound { bind, address, transport: self.transport, file: None, others: None }
+        Bound { bind, address, transport: self.transport, file: None, quic: None }
     }
 
     /// A socket that was made ready for this process, under a name if it was given one.
@@ -426,7 +427,7 @@ impl Shared {
         }
         let count = if is_shared { workers.max(sockets.len()) } else { sockets.len() };
         let meshes = if transport == Transport::Quic { mesh(count, keys_of(quic), past.as_ref()) } else { Vec::new() };
-        let others = meshes.first().map(|mesh| Arc::downgrade(&mesh.others));
+        let quic = Generation::of(&meshes);
         let beside = |port| past.clone().map(|past| Beside { past, port, ports: count });
         let (mut meshes, first_spare) = (meshes.into_iter(), sockets.len());
         for (number, socket) in sockets.into_iter().enumerate() {
@@ -449,7 +450,7 @@ impl Shared {
             Address::Unix(_) => None,
             Address::Ip(_) => None,
         };
-        Ok(Bound { bind: listener.bind.clone(), address, transport, file, others })
+        Ok(Bound { bind: listener.bind.clone(), address, transport, file, quic })
     }
 
     fn begin(&self) {
@@ -514,6 +515,11 @@ pub(crate) fn offer(worker: &Rc<Worker>, offers: &Sender<Offered>) {
         let (way, keys, bound) = (accepting.open_way(), accepting.keys(), accepting.bound.clone());
         let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
     }
+    retired::offer(worker, |place, bound, port| {
+        let (bound, keys) = (bound.clone(), Some(port.keys()));
+        let (socket, way) = (port.duplicate(), port.open_way().map(Some));
+        let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
+    });
 }
 
 /// Another process has the sockets of these places. Datagrams of others, which it does not want, are read here again.
@@ -525,6 +531,7 @@ pub(crate) fn give(worker: &Rc<Worker>, places: &[Place]) {
             accepting.pause(false);
         }
     }
+    retired::pause(worker, |place| places.contains(place));
 }
 
 /// Another process is about to read the sockets of datagrams, or not after all.
@@ -540,6 +547,7 @@ pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>)
         // Who asked may have given up.
         let _ = told.send(Paused { worker: worker.index, place, flows });
     }
+    retired::pause(worker, |_| is_paused);
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The process before, as far as datagrams go: those of its QUIC connections and of its flows come by sockets that are read by the
-//! latest process alone, which passes them on. Ports of QUIC that a listener has given up and has again are to each other as
-//! those of two processes ([`crate::retired`]).
+//! latest process alone, which passes them on.
 //!
 //! ```text
 //!            ┌ the latest process ┐   Passed    ┌ the one before ┐
@@ -40,16 +39,6 @@ pub(crate) fn way() -> io::Result<(End, OwnedFd)> {
         let _ = end.set_send_buffer_size(BUFFER_BYTES);
     }
     Ok((End::new(ours.into())?, theirs.into()))
-}
-
-/// A way to a port that is over.
-///
-/// # Errors
-/// No descriptors are left.
-pub(crate) fn nowhere() -> io::Result<OwnedFd> {
-    let (_, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
-    theirs.set_nonblocking(true)?;
-    Ok(theirs.into())
 }
 
 /// An end that a worker waits at.
@@ -159,7 +148,7 @@ pub(crate) enum Fate {
 }
 
 impl Past {
-    /// With the ways to all its ports, in their order; see [`nowhere`] for those that are over.
+    /// With the ways to all its ports, in their order.
     pub(crate) fn new(ways: Vec<OwnedFd>) -> Self {
         let way = |socket| Way { socket, is_gone: AtomicBool::new(false) };
         Self { ways: ways.into_iter().map(way).collect(), flows: Mutex::default(), count: AtomicUsize::new(0) }
@@ -319,6 +308,6 @@ mod tests {
         // Found out by looking, though nothing was passed on since.
         assert!(past.is_gone());
         assert_eq!(pass(1), Fate::Ours);
-        assert!(Past::new(vec![nowhere().unwrap()]).is_gone() && Past::new(Vec::new()).is_gone());
+        assert!(Past::new(Vec::new()).is_gone());
     }
 }

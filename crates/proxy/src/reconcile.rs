@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::accept::Accepting;
 use crate::clients::{self, Question};
 use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
-use crate::http3::{Keys, Mesh, Others, mesh};
+use crate::http3::{Generation, Mesh};
 use crate::listen::{self, Transport};
 use crate::retired::{self, Left};
 use crate::socket;
@@ -153,19 +153,19 @@ pub(crate) struct Bound {
     pub transport: Transport,
     /// Of a Unix socket; not in the workers, so that it goes when the listener does.
     pub file: Option<Arc<SocketFile>>,
-    /// Of QUIC; it is there as long as any of its sockets.
-    pub others: Option<Weak<Others>>,
+    /// Of QUIC.
+    pub quic: Option<Generation>,
 }
 
 impl Bound {
     /// Whether sockets are there that carry connections of QUIC.
     fn is_in_use(&self) -> bool {
-        self.others.as_ref().is_some_and(|others| others.strong_count() > 0)
+        self.quic.as_ref().is_some_and(Generation::is_there)
     }
 
     /// Whether these are the same sockets of QUIC.
     fn is_of(&self, other: &Self) -> bool {
-        self.others.iter().zip(&other.others).any(|(one, other)| one.ptr_eq(other))
+        self.quic.iter().zip(&other.quic).any(|(one, other)| one.is(other))
     }
 }
 
@@ -417,7 +417,7 @@ impl Shared {
         let mut bindings = (HashMap::new(), self.commands.iter().map(|_| Vec::new()).collect());
         for listener in &plan.snapshot.listeners {
             for transport in Transport::of(listener) {
-                self.bind_one(listener, *transport, published, &mut bindings)?;
+                self.bind_one(listener, *transport, (plan, published), &mut bindings)?;
             }
         }
         Ok(bindings)
@@ -427,7 +427,7 @@ impl Shared {
         &self,
         listener: &Listener,
         transport: Transport,
-        published: &Published,
+        (plan, published): (&Plan, &Published),
         (bound, sockets): &mut Bindings,
     ) -> Result<(), String> {
         let key = (listener.name.clone(), transport);
@@ -453,9 +453,13 @@ impl Shared {
             bound.insert(key, adopted);
             return Ok(());
         }
+        if transport == Transport::Datagram && published.has_connections(plan, &at) {
+            return Err(failed(io::Error::other("connections of HTTP/3 that were begun there are not over yet")));
+        }
+        let before = if transport == Transport::Quic { published.before(plan, &at) } else { Vec::new() };
         let is_left = |left: &Bound| left.transport == transport && left.address == at && left.is_in_use();
         if published.leaving.iter().any(is_left)
-            && let Some(taken) = self.take_back(listener, &at, sockets).map_err(failed)?
+            && let Some(taken) = self.take_back(listener, &at, &before, sockets).map_err(failed)?
         {
             bound.insert(key, taken);
             return Ok(());
@@ -470,8 +474,8 @@ impl Shared {
         let files: Vec<Arc<SocketFile>> =
             published.bound.values().chain(bound.values()).filter_map(|place| place.file.clone()).collect();
         let made = listen::bind(listener, (transport, &at), workers, !ours, &files).map_err(failed)?;
-        let meshes = if transport == Transport::Quic { mesh(workers, (Keys::new(), 0), None) } else { Vec::new() };
-        let others = meshes.first().map(|mesh| Arc::downgrade(&mesh.others));
+        let meshes = if transport == Transport::Quic { Generation::succeed(&before, workers) } else { Vec::new() };
+        let quic = Generation::of(&meshes);
         let mut meshes = meshes.into_iter();
         for (of_worker, socket) in sockets.iter_mut().zip(made.sockets) {
             of_worker.push(Opened {
@@ -483,8 +487,45 @@ impl Shared {
                 is_adopted: false,
             });
         }
-        bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, others });
+        bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, quic });
         Ok(())
+    }
+}
+
+impl Published {
+    /// The ports of QUIC that no listener of a plan has any more and that still read what comes to an address, or some of whose
+    /// connections come to sockets at that; the latest last. Nobody can know the connections of two that are strangers to each other:
+    /// those are left out that are strangers to who has that very address.
+    fn before(&self, plan: &Plan, at: &Address) -> Vec<Generation> {
+        let there = self.leaving.iter().chain(self.going(plan).map(|(_, bound)| bound));
+        let there = there.filter(|bound| bound.is_in_use() && listen::overlap(&bound.address, at));
+        let all: Vec<_> = there.filter_map(|bound| Some((bound.address == *at, bound.quic.clone()?))).collect();
+        let owner = all.iter().rfind(|(is_at, _)| *is_at).map(|(_, quic)| quic.clone());
+        let is_kin = |quic: &Generation| owner.as_ref().is_none_or(|owner| owner.is_kin(quic));
+        all.into_iter().map(|(_, quic)| quic).filter(is_kin).collect()
+    }
+
+    /// Whether connections of QUIC are left at an address that a plan has for datagrams: neither could be told from the other.
+    fn has_connections(&self, plan: &Plan, at: &Address) -> bool {
+        let is_there = |bound: &Bound| bound.is_in_use() && listen::overlap(&bound.address, at);
+        let is_used = |name: &Name| {
+            let listener = self.plan.as_ref().and_then(|plan| plan.listener(name));
+            listener.is_some_and(|listener| listener.state.connections() > 0)
+        };
+        self.leaving.iter().any(is_there) || self.going(plan).any(|(name, bound)| is_there(bound) && is_used(name))
+    }
+
+    /// The ports of QUIC in force that a plan has no listener for.
+    fn going<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a Name, &'a Bound)> {
+        let has_listener = |name: &Name, bound: &Bound| {
+            let is_it = |listener: &Arc<Listener>| {
+                Transport::of(listener).contains(&Transport::Quic)
+                    && is_same_place(name, bound, listener, Transport::Quic)
+            };
+            plan.snapshot.listeners.iter().any(is_it)
+        };
+        let quic = self.bound.iter().filter(|(_, bound)| bound.transport == Transport::Quic);
+        quic.map(|((name, _), bound)| (name, bound)).filter(move |(name, bound)| !has_listener(name, bound))
     }
 }
 
@@ -622,6 +663,7 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
     for accepting in worker.listening.borrow().iter() {
         accepting.review();
     }
+    retired::make_way(worker);
     worker.registry.wake_closing();
     // The publisher may have stopped waiting; the plan is in force all the same.
     let _ = commit.done.send(());
@@ -636,9 +678,9 @@ fn start(worker: &Rc<Worker>, listeners: &[Arc<ListenerPlan>], opened: Opened) {
     let bind = listeners[index].listener.bind.clone();
     let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
     let address = address.map_or_else(|| bind.clone(), Address::Ip);
-    let bound = Bound { bind, address, transport: opened.transport, file: None, others: None };
+    let bound = Bound { bind, address, transport: opened.transport, file: None, quic: None };
     let is_adopted = opened.is_adopted;
-    let is_back = opened.mesh.as_ref().is_some_and(|mesh| mesh.past.is_some());
+    let is_back = opened.mesh.as_ref().is_some_and(|mesh| !mesh.before.is_empty());
     match Accepting::start(worker, bound, index, opened) {
         Ok(accepting) => {
             if is_adopted {

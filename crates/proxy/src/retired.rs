@@ -1,27 +1,30 @@
 //! Ports of QUIC that their listener has given up. They read on as long as they have connections, which end in good order. Should
 //! HTTP/3 be back at the same address before that, the kernel would spread datagrams over old and new sockets alike. So the new
-//! ports read the very same sockets, and pass on what is for connections of those before, as one process does for
-//! another ([`crate::past`]).
+//! ports read the very same sockets, and give each of those before what its connections are sent, by the numbers in their ids.
 //!
 //! ```text
 //! the listener goes      its port is told to end, and remembered here
-//! the listener is back   publish: asks for the sockets of such ports, for ways to them and for their keys
-//!                        commit:  the new ports read; those before get what is theirs by their ways, until they are over
+//! the listener is back   publish: asks for the sockets of such ports
+//!                        commit:  the new ports read; those before get what is theirs, until they are over
 //! ```
+//!
+//! Between one address and all of them (`192.0.2.1:443`, `0.0.0.0:443`) the kernel prefers the socket of the one, whoever was there
+//! first. So both read on: the new ports know those before as above, and these pass on who comes anew ([`make_way`]).
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use model::Address;
 use model::snapshot::Listener;
+use model::{Address, Name};
 
-use crate::http3::{Keys, Port, mesh};
+use crate::accept::Accepting;
+use crate::handover::Place;
+use crate::http3::{Generation, Port};
 use crate::listen::{self, Transport};
-use crate::past::{self, Past};
 use crate::reconcile::{Bound, Command, Opened, Shared};
 use crate::worker::Worker;
 
@@ -30,8 +33,12 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// A port that is to end.
 pub(crate) struct Retired {
-    address: Address,
+    /// As another process is told of it: of one name there may be a listener elsewhere by now.
+    place: Place,
+    bound: Bound,
     port: Weak<Port>,
+    /// Another process has been told of it, and may be about to read its socket.
+    is_offered: Cell<bool>,
 }
 
 impl Retired {
@@ -44,25 +51,48 @@ impl Retired {
 /// What is left of such a port for those that follow.
 pub(crate) struct Left {
     worker: usize,
-    /// Its number among those of its listener, and how many these were.
-    place: (usize, usize),
-    /// What its ids are made with, and the number that they tell.
-    keys: (Keys, u8),
+    /// Its number among those of its listener.
+    place: usize,
     socket: OwnedFd,
-    way: OwnedFd,
 }
 
 /// Remembers a port that is to end.
-pub(crate) fn remember(worker: &Worker, address: &Address, port: &Rc<Port>) {
+pub(crate) fn remember(worker: &Worker, (name, bound): (&Name, &Bound), port: &Rc<Port>) {
     let mut retired = worker.retired.borrow_mut();
     retired.retain(|retired| retired.port().is_some());
-    retired.push(Retired { address: address.clone(), port: Rc::downgrade(port) });
+    let place = (Name::from(format!("{name}, as it was at {}", bound.address)), Transport::Quic);
+    let bound = Bound { bind: bound.address.clone(), ..bound.clone() };
+    retired.push(Retired { place, bound, port: Rc::downgrade(port), is_offered: Cell::new(false) });
+}
+
+/// Tells another process of those that read their sockets, at addresses where nobody else of this one does: it may have HTTP/3 there.
+pub(crate) fn offer(worker: &Worker, mut tell: impl FnMut(Place, &Bound, &Port)) {
+    let listening = worker.listening.borrow();
+    for retired in worker.retired.borrow().iter() {
+        let is_there = |accepting: &Accepting| {
+            accepting.bound.transport == Transport::Quic && accepting.bound.address == retired.bound.address
+        };
+        let port = retired.port().filter(|port| !port.is_paused() && !listening.iter().any(is_there));
+        retired.is_offered.set(port.is_some());
+        if let Some(port) = port {
+            tell(retired.place.clone(), &retired.bound, &port);
+        }
+    }
+}
+
+/// Those that another process was told of: it is about to read their sockets, or not after all.
+pub(crate) fn pause(worker: &Worker, is_paused: impl Fn(&Place) -> bool) {
+    for retired in worker.retired.borrow().iter().filter(|retired| retired.is_offered.get()) {
+        if let Some(port) = retired.port() {
+            port.pause(is_paused(&retired.place));
+        }
+    }
 }
 
 /// Those at an address that read their sockets themselves.
 fn reading(worker: &Worker, address: &Address) -> Vec<Rc<Port>> {
     let retired = worker.retired.borrow();
-    let there = retired.iter().filter(|retired| retired.address == *address);
+    let there = retired.iter().filter(|retired| retired.bound.address == *address);
     there.filter_map(Retired::port).filter(|port| !port.is_paused()).collect()
 }
 
@@ -75,13 +105,23 @@ pub(crate) fn tell(worker: &Worker, address: &Address, told: &Sender<io::Result<
 }
 
 fn left(worker: usize, port: &Port) -> io::Result<Left> {
-    let (socket, way) = (port.duplicate()?, port.open_way()?);
-    Ok(Left { worker, place: port.place(), keys: port.keys(), socket, way })
+    Ok(Left { worker, place: port.place(), socket: port.duplicate()? })
 }
 
 /// Another port of the same worker reads their sockets from now on.
 pub(crate) fn give_way(worker: &Worker, address: &Address) {
-    reading(worker, address).iter().for_each(|port| port.pause(true));
+    reading(worker, address).iter().for_each(|port| port.give_way());
+}
+
+/// Tells those that read on who lets in who comes to their addresses now, if anybody does.
+pub(crate) fn make_way(worker: &Worker) {
+    let listening = worker.listening.borrow();
+    for retired in worker.retired.borrow().iter() {
+        let Some(port) = retired.port().filter(|port| !port.is_paused()) else { continue };
+        let covers = |bound: &Bound| listen::overlap(&bound.address, &retired.bound.address);
+        let next = listening.iter().filter(|accepting| covers(&accepting.bound)).find_map(Accepting::quic);
+        port.make_way(next.as_ref().map_or_else(Weak::new, Rc::downgrade));
+    }
 }
 
 impl Shared {
@@ -94,36 +134,27 @@ impl Shared {
         &self,
         listener: &Listener,
         address: &Address,
+        before: &[Generation],
         by_worker: &mut [Vec<Opened>],
     ) -> io::Result<Option<Bound>> {
         let all = self.ask_left(address)?;
         let (Some(first), Some(at)) = (all.first(), address.ip()) else { return Ok(None) };
-        let ((keys, process), (_, count)) = (first.keys.clone(), first.place);
         let is_shared = listen::is_shared(&first.socket);
-        let mut ways: Vec<Option<OwnedFd>> = (0..count).map(|_| None).collect();
-        let mut sockets: Vec<(usize, OwnedFd)> = Vec::with_capacity(by_worker.len());
-        for Left { worker, place: (number, _), socket, way, .. } in all {
-            sockets.push((worker, socket));
-            if let Some(place) = ways.get_mut(number) {
-                *place = Some(way);
-            }
-        }
+        let mut sockets: Vec<(usize, OwnedFd)> = all.into_iter().map(|left| (left.worker, left.socket)).collect();
         for worker in 0..by_worker.len() {
             // Its port had no connections, and is over.
             if is_shared && !sockets.iter().any(|(known, _)| *known == worker) {
                 sockets.push((worker, listen::bind_beside(at, Transport::Quic, &listener.socket)?));
             }
         }
-        let ways = ways.into_iter().map(|way| way.map_or_else(past::nowhere, Ok)).collect::<io::Result<Vec<_>>>()?;
-        let past = Arc::new(Past::new(ways));
-        let meshes = mesh(sockets.len(), (keys, process.wrapping_add(1)), Some(&past));
-        let others = meshes.first().map(|mesh| Arc::downgrade(&mesh.others));
+        let meshes = Generation::succeed(before, sockets.len());
+        let quic = Generation::of(&meshes);
         for ((worker, socket), mesh) in sockets.into_iter().zip(meshes) {
             let (name, transport, mesh) = (listener.name.clone(), Transport::Quic, Some(mesh));
             by_worker[worker].push(Opened { name, transport, socket, mesh, beside: None, is_adopted: false });
         }
         let (bind, address) = (listener.bind.clone(), address.clone());
-        Ok(Some(Bound { bind, address, transport: Transport::Quic, file: None, others }))
+        Ok(Some(Bound { bind, address, transport: Transport::Quic, file: None, quic }))
     }
 
     /// In the order of workers and ports.

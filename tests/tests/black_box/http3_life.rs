@@ -12,7 +12,7 @@ use super::harness::http3::{Client, Stream, request, trusting};
 use super::harness::origin::{ok, ok_for};
 use super::harness::poll::PATIENCE;
 use super::harness::tls::{Authority, Client as TlsClient, connect};
-use super::harness::{Origin, Product, Setup, eventually, net, product};
+use super::harness::{Origin, Product, Setup, eventually, net, product, sys};
 use super::http3::{Site, site, speaking};
 use super::retries::Over;
 
@@ -446,6 +446,119 @@ fn what_was_begun_before_http3_went_and_came_back_is_finished() {
     clients.iter_mut().for_each(|client| assert_eq!(client.ended(), NO_ERROR));
     assert_eq!(site.connect().get("/").status, 200);
     site.product.expect_metric("equipoise_connections_opened_total", &["listener=\"web\""], 19.0);
+}
+
+/// The site, moved to another address; `versions` are those of HTTP.
+fn moved(origin: &Origin, address: SocketAddr, versions: &str) -> String {
+    let text = Setup::to(origin)
+        .listener(format!("http_versions: {versions}"))
+        .listener("tls: { certificates: [{ chain: site.pem, key: site.key }] }")
+        .text();
+    text.replacen("\"127.0.0.1:0\"", &format!("\"{address}\""), 1)
+}
+
+#[test]
+fn a_listener_whose_address_becomes_every_address_and_one_again_loses_nothing_and_lets_in_who_comes() {
+    let origin = Origin::answering(|request| ok(&request.text()));
+    let site = site(Setup::to(&origin), 4);
+    let one = net::free();
+    let every = SocketAddr::from(([0, 0, 0, 0], one.port()));
+    let mut begun: Vec<(Client, Stream)> = Vec::new();
+    for address in [one, every, one, every] {
+        let said = site.product.reload(&moved(&origin, address, "[h1, h2, h3]"));
+        assert!(said.contains("configuration is live"), "{said}");
+        for _ in 0..4 {
+            let mut client = Client::connect(one, "shop.example", &site.tls());
+            let mut stream = client.open(request("POST", "/"));
+            client.send(&mut stream, b"before, ");
+            begun.push((client, stream));
+        }
+        eventually("they are under way", || {
+            begun.iter().for_each(|(client, _)| client.flush());
+            origin.connections() == begun.len()
+        });
+    }
+    for (client, stream) in &mut begun {
+        client.send(stream, b"after");
+        client.end(stream, http::HeaderMap::new());
+    }
+    // All at once: a client hears nothing while another one is waited for.
+    let answered: Vec<Client> = begun
+        .into_iter()
+        .map(|(client, stream)| {
+            assert_eq!(client.answer(stream).text(), "before, after");
+            client
+        })
+        .collect();
+    drop(answered);
+    assert_eq!(Client::connect(one, "shop.example", &site.tls()).get("/").status, 200);
+}
+
+#[test]
+fn a_port_is_not_that_of_datagrams_before_the_connections_of_http3_there_are_over() {
+    let origin = Origin::answering(|request| ok(&request.text()));
+    let site = site(Setup::to(&origin), 2);
+    let address = net::free();
+    let (with, without) = (moved(&origin, address, "[h1, h2, h3]"), moved(&origin, address, "[h1, h2]"));
+    let names = format!("  names: {{ bind: \"{address}\", protocol: udp, cluster: site }}\nroutes:\n");
+    let datagrams = without.replacen("routes:\n", &names, 1);
+    site.product.reload(&with);
+    let mut client = Client::connect(address, "shop.example", &site.tls());
+    let mut stream = client.open(request("POST", "/"));
+    client.send(&mut stream, b"before, ");
+    eventually("it is under way", || {
+        client.flush();
+        origin.connections() == 1
+    });
+    let why = "connections of HTTP/3 that were begun there are not over yet";
+    for before in [None, Some(&without)] {
+        let said = before.map(|before| site.product.reload(before));
+        assert!(said.is_none_or(|said| said.contains("configuration is live")));
+        let said = site.product.reload(&datagrams);
+        assert!(said.contains(why) && said.contains("stays in force"), "{said}");
+    }
+    client.send(&mut stream, b"after");
+    client.end(&mut stream, http::HeaderMap::new());
+    assert_eq!(client.answer(stream).text(), "before, after");
+    assert_eq!(client.ended(), NO_ERROR);
+    eventually("the port is free for datagrams", || site.product.reload(&datagrams).contains("configuration is live"));
+}
+
+#[test]
+fn an_exchange_outlives_more_generations_than_have_numbers_and_those_between_leave_nothing_behind() {
+    let origin = Origin::answering(|request| ok(&request.text()));
+    let site = site(Setup::to(&origin), 1);
+    let address = net::free();
+    let [without, with] = ["[h1, h2]", "[h1, h2, h3]"].map(|versions| moved(&origin, address, versions));
+    let file = site.product.folder().join("equipoise.yaml");
+    let folder = site.product.folder().display().to_string();
+    // By the API: the log leaves lines out where there are many.
+    let turn = || {
+        for text in [&without, &with] {
+            std::fs::write(&file, text.replace("DIR", &folder)).expect("ours");
+            let told = site.product.call("POST /api/reload", &[], "");
+            assert_eq!(told.status(), 200, "{}", told.text());
+        }
+    };
+    site.product.reload(&with);
+    let mut client = Client::connect(address, "shop.example", &site.tls());
+    let mut stream = client.open(request("POST", "/"));
+    client.send(&mut stream, b"before, ");
+    eventually("it is under way", || {
+        client.flush();
+        origin.connections() == 1
+    });
+    turn();
+    let descriptors = sys::descriptors(site.product.pid());
+    for _ in 0..135 {
+        turn();
+        client.send(&mut stream, b".");
+    }
+    eventually("nothing is left of those between", || sys::descriptors(site.product.pid()) <= descriptors + 5);
+    client.end(&mut stream, http::HeaderMap::new());
+    let told = client.answer(stream).text();
+    assert_eq!((told.len(), told.starts_with("before, ...")), (8 + 135, true), "{told}");
+    assert_eq!(Client::connect(address, "shop.example", &site.tls()).get("/").status, 200);
 }
 
 #[test]

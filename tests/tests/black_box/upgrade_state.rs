@@ -16,7 +16,7 @@ use super::harness::origin::ok;
 use super::harness::poll::PATIENCE;
 use super::harness::product::{executable, folder};
 use super::harness::tls::{Client as TlsClient, connect};
-use super::harness::{Origin, Peer, Product, Setup, eventually, sys};
+use super::harness::{Origin, Peer, Product, Setup, eventually, net, sys};
 use super::http3::site;
 use super::udp;
 
@@ -332,6 +332,47 @@ fn connections_of_http3_that_the_new_one_does_not_want_are_carried_to_their_end(
     assert_ne!(without, text);
     std::fs::write(&file, without).expect("ours");
     site.product.upgrade();
+    go.send(()).expect("the origin waits");
+    let mut received = 0;
+    while let Some(chunk) = client.chunk(&mut slow).expect("the connection lives") {
+        received += chunk.len();
+    }
+    assert_eq!(received, 400_004);
+    drop((slow, client));
+    assert_eq!(site.product.wait_ended().code(), Some(0), "it has heard that its client went");
+}
+
+#[test]
+fn http3_that_comes_back_with_the_new_one_finds_its_port_though_the_old_one_still_has_connections_there() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        while let Some(request) = visit.request() {
+            visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 400004\r\n\r\nhalf");
+            if request.target() == "/slow" {
+                wait.lock().expect("channel").recv().expect("the test lets it go");
+            }
+            visit.peer.send(vec![7; 400_000]);
+        }
+    });
+    let mut site = site(Setup::to(&origin).top("shutdown: { drain_timeout: 5m }"), 2);
+    let address = net::free();
+    let file = site.product.folder().join("equipoise.yaml");
+    let with = std::fs::read_to_string(&file).expect("ours").replacen("\"127.0.0.1:0\"", &format!("\"{address}\""), 1);
+    let tls = site.tls();
+    let connect = || http3::Client::connect(address, "shop.example", &tls);
+    site.product.reload(&with);
+    let mut client = connect();
+    let mut slow = client.open(http3::request("GET", "/slow"));
+    client.end(&mut slow, <_>::default());
+    assert_eq!(client.head(&mut slow).expect("a head").0, 200);
+    let said = site.product.reload(&with.replace("[h1, h2, h3]", "[h1, h2]"));
+    assert!(said.contains("configuration is live"), "{said}");
+    std::fs::write(&file, &with).expect("ours");
+    site.product.upgrade();
+    for _ in 0..8 {
+        assert_eq!(connect().get("/").status, 200);
+    }
     go.send(()).expect("the origin waits");
     let mut received = 0;
     while let Some(chunk) = client.chunk(&mut slow).expect("the connection lives") {

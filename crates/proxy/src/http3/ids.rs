@@ -3,7 +3,7 @@
 //! that follow one another.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -57,6 +57,11 @@ impl Keys {
     pub(crate) fn of(ids: [u64; 2], secret: [u8; RESET_KEY_BYTES]) -> Self {
         let resets = Arc::new(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &secret));
         Self { ids, secret, resets }
+    }
+
+    /// Whether ids of the one tell the other whose they are.
+    fn are(&self, other: &Self) -> bool {
+        self.ids == other.ids
     }
 
     /// For another process.
@@ -169,6 +174,8 @@ pub(crate) struct Mesh {
     pub keys: Keys,
     /// Where what is for the process before goes.
     pub past: Option<Arc<Past>>,
+    /// Those of this process that had the address before, and may have connections still.
+    pub before: Arc<[Generation]>,
 }
 
 impl Mesh {
@@ -179,14 +186,78 @@ impl Mesh {
 
 /// One for each port. What finds a full channel is dropped, as any network may do.
 pub(crate) fn mesh(ports: usize, (keys, process): (Keys, u8), past: Option<&Arc<Past>>) -> Vec<Mesh> {
+    mesh_after(ports, (keys, process), past, Vec::new())
+}
+
+fn mesh_after(
+    ports: usize,
+    (keys, process): (Keys, u8),
+    past: Option<&Arc<Past>>,
+    before: Vec<Generation>,
+) -> Vec<Mesh> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..ports).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
-    let others: Arc<Others> = senders.into();
+    let (others, before): (Arc<Others>, Arc<[Generation]>) = (senders.into(), before.into());
     let ends = receivers.into_iter().enumerate();
     let mesh = |(port, own)| {
-        let (others, keys, past) = (others.clone(), keys.clone(), past.cloned());
-        Mesh { port, process, others, own, keys, past }
+        let (others, keys, past, before) = (others.clone(), keys.clone(), past.cloned(), before.clone());
+        Mesh { port, process, others, own, keys, past, before }
     };
     ends.map(mesh).collect()
+}
+
+/// The ports of one listener for as long as it had its address, as those know them that follow them there.
+#[derive(Clone)]
+pub(crate) struct Generation {
+    keys: Keys,
+    /// What their ids tell.
+    process: u8,
+    /// There as long as any of the ports.
+    others: Weak<Others>,
+    past: Weak<Past>,
+}
+
+impl Generation {
+    /// That of these ports.
+    pub(crate) fn of(ports: &[Mesh]) -> Option<Self> {
+        let Mesh { keys, process, others, past, .. } = ports.first()?;
+        let past = past.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        Some(Self { keys: keys.clone(), process: *process, others: Arc::downgrade(others), past })
+    }
+
+    /// Whether any of the ports is there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.others.strong_count() > 0
+    }
+
+    /// Whether each knows the ids of the other.
+    pub(crate) fn is_kin(&self, other: &Self) -> bool {
+        self.keys.are(&other.keys)
+    }
+
+    /// Whether these are the same ports.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.others.ptr_eq(&other.others)
+    }
+
+    /// The ports that follow these at their address or at one that covers it, or is covered by it. `before` has the latest last, and
+    /// all that are there: who reads has to know whose each datagram is. Nobody can know that of ids that were made with other keys.
+    pub(crate) fn succeed(before: &[Self], ports: usize) -> Vec<Mesh> {
+        let there: Vec<&Self> = before.iter().filter(|one| one.is_there()).collect();
+        let Some(latest) = there.last() else { return mesh(ports, (Keys::new(), 0), None) };
+        let kin: Vec<Self> = there.iter().filter(|one| one.keys.are(&latest.keys)).map(|one| (*one).clone()).collect();
+        // As many as there are may have been between the oldest and this one, so that numbers come again.
+        let mut next = (1..=u8::MAX).map(|step| latest.process.wrapping_add(step));
+        let free = next.find(|number| kin.iter().all(|one| one.process != *number));
+        let process = free.unwrap_or(latest.process.wrapping_add(1));
+        let past = kin.iter().find_map(|one| one.past.upgrade());
+        mesh_after(ports, (latest.keys.clone(), process), past.as_ref(), kin)
+    }
+
+    /// The way to a port of one of these, by what an id tells. `Some(None)`: these are there, and that port is over.
+    pub(super) fn find(all: &[Self], owner: Owner) -> Option<Option<Sender<Passed>>> {
+        let others = all.iter().filter(|one| one.process == owner.process).find_map(|one| one.others.upgrade())?;
+        Some(others.get(usize::from(owner.port)).cloned())
+    }
 }
 
 #[cfg(test)]
@@ -256,5 +327,35 @@ mod tests {
         };
         let changed = made.iter().filter(|id| changed(id)).count();
         assert_eq!((strange, changed), (0, 0));
+    }
+
+    #[test]
+    fn who_follows_knows_all_that_are_there_by_numbers_of_their_own() {
+        let first = mesh(2, (Keys::new(), 7), None);
+        let mut all = vec![Generation::of(&first).unwrap()];
+        let mut latest = Vec::new();
+        // Far more than there are numbers; of those between only the latest is there.
+        for _ in 0..1_000 {
+            let made = Generation::succeed(&all, 2);
+            assert!(made[0].keys.are(&first[0].keys) && made[0].process != 7);
+            assert!(made[0].before.len() <= 2 && made[0].before.iter().any(|one| one.process == 7));
+            latest = made;
+            all.retain(Generation::is_there);
+            all.push(Generation::of(&latest).unwrap());
+        }
+        let before = &latest[0].before;
+        let owner = |port| Owner { process: 7, port };
+        assert!(Generation::find(before, owner(1)).is_some_and(|way| way.is_some_and(|way| !way.is_closed())));
+        assert!(Generation::find(before, owner(2)).is_some_and(|way| way.is_none()));
+        assert!(Generation::find(before, Owner { process: latest[0].process, port: 0 }).is_none());
+        drop(first);
+        assert!(Generation::find(before, owner(1)).is_none(), "they are over");
+        let strange = Generation::of(&mesh(1, (Keys::new(), 9), None)).unwrap();
+        assert!(Generation::succeed(&[strange], 1)[0].before.is_empty());
+        let (one, other) = (mesh(1, (Keys::new(), 3), None), mesh(1, (Keys::new(), 3), None));
+        let both = [&one, &other].map(|ports| Generation::of(ports).unwrap());
+        let made = Generation::succeed(&both, 1);
+        assert!(made[0].keys.are(&other[0].keys) && made[0].process == 4 && made[0].before.len() == 1);
+        assert!(made[0].before[0].is(&both[1]) && !both[0].is(&both[1]));
     }
 }

@@ -31,7 +31,7 @@ mod quic;
 mod stream;
 
 pub(crate) use control::Control;
-pub(crate) use ids::{Keys, Mesh, Others, RESET_KEY_BYTES, mesh};
+pub(crate) use ids::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use port::{Port, local_of};
 pub(crate) use quic::{Lost, Quic, ReadFault};

@@ -7,7 +7,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -21,11 +21,12 @@ use quinn_proto::{
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Sleep;
 use wire::http3::code;
 
-use super::ids::{Ids, Keys, Mesh, Passed, is_after, owner};
+use super::ids::{Generation, Ids, Keys, Mesh, Owner, Passed, is_after, owner};
 use super::quic::{Quic, Told};
 use crate::kernel::{self, Envelope};
 use crate::past::{self, End, Fate, Message, Says};
@@ -83,6 +84,8 @@ pub(crate) struct Port {
     /// Another process, or a port that followed this one, reads the socket, and passes on what is for connections of this one.
     is_paused: Cell<bool>,
     handed: RefCell<Option<End>>,
+    /// That of the same worker which lets in who comes to its address, once its own listener is gone.
+    next: RefCell<Weak<Port>>,
     /// When to look whether the ports before are over.
     look_at: Cell<Instant>,
     scratch: RefCell<Vec<u8>>,
@@ -126,6 +129,7 @@ impl Port {
             is_over: Cell::new(false),
             is_paused: Cell::new(false),
             handed: RefCell::default(),
+            next: RefCell::default(),
             look_at: Cell::new(Instant::now()),
             scratch: RefCell::default(),
         }))
@@ -146,15 +150,19 @@ impl Port {
         self.open() > 0 || self.is_way()
     }
 
-    /// Whether there are ports before this one. They end without a word, so that is looked at once in a while.
+    /// Whether there are ports before this one, of this process or another. They end without a word, so that is looked at once in a
+    /// while.
     fn is_way(&self) -> bool {
-        let Some(past) = self.mesh.borrow().past.clone() else { return false };
+        let mut mesh = self.mesh.borrow_mut();
+        if mesh.past.is_none() && mesh.before.is_empty() {
+            return false;
+        }
         let now = Instant::now();
         if now < self.look_at.get() {
             return true;
         }
-        if past.is_gone() {
-            self.mesh.borrow_mut().past = None;
+        if !mesh.before.iter().any(Generation::is_there) && mesh.past.as_ref().is_none_or(|past| past.is_gone()) {
+            (mesh.past, mesh.before) = (None, Arc::default());
             return false;
         }
         self.look_at.set(now + LOOK_PAUSE);
@@ -162,10 +170,9 @@ impl Port {
         true
     }
 
-    /// Its number among the ports of its listener, and how many these are.
-    pub(crate) fn place(&self) -> (usize, usize) {
-        let mesh = self.mesh.borrow();
-        (mesh.port, mesh.others.len())
+    /// Its number among the ports of its listener.
+    pub(crate) fn place(&self) -> usize {
+        self.mesh.borrow().port
     }
 
     /// Whether somebody else reads the socket.
@@ -406,45 +413,92 @@ impl Port {
         });
     }
 
-    fn arrive(self: &Rc<Self>, mut datagram: Passed, now: Instant) {
+    fn arrive(self: &Rc<Self>, datagram: Passed, now: Instant) {
         if !is_answerable(datagram.remote) {
             self.dropped.set(self.dropped.get() + 1);
             return;
         }
         let mesh = self.mesh.borrow();
-        match owner(&datagram.bytes, &mesh.keys) {
-            Some(other) if other.process != mesh.process => {
-                if is_after(other.process, mesh.process) {
-                    // Whoever follows this port reads the socket by now and gets what is sent again, where a reset would end it.
-                    return self.dropped.set(self.dropped.get() + 1);
-                }
-                // Should it be gone, this process resets its connections, by the keys that both have (RFC 9000 section 10.3).
-                if let Some(past) = &mesh.past {
-                    let Passed { remote, local_ip, ecn, bytes } = &datagram;
-                    let envelope = Envelope { from: *remote, to: *local_ip };
-                    let ecn = ecn.map_or(0, |ecn| ecn as u8);
-                    let message = Message { says: Says::Passed, envelope, ecn, bytes };
-                    match past.pass_by_any(usize::from(other.port), &message, &mut self.scratch.borrow_mut()) {
-                        Fate::Passed => return,
-                        Fate::Dropped => return self.dropped.set(self.dropped.get() + 1),
-                        Fate::Ours => {}
-                    }
-                }
-            }
-            Some(other) if usize::from(other.port) != mesh.port => {
-                if let Some(other) = mesh.others.get(usize::from(other.port)) {
-                    match other.try_send(datagram) {
-                        Ok(()) => return,
-                        Err(TrySendError::Full(_)) => return self.dropped.set(self.dropped.get() + 1),
-                        // It is over, and so are all its connections: who does not know that is told.
-                        Err(TrySendError::Closed(back)) => datagram = back,
-                    }
-                }
-            }
-            _ => {}
-        }
+        let back = match owner(&datagram.bytes, &mesh.keys) {
+            Some(other) if other.process != mesh.process => self.pass_on(&mesh, other, datagram, now),
+            Some(other) if usize::from(other.port) != mesh.port => match mesh.others.get(usize::from(other.port)) {
+                Some(way) => self.pass_by(way, datagram),
+                None => Some(datagram),
+            },
+            Some(_) => Some(datagram),
+            None => self.pass_ahead(datagram, now),
+        };
         drop(mesh);
-        self.handle(datagram, now);
+        if let Some(datagram) = back {
+            self.handle(datagram, now);
+        }
+    }
+
+    /// Passes on what is for a connection of ports before this one, or behind it. What comes back is for nobody else.
+    fn pass_on(self: &Rc<Self>, mesh: &Mesh, other: Owner, datagram: Passed, now: Instant) -> Option<Passed> {
+        match Generation::find(&mesh.before, other) {
+            Some(Some(way)) => return self.pass_by(&way, datagram),
+            // It is over, and so are all its connections: who does not know that is told.
+            Some(None) => return Some(datagram),
+            None => {}
+        }
+        // Whoever follows this port knows of all that are there.
+        let datagram = self.pass_ahead(datagram, now)?;
+        if is_after(other.process, mesh.process) {
+            // It is not known who follows. What is sent again comes to the right one, where a reset would end it.
+            self.dropped.set(self.dropped.get() + 1);
+            return None;
+        }
+        // Should it be gone, this process resets its connections, by the keys that both have (RFC 9000 section 10.3).
+        let Some(past) = &mesh.past else { return Some(datagram) };
+        let Passed { remote, local_ip, ecn, bytes } = &datagram;
+        let envelope = Envelope { from: *remote, to: *local_ip };
+        let ecn = ecn.map_or(0, |ecn| ecn as u8);
+        let message = Message { says: Says::Passed, envelope, ecn, bytes };
+        match past.pass_by_any(usize::from(other.port), &message, &mut self.scratch.borrow_mut()) {
+            Fate::Passed => None,
+            Fate::Dropped => {
+                self.dropped.set(self.dropped.get() + 1);
+                None
+            }
+            Fate::Ours => Some(datagram),
+        }
+    }
+
+    /// Passes on what is for another port of this process, which may be over.
+    fn pass_by(&self, way: &Sender<Passed>, datagram: Passed) -> Option<Passed> {
+        match way.try_send(datagram) {
+            Ok(()) => None,
+            Err(TrySendError::Full(_)) => {
+                self.dropped.set(self.dropped.get() + 1);
+                None
+            }
+            // It is over, and so are all its connections: who does not know that is told.
+            Err(TrySendError::Closed(back)) => Some(back),
+        }
+    }
+
+    /// Passes on what is for none of its connections, where another port lets in who comes.
+    fn pass_ahead(&self, datagram: Passed, now: Instant) -> Option<Passed> {
+        let next = self.next.borrow().upgrade().filter(|next| !next.is_over());
+        let Some(next) = next else { return Some(datagram) };
+        next.arrive(datagram, now);
+        next.wake();
+        None
+    }
+
+    /// Its listener is gone: from now on `next` lets in who comes to its address.
+    pub(crate) fn make_way(&self, next: Weak<Self>) {
+        *self.next.borrow_mut() = next;
+    }
+
+    /// Another port reads the socket from now on, and knows itself the ways to those before: this one is there for its own connections
+    /// alone.
+    pub(crate) fn give_way(&self) {
+        let mut mesh = self.mesh.borrow_mut();
+        (mesh.past, mesh.before) = (None, Arc::default());
+        drop(mesh);
+        self.pause(true);
     }
 
     /// Takes what the process that follows this one got.
