@@ -166,13 +166,10 @@ fn handshakes_that_come_to_nothing_count_a_moment_longer() {
     assert_eq!(site.connect().get("/").status, 200);
 }
 
-#[test]
-fn large_answers_of_one_connection_go_on_side_by_side() {
+/// What each of six large answers of one connection has brought when they have brought a quarter of all.
+fn shares(client: &Client) -> Vec<usize> {
     const MANY: usize = 6;
     const ALL: usize = 24 << 20;
-    let origin = Origin::answering(|_| ok(&"x".repeat(16 << 20)));
-    let site = site(Setup::to(&origin), 1);
-    let client = site.connect();
     let got: Arc<[AtomicUsize; MANY]> = Arc::default();
     let sum = |got: &[AtomicUsize; MANY]| got.iter().map(|one| one.load(Ordering::Relaxed)).sum::<usize>();
     client.with_quic("bodies", async |quic| {
@@ -194,9 +191,20 @@ fn large_answers_of_one_connection_go_on_side_by_side() {
         }
         tasks.shutdown().await;
     });
-    let got: Vec<usize> = got.iter().map(|one| one.load(Ordering::Relaxed)).collect();
-    println!("{got:?}");
-    assert!(got.iter().all(|one| *one > 256 * 1024), "nobody waits for others to be done: {got:?}");
+    got.iter().map(|one| one.load(Ordering::Relaxed)).collect()
+}
+
+#[test]
+fn large_answers_of_one_connection_go_on_side_by_side() {
+    let origin = Origin::answering(|_| ok(&"x".repeat(16 << 20)));
+    let site = site(Setup::to(&origin), 1);
+    // On a busy machine an origin's thread may have no turn for so long. Who has to wait for others to be done has to each time.
+    let fair = (0..4).find(|_| {
+        let got = shares(&site.connect());
+        println!("{got:?}");
+        got.iter().all(|one| *one > 256 * 1024)
+    });
+    assert!(fair.is_some(), "nobody waits for others to be done");
 }
 
 #[test]
