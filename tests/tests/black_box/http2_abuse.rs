@@ -9,6 +9,7 @@ use super::harness::frames::{
 };
 use super::harness::http2::Client;
 use super::harness::origin::ok;
+use super::harness::sys::resident_bytes_max;
 use super::harness::{Origin, Peer, Product, Setup, eventually};
 
 const PROTOCOL_ERROR: u32 = 1;
@@ -68,6 +69,35 @@ fn floods_of_frames_of_no_use_end_their_connection_and_disturb_nobody() {
     }
     product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], count);
     product.flagged("CG");
+}
+
+/// A request of 13 bytes, whose answer waits for nothing and has a path of 4,000 in it.
+#[test]
+fn answers_that_cost_a_client_nothing_wait_within_bounds_for_one_that_reads_none() {
+    const REQUESTS: u32 = 5_000;
+    let origin = Origin::saying("fine");
+    let product =
+        Setup::to(&origin).route_before("{ match: { host: test }, redirect: { scheme: https } }").workers(1).start();
+    let before = product.resident_bytes();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let path = format!("/{}", "p".repeat(3_900));
+    // Two fields for the table (RFC 7541 section 6.2.1), then what stands there.
+    let length = [127, ((path.len() - 127) % 128) as u8 | 128, ((path.len() - 127) / 128) as u8];
+    let first = [b"\x82\x86\x44", &length[..], path.as_bytes(), b"\x41\x04test"].concat();
+    let mut burst = frame(HEADERS, END_HEADERS | END_STREAM, 1, &first);
+    for index in 1..REQUESTS {
+        burst.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * index + 1, b"\x82\x86\xbe\xbf"));
+    }
+    peer.send(&burst);
+    let mut answers = 0;
+    while answers < REQUESTS {
+        let frame = read(&mut peer).expect("the connection goes on");
+        assert!(![GOAWAY, RST_STREAM].contains(&frame.kind), "{frame:?}");
+        answers += u32::from(frame.flags & END_STREAM != 0 && frame.kind != SETTINGS);
+    }
+    let grown = resident_bytes_max(product.pid()).saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes");
 }
 
 #[test]

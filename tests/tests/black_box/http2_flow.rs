@@ -114,6 +114,34 @@ fn many_large_answers_that_wait_for_one_socket_have_their_turn_and_arrive_whole(
     }
 }
 
+/// The one that wrote last is not given all that is opened again.
+#[test]
+fn streams_share_a_window_of_the_connection_that_is_opened_step_by_step() {
+    const STEP: u32 = 32_767;
+    let origin = Origin::answering(|_| ok(&"x".repeat(8 << 20)));
+    let product = Setup::to(&origin).workers(1).start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    peer.send([1, 3, 5].map(get_frame).concat());
+    let (mut lengths, mut unopened) = ([0_u32; 3], 0);
+    while lengths.iter().sum::<u32>() < 40 * STEP {
+        let came = read(&mut peer).expect("the connection goes on");
+        if came.kind != DATA {
+            continue;
+        }
+        let count = came.payload.len() as u32;
+        lengths[came.stream as usize / 2] += count;
+        unopened += count;
+        // The stream's own is opened for what came on it, the connection's in larger steps.
+        peer.send(frame(WINDOW_UPDATE, 0, came.stream, &count.to_be_bytes()));
+        if unopened >= STEP {
+            peer.send(frame(WINDOW_UPDATE, 0, 0, &unopened.to_be_bytes()));
+            unopened = 0;
+        }
+    }
+    assert!(lengths.iter().all(|length| *length > 8 * STEP), "{lengths:?}");
+}
+
 /// Its PING waits behind all that is in the socket, and it says nothing itself.
 #[test]
 fn a_slow_download_is_not_given_up() {

@@ -80,7 +80,7 @@ struct Session<'w> {
     wire: Arc<Bell>,
     wire_waker: Waker,
     near: &'w mut Near,
-    /// What was read before it was known that this is HTTP/2.
+    /// What was read and not looked at: before it was known that this is HTTP/2, or while much waited for the client.
     early: Option<Buffer>,
     /// There may be something to read.
     wants_read: bool,
@@ -318,15 +318,16 @@ impl Session<'_> {
 
     /// Reads what is here, as long as what waits for the client is not too much, and begins the streams that it brings.
     fn receive(&mut self) -> Result<(), Ended> {
-        if let Some(early) = self.early.take() {
-            self.take_in(early)?;
-        }
         for _ in 0..READS_PER_TURN_MAX {
+            if !self.shared.link.borrow().line.has_room() {
+                return Ok(());
+            }
+            if let Some(early) = self.early.take() {
+                self.take_in(early)?;
+                continue;
+            }
             let read = {
                 let line = &mut self.shared.link.borrow_mut().line;
-                if !line.has_room() {
-                    return Ok(());
-                }
                 line.poll_read(&mut TaskContext::from_waker(&self.wire_waker), &self.worker.buffers)
             };
             match read {
@@ -343,13 +344,18 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn take_in(&mut self, buffer: Buffer) -> Result<(), Ended> {
+    fn take_in(&mut self, mut buffer: Buffer) -> Result<(), Ended> {
         let now = Instant::now();
         if let Some((_, http)) = self.worker.plan_of(&self.tether.seat).http_listener(&self.tether) {
             self.shared.link.borrow_mut().limit_heads(limits_of(http));
         }
         let taken = self.take_frames(buffer.data(), now);
-        self.worker.buffers.give(buffer);
+        buffer.advance(*taken.as_ref().unwrap_or(&0));
+        if taken.is_ok() && !buffer.is_empty() {
+            self.early = Some(buffer);
+        } else {
+            self.worker.buffers.give(buffer);
+        }
         taken?;
         let mut link = self.shared.link.borrow_mut();
         if !link.is_within_bounds(now) {
@@ -366,12 +372,16 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn take_frames(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Ended> {
+    /// How many bytes were looked at. Not all of them when their answers are more than is to wait: a request takes a few bytes, and
+    /// a redirection, which waits for nothing, may take thousands.
+    fn take_frames(&mut self, bytes: &[u8], now: Instant) -> Result<usize, Ended> {
         let mut incoming = self.worker.take_request();
-        loop {
-            let received = self.shared.link.borrow_mut().receive(bytes, &mut incoming.head);
+        let mut at = 0;
+        // What needs no more bytes is told in any case.
+        while at == bytes.len() || self.shared.link.borrow().line.has_room() {
+            let received = self.shared.link.borrow_mut().receive(&bytes[at..], &mut incoming.head);
             let (used, happening) = received.map_err(Ended::Broken)?;
-            bytes = &bytes[used..];
+            at += used;
             match happening {
                 None => break,
                 Some(Happening::Request { stream, parsed, ends }) => {
@@ -388,7 +398,7 @@ impl Session<'_> {
             }
         }
         self.worker.give_request(incoming);
-        Ok(())
+        Ok(at)
     }
 
     /// Begins to carry a stream, by the plan that is in force now. While as many exchanges are under way as there may be streams,

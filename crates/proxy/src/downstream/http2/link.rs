@@ -58,7 +58,7 @@ struct Inbox {
     is_over: bool,
     /// The stream is gone.
     is_reset: bool,
-    /// It has something to write, and the peer's windows are shut.
+    /// It has something to write, and the window of the connection is shut.
     is_shut: bool,
     /// It has something to write, and waits for its turn.
     is_queued: bool,
@@ -93,6 +93,10 @@ pub(crate) struct Link {
     inboxes: Vec<Inbox>,
     /// Streams that wait for room on the line.
     queue: VecDeque<u32>,
+    /// Streams that wait for the window of the connection. The first who is woken takes all of it, so each has its turn.
+    shut: VecDeque<u32>,
+    /// Whose turn it is: woken, and not yet at work.
+    turn: Option<u32>,
     /// Idle frames that the peer may still send.
     allowance: Allowance,
     /// The task of the connection.
@@ -115,6 +119,8 @@ impl Link {
             line,
             inboxes: Vec::new(),
             queue: VecDeque::new(),
+            shut: VecDeque::new(),
+            turn: None,
             allowance: Allowance::new(HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_SECOND, now),
             task: task.clone(),
             is_attended: true,
@@ -193,10 +199,21 @@ impl Link {
         if let Some(inbox) = self.inbox(stream) {
             inbox.wake();
         } else if stream == 0 {
-            for inbox in &mut self.inboxes {
-                if std::mem::take(&mut inbox.is_shut) {
-                    inbox.wake();
-                }
+            self.give_turn();
+        }
+    }
+
+    /// Gives the turn to the next stream that waits for the window of the connection, as long as that has room. It ends when that stream
+    /// has written, cannot, or is gone.
+    fn give_turn(&mut self) {
+        while self.turn.is_none()
+            && self.core.shared_room() > 0
+            && let Some(stream) = self.shut.pop_front()
+        {
+            if let Some(inbox) = self.inbox(stream) {
+                inbox.is_shut = false;
+                inbox.wake();
+                self.turn = Some(stream);
             }
         }
     }
@@ -375,12 +392,20 @@ impl Link {
         if !self.line.has_room() {
             return self.wait_for_room(stream, cx);
         }
+        if self.turn.is_some_and(|turn| turn != stream) && !bytes.is_empty() {
+            return self.wait_for_window(stream, cx, true);
+        }
+        self.turn = None;
         let sent = self.write_data(stream, bytes, ends)?;
+        if !self.shut.is_empty() {
+            if sent > 0 {
+                self.wait_no_more(stream);
+            }
+            self.give_turn();
+        }
         if sent == 0 && !bytes.is_empty() {
-            let Some(inbox) = self.inbox(stream) else { return Poll::Ready(Err(gone())) };
-            inbox.is_shut = true;
-            inbox.listen(cx);
-            return Poll::Pending;
+            let is_shared = self.core.shared_room() == 0;
+            return self.wait_for_window(stream, cx, is_shared);
         }
         if sent == bytes.len() {
             // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece. A piece
@@ -429,6 +454,23 @@ impl Link {
         Ok(sent)
     }
 
+    /// `is_shared`: for that of the connection. Where its own is shut, it is told when that is opened.
+    fn wait_for_window<T>(&mut self, stream: u32, cx: &TaskContext<'_>, is_shared: bool) -> Poll<io::Result<T>> {
+        let Some(inbox) = self.inbox(stream) else { return Poll::Ready(Err(gone())) };
+        inbox.listen(cx);
+        if is_shared && !std::mem::replace(&mut inbox.is_shut, true) {
+            self.shut.push_back(stream);
+        }
+        Poll::Pending
+    }
+
+    /// A stream that was woken for something else found the window open before its turn.
+    fn wait_no_more(&mut self, stream: u32) {
+        if self.inbox(stream).is_some_and(|inbox| std::mem::take(&mut inbox.is_shut)) {
+            self.shut.retain(|waiting| *waiting != stream);
+        }
+    }
+
     fn wait_for_room<T>(&mut self, stream: u32, cx: &TaskContext<'_>) -> Poll<io::Result<T>> {
         let Some(inbox) = self.inbox(stream) else { return Poll::Ready(Err(gone())) };
         if inbox.is_reset {
@@ -473,6 +515,13 @@ impl Link {
         }
         if inbox.is_queued {
             self.queue.retain(|queued| *queued != stream);
+        }
+        if inbox.is_shut {
+            self.shut.retain(|waiting| *waiting != stream);
+        }
+        self.turn = self.turn.filter(|turn| *turn != stream);
+        if !self.shut.is_empty() {
+            self.give_turn();
         }
         if !inbox.data.is_empty() && !self.is_gone {
             self.core.consumed(stream, inbox.data.len(), self.line.out());

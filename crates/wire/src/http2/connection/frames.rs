@@ -100,6 +100,8 @@ impl Connection {
             Standing::Idle if stream.is_multiple_of(2) => return Err(PROTOCOL_ERROR),
             Standing::Idle => self.streams.advance(stream),
             Standing::Left => {
+                // No more than one block of trailers is due.
+                self.idle += u32::from(!ends);
                 self.pass_over(block)?;
                 if ends {
                     self.streams.forget_left(stream);

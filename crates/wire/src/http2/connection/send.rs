@@ -91,6 +91,11 @@ impl Connection {
         self.streams.get(stream).map_or(0, |open| open.outgoing.room().min(self.outgoing.room()))
     }
 
+    /// How many could be sent on all streams together.
+    pub fn shared_room(&self) -> usize {
+        self.outgoing.room()
+    }
+
     /// Ends our half with those trailers that are passed on.
     ///
     /// # Errors
