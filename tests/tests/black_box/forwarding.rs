@@ -78,7 +78,9 @@ fn clients_who_spoke_tls_to_a_trusted_proxy_are_not_led_to_plain_http() {
     let origin = Origin::saying("fine");
     let setup = Setup::to(&origin)
         .route_before("{ match: { path: { prefix: /old } }, redirect: { host: new.example } }")
-        .cluster("persistence: { cookie: { secret: a-secret-of-the-tests } }");
+        .cluster("persistence: { cookie: { secret: a-secret-of-the-tests } }")
+        // So that records stand in the order of their requests.
+        .workers(1);
     let trusting = setup.clone().listener("forwarding: { trusted: [\"127.0.0.1\"] }").start();
     let wary = setup.start();
     let ask = |product: &Product, path: &str, fields: &str| {

@@ -277,9 +277,7 @@ fn a_change_keeps_flows_whose_listener_and_endpoint_remain() {
 
 #[test]
 fn a_flow_leaves_an_endpoint_whose_checks_fail() {
-    let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = first.local_addr().expect("an address").port();
-    let second = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
+    let (first, second, port) = one_port_twice();
     let (one, other) = (Echo::start("a"), Echo::start_at("127.0.0.2:0", |bytes| vec![[b"b", bytes].concat()]));
     let check = format!("health_check: {{ tcp: {{}}, port: {port}, interval: 250ms, timeout: 10s, fall: 1, rise: 1 }}");
     let product = start("", &[&one, &other], &check);
@@ -293,11 +291,19 @@ fn a_flow_leaves_an_endpoint_whose_checks_fail() {
     drop(kept);
 }
 
+/// The same port at two addresses, of those that are free at both.
+fn one_port_twice() -> (TcpListener, TcpListener, u16) {
+    let found = (0..100).find_map(|_| {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = first.local_addr().expect("an address").port();
+        Some((first, TcpListener::bind(("127.0.0.2", port)).ok()?, port))
+    });
+    found.expect("a port that is free at both addresses")
+}
+
 #[test]
 fn a_flow_of_an_old_process_leaves_an_endpoint_whose_checks_fail_and_is_over() {
-    let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = first.local_addr().expect("an address").port();
-    let second = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
+    let (first, second, port) = one_port_twice();
     let (one, other) = (Echo::start("a"), Echo::start_at("127.0.0.2:0", |bytes| vec![[b"b", bytes].concat()]));
     let check = format!("health_check: {{ tcp: {{}}, port: {port}, interval: 250ms, timeout: 10s, fall: 1, rise: 1 }}");
     let text = text("idle_timeout: 5m", &list(&[&one, &other]), &check);
