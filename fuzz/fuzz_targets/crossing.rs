@@ -30,7 +30,9 @@ fuzz_target!(|input: &[u8]| {
     let ends = choice % 2 == 0;
     let mut head = RequestHead::default();
     let authority = authority.filter(|text| !text.is_empty());
-    let Ok(parsed) = arrive(&Pseudo { method, authority, path, protocol: None }, &fields, ends, &mut head) else { return };
+    let Ok(parsed) = arrive(&Pseudo { method, authority, path, protocol: None }, &fields, ends, &mut head) else {
+        return;
+    };
 
     let mut bytes = Vec::new();
     let how = SendRequest { framing: parsed.framing, host_fallback: "none", upgrade: false, keep_alive: true };
@@ -49,7 +51,8 @@ fuzz_target!(|input: &[u8]| {
     let sent: Pairs<'_> = sent.iter().map(|(name, value)| (&name[..], &value[..])).collect();
     let target = [head.path(), b"?", head.query().unwrap_or_default()].concat();
     let target = if head.query().is_some() { &target[..] } else { head.path() };
-    let pseudo = Pseudo { method: head.method_bytes(), authority: Some(head.authority()), path: Some(target), protocol: None };
+    let pseudo =
+        Pseudo { method: head.method_bytes(), authority: Some(head.authority()), path: Some(target), protocol: None };
     let mut other = RequestHead::default();
     let other_parsed = arrive(&pseudo, &sent, ends, &mut other).expect("what goes on is a request of HTTP/2");
     assert_eq!(other_parsed.framing, parsed.framing);

@@ -266,8 +266,11 @@ impl Table {
             return;
         }
         let now = begun.tick(now);
+        // The oldest comes first, and none is older than the one before it: who told otherwise would have entries kept beyond their time.
+        let mut oldest = oldest;
         for (key, endpoint, age) in &estate.entries {
-            self.put(*key, *endpoint, now.saturating_sub(*age), idle);
+            oldest = oldest.min(*age);
+            self.put(*key, *endpoint, now.saturating_sub(oldest), idle);
         }
         self.evictions.fetch_add(estate.evictions, Ordering::Relaxed);
     }

@@ -194,6 +194,19 @@ fn what_another_process_says_is_older_than_anything_stops_no_clock() {
 }
 
 #[test]
+fn what_another_process_says_out_of_order_is_not_kept_beyond_its_time() {
+    let (now, idle) = (Instant::now(), 600);
+    let table = Table::new(100);
+    let entries = vec![(3, 4, 20), (5, 0, 600), (7, 1, 30)];
+    table.inherit(&TableEstate { seed: [1, 2], evictions: 0, entries }, now, idle);
+    let told = table.bequeath(now, idle).unwrap();
+    let next = Table::new(100);
+    next.inherit(&told, now, idle);
+    assert_eq!(next.bequeath(now, idle).unwrap().entries, told.entries);
+    assert!(table.bequeath(now + Duration::from_secs(58), idle).unwrap().entries.is_empty());
+}
+
+#[test]
 fn a_sweep_removes_all_that_has_expired_and_nothing_else() {
     let table = Table::new(5_000);
     let start = Instant::now();
