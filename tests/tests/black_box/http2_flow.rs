@@ -142,6 +142,28 @@ fn streams_share_a_window_of_the_connection_that_is_opened_step_by_step() {
     assert!(lengths.iter().all(|length| *length > 8 * STEP), "{lengths:?}");
 }
 
+/// Clients that measure what the network holds do so while a body is on its way, as those of gRPC in Go.
+#[test]
+fn a_window_that_settings_open_lets_a_body_go_on() {
+    let origin = Origin::answering(|_| ok(&"x".repeat(60_000)));
+    let product = Setup::to(&origin).workers(1).start();
+    let mut peer = product.connect();
+    peer.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 3, 232]), &get_frame(1)].concat());
+    let (mut length, mut has_ended) = (0, false);
+    while !has_ended {
+        let came = read(&mut peer).expect("the connection goes on");
+        if came.kind != DATA {
+            continue;
+        }
+        length += came.payload.len();
+        has_ended = came.flags & END_STREAM != 0;
+        if length == 1_000 {
+            peer.send(frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0]));
+        }
+    }
+    assert_eq!(length, 60_000);
+}
+
 /// Its PING waits behind all that is in the socket, and it says nothing itself.
 #[test]
 fn a_slow_download_is_not_given_up() {

@@ -58,8 +58,10 @@ struct Inbox {
     is_over: bool,
     /// The stream is gone.
     is_reset: bool,
-    /// It has something to write, and the window of the connection is shut.
+    /// It has something to write, and its own window is shut.
     is_shut: bool,
+    /// It has something to write, and waits for the window of the connection.
+    is_waiting: bool,
     /// It has something to write, and waits for its turn.
     is_queued: bool,
     /// Of the task that carries it.
@@ -199,6 +201,12 @@ impl Link {
         if let Some(inbox) = self.inbox(stream) {
             inbox.wake();
         } else if stream == 0 {
+            // Settings may have opened all of them.
+            for inbox in &mut self.inboxes {
+                if std::mem::take(&mut inbox.is_shut) {
+                    inbox.wake();
+                }
+            }
             self.give_turn();
         }
     }
@@ -211,7 +219,7 @@ impl Link {
             && let Some(stream) = self.shut.pop_front()
         {
             if let Some(inbox) = self.inbox(stream) {
-                inbox.is_shut = false;
+                inbox.is_waiting = false;
                 inbox.wake();
                 self.turn = Some(stream);
             }
@@ -238,6 +246,7 @@ impl Link {
             is_over: ends,
             is_reset: false,
             is_shut: false,
+            is_waiting: false,
             is_queued: false,
             waker: None,
             is_listening: false,
@@ -458,7 +467,9 @@ impl Link {
     fn wait_for_window<T>(&mut self, stream: u32, cx: &TaskContext<'_>, is_shared: bool) -> Poll<io::Result<T>> {
         let Some(inbox) = self.inbox(stream) else { return Poll::Ready(Err(gone())) };
         inbox.listen(cx);
-        if is_shared && !std::mem::replace(&mut inbox.is_shut, true) {
+        if !is_shared {
+            inbox.is_shut = true;
+        } else if !std::mem::replace(&mut inbox.is_waiting, true) {
             self.shut.push_back(stream);
         }
         Poll::Pending
@@ -466,7 +477,7 @@ impl Link {
 
     /// A stream that was woken for something else found the window open before its turn.
     fn wait_no_more(&mut self, stream: u32) {
-        if self.inbox(stream).is_some_and(|inbox| std::mem::take(&mut inbox.is_shut)) {
+        if self.inbox(stream).is_some_and(|inbox| std::mem::take(&mut inbox.is_waiting)) {
             self.shut.retain(|waiting| *waiting != stream);
         }
     }
@@ -516,7 +527,7 @@ impl Link {
         if inbox.is_queued {
             self.queue.retain(|queued| *queued != stream);
         }
-        if inbox.is_shut {
+        if inbox.is_waiting {
             self.shut.retain(|waiting| *waiting != stream);
         }
         self.turn = self.turn.filter(|turn| *turn != stream);
