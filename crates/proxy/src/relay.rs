@@ -636,6 +636,14 @@ impl Tunnel {
             if self.up_shut && self.down_shut {
                 return Poll::Ready(TunnelEnd::Closed);
             }
+            // Nobody reads a half that has ended, or of which what came is not passed on yet.
+            if is_reset(cx, downstream) {
+                let is_told = self.down_shut;
+                return Poll::Ready(if is_told { TunnelEnd::Closed } else { TunnelEnd::Broken(Side::Downstream) });
+            }
+            if self.down_shut && is_reset(cx, upstream) {
+                return Poll::Ready(TunnelEnd::Broken(Side::Upstream));
+            }
             // Both must be asked, or one direction's progress would be forgotten.
             if self.up.take_progress() | self.down.take_progress() {
                 watch.set(Instant::now(), idle);
@@ -647,6 +655,11 @@ impl Tunnel {
         self.down.stop(pool);
         end
     }
+}
+
+/// Whether a peer has reset the stream that is the tunnel's own.
+fn is_reset(cx: &mut TaskContext<'_>, io: &mut Io) -> bool {
+    io.message().is_some_and(|stream| stream.poll_reset(cx).is_ready())
 }
 
 /// One direction with its half-close.

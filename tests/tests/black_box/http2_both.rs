@@ -1,5 +1,8 @@
 //! HTTP/2 towards clients and other versions, or the same, behind: what crosses whole, and WebSockets as streams (RFC 8441).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use bytes::Bytes;
 use h2::Reason;
@@ -8,7 +11,7 @@ use http::{HeaderMap, Request, Response};
 
 use super::harness::http2::{Client, request, with_fields};
 use super::harness::http2_origin::{Http2Origin, Rules};
-use super::harness::{Origin, Setup, eventually};
+use super::harness::{Origin, Setup, eventually, poll};
 
 fn to(origin: &Http2Origin) -> Setup {
     Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]")
@@ -183,6 +186,49 @@ fn a_websocket_on_a_stream_becomes_an_upgrade_for_an_endpoint_of_http1() {
     assert_eq!(client.get("/no").status, 403);
     let stream = client.open(websocket("/chat"), false);
     assert_eq!(client.answer(stream).status, 502);
+}
+
+/// The half that has ended says nothing of it, and nothing comes of the other.
+#[test]
+fn a_websocket_whose_client_has_ended_its_half_is_over_with_its_reset() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let seen = ended.clone();
+    let one = Origin::start(move |mut visit| {
+        let Some(request) = visit.request() else { return };
+        let accept = proof(request.field("sec-websocket-key").unwrap_or_default());
+        visit.peer.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\n\r\n"
+        ));
+        while visit.peer.fill().is_ok_and(|count| count > 0) {}
+        seen.fetch_add(1, Ordering::SeqCst);
+        poll::until("a reset of the connection", || visit.peer.tcp().take_error().expect("a socket"));
+    });
+    let seen = ended.clone();
+    let two = Http2Origin::start(Rules { upgrades: true, ..Rules::default() }, move |mut asked| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            let Ok(mut send) = asked.respond.send_response(Response::new(()), false) else { return };
+            while let Some(Ok(_)) = asked.body.data().await {}
+            seen.fetch_add(1, Ordering::SeqCst);
+            let _ = std::future::poll_fn(|cx| send.poll_reset(cx)).await;
+        })
+    });
+    for (index, product) in [Setup::to(&one).start(), to(&two).start()].into_iter().enumerate() {
+        let mut client = Client::connect(product.web());
+        if index == 1 {
+            // What the endpoint offers is known from then on.
+            client.ask(request("HEAD", "/"), b"");
+            eventually("the first is over", || ended.swap(1, Ordering::SeqCst) == 2);
+        }
+        let mut stream = client.open(websocket("/chat"), false);
+        assert_eq!(client.head(&mut stream).expect("a response").0, 200);
+        client.send(&mut stream, b"", true);
+        eventually("the endpoint has the end", || ended.load(Ordering::SeqCst) == index + 1);
+        client.reset(stream, Reason::CANCEL);
+        eventually("the endpoint is told", || one.open() == 0 && two.busy() == 0);
+        assert_eq!(product.flagged("CD")["path"], "/chat");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use super::harness::http2_origin::{Http2Origin, Rules};
 use super::harness::http3::{Client, request};
 use super::harness::origin::{ok, ok_for};
-use super::harness::{Origin, Setup, eventually};
+use super::harness::{Origin, Setup, eventually, poll};
 use super::http3::{pattern, site};
 
 const INTERNAL_ERROR: u64 = 0x102;
@@ -494,4 +494,38 @@ fn a_websocket_becomes_an_upgrade_for_an_endpoint_of_http1() {
     assert_eq!(received.field("upgrade"), Some("websocket"));
     let record = site.product.record("the tunnel", |record| record["status"] == 101);
     assert_eq!(record["version"], "HTTP/3");
+}
+
+/// The half that has ended says nothing of it, and nothing comes of the other.
+#[test]
+fn a_websocket_whose_client_has_ended_its_half_is_over_when_it_wants_no_more() {
+    let origin = Origin::start(|mut visit| {
+        let Some(request) = visit.request() else { return };
+        let accept = super::http2_both::proof(request.field("sec-websocket-key").unwrap_or_default());
+        visit.peer.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\n\r\nhello"
+        ));
+        while visit.peer.fill().is_ok_and(|count| count > 0) {}
+        let _busy = visit.book.busy();
+        poll::until("a reset of the connection", || visit.peer.tcp().take_error().expect("a socket"));
+    });
+    let site = site(Setup::to(&origin), 1);
+    let client: Client = site.connect();
+    client.with_quic("a tunnel that is over", async |quic| {
+        let (mut send, mut receive) = quic.open_bi().await.expect("a stream");
+        let section = websocket();
+        let bytes = [&[1, 0x40, section.len() as u8][..], &section].concat();
+        send.write_all(&bytes).await.expect("it is taken");
+        receive.read_chunk(4096, true).await.expect("an answer").expect("a head");
+        send.finish().expect("an end");
+        while origin.busy() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        receive.stop(0x10c_u32.into()).expect("it goes on");
+        while origin.open() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    });
+    assert_eq!(site.product.flagged("CD")["status"], 101);
 }
