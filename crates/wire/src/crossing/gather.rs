@@ -1,4 +1,5 @@
-//! Puts a request head together from the fields of a section as they come, pseudo-header fields first (RFC 9113 section 8.3).
+//! Puts a request head together from the fields of a section as they come, pseudo-header fields first (RFC 9113 section 8.3, RFC 9114
+//! section 4.3).
 
 use std::ops::Range;
 

@@ -7,7 +7,7 @@ use model::fields::Fields;
 use model::{Fault, Method, RequestHead, ResponseHead, Version};
 
 use super::qpack::{self, BadSection, Lines, Scratch};
-use crate::crossing::{self, Arriving, Pseudo};
+use crate::crossing::{self, BadRequest, Gather};
 use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
 
 /// Why a section is no head.
@@ -29,16 +29,6 @@ pub struct Memory {
     pseudo: Vec<u8>,
 }
 
-/// Where the pseudo-header fields of a request stand in the memory.
-#[derive(Default)]
-struct Found {
-    method: Option<Range<usize>>,
-    scheme: Option<Range<usize>>,
-    authority: Option<Range<usize>>,
-    path: Option<Range<usize>>,
-    protocol: Option<Range<usize>>,
-}
-
 const MALFORMED: BadHead = BadHead::Malformed(Fault::BadRequest);
 
 /// Fills `head` with a request; `ends` says that its body is empty.
@@ -55,68 +45,16 @@ pub fn read_request(
         BadSection::Undecodable => BadHead::Undecodable,
         BadSection::TooLarge => BadHead::Fault(Fault::HeadTooLarge),
     };
-    head.clear();
     let Memory { scratch, pseudo } = memory;
-    pseudo.clear();
+    let mut gather = Gather::new(head, pseudo, Version::Http3);
     let mut lines = Lines::new(section, scratch, limits.head_bytes_max).map_err(bad)?;
-    let mut found = Found::default();
-    let mut waiting = Some(head);
-    let mut arriving = None;
     while let Some((name, value)) = lines.next().map_err(bad)? {
-        match (&mut arriving, name) {
-            (None, [b':', ..]) => found.take(name, value, pseudo)?,
-            (None, _) => {
-                let head = waiting.take().ok_or(MALFORMED)?;
-                let mut begun = found.begin(head, pseudo)?;
-                begun.field(name, value).map_err(BadHead::Malformed)?;
-                arriving = Some(begun);
-            }
-            // RFC 9114 section 4.3: not among the others, and not behind them. No token begins with a colon.
-            (Some(arriving), _) => arriving.field(name, value).map_err(BadHead::Malformed)?,
-        }
+        gather.field(name, value);
     }
-    let arriving = match (arriving, waiting) {
-        (Some(arriving), _) => arriving,
-        (None, Some(head)) => found.begin(head, pseudo)?,
-        (None, None) => return Err(MALFORMED),
-    };
-    arriving.end(limits, ends).map_err(BadHead::Fault)
-}
-
-impl Found {
-    /// RFC 9114 section 4.3.1: each at most once, and no other.
-    fn take(&mut self, name: &[u8], value: &[u8], memory: &mut Vec<u8>) -> Result<(), BadHead> {
-        let place = match name {
-            b":method" => &mut self.method,
-            b":scheme" => &mut self.scheme,
-            b":authority" => &mut self.authority,
-            b":path" => &mut self.path,
-            // RFC 9220 section 3.
-            b":protocol" => &mut self.protocol,
-            _ => return Err(MALFORMED),
-        };
-        if place.is_some() {
-            return Err(MALFORMED);
-        }
-        let start = memory.len();
-        memory.extend_from_slice(value);
-        *place = Some(start..memory.len());
-        Ok(())
-    }
-
-    fn begin<'h>(&self, head: &'h mut RequestHead, memory: &[u8]) -> Result<Arriving<'h>, BadHead> {
-        let at = |range: &Option<Range<usize>>| range.clone().map(|range| &memory[range]);
-        let method = at(&self.method).ok_or(MALFORMED)?;
-        let pseudo =
-            Pseudo { method, authority: at(&self.authority), path: at(&self.path), protocol: at(&self.protocol) };
-        let is_plain_connect = method == b"CONNECT" && pseudo.protocol.is_none();
-        let is_whole = self.scheme.is_some() && pseudo.path.is_some_and(|path| !path.is_empty());
-        // Section 4.4: CONNECT has neither.
-        if is_plain_connect && (self.scheme.is_some() || self.path.is_some()) || !is_plain_connect && !is_whole {
-            return Err(MALFORMED);
-        }
-        Arriving::begin(head, &pseudo, Version::Http3).map_err(BadHead::Fault)
-    }
+    gather.end(limits, ends).map_err(|bad| match bad {
+        BadRequest::Malformed => MALFORMED,
+        BadRequest::Fault(fault) => BadHead::Fault(fault),
+    })
 }
 
 /// Fills `head` with a response, interim or final; `ends` says that its body is empty.
