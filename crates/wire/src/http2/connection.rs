@@ -42,6 +42,8 @@ pub use self::send::Gone;
 const WINDOW_BYTES: u32 = 65_535;
 /// CONTINUATION frames of one block.
 const CONTINUATIONS_MAX: u32 = 64;
+/// Memory for pseudo-header fields that is kept between heads.
+const MEMORY_KEPT_BYTES: usize = 512;
 /// What the PING carries that asks whether a goodbye has arrived.
 const GOODBYE: [u8; 8] = *b"farewell";
 

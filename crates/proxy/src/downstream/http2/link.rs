@@ -522,7 +522,7 @@ impl Link {
         let Some(place) = self.place(stream) else { return };
         let inbox = self.inboxes.remove(place);
         if self.inboxes.is_empty() && self.inboxes.capacity() > ROOM_KEPT {
-            self.inboxes = Vec::new();
+            (self.inboxes, self.queue, self.shut) = (Vec::new(), VecDeque::new(), VecDeque::new());
         }
         if inbox.is_queued {
             self.queue.retain(|queued| *queued != stream);

@@ -7,10 +7,10 @@ use model::{Fault, RequestHead, Version};
 use super::super::frame::{
     self, BadFrame, FrameHead, NUMBER_MAX, PAYLOAD_BYTES_MAX, block_of, check_priority, flag, kind, number, setting,
 };
-use super::super::hpack::{Decoded, Undecodable};
+use super::super::hpack::{BadBlock, Decoded};
 use super::super::{WINDOW_STEP_MIN, code};
 use super::streams::{Incoming, Ours, Outgoing, Standing, Stream};
-use super::{CONTINUATIONS_MAX, Connection, Data, Event, GOODBYE, Leaving, Pending, Reading};
+use super::{CONTINUATIONS_MAX, Connection, Data, Event, GOODBYE, Leaving, MEMORY_KEPT_BYTES, Pending, Reading};
 use crate::crossing::{self, BadRequest, Gather};
 use crate::http1::{Framing, RequestParsed};
 
@@ -140,6 +140,9 @@ impl Connection {
         let decoded = decoder.decode(block, limits.head.head_bytes_max, |name, value| gather.field(name, value));
         let parsed = match decoded.map_err(undecodable)? {
             Decoded::Whole => gather.end(&limits.head, ends),
+        if self.memory.capacity() > MEMORY_KEPT_BYTES {
+            self.memory = Vec::new();
+        }
             Decoded::TooLarge => Err(BadRequest::Fault(Fault::HeadTooLarge)),
         };
         let parsed = match parsed {
@@ -184,7 +187,7 @@ impl Connection {
     }
 
     fn pass_over(&mut self, block: &[u8]) -> Result<(), BadFrame> {
-        self.decoder.decode(block, 0, |_, _| {}).map(|_| ()).map_err(undecodable)
+        self.decoder.decode(block, self.limits.head.head_bytes_max, |_, _| {}).map(|_| ()).map_err(undecodable)
     }
 
     fn take_reset(&mut self, stream: u32, code: u32) -> Taken {
@@ -385,8 +388,11 @@ fn open(window: &mut Outgoing, stream: u32, step: u32) -> Result<Option<Event>, 
     Ok(has_opened.then_some(Event::Opened { stream }))
 }
 
-fn undecodable(Undecodable: Undecodable) -> BadFrame {
-    BadFrame::Connection(code::COMPRESSION_ERROR)
+fn undecodable(bad: BadBlock) -> BadFrame {
+    BadFrame::Connection(match bad {
+        BadBlock::Undecodable => code::COMPRESSION_ERROR,
+        BadBlock::FarTooLarge => code::ENHANCE_YOUR_CALM,
+    })
 }
 
 /// How long the content is that follows a head, if that is known. What follows a CONNECT is none.

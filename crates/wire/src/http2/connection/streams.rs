@@ -15,7 +15,7 @@ use super::super::frame::NUMBER_MAX;
 
 /// Streams that have ended and that are remembered as such, for the code that a late frame gets.
 const ENDED_KEPT: usize = 8;
-/// Room for streams that is kept while there is none.
+/// Room for streams, or for numbers of those that were left, that is kept while there is none.
 const ROOM_KEPT: usize = 4;
 
 /// What the peer may send.
@@ -231,8 +231,17 @@ impl Streams {
     pub(super) fn forget_left(&mut self, id: u32) {
         if let Some(place) = self.left.iter().position(|left| *left == id) {
             self.left.remove(place);
+            if self.left.is_empty() && self.left.capacity() > ROOM_KEPT {
+                self.left = VecDeque::new();
+            }
             self.end(id);
         }
+    }
+
+    /// For how many streams, and numbers of streams, there is memory.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.open.capacity() + self.left.capacity()
     }
 
     fn remove(&mut self, id: u32) {

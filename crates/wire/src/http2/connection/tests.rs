@@ -490,6 +490,33 @@ fn frames_of_no_use_are_answered_where_they_must_be_and_counted() {
 }
 
 #[test]
+#[test]
+fn little_is_kept_of_a_large_head_and_of_streams_that_were_left() {
+    let mut peer = Peer::begun();
+    let path = [&b"\x82\x86\x41\x01a\x04\x7f\xa1\x05/"[..], &[b'p'; 799]].concat();
+    let seen = peer.take(&frame(kind::HEADERS, WHOLE | END, 1, &path));
+    assert!(matches!(&seen[..], [Seen::Request(1, Ok(path), true)] if path.len() == 800), "{seen:?}");
+    assert!(peer.connection.memory.capacity() <= MEMORY_KEPT_BYTES, "{}", peer.connection.memory.capacity());
+    let streams = [3, 5, 7];
+    for stream in streams {
+        peer.take(&post(stream));
+        peer.connection.reset(stream, code::CANCEL, &mut peer.out);
+    }
+    peer.take(&streams.map(|stream| data(stream, b"late", END)).concat());
+    assert!(streams.iter().all(|stream| peer.connection.streams.standing(*stream) == Standing::Ended));
+    assert!(peer.connection.streams.room() <= 8, "{}", peer.connection.streams.room());
+}
+
+#[test]
+fn a_list_that_is_far_too_large_ends_the_connection() {
+    // Two bytes each for a name of thousands that is to be remembered anew.
+    let name = [&b"\x40\x7f\x91\x1e"[..], &[b'n'; 3984], b"\x00"].concat();
+    let block = |times: usize| [GET, &name, &b"\x7e\x00".repeat(times)].concat();
+    let take = |block: &[u8]| Peer::begun().take(&frame(kind::HEADERS, WHOLE | END, 1, block));
+    assert_eq!(take(&block(10)), [Seen::Request(1, Err(Fault::HeadTooLarge), true)]);
+    assert_eq!(take(&block(5_000)), [Seen::End(code::ENHANCE_YOUR_CALM)]);
+}
+
 fn a_head_is_that_of_http_2() {
     let mut peer = Peer::begun();
     peer.take(&get(1));

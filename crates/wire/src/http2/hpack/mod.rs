@@ -13,7 +13,7 @@ mod dynamic;
 mod encode;
 mod table;
 
-pub use decode::{Decoded, Decoder, Undecodable};
+pub use decode::{BadBlock, Decoded, Decoder};
 pub use encode::{Encoder, Strings};
 
 /// What a field counts in the table beside the bytes of its name and value (section 4.1), and in a list of fields (RFC 9113

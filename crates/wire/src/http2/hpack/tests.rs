@@ -5,7 +5,7 @@ use super::*;
 
 type Lines = Vec<(String, String)>;
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Lines, Undecodable> {
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Lines, BadBlock> {
     let mut lines = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let decoded = decoder.decode(block, 1 << 20, |name, value| lines.push((text(name), text(value))))?;
@@ -144,7 +144,7 @@ fn blocks_that_break_the_rules_are_refused() {
         ("0001 6184 ffff ffff", "the end as a symbol"),
         ("ffff ffff ffff 7f", "an integer without end"),
     ] {
-        assert_eq!(decode(&mut Decoder::new(4096), &hex(block)), Err(Undecodable), "{why}");
+        assert_eq!(decode(&mut Decoder::new(4096), &hex(block)), Err(BadBlock::Undecodable), "{why}");
     }
     // Allowed: twice another size, before all fields.
     assert_eq!(decode(&mut Decoder::new(4096), &hex("20 3fe1 1f 82")), Ok(lines(&[(":method", "GET")])));
@@ -156,7 +156,7 @@ fn a_table_that_was_made_smaller_forgets() {
     let mut decoder = Decoder::new(4096);
     decode(&mut decoder, &hex("4001 6101 62")).unwrap();
     assert_eq!(decode(&mut decoder, &hex("be")), Ok(lines(&[("a", "b")])));
-    assert_eq!(decode(&mut decoder, &hex("20be")), Err(Undecodable));
+    assert_eq!(decode(&mut decoder, &hex("20be")), Err(BadBlock::Undecodable));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_list_has_a_bound_however_few_bytes_it_takes_and_the_table_stays_in_step() {
     let mut block = hex("4001 61");
     block.extend(hex("7fb9 16"));
     block.extend(std::iter::repeat_n(b'v', 3000));
-    block.extend(std::iter::repeat_n(0xbe, 10_000));
+    block.extend(std::iter::repeat_n(0xbe, 20));
     let mut bytes = 0;
     let decoded = decoder.decode(&block, 10_000, |name, value| bytes += name.len() + value.len() + 32);
     assert_eq!((decoded, bytes), (Ok(Decoded::TooLarge), 3 * 3033));
@@ -175,6 +175,9 @@ fn a_list_has_a_bound_however_few_bytes_it_takes_and_the_table_stays_in_step() {
     late.extend(hex("4001 6301 64"));
     assert_eq!(decoder.decode(&late, 10_000, |_, _| {}), Ok(Decoded::TooLarge));
     assert_eq!(decode(&mut decoder, &hex("be")), Ok(lines(&[("c", "d")])));
+    // What is many times as large is not read to its end.
+    let far = b"\xbe".repeat(3_000);
+    assert_eq!(decoder.decode(&far, 10_000, |_, _| {}), Err(BadBlock::FarTooLarge));
     let exact = |bytes_max| Decoder::new(0).decode(&hex("82"), bytes_max, |_, _| {});
     assert_eq!((exact(42), exact(41)), (Ok(Decoded::Whole), Ok(Decoded::TooLarge)));
 }
@@ -209,7 +212,7 @@ fn responses_are_read_as_they_were_written_and_nothing_is_remembered() {
             assert_eq!(read[..3], lines(&wanted));
             assert_eq!(read[3].0, "a-name-that-is-longer-than-any-of-the-table");
             // Nothing lies behind the static table.
-            assert_eq!(decode(&mut decoder, &[0xbe]), Err(Undecodable));
+            assert_eq!(decode(&mut decoder, &[0xbe]), Err(BadBlock::Undecodable));
         }
     }
 }
