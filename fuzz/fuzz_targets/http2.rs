@@ -59,7 +59,7 @@ impl Peer {
             match event {
                 Event::More => {
                     assert_eq!(used, input.len());
-                    self.seen.idle += self.connection.take_idle();
+                    self.seen.idle += self.connection.take_counts().idle;
                     return true;
                 }
                 Event::Data { stream, range, ends } => {
@@ -172,7 +172,7 @@ fuzz_target!(|input: &[u8]| {
         }
         start = end;
     }
-    whole.seen.idle += whole.connection.take_idle();
-    parts.seen.idle += parts.connection.take_idle();
+    whole.seen.idle += whole.connection.take_counts().idle;
+    parts.seen.idle += parts.connection.take_counts().idle;
     assert_eq!(parts.seen, whole.seen);
 });

@@ -223,11 +223,11 @@ faults! {
     StreamIdle = Local Relay 0 false false "PI" "stream_idle";
     /// The client broke the rules of HTTP/2, for a whole connection or with a request that was refused unread.
     Http2Error = Downstream Accept 0 false false "CX" "http2_error";
-    /// The client sent more frames of no use than one HTTP/2 connection may.
+    /// The client sent more frames of no use, or threw more streams away, than one HTTP/2 connection may.
     Http2Flood = Downstream Accept 0 false false "CG" "http2_flood";
     /// The client broke the rules of HTTP/3, or of QUIC, for a whole connection.
     Http3Error = Downstream Accept 0 false false "CY" "http3_error";
-    /// The client sent more frames of no use, or gave up more streams, than one HTTP/3 connection may.
+    /// The client sent more frames of no use, or threw more streams away, than one HTTP/3 connection may.
     Http3Flood = Downstream Accept 0 false false "CJ" "http3_flood";
     /// The connection's server name matches nothing here, or it is no TLS.
     NoServerName = Downstream Accept 0 false false "CS" "no_server_name";

@@ -189,7 +189,7 @@ pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes of frames that wait on one HTTP/2 connection before nothing more is read of it, and no other piece of a body is written to
 /// it. One that has begun is written whole, so there may be twice as many.
 pub const HTTP2_GATHERED_BYTES_MAX: usize = 64 * 1024;
-/// Frames of no use, such as PING or RST_STREAM, that one HTTP/2 client may send at once.
+/// Frames of no use, such as PING or SETTINGS, that one HTTP/2 client may send at once.
 pub const HTTP2_IDLE_FRAMES_MAX: u32 = 1_000;
 /// How many more of them it may send with every second.
 pub const HTTP2_IDLE_FRAMES_PER_SECOND: u32 = 100;
@@ -197,6 +197,11 @@ pub const HTTP2_IDLE_FRAMES_PER_SECOND: u32 = 100;
 pub const HTTP2_IDLE_FRAMES_PER_EXCHANGE: u32 = 4;
 /// And for every piece of a body that was sent to them, within their windows.
 pub const HTTP2_IDLE_FRAMES_PER_PIECE: u32 = 3;
+/// Streams that one HTTP/2 client may throw away before their answer begins, by resets or by breaking their rules, beyond those that it
+/// lets be answered.
+pub const HTTP2_DISCARDED_MAX: u32 = 500;
+/// How many more of them it may throw away with every second.
+pub const HTTP2_DISCARDED_PER_SECOND: u32 = 20;
 /// Streams of a client that were ended before the client had said all, such as an upload that was refused, and that are
 /// remembered: what still comes for them is no breach of the rules.
 pub const HTTP2_STREAMS_LEFT_MAX: usize = 1024;
@@ -229,7 +234,7 @@ pub const HTTP3_RECEIVE_BATCH: usize = 4;
 pub const HTTP3_TURNS_MAX: usize = 4;
 /// Datagrams that are given to the kernel by one system call.
 pub const HTTP3_SEGMENTS_MAX: usize = 32;
-/// Frames and streams of no use, and streams that are reset, which one HTTP/3 client may send at once.
+/// Frames and streams of no use that one HTTP/3 client may send at once.
 pub const HTTP3_IDLE_FRAMES_MAX: u32 = 1_000;
 /// How many more of them it may send with every second.
 pub const HTTP3_IDLE_FRAMES_PER_SECOND: u32 = 100;
@@ -237,8 +242,11 @@ pub const HTTP3_IDLE_FRAMES_PER_SECOND: u32 = 100;
 pub const HTTP3_IDLE_FRAMES_PER_EXCHANGE: u32 = 4;
 /// And for every piece of a body that was sent to it.
 pub const HTTP3_IDLE_FRAMES_PER_PIECE: u32 = 3;
-/// How many of them a stream counts for that its client has given up: it throws away work, too.
-pub const HTTP3_IDLE_FRAMES_PER_RESET: u32 = 2;
+/// Streams that one HTTP/3 client may throw away before their answer begins, by resets or by breaking their rules, beyond those that it
+/// lets be answered.
+pub const HTTP3_DISCARDED_MAX: u32 = 500;
+/// How many more of them it may throw away with every second.
+pub const HTTP3_DISCARDED_PER_SECOND: u32 = 20;
 /// How often a client whose exchanges go on is looked after: one of which nothing came for half of it is asked whether it is
 /// there.
 pub const HTTP3_PING: Duration = Duration::from_secs(10);

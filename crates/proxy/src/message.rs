@@ -154,11 +154,6 @@ impl MessageStream {
         }
     }
 
-    /// Whether it is of HTTP/3, and its peer has given it up or broke the rules. Of HTTP/2 frames are counted instead.
-    pub(crate) fn is_spoilt(&self) -> bool {
-        matches!(self, Self::Http3(stream) if stream.is_spoilt())
-    }
-
     /// Tells the peer that the message is not whole and never will be. What is buffered of it is thrown away.
     pub(crate) fn reset(&mut self) {
         match self {

@@ -26,6 +26,23 @@ fn pour(peer: &mut Peer, bytes: &[u8], times: usize) {
     }
 }
 
+/// RST_STREAM with CANCEL.
+fn cancel(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])
+}
+
+/// Reads until a frame like this; false if the connection ends before.
+fn reaches(peer: &mut Peer, fits: impl Fn(&Frame) -> bool) -> bool {
+    std::iter::from_fn(|| read(peer))
+        .find(|frame| frame.kind == GOAWAY || fits(frame))
+        .is_some_and(|frame| fits(&frame))
+}
+
+/// Waits until all that was sent before has been seen; false if the connection ends before.
+fn settles(peer: &mut Peer) -> bool {
+    peer.try_send(frame(PING, 0, 0, b"all seen")).is_ok() && reaches(peer, |frame| frame.kind == PING)
+}
+
 fn end_of(peer: &mut Peer) -> Option<u32> {
     let code = goaway(peer);
     peer.wait_closed();
@@ -56,7 +73,9 @@ fn floods_of_frames_of_no_use_end_their_connection_and_disturb_nobody() {
         ("unknown frames", Vec::new(), frame(99, 0, 0, b"what")),
         ("empty DATA", opened.clone(), frame(DATA, 0, 1, &[])),
         ("GOAWAY", opened.clone(), frame(GOAWAY, 0, 0, &[0; 8])),
-        ("tiny windows", opened, frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("tiny windows", opened.clone(), frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("windows of what is over", [opened.clone(), cancel(1)].concat(), frame(WINDOW_UPDATE, 0, 1, &[0, 0, 4, 0])),
+        ("resets of what is over", opened, cancel(1)),
     ];
     let count = floods.len() as f64;
     for (name, before, one) in floods {
@@ -181,7 +200,7 @@ fn a_client_that_begins_streams_only_to_reset_them_is_stopped() {
     begin(&mut peer);
     for round in 0..2000_u32 {
         let stream = 2 * round + 1;
-        let both = [get_frame(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
+        let both = [get_frame(stream), cancel(stream)].concat();
         if peer.try_send(both).is_err() {
             break;
         }
@@ -190,6 +209,65 @@ fn a_client_that_begins_streams_only_to_reset_them_is_stopped() {
     assert_eq!(neighbour.get("/").text(), "fine");
     product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], 1.0);
     assert!(origin.requests().len() < 1100, "{} requests got through", origin.requests().len());
+}
+
+/// What it lets be answered does not pay for it.
+#[test]
+fn a_client_that_resets_most_of_what_it_asks_for_is_stopped() {
+    let (origin, product, mut neighbour) = with_neighbour();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let goes_on = (0..1500_u32).all(|round| {
+        let first = 8 * round + 1;
+        let reset = |stream| [get_frame(stream), cancel(stream)].concat();
+        let all = [reset(first), reset(first + 2), reset(first + 4), get_frame(first + 6)].concat();
+        peer.try_send(all).is_ok()
+            && reaches(&mut peer, |frame| frame.stream == first + 6 && frame.flags & END_STREAM != 0)
+    });
+    assert!(!goes_on, "{} requests got through", origin.requests().len());
+    peer.wait_closed();
+    assert_eq!(neighbour.get("/").text(), "fine");
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], 1.0);
+}
+
+/// Who makes us send a reset throws away as much as who sends it.
+#[test]
+fn resets_that_we_are_made_to_send_count_as_the_clients_own() {
+    let (_origin, product, mut neighbour) = with_neighbour();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    // Less than would be stopped by itself, of either.
+    let goes_on = (0..65_u32).all(|round| {
+        let ten = (0..10).flat_map(|index| {
+            let stream = 2 * (10 * round + index) + 1;
+            let is_ours = index < 3;
+            let end = if is_ours { frame(DATA, 0, stream, b"behind the end") } else { cancel(stream) };
+            [get_frame(stream), end].concat()
+        });
+        peer.try_send(ten.collect::<Vec<u8>>()).is_ok() && settles(&mut peer)
+    });
+    assert!(!goes_on);
+    peer.wait_closed();
+    assert_eq!(neighbour.get("/").text(), "fine");
+    product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], 1.0);
+}
+
+/// As browsers leave pages and players seek.
+#[test]
+fn downloads_that_are_left_in_the_middle_are_no_flood() {
+    let (_origin, product, _) = with_neighbour();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let large: &[(&[u8], &[u8])] =
+        &[(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", b"/large")];
+    for index in 0..900 {
+        let stream = 2 * index + 1;
+        peer.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(large)));
+        assert!(reaches(&mut peer, |frame| (frame.kind, frame.stream) == (HEADERS, stream)), "{index} downloads");
+        peer.send(cancel(stream));
+    }
+    peer.send([frame(WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]), get_frame(1801)].concat());
+    assert_eq!(read_until(&mut peer, DATA, 1801).payload, b"fine");
 }
 
 #[test]

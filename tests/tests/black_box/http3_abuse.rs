@@ -111,6 +111,45 @@ fn a_client_that_begins_streams_only_to_reset_them_is_stopped() {
     assert_eq!(neighbour.get("/").status, 200);
 }
 
+/// What it lets be answered does not pay for it.
+#[test]
+fn a_client_that_resets_most_of_what_it_asks_for_is_stopped() {
+    let (origin, site, mut neighbour) = with_neighbour();
+    let mut client = site.connect();
+    let goes_on = (0..1500).all(|_| {
+        let cancels = (0..3).all(|_| {
+            client.try_open(request("GET", "/")).is_ok_and(|stream| {
+                client.cancel(stream);
+                true
+            })
+        });
+        cancels
+            && client.try_open(request("GET", "/")).is_ok_and(|mut stream| {
+                client.end(&mut stream, http::HeaderMap::new());
+                client.try_answer(&mut stream).is_ok()
+            })
+    });
+    assert!(!goes_on, "{} requests got through", origin.requests().len());
+    assert_eq!(client.ended(), Some(EXCESSIVE_LOAD));
+    site.product.expect_metric("equipoise_faults_total", &["fault=\"http3_flood\""], 1.0);
+    assert_eq!(neighbour.get("/").status, 200);
+}
+
+/// As browsers leave pages and players seek.
+#[test]
+fn downloads_that_are_left_in_the_middle_are_no_flood() {
+    let origin = Origin::answering(|_| ok(&"x".repeat(1 << 20)));
+    let site = site(Setup::to(&origin), 1);
+    let mut client = site.connect();
+    for index in 0..900 {
+        let mut stream = client.open(request("GET", "/"));
+        client.end(&mut stream, http::HeaderMap::new());
+        assert_eq!(client.head(&mut stream).expect("a response").0, 200, "{index} downloads");
+        client.let_go(stream);
+    }
+    assert_eq!(client.get("/").body.len(), 1 << 20);
+}
+
 #[test]
 fn a_client_that_cancels_half_of_what_it_asks_for_stays() {
     let (_origin, site, _neighbour) = with_neighbour();

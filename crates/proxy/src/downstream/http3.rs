@@ -20,9 +20,9 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use model::limits::{
-    HTTP3_END_PATIENCE, HTTP3_FAILED_HANDSHAKE, HTTP3_HANDSHAKES_MAX, HTTP3_IDLE_FRAMES_MAX,
-    HTTP3_IDLE_FRAMES_PER_EXCHANGE, HTTP3_IDLE_FRAMES_PER_PIECE, HTTP3_IDLE_FRAMES_PER_RESET,
-    HTTP3_IDLE_FRAMES_PER_SECOND, HTTP3_PING, HTTP3_STREAMS_MAX, LINGER,
+    HTTP3_DISCARDED_MAX, HTTP3_DISCARDED_PER_SECOND, HTTP3_END_PATIENCE, HTTP3_FAILED_HANDSHAKE, HTTP3_HANDSHAKES_MAX,
+    HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_EXCHANGE, HTTP3_IDLE_FRAMES_PER_PIECE, HTTP3_IDLE_FRAMES_PER_SECOND,
+    HTTP3_PING, HTTP3_STREAMS_MAX, LINGER,
 };
 use model::snapshot::HttpListener;
 use model::{Fault, Method};
@@ -224,7 +224,10 @@ fn introduce(port: &Port, listener: &ListenerNow, incoming: &Incoming) -> Connec
 struct Shared {
     facts: RefCell<Rc<ConnectionFacts>>,
     counts: Rc<Counts>,
+    /// Frames of no use that the client may still send.
     allowance: RefCell<Allowance>,
+    /// Streams that it may still throw away.
+    discards: RefCell<Allowance>,
     /// Exchanges under way.
     active: Cell<u32>,
     /// When the last one ended.
@@ -240,10 +243,31 @@ impl Shared {
         }
     }
 
-    /// Takes what was counted of no use. False: it is more than a client may send.
+    /// Takes what was counted of no use, and what was thrown away. False: it is more than a client may send.
     fn is_bearable(&self, more: u32) -> bool {
-        let idle = self.counts.idle.take() + more;
-        idle == 0 || self.allowance.borrow_mut().spend(idle, Instant::now())
+        let (idle, discarded) = (self.counts.idle.take().saturating_add(more), self.counts.discarded.take());
+        (idle == 0 || self.allowance.borrow_mut().spend(idle, Instant::now()))
+            && (discarded == 0 || self.discards.borrow_mut().spend(discarded, Instant::now()))
+    }
+
+    /// An exchange is over.
+    fn note_end(&self, stream: &mut Stream) {
+        let is_whole = stream.finish();
+        if stream.has_answered() {
+            self.discards.borrow_mut().earn(1);
+        } else if stream.is_spoilt() {
+            self.note_discarded();
+        }
+        if is_whole {
+            let pieces = self.counts.pieces.take();
+            let earned = HTTP3_IDLE_FRAMES_PER_EXCHANGE + pieces.saturating_mul(HTTP3_IDLE_FRAMES_PER_PIECE);
+            self.allowance.borrow_mut().earn(earned);
+        }
+    }
+
+    /// The client has given a stream up, or broken its rules, before its answer began.
+    fn note_discarded(&self) {
+        self.counts.discarded.set(self.counts.discarded.get().saturating_add(1));
     }
 }
 
@@ -303,6 +327,7 @@ async fn serve(
         facts: RefCell::new(Rc::new(facts)),
         counts: Rc::default(),
         allowance: Allowance::new(HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND, now).into(),
+        discards: Allowance::new(HTTP3_DISCARDED_MAX, HTTP3_DISCARDED_PER_SECOND, now).into(),
         active: Cell::new(0),
         rested_at: Cell::new(now),
         waker: RefCell::default(),
@@ -438,7 +463,7 @@ impl Session {
             let plan = self.worker.plan_to_carry(&self.tether.seat);
             let index = self.tether.seat.index.get();
             if matches!(self.leave, Leave::Last | Leave::Over) || plan.http_listener(&self.tether).is_none() {
-                self.shared.count_reset();
+                self.shared.counts.idle.set(self.shared.counts.idle.get().saturating_add(1));
                 // RFC 9114 section 4.1.1: the client may send it again elsewhere.
                 self.quic.reset(id, code::REQUEST_REJECTED);
                 self.quic.stop(id, code::REQUEST_REJECTED);
@@ -623,7 +648,7 @@ async fn carry(
         Err(NoRequest::Other) => {
             worker.give_request(incoming);
             if stream.is_spoilt() {
-                active.0.count_reset();
+                active.0.note_discarded();
             }
             return;
         }
@@ -643,23 +668,11 @@ async fn carry(
     };
     let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: Some(whole) }, parsed };
     exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
-    let Some(stream) = connection.io.message() else { return };
-    if stream.finish() {
-        let pieces = active.0.counts.pieces.take();
-        let earned = HTTP3_IDLE_FRAMES_PER_EXCHANGE + pieces.saturating_mul(HTTP3_IDLE_FRAMES_PER_PIECE);
-        active.0.allowance.borrow_mut().earn(earned);
-    } else if stream.is_spoilt() {
-        active.0.count_reset();
+    if let Some(MessageStream::Http3(stream)) = connection.io.message() {
+        active.0.note_end(stream);
     }
     if let Some(buffer) = connection.received.take() {
         worker.buffers.give(buffer);
-    }
-}
-
-impl Shared {
-    /// A stream came to nothing.
-    fn count_reset(&self) {
-        self.counts.idle.set(self.counts.idle.get().saturating_add(HTTP3_IDLE_FRAMES_PER_RESET));
     }
 }
 

@@ -63,6 +63,8 @@ enum Speaking {
 pub(crate) struct Counts {
     /// Frames of no use.
     pub idle: Cell<u32>,
+    /// Streams that a client threw away before their answer began.
+    pub discarded: Cell<u32>,
     /// Pieces of bodies that the peer took whole, each of which it may answer with a few frames.
     pub pieces: Cell<u32>,
 }
@@ -86,6 +88,8 @@ pub(crate) struct Stream {
     frame_left: usize,
     /// The peer has given it up, or broke the rules.
     is_spoilt: bool,
+    /// The final response has begun.
+    has_answered: bool,
     /// It was begun by us, towards an endpoint.
     is_ours: bool,
     /// What was sent of a request, as long as it may be needed again and there is not too much of it.
@@ -108,6 +112,7 @@ impl Stream {
             out: Vec::new(),
             frame_left: 0,
             is_spoilt: false,
+            has_answered: false,
             is_ours: false,
             sent: None,
             counts,
@@ -349,6 +354,7 @@ impl Stream {
     /// It is sent already, or the stream is gone.
     pub(crate) fn respond(&mut self, head: &ResponseHead, how: (u16, Framing), ends: bool) -> io::Result<()> {
         self.send_head(head, how)?;
+        self.has_answered = true;
         self.speaking = if ends { Speaking::Ending } else { Speaking::Body };
         self.try_flush()
     }
@@ -471,6 +477,11 @@ impl Stream {
     /// Whether the peer has given it up, or broke the rules.
     pub(crate) fn is_spoilt(&self) -> bool {
         self.is_spoilt
+    }
+
+    /// Whether the final response has begun.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// Breaks both halves off, for that is what the peer has made of it.

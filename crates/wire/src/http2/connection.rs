@@ -14,8 +14,8 @@
 //!
 //! What a peer can make it hold has a bound: one frame, one block of fields ([`Limits::block_bytes_max`]), the streams that
 //! may be open, the numbers of those that were left, and the table of [`super::hpack`]. What a peer can make it write at once is
-//! no more than twice what it sends; whoever drives it reads nothing while much waits to be written. Frames of no use are counted
-//! ([`Connection::take_idle`]), for how many there may be in what time is a question of the clock.
+//! no more than twice what it sends; whoever drives it reads nothing while much waits to be written. Frames of no use and streams
+//! that are thrown away are counted ([`Connection::take_counts`]), for how many there may be in what time is a question of the clock.
 
 mod frames;
 mod send;
@@ -30,7 +30,7 @@ use model::limits::{
 };
 use model::{Fault, RequestHead};
 
-use self::streams::{Incoming, Outgoing, Standing, Streams};
+use self::streams::{Incoming, Ours, Outgoing, Standing, Streams};
 use super::frame::{self, BadFrame, FrameHead, HEAD_BYTES, NUMBER_MAX, PAYLOAD_BYTES_MAX, flag, kind, setting};
 use super::hpack::{Decoder, Encoder, Strings, TABLE_BYTES};
 use super::{PREFACE, code};
@@ -144,6 +144,18 @@ pub enum Event {
     },
 }
 
+/// What a client has sent that there may be too much of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames of no use.
+    pub idle: u32,
+    /// Streams that were ended before their answer began, by the client or because it broke their rules: each throws away what was
+    /// done for it, and makes room for another at once.
+    pub discarded: u32,
+    /// Streams whose answer has begun. What becomes of them then is nobody's fault: browsers leave many downloads in the middle.
+    pub answered: u32,
+}
+
 /// What the next bytes are.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
@@ -219,7 +231,7 @@ pub struct Connection {
     has_settings: bool,
     leaving: Leaving,
     errors: u32,
-    idle: u32,
+    counts: Counts,
 }
 
 impl Connection {
@@ -255,7 +267,7 @@ impl Connection {
             has_settings: false,
             leaving: Leaving::No,
             errors: 0,
-            idle: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -341,7 +353,7 @@ impl Connection {
             return Ok((used, Some(self.settle(bad, out)?)));
         }
         if kind::is_unknown(frame.kind) {
-            self.idle += 1;
+            self.counts.idle += 1;
             self.reading = Reading::skip(frame.length);
             return Ok((used, None));
         }
@@ -409,6 +421,8 @@ impl Connection {
         if self.errors > self.limits.stream_errors_max {
             return Err(code::ENHANCE_YOUR_CALM);
         }
+        // Who makes us reset a stream throws away as much as who does it.
+        self.count_end(stream);
         if !self.reset(stream, code, out) {
             // Section 6.4: none is ended that was not begun.
             if self.streams.standing(stream) == Standing::Idle {
@@ -424,9 +438,14 @@ impl Connection {
         self.limits.head = head;
     }
 
-    /// Frames of no use since this was last asked; a reset counts twice, for it throws away work.
-    pub fn take_idle(&mut self) -> u32 {
-        std::mem::take(&mut self.idle)
+    /// What was counted since this was last asked.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// The client is about to have ended a stream that is open.
+    fn count_end(&mut self, stream: u32) {
+        self.counts.discarded += u32::from(self.streams.get(stream).is_some_and(|open| open.ours == Ours::Head));
     }
 
     /// The settings of the client are here.

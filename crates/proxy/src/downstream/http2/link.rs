@@ -18,12 +18,15 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use model::fields::Fields;
-use model::limits::{HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_PIECE, HTTP2_IDLE_FRAMES_PER_SECOND};
+use model::limits::{
+    HTTP2_DISCARDED_MAX, HTTP2_DISCARDED_PER_SECOND, HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_PIECE,
+    HTTP2_IDLE_FRAMES_PER_SECOND,
+};
 use model::{Fault, RequestHead, ResponseHead};
 use wire::http1::{Framing, HeadLimits, RequestParsed};
+use wire::http2::Allowance;
 use wire::http2::connection::{Connection, Event, Gone, Limits};
 use wire::http2::hpack::Strings;
-use wire::http2::{Allowance, code};
 
 use super::line::{FRAMES_AT_ONCE, Line};
 use super::stream::Stream;
@@ -101,6 +104,8 @@ pub(crate) struct Link {
     turn: Option<u32>,
     /// Idle frames that the peer may still send.
     allowance: Allowance,
+    /// Streams that the peer may still throw away.
+    discards: Allowance,
     /// The task of the connection.
     task: Waker,
     /// That is at work, and sends before it sleeps.
@@ -124,6 +129,7 @@ impl Link {
             shut: VecDeque::new(),
             turn: None,
             allowance: Allowance::new(HTTP2_IDLE_FRAMES_MAX, HTTP2_IDLE_FRAMES_PER_SECOND, now),
+            discards: Allowance::new(HTTP2_DISCARDED_MAX, HTTP2_DISCARDED_PER_SECOND, now),
             task: task.clone(),
             is_attended: true,
             is_rung: true,
@@ -226,10 +232,12 @@ impl Link {
         }
     }
 
-    /// Whether the client has sent no more frames of no use than it may.
+    /// Whether the client has sent no more frames of no use than it may, and thrown no more streams away.
     pub(super) fn is_within_bounds(&mut self, now: Instant) -> bool {
-        let idle = self.core.take_idle();
-        idle == 0 || self.allowance.spend(idle, now)
+        let counts = self.core.take_counts();
+        self.discards.earn(counts.answered);
+        (counts.idle == 0 || self.allowance.spend(counts.idle, now))
+            && (counts.discarded == 0 || self.discards.spend(counts.discarded, now))
     }
 
     /// Lets the client send some more of them.
@@ -256,7 +264,7 @@ impl Link {
 
     /// Turns a stream away that nobody has looked at.
     pub(super) fn refuse(&mut self, stream: u32) {
-        self.core.reset(stream, code::REFUSED_STREAM, self.line.out());
+        self.core.refuse(stream, self.line.out());
     }
 
     /// Hands what waits to the kernel, and lets streams go on that wait for that.

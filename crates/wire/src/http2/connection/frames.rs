@@ -43,14 +43,14 @@ impl Connection {
             }
             kind::CONTINUATION => self.take_continuation(frame, payload, head, out),
             kind::PRIORITY => {
-                self.idle += 1;
+                self.counts.idle += 1;
                 check_priority(frame, payload).map(|()| None)
             }
             kind::RST_STREAM => self.take_reset(frame.stream, number(payload)),
             kind::SETTINGS => self.take_settings(frame, payload, out),
             kind::PING => self.take_ping(frame, payload, out),
             kind::GOAWAY => {
-                self.idle += 1;
+                self.counts.idle += 1;
                 // Section 6.8: its number speaks of streams that we would begin.
                 Ok(Some(Event::Goodbye { code: payload.get(4..).map_or(0, number) }))
             }
@@ -68,7 +68,7 @@ impl Connection {
     ) -> Taken {
         let Some(mut pending) = self.pending.take() else { return Err(PROTOCOL_ERROR) };
         pending.frames += 1;
-        self.idle += u32::from(payload.is_empty());
+        self.counts.idle += u32::from(payload.is_empty());
         let is_too_long = pending.block.len() + payload.len() > self.limits.block_bytes_max();
         if is_too_long || pending.frames > CONTINUATIONS_MAX {
             return Err(BadFrame::Connection(code::ENHANCE_YOUR_CALM));
@@ -101,7 +101,7 @@ impl Connection {
             Standing::Idle => self.streams.advance(stream),
             Standing::Left => {
                 // No more than one block of trailers is due.
-                self.idle += u32::from(!ends);
+                self.counts.idle += u32::from(!ends);
                 self.pass_over(block)?;
                 if ends {
                     self.streams.forget_left(stream);
@@ -116,11 +116,9 @@ impl Connection {
         if is_too_late || self.streams.len() >= self.limits.streams_max as usize {
             self.pass_over(block)?;
             self.streams.leave(stream, ends);
-            self.idle += 1;
-            if !is_too_late {
-                // Section 5.1.2. It may be sent again, as those may be that a goodbye left out (section 8.7).
-                frame::push_reset(out, stream, code::REFUSED_STREAM);
-            }
+            self.counts.idle += 1;
+            // Section 5.1.2. It may be sent again, as those may be that a goodbye left out (section 8.7).
+            frame::push_reset(out, stream, code::REFUSED_STREAM);
             return Ok(None);
         }
         self.take_request((stream, ends), block, head)
@@ -140,11 +138,11 @@ impl Connection {
         let decoded = decoder.decode(block, limits.head.head_bytes_max, |name, value| gather.field(name, value));
         let parsed = match decoded.map_err(undecodable)? {
             Decoded::Whole => gather.end(&limits.head, ends),
+            Decoded::TooLarge => Err(BadRequest::Fault(Fault::HeadTooLarge)),
+        };
         if self.memory.capacity() > MEMORY_KEPT_BYTES {
             self.memory = Vec::new();
         }
-            Decoded::TooLarge => Err(BadRequest::Fault(Fault::HeadTooLarge)),
-        };
         let parsed = match parsed {
             Ok(parsed) => Ok(parsed),
             Err(BadRequest::Fault(fault)) => Err(fault),
@@ -191,11 +189,12 @@ impl Connection {
     }
 
     fn take_reset(&mut self, stream: u32, code: u32) -> Taken {
-        self.idle += 2;
         if self.streams.get(stream).is_some() {
+            self.count_end(stream);
             self.streams.end(stream);
             return Ok(Some(Event::Reset { stream, code }));
         }
+        self.counts.idle += 1;
         match self.streams.standing(stream) {
             // Section 6.4.
             Standing::Idle => return Err(PROTOCOL_ERROR),
@@ -207,7 +206,7 @@ impl Connection {
 
     /// Section 6.5.
     fn take_settings(&mut self, frame: &FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Taken {
-        self.idle += 1;
+        self.counts.idle += 1;
         if frame.has(flag::ACK) {
             return Ok(None);
         }
@@ -251,7 +250,7 @@ impl Connection {
 
     /// Section 6.7. The answer to the one of our goodbye says that no stream is on its way that does not know of it.
     fn take_ping(&mut self, frame: &FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Taken {
-        self.idle += 1;
+        self.counts.idle += 1;
         let payload: [u8; 8] = payload.try_into().map_err(|_| BadFrame::Connection(code::FRAME_SIZE_ERROR))?;
         if !frame.has(flag::ACK) {
             frame::push_ping(out, &payload, true);
@@ -265,7 +264,7 @@ impl Connection {
 
     /// Section 6.9: a window towards the client is opened.
     fn take_step(&mut self, stream: u32, step: u32) -> Taken {
-        self.idle += u32::from(step < WINDOW_STEP_MIN);
+        self.counts.idle += u32::from(step < WINDOW_STEP_MIN);
         if stream == 0 {
             return open(&mut self.outgoing, 0, step).map_err(BadFrame::Connection);
         }
@@ -274,7 +273,10 @@ impl Connection {
             None => match self.streams.standing(stream) {
                 Standing::Idle => Err(PROTOCOL_ERROR),
                 // Section 5.1: it may have been sent before the end was known.
-                Standing::Left | Standing::Ended | Standing::Skipped => Ok(None),
+                Standing::Left | Standing::Ended | Standing::Skipped => {
+                    self.counts.idle += u32::from(step >= WINDOW_STEP_MIN);
+                    Ok(None)
+                }
             },
         }
     }
@@ -296,7 +298,7 @@ impl Connection {
             return Err(code::FLOW_CONTROL_ERROR);
         }
         let (stream, ends) = (frame.stream, frame.has(flag::END_STREAM));
-        self.idle += u32::from(length == 0 && !ends);
+        self.counts.idle += u32::from(length == 0 && !ends);
         match self.admit_data(frame, length) {
             Ok(true) => {
                 self.reading = Reading::Data(Data { stream, left: length, padding, ends });

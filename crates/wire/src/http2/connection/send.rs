@@ -32,6 +32,7 @@ impl Connection {
         let ends = ends && is_final;
         if is_final {
             open.ours = Ours::Body;
+            self.counts.answered += 1;
         }
         let encoder = &mut self.encoder;
         frame::push_section(out, stream, ends, |out| {
@@ -116,14 +117,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends a stream at once. NO_ERROR after a whole response says that the rest of the request is not needed (section 8.1),
-    /// REFUSED_STREAM that it was not looked at (section 8.7). False: it is gone already.
+    /// Ends a stream at once. NO_ERROR after a whole response says that the rest of the request is not needed (section 8.1).
+    /// False: it is gone already.
     pub fn reset(&mut self, stream: u32, code: u32, out: &mut Vec<u8>) -> bool {
         let Some(open) = self.streams.get(stream) else { return false };
         let has_peer_ended = open.has_peer_ended;
         self.streams.leave(stream, has_peer_ended);
         frame::push_reset(out, stream, code);
         true
+    }
+
+    /// Turns a stream away that nobody has looked at. It may be sent again (section 8.7).
+    pub fn refuse(&mut self, stream: u32, out: &mut Vec<u8>) {
+        self.counts.idle += 1;
+        self.reset(stream, code::REFUSED_STREAM, out);
     }
 
     /// So many bytes that came on a stream were handed on, or are not needed. Windows are opened when half of them is used. With
@@ -156,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Says which stream is the last, without waiting for an answer. Later ones are passed over; those before are carried on.
+    /// Says which stream is the last, without waiting for an answer. Later ones are refused; those before are carried on.
     pub fn say_last(&mut self, out: &mut Vec<u8>) {
         if !self.has_said_last() && !self.is_over() {
             self.leaving = Leaving::Last(self.streams.last());

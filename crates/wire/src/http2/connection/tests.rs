@@ -86,7 +86,7 @@ impl Peer {
     fn begun() -> Self {
         let mut peer = Self::new();
         assert_eq!(peer.take(&[&PREFACE[..], &frame(kind::SETTINGS, 0, 0, &[])].concat()), []);
-        peer.connection.take_idle();
+        peer.connection.take_counts();
         peer.out.clear();
         peer
     }
@@ -415,7 +415,7 @@ fn streams_beyond_the_bound_are_refused_and_may_come_again() {
     assert_eq!(peer.sent(), [(kind::RST_STREAM, 0, 9, vec![0, 0, 0, 7])]);
     peer.respond(1, true);
     assert_eq!(peer.take(&get(11)), [asked(11, true)]);
-    assert_eq!(peer.connection.take_idle(), 1);
+    assert_eq!(peer.connection.take_counts().idle, 1);
 }
 
 #[test]
@@ -453,9 +453,9 @@ fn a_goodbye_says_the_last_stream_when_none_can_be_on_its_way() {
     assert!(!peer.connection.has_said_last());
     assert_eq!(peer.take(&frame(kind::PING, flag::ACK, 0, &sent[1].3)), [Seen::Pong]);
     assert_eq!(peer.sent(), [(kind::GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
-    // What begins later is passed over, what was begun goes on.
+    // What begins later is refused, what was begun goes on.
     assert_eq!(peer.take(&[post(5), data(5, b"x", END)].concat()), []);
-    assert_eq!(peer.sent(), []);
+    assert_eq!(peer.sent(), [(kind::RST_STREAM, 0, 5, vec![0, 0, 0, 7])]);
     peer.respond(3, true);
     peer.respond(1, true);
     assert!(peer.connection.is_at_rest() && peer.connection.has_said_last());
@@ -478,11 +478,12 @@ fn frames_of_no_use_are_answered_where_they_must_be_and_counted() {
         (step(1, 256), 0),
         ([post(3), data(3, b"", 0)].concat(), 1),
         (data(3, b"", END), 0),
-        (reset(3), 2),
+        (reset(3), 0),
+        (reset(3), 1),
         (frame(kind::GOAWAY, 0, 0, &[0; 8]), 1),
     ] {
         peer.take(&bytes);
-        assert_eq!(peer.connection.take_idle(), idle, "{bytes:?}");
+        assert_eq!(peer.connection.take_counts().idle, idle, "{bytes:?}");
     }
     let ping = (kind::PING, flag::ACK, 0, b"12345678".to_vec());
     assert_eq!(peer.sent(), [ping, (kind::SETTINGS, flag::ACK, 0, Vec::new())]);
@@ -490,6 +491,44 @@ fn frames_of_no_use_are_answered_where_they_must_be_and_counted() {
 }
 
 #[test]
+fn a_stream_that_ends_before_its_answer_counts_whoever_ends_it() {
+    let mut peer = Peer::begun();
+    let mut counts = |bytes: &[u8], is_answered: bool| {
+        let (head, rest) = bytes.split_at(HEAD_BYTES + GET.len());
+        peer.take(head);
+        if is_answered {
+            let stream = frame::number(&bytes[5..]);
+            peer.respond(stream, false);
+        }
+        peer.take(rest);
+        let Counts { idle, discarded, answered } = peer.connection.take_counts();
+        (idle, discarded, answered)
+    };
+    for (at, is_answered) in [false, true].into_iter().enumerate() {
+        let wanted = (0, u32::from(!is_answered), u32::from(is_answered));
+        let stream = 20 * at as u32 + 1;
+        // By the client; and by us, for what it has sent.
+        assert_eq!(counts(&[get(stream), reset(stream)].concat(), is_answered), wanted);
+        let stream = stream + 2;
+        assert_eq!(counts(&[get(stream), step(stream, NUMBER_MAX)].concat(), is_answered), wanted);
+        let stream = stream + 2;
+        assert_eq!(counts(&[get(stream), data(stream, b"late", 0)].concat(), is_answered).1, wanted.1);
+    }
+    let mut peer = Peer::begun();
+    // Malformed, and refused.
+    peer.take(&frame(kind::HEADERS, WHOLE | END, 1, b"\x82"));
+    assert_eq!(peer.connection.take_counts(), Counts { discarded: 1, ..Counts::default() });
+    peer.take(&get(3));
+    peer.connection.refuse(3, &mut peer.out);
+    assert_eq!(peer.connection.take_counts(), Counts { idle: 1, ..Counts::default() });
+    // An interim response is no answer.
+    peer.take(&get(5));
+    let head = ResponseHead::default();
+    peer.connection.send_head(5, (&head, 103), (Framing::None, false), &mut peer.out).unwrap();
+    peer.take(&reset(5));
+    assert_eq!(peer.connection.take_counts(), Counts { discarded: 1, ..Counts::default() });
+}
+
 #[test]
 fn little_is_kept_of_a_large_head_and_of_streams_that_were_left() {
     let mut peer = Peer::begun();
@@ -517,6 +556,7 @@ fn a_list_that_is_far_too_large_ends_the_connection() {
     assert_eq!(take(&block(5_000)), [Seen::End(code::ENHANCE_YOUR_CALM)]);
 }
 
+#[test]
 fn a_head_is_that_of_http_2() {
     let mut peer = Peer::begun();
     peer.take(&get(1));
@@ -576,7 +616,7 @@ proptest! {
             start = end;
         }
         prop_assert_eq!(seen, wanted);
-        prop_assert_eq!(parts.connection.take_idle(), whole.connection.take_idle());
+        prop_assert_eq!(parts.connection.take_counts(), whole.connection.take_counts());
         prop_assert_eq!(parts.sent(), whole.sent());
     }
 
