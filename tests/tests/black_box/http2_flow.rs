@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::harness::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, begin,
-    block, frame, get_frame, read,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    begin, block, frame, get_frame, read, read_until,
 };
 use super::harness::http2::{Client, request};
 use super::harness::origin::ok;
 use super::harness::tls::{Authority, Client as TlsClient};
-use super::harness::{Origin, Peer, Product, Setup, product, tls};
+use super::harness::{Origin, Peer, Product, Setup, eventually, product, tls};
 
 /// As long as the path says.
 fn body(target: &str) -> Vec<u8> {
@@ -200,13 +200,16 @@ fn a_client_that_never_acknowledges_that_it_is_told_to_go_is_refused_more() {
             }
         }
     });
-    let product = Setup::to(&origin).workers(1).listener("requests_per_connection_max: 1").start();
+    let mut product = Setup::to(&origin).workers(1).top("shutdown: { drain_timeout: 120s }").start();
     let mut peer = product.connect();
     begin(&mut peer);
     // It is never at rest, and answers no PING.
     let hang: &[(&[u8], &[u8])] =
         &[(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"test"), (b":path", b"/hang")];
     peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(hang)));
+    eventually("it is under way", || origin.requests().len() == 1);
+    product.signal(libc::SIGTERM);
+    read_until(&mut peer, GOAWAY, 0);
     let begun = Instant::now();
     let refused = (1..).find(|index| {
         assert!(begun.elapsed() < Duration::from_secs(60), "{index} requests, and more");
@@ -225,6 +228,33 @@ fn a_client_that_never_acknowledges_that_it_is_told_to_go_is_refused_more() {
     assert!(refused > Some(1));
     peer.send(frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     peer.wait_closed();
+    assert_eq!(product.wait_ended().code(), Some(0));
+}
+
+/// Also of those that come at once. Those that are too many may be sent again elsewhere.
+#[test]
+fn a_connection_brings_as_many_requests_as_it_may_and_not_one_more() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).workers(1).listener("requests_per_connection_max: 3").start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    peer.send((0..10).flat_map(|index| get_frame(2 * index + 1)).collect::<Vec<u8>>());
+    let (mut answered, mut refused, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(frame) = read(&mut peer) {
+        match frame.kind {
+            GOAWAY => last.push(frame.payload),
+            RST_STREAM => {
+                assert_eq!(frame.payload, [0, 0, 0, 7], "REFUSED_STREAM");
+                refused.push(frame.stream);
+            }
+            DATA if frame.flags & END_STREAM != 0 => answered.push(frame.stream),
+            _ => {}
+        }
+    }
+    answered.sort_unstable();
+    assert_eq!((&answered[..], &refused[..]), (&[1, 3, 5][..], &[7, 9, 11, 13, 15, 17, 19][..]));
+    assert_eq!(last, [[0, 0, 0, 5, 0, 0, 0, 0]], "stream 5, NO_ERROR");
+    assert_eq!(origin.requests().len(), 3);
 }
 
 #[test]

@@ -572,6 +572,37 @@ fn a_connection_that_has_carried_enough_requests_is_ended_in_good_order() {
     assert_eq!(client.ended(), NO_ERROR);
 }
 
+/// Also of those that come at once. Those that are too many may be sent again elsewhere.
+#[test]
+fn a_connection_brings_as_many_requests_as_it_may_and_not_one_more() {
+    const REQUEST_REJECTED: u64 = 0x10b;
+    let origin = Origin::saying("fine");
+    let site = site(Setup::to(&origin).listener("requests_per_connection_max: 3"), 1);
+    let mut client = Client::silent(site.product.web(), "shop.example", &site.tls());
+    let answers = client.with_quic("the answers", async |quic| {
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            let (mut send, receive) = quic.open_bi().await.expect("a stream");
+            // GET https://shop.example/
+            send.write_all(b"\x01\x13\0\0\xd1\xd7\x50\x0cshop.example\xc1").await.expect("it is taken");
+            send.finish().expect("it ends");
+            streams.push(receive);
+        }
+        let mut answers = Vec::new();
+        for mut receive in streams {
+            answers.push(match receive.read_to_end(10_000).await {
+                Ok(bytes) => Ok(bytes.ends_with(b"fine")),
+                Err(quinn::ReadToEndError::Read(quinn::ReadError::Reset(code))) => Err(code.into_inner()),
+                Err(other) => panic!("{other:?}"),
+            });
+        }
+        answers
+    });
+    assert_eq!(answers, [[Ok(true); 3].to_vec(), [Err(REQUEST_REJECTED); 7].to_vec()].concat());
+    assert_eq!(client.ended(), NO_ERROR);
+    assert_eq!(origin.requests().len(), 3);
+}
+
 #[test]
 fn an_idle_connection_is_ended() {
     let origin = Origin::saying("fine");

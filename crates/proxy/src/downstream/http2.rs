@@ -414,11 +414,15 @@ impl Session<'_> {
         let is_unheard = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
         let is_too_many = self.shared.exchanges.get() >= 2 * HTTP2_STREAMS_MAX as usize;
         let may_begin = !is_unheard && !is_too_many && !self.tether.is_cut();
-        let Some((_, http)) = plan.http_listener(&self.tether).filter(|_| may_begin) else {
+        let found = plan.http_listener(&self.tether).filter(|_| may_begin);
+        let Some((_, http)) = found.filter(|(_, http)| !super::is_enough(http, self.accepted)) else {
             self.shared.link.borrow_mut().refuse(id);
             return self.worker.give_request(incoming);
         };
         self.accepted += 1;
+        if super::is_enough(http, self.accepted) {
+            self.say_last(now);
+        }
         self.is_last_call = false;
         let timeout = http.stream_timeout;
         let active = Active::new(&self.shared);
@@ -465,6 +469,13 @@ impl Session<'_> {
 
     fn may_go_on(&self) -> bool {
         super::may_go_on(self.worker, &self.tether, self.accepted)
+    }
+
+    /// The request that has just come is the last. Those that follow are refused, and may be sent again elsewhere.
+    fn say_last(&mut self, now: Instant) {
+        self.leave = Leave::Told;
+        self.told_at.get_or_insert(now);
+        self.shared.link.borrow_mut().say_last();
     }
 
     /// No new streams; a client that has not heard of it yet may still begin some.

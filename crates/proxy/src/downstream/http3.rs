@@ -462,15 +462,21 @@ impl Session {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };
             let plan = self.worker.plan_to_carry(&self.tether.seat);
             let index = self.tether.seat.index.get();
-            if matches!(self.leave, Leave::Last | Leave::Over) || plan.http_listener(&self.tether).is_none() {
+            let may_begin = !matches!(self.leave, Leave::Last | Leave::Over);
+            let found = plan.http_listener(&self.tether).filter(|_| may_begin);
+            let Some((_, http)) = found.filter(|(_, http)| !super::is_enough(http, self.accepted)) else {
                 self.shared.counts.idle.set(self.shared.counts.idle.get().saturating_add(1));
                 // RFC 9114 section 4.1.1: the client may send it again elsewhere.
                 self.quic.reset(id, code::REQUEST_REJECTED);
                 self.quic.stop(id, code::REQUEST_REJECTED);
                 continue;
-            }
+            };
             self.accepted += 1;
             self.next_id = u64::from(VarInt::from(id)) + 4;
+            if super::is_enough(http, self.accepted) {
+                // Those that follow are refused.
+                self.say_last_goodbye();
+            }
             self.follow_client();
             let active = Active::new(&self.shared);
             tokio::task::spawn_local(carry(
@@ -521,9 +527,11 @@ impl Session {
     fn say_last_goodbye(&mut self) {
         self.leave = Leave::Last;
         self.control.push_goaway(self.next_id);
-        let plan = self.worker.plan_of(&self.tether.seat);
-        let patience = plan.http_listener(&self.tether).map_or(LINGER, |(_, http)| rest(http));
-        self.watch.set(Instant::now(), patience);
+        if self.handshake.is_none() {
+            let plan = self.worker.plan_of(&self.tether.seat);
+            let patience = plan.http_listener(&self.tether).map_or(LINGER, |(_, http)| rest(http));
+            self.watch.set(Instant::now(), patience);
+        }
     }
 
     /// Whether the client has all that we have sent, but for our control stream, which never ends.

@@ -5,6 +5,7 @@ pub(crate) mod http2;
 pub(crate) mod http3;
 
 use model::Fault;
+use model::snapshot::HttpListener;
 use wire::http1::{Framing, SendResponse, write_response};
 
 use crate::exchange::Exchange;
@@ -16,10 +17,12 @@ use crate::worker::Worker;
 /// Whether a connection of streams that has taken so many may take another.
 pub(crate) fn may_go_on(worker: &Worker, tether: &Tether, accepted: u64) -> bool {
     let plan = worker.plan_of(&tether.seat);
-    !tether.is_closing()
-        && plan
-            .http_listener(tether)
-            .is_some_and(|(_, http)| http.requests_per_connection_max.is_none_or(|max| accepted < max))
+    !tether.is_closing() && plan.http_listener(tether).is_some_and(|(_, http)| !is_enough(http, accepted))
+}
+
+/// Whether so many requests are as many as one connection may bring.
+fn is_enough(http: &HttpListener, accepted: u64) -> bool {
+    http.requests_per_connection_max.is_some_and(|max| accepted >= max)
 }
 
 /// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to

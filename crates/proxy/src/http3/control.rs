@@ -58,7 +58,10 @@ impl Control {
         if self.own.is_none() {
             let Some(id) = self.quic.open(Dir::Uni) else { return };
             let (section_bytes_max, offers_connect) = settings();
+            // Nothing comes before them, not even a goodbye that is said already.
+            let behind = std::mem::take(&mut self.out);
             uni::begin_control(&mut self.out, section_bytes_max, offers_connect);
+            self.out.extend_from_slice(&behind);
             self.own = Some(id);
         }
         let Some(id) = self.own else { return };

@@ -306,6 +306,11 @@ impl Link {
         self.core.say_goodbye(self.line.out());
     }
 
+    /// Says that what was begun last is the last.
+    pub(super) fn say_last(&mut self) {
+        self.core.say_last(self.line.out());
+    }
+
     pub(super) fn ping(&mut self) {
         self.core.ping(&ARE_YOU_THERE, self.line.out());
     }
