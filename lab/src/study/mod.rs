@@ -27,7 +27,7 @@ use crate::products::{self, Product, Version, build};
 use crate::report;
 use crate::report::page::{File, Page, ProductLine};
 use crate::sys;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use journal::{Journal, Outcome};
 use progress::Progress;
 use serde::Serialize;
@@ -76,6 +76,12 @@ pub(crate) struct StudyArgs {
     /// Only these products
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     only: Vec<String>,
+    /// Only these rates of `elastic`, requests a second
+    #[arg(long, value_delimiter = ',', num_args = 1..)]
+    rates: Vec<u64>,
+    /// Only these changes of `elastic`
+    #[arg(long)]
+    changes: Option<Changes>,
     /// Rounds; every product is measured once in each
     #[arg(long)]
     rounds: Option<usize>,
@@ -95,6 +101,40 @@ pub(crate) struct StudyArgs {
     /// Where the results go
     #[arg(long)]
     out: Option<PathBuf>,
+}
+
+/// A part of the changes of `elastic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Changes {
+    /// Origins and routes, as they were published
+    Published,
+    /// The certificate and the program
+    Further,
+}
+
+/// What is left of a study that is not made as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Narrowed {
+    /// None: all.
+    pub rates: Vec<u64>,
+    pub changes: Option<Changes>,
+}
+
+impl Narrowed {
+    /// As on the command line; empty: nothing was left out.
+    fn options(&self) -> String {
+        let mut options = String::new();
+        if !self.rates.is_empty() {
+            let rates: Vec<String> = self.rates.iter().map(u64::to_string).collect();
+            options.push_str(&format!(" --rates {}", rates.join(",")));
+        }
+        match self.changes {
+            None => {}
+            Some(Changes::Published) => options.push_str(" --changes published"),
+            Some(Changes::Further) => options.push_str(" --changes further"),
+        }
+        options
+    }
 }
 
 /// How long the machine is looked at before a study in full.
@@ -129,6 +169,8 @@ pub(crate) struct Run<'a> {
     pub paths: &'a Paths,
     pub size: Size,
     pub rounds: usize,
+    /// What of the study was asked for.
+    pub narrowed: Narrowed,
     /// Those of the study that were chosen, in its order.
     pub products: Vec<&'static Product>,
     pub bench: Bench,
@@ -227,7 +269,7 @@ impl Run<'_> {
             ("processor", machine.processor),
             ("cores", self.bench.core_count().to_string()),
             ("pauses of the machine", self.pauses.clone()),
-            ("size", size.to_owned()),
+            ("size", format!("{size}{}", self.narrowed.options().replace(" --", ", only "))),
             ("rounds", self.rounds.to_string()),
         ];
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -256,6 +298,9 @@ pub(crate) fn run(args: &StudyArgs, paths: &Paths) -> Result<(), Failure> {
         name => vec![find(name)?],
     };
     args.only.iter().try_for_each(|name| products::find(name).map(drop))?;
+    if !args.narrowed().options().is_empty() && chosen.iter().any(|study| study.name != elastic::STUDY.name) {
+        return Err(Failure::new("only elastic has rates and changes to choose from"));
+    }
     let out = args.out.clone().unwrap_or_else(|| paths.out.clone());
     fs::create_dir_all(&out).map_err(|error| Failure::io(&out, &error))?;
     let mut problems = Vec::new();
@@ -339,6 +384,7 @@ fn prepare<'a>(study: &'static Study, args: &StudyArgs, paths: &'a Paths) -> Res
         study,
         size,
         rounds,
+        narrowed: args.narrowed(),
         versions: products.iter().map(version).collect(),
         products,
         journal: Journal::open(&paths.out.join("journal.jsonl"), &kind, args.resume)?,
@@ -379,6 +425,12 @@ fn choose(study: &Study, only: &[String]) -> Result<Vec<&'static Product>, Failu
     Ok(chosen)
 }
 
+impl StudyArgs {
+    fn narrowed(&self) -> Narrowed {
+        Narrowed { rates: self.rates.clone(), changes: self.changes }
+    }
+}
+
 fn repeat(study: &Study, args: &StudyArgs) -> String {
     let mut line = format!("cargo run --release -p lab -- study {}", study.name);
     if args.quick {
@@ -390,6 +442,7 @@ fn repeat(study: &Study, args: &StudyArgs) -> String {
     if !args.only.is_empty() {
         line.push_str(&format!(" --only {}", args.only.join(",")));
     }
+    line.push_str(&args.narrowed().options());
     if let Some(rounds) = args.rounds {
         line.push_str(&format!(" --rounds {rounds}"));
     }

@@ -9,7 +9,7 @@ mod page;
 mod requests;
 
 use super::journal::Outcome;
-use super::{Run, Study, again};
+use super::{Changes, Narrowed, Run, Study, again};
 use crate::failure::Failure;
 use crate::report::page::Page;
 use crate::sys;
@@ -44,6 +44,25 @@ struct Rounds {
     failure: Option<String>,
 }
 
+/// The parts and rates that were asked for, of those that there are.
+fn chosen(schedule: &Schedule, narrowed: &Narrowed) -> Result<Vec<(Part, u64)>, Failure> {
+    if let Some(unknown) = narrowed.rates.iter().find(|rate| !schedule.rates.contains(rate)) {
+        let known: Vec<String> = schedule.rates.iter().map(u64::to_string).collect();
+        return Err(Failure::new(format!(
+            "there is no rate {unknown} in a run of this size; it has {}",
+            known.join(", ")
+        )));
+    }
+    let has_rate = |rate: &&u64| narrowed.rates.is_empty() || narrowed.rates.contains(rate);
+    let has_part = |part: &Part| match narrowed.changes {
+        None => true,
+        Some(Changes::Published) => *part == Part::Article,
+        Some(Changes::Further) => *part == Part::Further,
+    };
+    let parts = Part::ALL.into_iter().filter(has_part);
+    Ok(parts.flat_map(|part| schedule.rates.iter().filter(has_rate).map(move |rate| (part, *rate))).collect())
+}
+
 /// What starting and reading cost beside the requests, s, and for each request.
 const ASIDE_SECONDS: f64 = 2.0;
 const READING_SECONDS: f64 = 6e-6;
@@ -55,8 +74,7 @@ fn run(run: &Run<'_>) -> Result<Page, Failure> {
         let length = schedule.length(schedule.of(product, part).len()).as_secs_f64();
         length * (1.0 + rate as f64 * READING_SECONDS) + ASIDE_SECONDS
     };
-    let parts: Vec<(Part, u64)> =
-        Part::ALL.into_iter().flat_map(|part| schedule.rates.iter().map(move |rate| (part, *rate))).collect();
+    let parts = chosen(&schedule, &run.narrowed)?;
     let of = |(part, rate): &(Part, u64)| -> f64 {
         run.products.iter().map(|product| seconds(product.name, *part, *rate)).sum()
     };
@@ -80,4 +98,22 @@ fn run(run: &Run<'_>) -> Result<Page, Failure> {
         measured.push(Measured { part, rate, products });
     }
     Ok(page::page(run.page(), &schedule, &measured))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Size;
+    use super::*;
+
+    #[test]
+    fn only_the_rates_and_changes_that_were_asked_for_are_measured() {
+        let schedule = Schedule::new(Size::Full);
+        let of = |rates: &[u64], changes| chosen(&schedule, &Narrowed { rates: rates.to_vec(), changes });
+        assert_eq!(of(&[], None).unwrap().len(), 6);
+        assert_eq!(of(&[500, 100], Some(Changes::Published)).unwrap(), [(Part::Article, 100), (Part::Article, 500)]);
+        assert_eq!(of(&[1000], None).unwrap(), [(Part::Article, 1000), (Part::Further, 1000)]);
+        assert!(
+            of(&[200], None).unwrap_err().to_string().contains("no rate 200 in a run of this size; it has 100, 500")
+        );
+    }
 }
