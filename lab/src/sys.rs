@@ -176,6 +176,40 @@ pub(crate) fn wake_exactly() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) }).map(drop)
 }
 
+/// Puts this thread before all that are not real-time ones (`SCHED_FIFO`); 1 is the lowest priority. Needs a privilege.
+pub(crate) fn become_real_time(priority: i32) -> io::Result<()> {
+    // SAFETY: a sched_param is a plain number (and padding on some systems), for which all zeros is valid.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority;
+    // SAFETY: `param` lives through the call; 0 is this thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) }).map(drop)
+}
+
+/// A clock that only goes on, since some moment.
+pub(crate) fn monotonic() -> Duration {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// What this thread has used of its core.
+pub(crate) fn thread_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing through the call. These clocks are always there; were one not, it would stay 0.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Sleeps until [`monotonic`] says so much.
+pub(crate) fn sleep_until(at: Duration) {
+    let time = libc::timespec { tv_sec: at.as_secs() as libc::time_t, tv_nsec: libc::c_long::from(at.subsec_nanos()) };
+    let none = std::ptr::null_mut();
+    // SAFETY: `time` lives through the call; what is left of a time that is not relative is not written.
+    while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, none) } == libc::EINTR {}
+}
+
 /// Raises the number of open files to the hard limit and returns it.
 pub(crate) fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

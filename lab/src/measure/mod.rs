@@ -10,6 +10,7 @@ pub(crate) mod origins;
 pub(crate) mod other_loads;
 pub(crate) mod pauses;
 pub(crate) mod procfs;
+pub(crate) mod sentinel;
 pub(crate) mod stats;
 pub(crate) mod syslog;
 pub(crate) mod window;

@@ -4,15 +4,18 @@ use super::super::Run;
 use super::changes::{Change, Part, Schedule, State};
 use super::drive::{CERTIFICATES, Driven};
 use super::follow::Follow;
+use super::held_up;
 use super::requests::{Figures, Made, Request, figures, problem, thinned};
 use crate::certificate;
 use crate::failure::Failure;
 use crate::generators::vegeta::Place;
 use crate::measure::bench::loopback;
 use crate::measure::child::{self, Launch, Running, write_file};
+use crate::measure::sentinel::{Seen, Sentinel};
 use crate::measure::window::Window;
 use crate::net::ask;
 use crate::products::Product;
+use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,6 +34,9 @@ pub(super) struct Taken {
     pub memory: Option<Memory>,
     /// Share of the machine that others used or the host took.
     pub others_share: f64,
+    /// What the machine kept from everybody meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pauses: Option<Seen>,
     /// Seconds and ms: what is drawn.
     pub points: Vec<(f64, f64)>,
 }
@@ -70,6 +76,7 @@ pub(super) fn measure(run: &Run<'_>, asked: Asked<'_>) -> Result<Taken, Failure>
     }
     let place = Place { paths: run.paths, folder: out, cores: &cores };
     let length = schedule.length(changes.len());
+    let sentinel = Sentinel::start(&sys::cores_allowed()?);
     let window = Window::open_quietly(driven.pid()?)?;
     // Reading all processes takes time on the generator's core: only where the program is replaced.
     let follow = if part == Part::Further { Some(Follow::new(&driven.workers()?)) } else { None };
@@ -81,17 +88,21 @@ pub(super) fn measure(run: &Run<'_>, asked: Asked<'_>) -> Result<Taken, Failure>
         made.push(changing.make_at(schedule.length(made.len()), *change, &mut attack)?);
     }
     changing.wait_end(&mut attack, length)?;
-    let (used, follow) = (window.close()?, changing.follow);
+    let (used, follow, pauses) = (window.close()?, changing.follow, sentinel.end()?);
     driven.check_alive()?;
 
-    let (requests, problems) = collect(&place, &all_requests(run, asked))?;
-    let figures = Figures { problems, ..figures(&requests, &made, schedule.window().as_micros() as u64) };
+    let (requests, problems) = collect(&place, &kept_file(run, asked, "requests"))?;
+    write_file(&kept_file(run, asked, "pauses"), &pauses.csv())?;
+    let window_us = schedule.window().as_micros() as u64;
+    let unpaused = held_up::unpaused(&requests, rate, &pauses, |kept| figures(kept, &made, window_us));
+    let figures = Figures { problems, unpaused, ..figures(&requests, &made, window_us) };
     let limit_ms = figures.p99_ms.max(figures.p50_ms * 3.0);
     let used_us = follow.as_ref().map(Follow::used_us).or(used.product_us).unwrap_or(0);
     Ok(Taken {
         cpu_us: used_us as f64 / requests.len() as f64,
         memory: follow.map(|one| Memory { before: one.before_bytes, peak: one.peak_bytes, after: one.now_bytes }),
         others_share: used.others_share + used.stolen_share,
+        pauses: Some(pauses),
         points: thinned(&requests, schedule.step.as_micros() as u64 / 300, limit_ms),
         figures,
     })
@@ -104,10 +115,10 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
-/// The file with all requests of a run.
-fn all_requests(run: &Run<'_>, asked: Asked<'_>) -> PathBuf {
+/// A file with all requests of a run, or with all pauses of the machine.
+fn kept_file(run: &Run<'_>, asked: Asked<'_>, of: &str) -> PathBuf {
     let Asked { part, product, rate, round, .. } = asked;
-    run.paths.out.join(format!("requests-{}-{}-{rate}-{round}.csv", part.name(), product.name))
+    run.paths.out.join(format!("{of}-{}-{}-{rate}-{round}.csv", part.name(), product.name))
 }
 
 /// Three origins and the fourth, which answer at once and tell who they are.

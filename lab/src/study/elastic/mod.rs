@@ -4,8 +4,10 @@ mod ahead;
 mod changes;
 mod drive;
 mod follow;
+mod held_up;
 mod measure;
 mod page;
+mod pauses;
 mod requests;
 
 use super::journal::Outcome;

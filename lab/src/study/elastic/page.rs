@@ -4,6 +4,7 @@ use super::super::show::{failed_row, fault_count, mark_best, plain, thousands, t
 use super::ahead;
 use super::changes::{Part, Schedule, cannot_upgrade};
 use super::measure::Memory;
+use super::pauses;
 use super::requests::{Effect, Figures};
 use super::{Measured, Rounds};
 use crate::measure::DISTURBED_SHARE;
@@ -20,6 +21,7 @@ pub(super) fn page(mut page: Page, schedule: &Schedule, measured: &[Measured]) -
     }
     for one in measured {
         page.tables.push(figures_table(one, schedule));
+        page.tables.extend(pauses::table(one));
         page.tables.push(effects_table(one, schedule));
         if one.part == Part::Further {
             page.tables.push(memory_table(one));
@@ -61,7 +63,12 @@ pub(super) fn most(rounds: &Rounds, of: impl Fn(&Figures) -> f64) -> f64 {
 }
 
 pub(super) fn middle(rounds: &Rounds, of: impl Fn(&Figures) -> f64) -> Option<f64> {
-    median(&rounds.taken.iter().map(|taken| of(&taken.figures)).collect::<Vec<_>>())
+    median_of(rounds, |figures| Some(of(figures)))
+}
+
+/// Of the rounds that have it.
+pub(super) fn median_of(rounds: &Rounds, of: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
+    median(&rounds.taken.iter().filter_map(|taken| of(&taken.figures)).collect::<Vec<_>>())
 }
 
 pub(super) fn failed(rounds: &Rounds) -> usize {
@@ -294,6 +301,7 @@ fn notes(schedule: &Schedule, measured: &[Measured]) -> Vec<String> {
             ms(usual)
         ));
     }
+    notes.extend(pauses::notes(measured));
     notes
 }
 
@@ -322,7 +330,7 @@ mod tests {
             ..Figures::default()
         };
         let memory = Some(Memory { before: 1_000_000, peak: 2_500_000, after: 1_500_000 });
-        let taken = Taken { figures, cpu_us: 80.0, memory, others_share: 0.0, points: vec![(1.0, 2.0)] };
+        let taken = Taken { figures, cpu_us: 80.0, memory, others_share: 0.0, pauses: None, points: vec![(1.0, 2.0)] };
         Rounds { name, taken: vec![taken], failure: None }
     }
 

@@ -1,6 +1,7 @@
 //! Every request of a run: what it shows of the configuration that it met, and what changes did to it.
 
 use super::changes::Change;
+use super::held_up::Unpaused;
 use crate::generators::vegeta::Row;
 use crate::measure::stats::percentile;
 use crate::net::mongrel::{SEEN_FIELD, Seen, TARGET_FIELD};
@@ -41,7 +42,7 @@ impl Request {
         Self { began_us: row.began_ns / 1000, latency_us: row.latency_ns / 1000, is_good, shows }
     }
 
-    fn ended_us(&self) -> u64 {
+    pub(super) fn ended_us(&self) -> u64 {
         self.began_us + self.latency_us
     }
 }
@@ -99,6 +100,9 @@ pub(super) struct Figures {
     /// In the windows of changes, and outside.
     pub worst_near_ms: f64,
     pub worst_far_ms: f64,
+    /// Some of it once more, without the requests that pauses of the machine held up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpaused: Option<Unpaused>,
     pub effects: Vec<Effect>,
 }
 
@@ -129,6 +133,7 @@ pub(super) fn figures(requests: &[Request], made: &[Made], window_us: u64) -> Fi
         worst_start_ms: worst(&|one| is_start(one) && !is_near(one)),
         worst_near_ms: worst(&is_near),
         worst_far_ms: worst(&|one| !is_start(one) && !is_near(one)),
+        unpaused: None,
         effects: made.iter().enumerate().map(effect).collect(),
     }
 }
