@@ -1,4 +1,5 @@
-//! Just enough HTTP/1.1 for the lab's own programs: heads by httparse, bodies by `Content-Length`.
+//! Just enough HTTP/1.1 for the lab's own programs: heads by httparse, bodies by `Content-Length`. A request that comes in
+//! chunks is told; only the origin reads it.
 
 /// A request or response head that has arrived in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub(crate) struct Head {
     pub close: bool,
     /// The message carries a `Connection` header or is HTTP/1.0, so it cannot be relayed as it is.
     pub hop_by_hop: bool,
+    /// The body is sent in chunks, and its length is not known. Only of requests.
+    pub chunked: bool,
     /// A response's status; 0 for a request.
     pub status: u16,
 }
@@ -21,8 +24,17 @@ pub(crate) struct Malformed;
 
 const HEADERS_MAX: usize = 48;
 
-/// Reads a request head; `None` means that more bytes are needed. Also gives the target.
+/// Reads a request head; `None` means that more bytes are needed. Also gives the target. One with a body in chunks is
+/// refused.
 pub(crate) fn request(bytes: &[u8]) -> Result<Option<(Head, &str)>, Malformed> {
+    match any_request(bytes)? {
+        Some((head, _)) if head.chunked => Err(Malformed),
+        other => Ok(other),
+    }
+}
+
+/// The same, with a body in chunks or without.
+pub(crate) fn any_request(bytes: &[u8]) -> Result<Option<(Head, &str)>, Malformed> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -56,7 +68,7 @@ fn finish(
     headers: &[httparse::Header<'_>],
 ) -> Result<Head, Malformed> {
     let old = version == Some(0);
-    let mut head = Head { head_bytes, body_bytes: 0, close: old, hop_by_hop: old, status };
+    let mut head = Head { head_bytes, body_bytes: 0, close: old, hop_by_hop: old, chunked: false, status };
     for header in headers {
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
@@ -71,7 +83,10 @@ fn finish(
                     header.value.eq_ignore_ascii_case(b"close")
                 };
             }
-            17 if header.name.eq_ignore_ascii_case("transfer-encoding") => return Err(Malformed),
+            17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
+                let is_known = status == 0 && !old && header.value.eq_ignore_ascii_case(b"chunked");
+                head.chunked = if is_known { true } else { return Err(Malformed) };
+            }
             _ => {}
         }
     }
@@ -118,8 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chunked_message_is_refused() {
+    fn a_chunked_message_is_refused_unless_it_is_a_request_to_one_that_reads_chunks() {
         assert_eq!(response(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Err(Malformed));
+        let chunked = b"GET /12 HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n";
+        assert_eq!(request(chunked), Err(Malformed));
+        let (head, target) = any_request(chunked).unwrap().unwrap();
+        assert_eq!((head.chunked, head.head_bytes, target), (true, chunked.len() - 5, "/12"));
+        assert_eq!(any_request(b"GET /12 HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), Err(Malformed));
+        assert_eq!(any_request(b"GET /12 HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Err(Malformed));
     }
 
     #[test]

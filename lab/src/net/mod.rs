@@ -1,6 +1,7 @@
 //! The lab's own small programs on sockets. Each runs as a child of the lab, pinned to its core.
 
 pub(crate) mod ask;
+pub(crate) mod chunks;
 pub(crate) mod crowd;
 pub(crate) mod echo;
 pub(crate) mod floor;
@@ -147,6 +148,31 @@ mod tests {
         let bytes = talk(floor(), &format!("{first}GET /12 HTTP/1.0\r\n\r\n"));
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn the_origin_reads_a_request_in_chunks_and_understands_the_next() {
+        let origin = free_address();
+        thread::spawn(move || origin::run(&[origin]));
+        await_listening(origin);
+        let mut stream = TcpStream::connect(origin).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = "GET /12 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let last = "GET /10k HTTP/1.1\r\nConnection: close\r\n\r\n";
+        // As a proxy sends it that has to decide before the end has come; then one whose body is not empty.
+        for piece in [head, "0\r\n", "\r\n", head, "3\r\nab", "c\r\n0\r\n\r\n", last] {
+            stream.write_all(piece.as_bytes()).unwrap();
+        }
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let mut rest = answer.as_slice();
+        for size in [12, 12, 10_000] {
+            let head = http1::response(rest).unwrap().unwrap();
+            assert_eq!((head.status, head.body_bytes), (200, size));
+            rest = &rest[head.head_bytes + size..];
+        }
+        assert!(rest.is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The last segment of the path is the size of the body: `/12`, `/10k`, `/any/where/100k`. Such responses are prepared
 //! once. `/whoami` answers with the request, as the small programs of that name do.
 
+use super::chunks::Chunks;
 use super::{Io, accept, http1, listen, read, write};
 use crate::sys::{Epoll, Ready};
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ struct Conn {
     partial: Vec<u8>,
     /// Body bytes of the current request still to be thrown away.
     skip: usize,
+    /// The body of the current request comes in chunks, which are thrown away; it is answered when they have ended.
+    chunks: Option<(Chunks, Rc<[u8]>)>,
     /// The response being sent, and how far.
     sending: Option<(Rc<[u8]>, usize)>,
     close_after: bool,
@@ -70,7 +73,8 @@ impl Origin {
                 self.conns.len() - 1
             });
             if self.epoll.add(stream.as_raw_fd(), id as u64 + first_conn).is_ok() {
-                let conn = Conn { stream, partial: Vec::new(), skip: 0, sending: None, close_after: false };
+                let conn =
+                    Conn { stream, partial: Vec::new(), skip: 0, chunks: None, sending: None, close_after: false };
                 self.conns[id] = Some(conn);
             } else {
                 self.free.push(id);
@@ -110,10 +114,23 @@ fn answer_all(conn: &mut Conn, responses: &mut HashMap<usize, Rc<[u8]>>) -> bool
         let skipped = conn.skip.min(conn.partial.len());
         conn.partial.drain(..skipped);
         conn.skip -= skipped;
+        if let Some((chunks, response)) = &mut conn.chunks {
+            let Ok(skipped) = chunks.skip(&conn.partial) else { return false };
+            conn.partial.drain(..skipped);
+            if *chunks != Chunks::Over {
+                return true;
+            }
+            conn.sending = Some((Rc::clone(response), 0));
+            conn.chunks = None;
+            if !push(conn) {
+                return false;
+            }
+            continue;
+        }
         if conn.partial.is_empty() {
             return true;
         }
-        let (head, response) = match http1::request(&conn.partial) {
+        let (head, response) = match http1::any_request(&conn.partial) {
             Ok(Some((head, target))) if target.ends_with("/whoami") => {
                 let response = whoami(&conn.partial[..head.head_bytes]);
                 (head, response)
@@ -128,6 +145,11 @@ fn answer_all(conn: &mut Conn, responses: &mut HashMap<usize, Rc<[u8]>>) -> bool
         conn.partial.drain(..head.head_bytes);
         conn.skip = head.body_bytes;
         conn.close_after = head.close;
+        if head.chunked {
+            // Peers that may send more of a request do not keep a connection that was answered before its end.
+            conn.chunks = Some((Chunks::Size, response));
+            continue;
+        }
         conn.sending = Some((response, 0));
         if !push(conn) {
             return false;
