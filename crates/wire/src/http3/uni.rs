@@ -203,7 +203,8 @@ impl UniReader {
                     if is_bad {
                         return Err(code::ID_ERROR);
                     }
-                    told.goaway = Some(id);
+                    // Whatever it says anew, it is no use to us.
+                    told.idle += u32::from(told.goaway.replace(id).is_some());
                 } else if told.push_id_max.is_some_and(|before| id < before) {
                     // Section 7.2.7: what was allowed stays so.
                     return Err(code::ID_ERROR);
@@ -320,7 +321,9 @@ mod tests {
         push_goaway(&mut out, 4);
         let told = read(&[&out], false).unwrap();
         assert!(told.has_settings && told.offers_connect);
-        assert_eq!((told.section_bytes_max, told.goaway, told.idle), (Some(32_768), Some(4), 0));
+        assert_eq!((told.section_bytes_max, told.goaway, told.idle), (Some(32_768), Some(4), 1));
+        push_goaway(&mut out, 4);
+        assert_eq!(read(&[&out], false).unwrap().idle, 2);
     }
 
     #[test]
