@@ -369,6 +369,9 @@ impl<'p> Exchange<'p> {
 
     /// Tries endpoints until one has answered, or the rules for retries end it.
     async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
+        if self.is_given_up().await {
+            return Err(Fault::ClosedInWait);
+        }
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
@@ -459,6 +462,13 @@ impl<'p> Exchange<'p> {
         // A hedge may have moved it to another endpoint.
         let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
         self.converse(cluster, line?, (endpoint, side)).await
+    }
+
+    /// Whether the client has reset the stream of its request already, as it came or while others had their turn: an endpoint need not
+    /// hear of it. Of a connection that is seen while the endpoint is at work.
+    async fn is_given_up(&mut self) -> bool {
+        let Some(stream) = self.connection.io.message() else { return false };
+        poll_fn(|cx| Poll::Ready(stream.poll_reset(cx).is_ready())).await
     }
 
     async fn connect_to_either(

@@ -8,6 +8,7 @@ use super::harness::frames::{
     WINDOW_UPDATE, begin, block, frame, get, get_frame, goaway, read, read_until,
 };
 use super::harness::http2::Client;
+use super::harness::http2_origin::Http2Origin;
 use super::harness::origin::ok;
 use super::harness::sys::resident_bytes_max;
 use super::harness::{Origin, Peer, Product, Setup, eventually};
@@ -228,6 +229,26 @@ fn a_client_that_resets_most_of_what_it_asks_for_is_stopped() {
     peer.wait_closed();
     assert_eq!(neighbour.get("/").text(), "fine");
     product.expect_metric("equipoise_faults_total", &["fault=\"http2_flood\""], 1.0);
+}
+
+/// They are begun together, when all that came with them was read.
+#[test]
+fn requests_that_are_reset_as_they_come_do_not_reach_an_endpoint() {
+    const MANY: u32 = 100;
+    let origin = Http2Origin::saying("fine");
+    let product = Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]").workers(1).start();
+    let mut peer = product.connect();
+    begin(&mut peer);
+    let ask = |peer: &mut Peer, stream| {
+        peer.send(get_frame(stream));
+        assert_eq!(read_until(peer, DATA, stream).payload, b"fine");
+    };
+    ask(&mut peer, 1);
+    let resets = (1..=MANY).flat_map(|index| [get_frame(2 * index + 1), cancel(2 * index + 1)].concat());
+    peer.send(resets.collect::<Vec<u8>>());
+    ask(&mut peer, 2 * MANY + 3);
+    // All but those that are carried by the task of the connection itself, one for each read.
+    assert!(origin.streams() < 20, "{} of {MANY} came through", origin.streams());
 }
 
 /// Who makes us send a reset throws away as much as who sends it.
