@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// File systems keep times as coarse as this; a file changed this shortly before it was read may have changed after.
-const CLOCK_GRAIN: Duration = Duration::from_secs(2);
+pub(crate) const CLOCK_GRAIN: Duration = Duration::from_secs(2);
 
 /// What tells one content of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,6 +117,27 @@ fn another_file_is_felt_within_a_second() {
     let product = Product::start_in(folder, &fleet("file: { path: fleet.yaml, interval: 100ms }"), 2);
     let give = |text: &str| put(product.folder(), "fleet.yaml", text);
     felt_within_a_second(&product, "a change of a file that is looked at every 100 ms", [&one, &two], give);
+}
+
+#[test]
+fn a_file_that_is_whole_is_taken_at_once_and_one_that_is_being_written_is_not() {
+    let (one, two, three) = (Origin::saying("one"), Origin::saying("two"), Origin::saying("three"));
+    let folder = in_folder("fleet.yaml", &endpoints(&[&one]));
+    // Nothing is found by looking.
+    let product = Product::start_in(folder, &fleet("file: { path: fleet.yaml, interval: 1h }"), 2);
+    expect_answer(&product, "one");
+    put(product.folder(), "fleet.yaml", &endpoints(&[&two]));
+    expect_answer(&product, "two");
+    let mut file = fs::File::create(product.folder().join("fleet.yaml")).expect("a file");
+    let text = endpoints(&[&three]);
+    let (first, rest) = text.split_at(text.len() / 2);
+    file.write_all(first.as_bytes()).expect("half");
+    product.reload_unchanged();
+    assert!(says(&product, "/").contains("two"));
+    file.write_all(rest.as_bytes()).expect("the rest");
+    drop(file);
+    expect_answer(&product, "three");
+    assert_eq!(status(&product, "fleet")["refused"], 0, "nothing was read half");
 }
 
 #[test]

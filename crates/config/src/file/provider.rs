@@ -45,7 +45,8 @@ pub struct FileProvider {
     /// A file, or a folder: all `*.yaml`, `*.yml` and `*.json` directly in it. Relative to the file that names it.
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub path: String,
-    /// How often it is looked at. What has changed is taken once it is the same at two looks.
+    /// How often it is looked at. What has changed is taken once it is the same at two looks; a single file at once when the system tells
+    /// that it is whole: that its writer has closed it, or that it was moved there.
     #[serde(default = "look_interval")]
     pub interval: Time,
 }

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::Reconciler;
 use crate::load::{self, Candidate, Source};
-use crate::watch::Stamp;
-
-/// File systems keep times as coarse as this.
-const CLOCK_GRAIN: Duration = Duration::from_secs(2);
+use crate::watch::{CLOCK_GRAIN, Stamp};
 
 type Look = BTreeMap<PathBuf, Option<Stamp>>;
 
