@@ -26,6 +26,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::ending::Ending;
 use crate::limits;
+use crate::memory;
 use crate::signals::{Signals, Wish};
 use crate::systemd::{self, Watchdog};
 use crate::upgrade::manifest;
@@ -36,6 +37,8 @@ use crate::upgrade::{Predecessor, Program, Successor};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long an admin listener whose address is another now is kept for answers that are on their way.
 const LEAVE_AFTER: Duration = Duration::from_secs(1);
+/// How long after the last change the memory that changes took is given back: not between those that follow one another.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// How often a process that has ended its own looks whether the one before has, too.
 const STEP: Duration = Duration::from_millis(20);
@@ -88,6 +91,12 @@ pub(crate) struct Live {
     /// The socket of the admin listener, and where it was, of the process before.
     admin_offered: Option<(model::Address, OwnedFd)>,
     watchdog: Watchdog,
+    /// When something was made ready last, if what workers have let go of since was not given back yet.
+    changed_at: Option<Instant>,
+    /// Something was made ready, and what it took of memory was not given back yet.
+    has_prepared: bool,
+    /// What threads that make changes ready have had of a core.
+    spent_aside: Duration,
     /// Another process goes on.
     is_followed: bool,
 }
@@ -106,6 +115,7 @@ impl Live {
     /// # Errors
     /// How the program ends; why has been said on standard error.
     pub(crate) fn start(source: Source, workers: usize) -> Result<Self, Ending> {
+        memory::give_back_at_once(true);
         let predecessor = Predecessor::find().map_err(|error| cannot_start(&error))?;
         let origin = if predecessor.is_some() { Origin::Upgrade } else { Origin::Start };
         let mut live = Self::assemble(source, workers, predecessor).map_err(|error| cannot_start(&error))?;
@@ -192,6 +202,9 @@ impl Live {
             notes: unbounded_channel(),
             admin_offered,
             watchdog: Watchdog::of_this_process(),
+            changed_at: Some(Instant::now()),
+            has_prepared: false,
+            spent_aside: Duration::ZERO,
             is_followed: false,
         })
     }
@@ -395,8 +408,11 @@ impl Live {
         let (sender, mut done) = oneshot::channel();
         let spawned = std::thread::Builder::new().name("prepare".into()).spawn(move || {
             limits::give_way();
+            // Pages that were used before come back clean: what stays of this change shares no page with what once was there.
+            memory::give_back();
+            let done = work(&workshop);
             // Who waits may have gone.
-            let _ = sender.send(work(&workshop));
+            let _ = sender.send((done, limits::cpu_time()));
         });
         if let Err(error) = spawned {
             telemetry::log::error("a change cannot be prepared", &[("error", &error)]);
@@ -404,7 +420,12 @@ impl Live {
         }
         loop {
             tokio::select! {
-                done = &mut done => return Some(done.ok()),
+                done = &mut done => {
+                    let Ok((done, cost)) = done else { return Some(None) };
+                    self.spent_aside += cost;
+                    (self.changed_at, self.has_prepared) = (Some(Instant::now()), true);
+                    return Some(Some(done));
+                }
                 () = signals.ended() => return None,
                 () = self.watchdog.turn() => self.watchdog.beat(&self.workers),
             }
@@ -461,6 +482,10 @@ impl Live {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let provided = self.reconciler.inbox();
         loop {
+            if std::mem::take(&mut self.has_prepared) {
+                // What was in force before, and what was thrown away.
+                memory::give_back();
+            }
             tokio::select! {
                 wish = next(signals, &mut self.notes.1) => match wish {
                     Wish::Reload => {
@@ -491,11 +516,12 @@ impl Live {
                     let _ = answer.send(done);
                 }
                 () = provided.next() => {
-                    let begun = Instant::now();
+                    // Not by the clock: a change that waits long for a core costs no more by that, and would wait again for it.
+                    let (here, aside) = (limits::cpu_time(), self.spent_aside);
                     if self.take_provided(signals).await.is_none() {
                         return After::Told;
                     }
-                    provided.pause_after(begun.elapsed());
+                    provided.pause_after(limits::cpu_time() - here + (self.spent_aside - aside));
                 }
                 _ = looks.tick() => {
                     self.look_after();
@@ -595,6 +621,10 @@ impl Live {
     /// What is due once in a while.
     fn look_after(&mut self) {
         self.leaving.retain(|(since, _)| since.elapsed() < LEAVE_AFTER);
+        if self.changed_at.take_if(|at| at.elapsed() >= REST_AFTER).is_some() {
+            memory::give_back_at_once(false);
+            memory::give_back();
+        }
         self.reconciler.keep_again();
         self.judge_canary();
         // New certificates wait until it is known which configuration they are for.

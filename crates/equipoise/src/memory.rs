@@ -10,6 +10,8 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libmimalloc_sys::{mi_malloc, mi_zalloc};
 use mimalloc::MiMalloc;
@@ -25,6 +27,46 @@ pub(crate) struct Allocator;
 pub(crate) fn take_small_pages() {
     // SAFETY: the call takes numbers and touches no memory.
     let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+}
+
+/// `mi_option_purge_delay` of mimalloc: for how many milliseconds free memory is kept.
+const PURGE_DELAY: c_int = 15;
+/// What it is by itself.
+const PURGE_DELAY_MS: c_long = 1_000;
+
+// The crate that mimalloc comes by tells of these only together with types that nothing else here needs.
+// SAFETY: they are as `mimalloc.h` declares them.
+unsafe extern "C" {
+    fn mi_collect(force: bool);
+    fn mi_option_get(option: c_int) -> c_long;
+    fn mi_option_set(option: c_int, value: c_long);
+}
+
+/// Gives memory back to the system that nobody uses: all that is free in the program, and what the calling thread has kept for what
+/// it may need next. Takes a part of a millisecond.
+///
+/// The allocator gives memory back when it has been free for a second, but looks for it only while it is busy: a program that has
+/// nothing to do after a change would keep what that used for a moment, megabytes with a large configuration. And what is used again
+/// before that comes dirty: blocks that stay are spread over memory that otherwise nobody has touched.
+pub(crate) fn give_back() {
+    // SAFETY: it may be called at any time, by any thread.
+    unsafe { mi_collect(true) };
+}
+
+/// Has memory given back at the moment at which it becomes free, or, as it is by itself, later. While the program starts it is worth
+/// its time: that is when most is used for a moment.
+pub(crate) fn give_back_at_once(is_wanted: bool) {
+    static IS_SO: AtomicBool = AtomicBool::new(false);
+    let (before, after) = if is_wanted { (PURGE_DELAY_MS, 0) } else { (0, PURGE_DELAY_MS) };
+    // SAFETY: it may be asked at any time.
+    let delay = unsafe { mi_option_get(PURGE_DELAY) };
+    // Somebody may have chosen another by the environment.
+    if IS_SO.load(Ordering::Relaxed) != is_wanted && delay == before {
+        // SAFETY: the number is that of an option, which is a word of its own: who reads it at the same time reads the one value or
+        // the other, and both are right at any time.
+        unsafe { mi_option_set(PURGE_DELAY, after) };
+        IS_SO.store(is_wanted, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: all is as `MiMalloc` has it, but for blocks that are asked for plainly. Those are aligned to a word at least, which is
@@ -82,6 +124,32 @@ mod tests {
         take_small_pages();
         // SAFETY: the call takes numbers and touches no memory.
         assert_eq!(unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) }, 1);
+    }
+
+    #[test]
+    fn memory_is_given_back_at_once_or_later_as_is_wanted() {
+        // SAFETY: it may be asked at any time.
+        let delay = || unsafe { mi_option_get(PURGE_DELAY) };
+        assert_eq!(delay(), PURGE_DELAY_MS, "it is that option");
+        give_back_at_once(true);
+        assert_eq!(delay(), 0);
+        give_back_at_once(false);
+        assert_eq!(delay(), PURGE_DELAY_MS);
+    }
+
+    #[test]
+    fn what_nobody_uses_any_more_goes_back_to_the_system() {
+        let resident = || -> u64 {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        };
+        const BYTES: usize = 64 << 20;
+        let blocks: Vec<Vec<u8>> = (0..BYTES / 1000).map(|_| vec![1; 1000]).collect();
+        let full = resident();
+        drop(blocks);
+        give_back();
+        let left = resident();
+        assert!(left + BYTES as u64 * 3 / 4 < full, "{full} bytes, then {left}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! more often than is good.
 //!
 //! ```text
-//!  send ──▶ due after SETTLE, and not before the pause that the last publication asks for ──▶ Inbox::next ──▶ tried
+//!  send ──▶ due after SETTLE, and not before the pause that publications before ask for ──▶ Inbox::next ──▶ tried
 //! ```
 //! The time at which a change is due is set by the first that is waiting: a stream of changes does not put it off.
 
@@ -16,8 +16,10 @@ use super::state::{Given, State};
 
 /// Changes within this time are made one.
 const SETTLE: Duration = Duration::from_millis(10);
-/// What a publication costs is at most one part in this many of all time.
+/// What publications cost is at most one part in five of all time: each books this many times as much behind it.
 const PAUSE_FACTOR: u32 = 4;
+/// So much may be booked before there is a pause: a change now and then never waits for the one before.
+const BOOKED_FREE: Duration = Duration::from_millis(250);
 /// The longest pause behind a publication.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Longest reason that is told.
@@ -105,8 +107,8 @@ struct Slot {
 struct Slots {
     by_name: BTreeMap<String, Slot>,
     due: Option<Instant>,
-    /// Not due before.
-    pause_until: Option<Instant>,
+    /// Until when all time is booked. Nothing is due sooner than [`BOOKED_FREE`] before.
+    booked_until: Option<Instant>,
 }
 
 impl Slots {
@@ -116,7 +118,8 @@ impl Slots {
     }
 
     fn not_before_pause(&self, due: Instant) -> Instant {
-        self.pause_until.map_or(due, |pause| due.max(pause))
+        let pause = self.booked_until.and_then(|booked| booked.checked_sub(BOOKED_FREE));
+        pause.map_or(due, |pause| due.max(pause))
     }
 
     /// When something is to be tried, for the first time or again.
@@ -315,15 +318,17 @@ impl Board {
         }
     }
 
-    /// Asks for a pause behind a publication that took so long.
+    /// Books time behind a publication that cost so much.
     pub(crate) fn pause_after(&self, cost: Duration) {
-        let pause = (cost * PAUSE_FACTOR).min(PAUSE_MAX);
+        let now = Instant::now();
         let mut slots = self.lock();
-        let until = Instant::now() + pause;
-        // A short one does not end one that was asked for before.
-        let until = slots.pause_until.map_or(until, |known| known.max(until));
-        slots.pause_until = Some(until);
-        slots.due = slots.due.map(|due| due.max(until));
+        let from = slots.booked_until.map_or(now, |booked| booked.max(now));
+        let until = from
+            .checked_add(cost.saturating_mul(PAUSE_FACTOR))
+            .map_or(from, |until| until.min(now + BOOKED_FREE + PAUSE_MAX));
+        slots.booked_until = Some(until);
+        let due = slots.due.map(|due| slots.not_before_pause(due));
+        slots.due = due;
     }
 
     pub(crate) fn statuses(&self) -> Vec<Status> {
@@ -363,14 +368,14 @@ impl Inbox {
         self.0.statuses()
     }
 
-    /// Asks for a pause behind a publication that took so long: what waits meanwhile is made one.
+    /// Tells what a publication cost. When they cost too much together there is a pause: what waits meanwhile is made one.
     pub fn pause_after(&self, cost: Duration) {
         self.0.pause_after(cost);
     }
 
     /// Asks for the longest of pauses: nothing could even be tried.
     pub fn pause(&self) {
-        self.0.pause_after(PAUSE_MAX);
+        self.0.pause_after(BOOKED_FREE + PAUSE_MAX);
     }
 
     /// Waits until something new is wanted and it is time for it. Dropping the future loses nothing.
@@ -491,9 +496,31 @@ mod tests {
         assert!(due.is_some() && board.lock().due == due);
         board.unsettled();
         board.pause_after(Duration::from_secs(100));
+        board.pause_after(Duration::MAX);
         let latest = Instant::now() + PAUSE_MAX + SETTLE;
         board.send("a", text("next"), None);
         assert!(board.lock().due.is_some_and(|due| due <= latest), "no pause is longer than its bound");
+    }
+
+    #[test]
+    fn changes_now_and_then_do_not_wait_for_those_before_and_a_stream_of_them_takes_its_part_of_all_time() {
+        let board = Board::default();
+        board.set_providers(&[("a", "file")]);
+        let cost = Duration::from_millis(10);
+        // What the test itself takes only makes less of what is booked.
+        let booked = BOOKED_FREE.as_millis() / (cost * PAUSE_FACTOR).as_millis();
+        let wait = |wanted: &str| {
+            board.send("a", text(wanted), None);
+            let due = board.lock().due.expect("it is wanted");
+            board.unsettled();
+            due.saturating_duration_since(Instant::now())
+        };
+        for n in 0..booked {
+            assert!(wait(&n.to_string()) <= SETTLE, "{n}");
+            board.pause_after(cost);
+        }
+        board.pause_after(Duration::from_secs(1));
+        assert!(wait("one behind a change that cost much") > SETTLE);
     }
 
     #[test]
