@@ -6,7 +6,7 @@
 //! Whatever moment the process or the machine ends at, the old file or the new one is there, whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,8 @@ use crate::wishes::Wishes;
 pub(crate) const FILE: &str = "changes.json";
 /// The version of what is written.
 const FORMAT: u32 = 1;
+/// Largest file that is kept, and read. States of providers have a bound of a quarter of it, before they are written as JSON.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// What is wanted beside the files of the configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,16 +63,43 @@ struct Kept {
 pub fn read(folder: &Path) -> io::Result<Desired> {
     let path = folder.join(FILE);
     let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Desired::default()),
-        Err(error) => return Err(named(error.to_string())),
-    };
+    let Some(text) = read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(Desired::default()) };
     let kept: Kept = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
     if kept.format != FORMAT {
         return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
     }
     Ok(kept.desired)
+}
+
+/// Reads a file that was kept. `None`: there is none.
+///
+/// # Errors
+/// It cannot be read, or is none that was kept.
+pub(crate) fn read_file(path: &Path) -> io::Result<Option<String>> {
+    // A pipe would make the program wait for ever, for somebody who opens its other end or who writes.
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(found) if !found.is_file() => return Err(io::Error::other("it is not a file")),
+        Ok(_) => {}
+    }
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(Some(text))
+}
+
+/// What is larger would not be read again.
+///
+/// # Errors
+/// It is.
+pub(crate) fn check_size(text: &[u8]) -> io::Result<()> {
+    match text.len() as u64 >= FILE_BYTES_MAX {
+        true => Err(io::Error::other(format!("it would be larger than {FILE_BYTES_MAX} bytes"))),
+        false => Ok(()),
+    }
 }
 
 /// A new content that is on the disk, but not yet in its place. Dropping it takes it away.
@@ -120,6 +149,7 @@ pub(crate) fn sweep(folder: &Path, name: &str) {
 /// # Errors
 /// As [`stage`].
 pub(crate) fn stage_file(folder: &Path, name: &'static str, text: &[u8]) -> io::Result<Staged> {
+    check_size(text)?;
     let beside = beside(folder, name);
     let staged = Staged { folder: folder.to_owned(), name, beside: Some(beside.clone()) };
     // It may hold secrets that were sent.
@@ -223,5 +253,12 @@ mod tests {
             let error = read(folder.path()).unwrap_err().to_string();
             assert!(error.contains("changes.json") && error.contains(message), "{error}");
         }
+        let place = folder.path().join(FILE);
+        fs::remove_file(&place).unwrap();
+        std::os::unix::net::UnixListener::bind(&place).unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().ends_with("it is not a file"));
+        fs::remove_file(&place).unwrap();
+        File::create(&place).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().ends_with("it is larger than 268435456 bytes"));
     }
 }

@@ -3,7 +3,7 @@
 //! gives it waits a day: a program that is started anew in the middle of the work leaves its registry for a moment, and so does one
 //! whose name is not found just now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -118,11 +118,9 @@ impl Wishes {
         let is_over = |since: &Instant| now.saturating_duration_since(*since) >= ABSENCE_MAX;
         all.retain(|id, _| !absent.get(id).is_some_and(is_over));
         let mut found = BTreeSet::new();
-        for cluster in &mut snapshot.clusters {
+        let wanted: HashSet<&str> = all.keys().map(|(cluster, _)| cluster.as_str()).collect();
+        for cluster in snapshot.clusters.iter_mut().filter(|cluster| wanted.contains(cluster.name.as_str())) {
             let name = cluster.name.to_string();
-            if !all.keys().any(|(wanted, _)| *wanted == name) {
-                continue;
-            }
             for endpoint in &mut Arc::make_mut(cluster).endpoints {
                 let id = (name.clone(), endpoint.name.to_string());
                 let Some(wish) = all.get(&id) else { continue };

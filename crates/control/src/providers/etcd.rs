@@ -18,7 +18,7 @@ use super::client::{Client, Request, Response};
 use super::pairs::{PAIRS_MAX, Reader, end_of_prefix};
 use super::{Outlet, backoff};
 
-/// Bytes of one answer to a range, and of one message of a watch.
+/// Bytes of one answer to a range, of one message of a watch, and of all pairs.
 const BYTES_MAX: usize = 64 << 20;
 /// Pairs of one page of a range.
 const PAGE: usize = 1_000;
@@ -132,9 +132,7 @@ impl Caller {
                     behind(prefix, &key).map(|key| Ok::<_, String>((key, bytes(&pair["value"])?))).transpose()?,
                 );
             }
-            if pairs.len() > PAIRS_MAX {
-                return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
-            }
+            check_size(&pairs, prefix)?;
             if page.is_empty() || answer["more"] != true {
                 return Ok((pairs, revision));
             }
@@ -230,10 +228,19 @@ fn apply(pairs: &mut BTreeMap<String, Vec<u8>>, prefix: &str, message: &Value) -
             pairs.insert(key, bytes(&event["kv"]["value"])?);
         }
     }
+    check_size(pairs, prefix)?;
+    Ok(if events.is_empty() { Step::Nothing } else { Step::Changed })
+}
+
+/// Whether there is room for so much: it may come in many pages and messages.
+fn check_size(pairs: &BTreeMap<String, Vec<u8>>, prefix: &str) -> Result<(), String> {
     if pairs.len() > PAIRS_MAX {
         return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
     }
-    Ok(if events.is_empty() { Step::Nothing } else { Step::Changed })
+    match pairs.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > BYTES_MAX {
+        true => Err(format!("there are more than {BYTES_MAX} bytes behind `{prefix}`")),
+        false => Ok(()),
+    }
 }
 
 /// Messages, each on a line.
@@ -287,6 +294,19 @@ mod tests {
         assert_eq!(apply(&mut pairs, "eq/", &message), Ok(Step::Changed));
         assert_eq!(pairs, BTreeMap::from([("a".to_owned(), b"x".to_vec()), ("c".to_owned(), Vec::new())]));
         assert_eq!(apply(&mut pairs, "eq/", &json!({ "result": { "created": true } })), Ok(Step::Nothing));
+    }
+
+    #[test]
+    fn there_is_a_bound_on_what_comes_in_many_pages_and_messages() {
+        let event = |key: usize| json!({ "kv": { "key": base64::encode(format!("{key}").as_bytes()) } });
+        let put = |keys: std::ops::Range<usize>| json!({ "result": { "events": keys.map(event).collect::<Vec<_>>() } });
+        let mut pairs = BTreeMap::new();
+        assert_eq!(apply(&mut pairs, "", &put(0..PAIRS_MAX)), Ok(Step::Changed));
+        assert!(apply(&mut pairs, "", &put(PAIRS_MAX..PAIRS_MAX + 1)).unwrap_err().contains("10000 keys"));
+        let mut pairs = BTreeMap::from([("a".to_owned(), vec![0; BYTES_MAX / 2])]);
+        assert_eq!(apply(&mut pairs, "", &put(0..1)), Ok(Step::Changed));
+        pairs.insert("b".to_owned(), vec![0; BYTES_MAX / 2]);
+        assert!(apply(&mut pairs, "", &put(0..1)).unwrap_err().contains("67108864 bytes"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! States of providers that are kept, so that a start does not need them to be there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,6 +15,8 @@ use crate::keep;
 
 /// How long a change waits for others before it is written.
 const EVERY: Duration = Duration::from_secs(2);
+/// How long what could not be written waits until it is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
 /// The version of what is written.
 const FORMAT: u32 = 1;
 
@@ -30,6 +32,8 @@ pub(super) struct Keeper {
     folder: Option<PathBuf>,
     written: BTreeMap<String, Arc<State>>,
     open: BTreeMap<String, Arc<State>>,
+    /// Could not be written the last time.
+    failing: BTreeSet<String>,
     due: Option<Instant>,
 }
 
@@ -48,8 +52,15 @@ impl Keeper {
             self.written.get(name).is_some_and(|known| Arc::ptr_eq(known, state) || known == state)
         };
         let open = given.states().filter(|(name, state)| !is_written(name, state));
-        self.open = open.map(|(name, state)| (name.to_owned(), Arc::clone(state))).collect();
-        self.due = if self.open.is_empty() { None } else { self.due.or_else(|| Some(Instant::now() + EVERY)) };
+        let open: BTreeMap<String, Arc<State>> =
+            open.map(|(name, state)| (name.to_owned(), Arc::clone(state))).collect();
+        let is_new = |(name, state): (&String, &Arc<State>)| self.open.get(name).is_none_or(|known| known != state);
+        let soon = open.iter().any(is_new).then(|| Instant::now() + EVERY);
+        self.due = if open.is_empty() { None } else { self.due.into_iter().chain(soon).min() };
+        // Those that are no more are forgotten.
+        self.written.retain(|name, _| given.states().any(|(known, _)| known == name));
+        self.failing.retain(|name| open.contains_key(name));
+        self.open = open;
     }
 
     /// When something is to be written.
@@ -57,7 +68,7 @@ impl Keeper {
         self.due
     }
 
-    /// Writes all that is not written. What cannot be is told, and tried again with the next change.
+    /// Writes all that is not written. What cannot be is told, once, and tried again after a while, or with the next change.
     pub(super) fn keep(&mut self) {
         self.due = None;
         let Some(folder) = &self.folder else { return };
@@ -67,14 +78,19 @@ impl Keeper {
             }
             match write(folder, &name, &state) {
                 Ok(()) => {
+                    self.failing.remove(&name);
                     self.written.insert(name, state);
                 }
                 Err(error) => {
-                    let pairs: telemetry::log::Pairs<'_> = &[("provider", &name), ("error", &error)];
-                    telemetry::log::error("what a provider wants is in force, but cannot be kept", pairs);
+                    if self.failing.insert(name.clone()) {
+                        let pairs: telemetry::log::Pairs<'_> = &[("provider", &name), ("error", &error)];
+                        telemetry::log::error("what a provider wants is in force, but cannot be kept", pairs);
+                    }
+                    self.open.insert(name, state);
                 }
             }
         }
+        self.due = (!self.open.is_empty()).then(|| Instant::now() + AGAIN);
     }
 }
 
@@ -98,11 +114,7 @@ pub(super) fn recall(folder: &Path, name: &str) -> Option<State> {
 fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
     let path = path_of(folder, name);
     let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(named(error.to_string())),
-    };
+    let Some(text) = keep::read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(None) };
     let kept: Kept<State> = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
     if kept.format != FORMAT {
         return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
@@ -120,6 +132,7 @@ fn path_beside(folder: &Path, name: &str, pid: u32) -> PathBuf {
 fn write(folder: &Path, name: &str, state: &State) -> io::Result<()> {
     let beside = path_beside(folder, name, std::process::id());
     let text = serde_json::to_string(&Kept { format: FORMAT, state }).map_err(io::Error::other)?;
+    keep::check_size(text.as_bytes())?;
     let put = write_new(&beside, &text).and_then(|()| fs::rename(&beside, path_of(folder, name)));
     if put.is_err() {
         // It may not even have been made.
@@ -166,6 +179,29 @@ mod tests {
             assert!(read(folder.path(), "a").unwrap_err().to_string().contains("provider.a.json"));
             assert_eq!(recall(folder.path(), "a"), None);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_tried_again_though_nothing_changes() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let place = folder.path().join("later");
+        let text = Text { name: "x".into(), folder: None, text: "routes: []".into() };
+        let state = Arc::new(State { texts: vec![text], ..State::default() });
+        let given =
+            crate::load::without_names(|loader| Given::default().with(loader, "a", Arc::clone(&state))).unwrap();
+        let mut keeper = Keeper::default();
+        keeper.follow(Some(place.clone()), &given);
+        assert!(keeper.next().is_some_and(|due| due <= Instant::now() + EVERY));
+        keeper.keep();
+        let again = keeper.next().expect("it is tried again");
+        keeper.follow(Some(place.clone()), &given);
+        assert_eq!(keeper.next(), Some(again), "that is nothing new");
+        fs::create_dir(&place).unwrap();
+        keeper.keep();
+        assert_eq!(keeper.next(), None);
+        assert_eq!(read(&place, "a").unwrap().as_ref(), Some(&*state));
+        keeper.follow(Some(place), &given);
+        assert_eq!(keeper.next(), None);
     }
 
     #[test]
