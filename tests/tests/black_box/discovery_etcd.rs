@@ -14,7 +14,8 @@ use super::harness::poll::{SECOND, half_within};
 use super::harness::{Origin, Peer, Product, eventually, poll, sys, until};
 use super::reload::{Load, versatile};
 
-struct Etcd {
+/// A real one.
+pub(super) struct Etcd {
     folder: TempDir,
     client: SocketAddr,
     peer: SocketAddr,
@@ -22,7 +23,7 @@ struct Etcd {
 }
 
 impl Etcd {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let mut it = Self { folder: TempDir::new().expect("a folder"), client: free(), peer: free(), child: None };
         it.run();
         it
@@ -69,12 +70,16 @@ impl Etcd {
         self.try_call(path, body).unwrap_or_else(|| panic!("{path} {body} is refused"))
     }
 
-    fn put(&self, key: &str, value: &str) {
+    pub(super) fn put(&self, key: &str, value: &str) {
         self.call("/v3/kv/put", &json!({ "key": base64(&format!("equipoise/{key}")), "value": base64(value) }));
     }
 
     fn delete(&self, key: &str) {
         self.call("/v3/kv/deleterange", &json!({ "key": base64(&format!("equipoise/{key}")) }));
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.client)
     }
 
     fn configuration(&self) -> String {
