@@ -24,7 +24,6 @@ use tokio_rustls::TlsAcceptor;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
-use x509_parser::x509::{RelativeDistinguishedName, X509Name};
 
 use crate::probes::tls;
 
@@ -34,8 +33,6 @@ pub use encrypted::Encrypted;
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-/// The object identifier 2.5.4.3 (RFC 4519 section 2.3).
-const CN: &[u8] = &[0x55, 4, 3];
 /// What is spoken inside (RFC 7301 section 6).
 const HTTP1: &[u8] = b"http/1.1";
 const CERTIFICATE_AT: &str = "admin/tls/certificates/0";
@@ -146,7 +143,7 @@ impl ShownCertificate {
             alternatives.map(|names| names.value.general_names.iter().filter_map(text).collect());
         Self {
             subject: wire::subject::subject(certificate).unwrap_or_default(),
-            common_name: common_name(parsed.subject()),
+            common_name: wire::subject::common_name(certificate),
             alternative_names: names.unwrap_or_default(),
         }
     }
@@ -183,19 +180,6 @@ impl AlternativeKind {
             name if name.contains('@') => Self::Mail,
             _ => Self::Dns,
         }
-    }
-}
-
-/// The common name of what is most specific in a name, which stands last: `ann` of `DC=com,DC=corp,CN=Users,CN=ann`.
-fn common_name(name: &X509Name<'_>) -> Option<String> {
-    let names_of = |part: &RelativeDistinguishedName<'_>| {
-        let names = part.iter().filter(|one| one.attr_type().as_bytes() == CN);
-        names.map(|one| one.as_str().ok().map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let parts: Vec<_> = name.iter().map(names_of).filter(|names| !names.is_empty()).collect();
-    match parts.last()?.as_slice() {
-        [one] => one.clone(),
-        _ => None,
     }
 }
 

@@ -20,9 +20,12 @@ const SET: u8 = 0x31;
 /// The version of a certificate, which those of version 1 leave out (RFC 5280 section 4.1).
 const VERSION: u8 = 0xa0;
 
+/// The type of common names.
+const CN: &[u8] = &[0x55, 4, 3];
+
 /// What types of attributes are called: first those of RFC 4514 section 3, then others as OpenSSL calls them.
 const TYPES: [(&[u8], &str); 19] = [
-    (&[0x55, 4, 3], "CN"),
+    (CN, "CN"),
     (&[0x55, 4, 7], "L"),
     (&[0x55, 4, 8], "ST"),
     (&[0x55, 4, 10], "O"),
@@ -54,6 +57,38 @@ struct Element<'a> {
 /// The subject of a certificate in DER, such as `CN=ann,OU=Admins,O=Acme`: what stands last in the certificate comes first. `None`:
 /// it is no certificate. A subject that cannot be read as a name is told byte by byte, after `#`.
 pub fn subject(certificate: &[u8]) -> Option<String> {
+    let name = name(certificate)?;
+    let mut line = String::new();
+    if write_name(&name, &mut line).is_none() {
+        line.clear();
+        push_bytes(name.whole, &mut line);
+    }
+    Some(line)
+}
+
+/// The common name of what is most specific in the subject of a certificate in DER, which stands last (RFC 4514 section 2.1): `ann`
+/// of `DC=com,DC=corp,CN=Users,CN=ann`. `None`: there is none, it is no text, or two stand side by side there.
+pub fn common_name(certificate: &[u8]) -> Option<String> {
+    let mut found = None;
+    for relative in parts(&name(certificate)?, SEQUENCE)? {
+        let mut here = Vec::new();
+        for attribute in parts(&relative, SET)? {
+            let [kind, value] = &parts(&attribute, SEQUENCE)?[..] else { return None };
+            if (kind.tag, kind.content) == (OBJECT_ID, CN) {
+                here.push(text(value));
+            }
+        }
+        match here.len() {
+            0 => {}
+            1 => found = here.pop().flatten(),
+            _ => found = None,
+        }
+    }
+    found
+}
+
+/// The subject of a certificate, as it stands there.
+fn name(certificate: &[u8]) -> Option<Element<'_>> {
     let (certificate, _) = element(certificate)?;
     let (signed, _) = element(certificate.content)?;
     let (first, mut rest) = element(signed.content)?;
@@ -63,12 +98,7 @@ pub fn subject(certificate: &[u8]) -> Option<String> {
         (_, rest) = element(rest)?;
     }
     let (name, _) = element(rest)?;
-    let mut line = String::new();
-    if write_name(&name, &mut line).is_none() {
-        line.clear();
-        push_bytes(name.whole, &mut line);
-    }
-    Some(line)
+    Some(name)
 }
 
 /// The first element, and what follows it. Tags of several bytes and lengths beyond 16 MiB are none that names have.
@@ -274,6 +304,31 @@ mod tests {
     }
 
     #[test]
+    fn of_several_names_the_most_specific_counts() {
+        let of = |parts: &[&[u8]]| common_name(&certificate(&der(SEQUENCE, &parts.concat())));
+        let one = |id, tag, value: &[u8]| der(SET, &attribute(id, tag, value));
+        let (users, ann) = (one(NAME, UTF8_STRING, b"Users"), one(NAME, PRINTABLE_STRING, b"ann"));
+        let (country, empty) = (one(COUNTRY, PRINTABLE_STRING, b"DE"), one(NAME, UTF8_STRING, b""));
+        assert_eq!(of(&[&users, &ann, &country]).as_deref(), Some("ann"), "whatever stands behind it");
+        assert_eq!(of(&[&ann, &users]).as_deref(), Some("Users"));
+        assert_eq!(of(&[&users, &empty]).as_deref(), Some(""), "and nothing less specific in its place");
+        assert_eq!(of(&[&one(NAME, BMP_STRING, &[0, b'b', 0, b'o', 0, b'b'])]).as_deref(), Some("bob"));
+        let two = der(SET, &[attribute(NAME, UTF8_STRING, b"ann"), attribute(NAME, UTF8_STRING, b"eve")].concat());
+        let none: [&[&[u8]]; 6] = [
+            &[],
+            &[&country],
+            &[&users, &two],
+            &[&users, &one(NAME, UTF8_STRING, b"\xff")],
+            &[&ann, &der(SEQUENCE, &[])],
+            &[&ann, &der(SET, &der(SEQUENCE, &[]))],
+        ];
+        for parts in none {
+            assert_eq!(of(parts), None, "{parts:?}");
+        }
+        assert_eq!((common_name(b""), common_name(b"\x30\x80")), (None, None));
+    }
+
+    #[test]
     fn a_value_cannot_look_like_another_part_of_the_name() {
         let honest = named(&[(ORGANISATION, "Acme"), (UNIT, "Admins"), (NAME, "bob")]);
         assert_eq!(honest, "CN=bob,OU=Admins,O=Acme");
@@ -339,6 +394,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), is_name: bool) {
             let bytes = if is_name { certificate(&der(SEQUENCE, &bytes)) } else { bytes };
+            let _ = common_name(&bytes);
             if let Some(line) = subject(&bytes) {
                 prop_assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
             }

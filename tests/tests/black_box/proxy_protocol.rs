@@ -402,7 +402,7 @@ fn version_2_tells_tls_names_ids_and_what_one_likes() {
     let folder = folder();
     authority.issue(&["shop.example"]).write(folder.path(), "site");
     authority.write(folder.path(), "clients.pem");
-    let alice = authority.issue_client("alice");
+    let alice = authority.issue_client_below("Users", "alice");
     let text = Setup::to(&origin)
         .listener(
             "tls: { certificates: [{ chain: site.pem, key: site.key }], \
@@ -430,7 +430,8 @@ fn version_2_tells_tls_names_ids_and_what_one_likes() {
     let ssl = told.tlv(0x20).expect("TLS");
     assert_eq!(ssl[..5], [0x07, 0, 0, 0, 0]);
     let ssl = String::from_utf8_lossy(ssl);
-    assert!(ssl.contains("TLSv1.3") && ssl.contains("alice") && ssl.contains("TLS_AES_"), "{ssl}");
+    assert!(ssl.contains("TLSv1.3") && ssl.contains("TLS_AES_"), "{ssl}");
+    assert!(ssl.contains("alice") && !ssl.contains("Users"), "the most specific of its common names: {ssl}");
     // A client that shows nothing.
     let mut peer = tls::connect(product.web(), "shop.example", &Client::trusting(&authority).config());
     assert_eq!(peer.get("/").text(), "behind");

@@ -71,7 +71,7 @@ pub enum ProxyTlv {
     Authority,
     /// A checksum.
     Crc32c,
-    /// TLS version and cipher of the client, and the common name in its verified certificate.
+    /// TLS version and cipher of the client, and the common name in its verified certificate, of several the most specific.
     Ssl,
     /// Id of the request for which the connection is made.
     UniqueId,

@@ -76,19 +76,14 @@ fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
 pub(super) struct Subject {
     /// All of it, as [`wire::subject`] writes it, for the identity field and the log.
     pub whole: Option<String>,
-    /// The common name in it.
+    /// The most specific common name in it.
     pub common_name: Option<String>,
 }
 
 /// Takes a certificate apart, once.
 pub(super) fn subject(certificate: Option<&CertificateDer<'_>>) -> Subject {
     let Some(certificate) = certificate else { return Subject::default() };
-    let whole = wire::subject::subject(certificate);
-    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else {
-        return Subject { whole, common_name: None };
-    };
-    let common_name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
-    Subject { whole, common_name: common_name.map(str::to_owned) }
+    Subject { whole: wire::subject::subject(certificate), common_name: wire::subject::common_name(certificate) }
 }
 
 /// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among

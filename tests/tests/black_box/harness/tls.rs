@@ -57,6 +57,14 @@ impl Authority {
         self.sign(&of_client(common_name))
     }
 
+    /// The same, with another common name before it, of what it belongs to.
+    pub(crate) fn issue_client_below(&self, group: &str, common_name: &str) -> Identity {
+        let mut params = of_client(group);
+        // The library takes each kind once, and knows this one by its number alone.
+        params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 3]), common_name);
+        self.sign(&params)
+    }
+
     /// The same, with a URI beside it.
     pub(crate) fn issue_client_at(&self, common_name: &str, uri: &str) -> Identity {
         let mut params = of_client(common_name);
