@@ -177,6 +177,10 @@ pub struct Admin {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub tokens: Vec<AdminToken>,
+    /// Accept that tokens travel as they are to an address that others can reach, because something else encrypts them on their way.
+    /// Without this, a warning tells of it.
+    #[serde(default)]
+    pub tokens_in_clear: bool,
     /// Whose certificates open the API, where `client` in `tls` asks for them. The first that fits counts. Who sends a token too
     /// comes by the token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

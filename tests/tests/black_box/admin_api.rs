@@ -418,7 +418,16 @@ fn an_address_that_others_reach_needs_tokens_to_change_anything() {
     assert!(!refused_file.status.success());
     assert!(refused_file.stderr.contains("the administrator's API asks for no credentials"), "{}", refused_file.stderr);
     assert!(refused_file.stderr.contains("add `tokens`"), "{}", refused_file.stderr);
-    assert!(check(&open.replace("0.0.0.0:0\"", &format!("0.0.0.0:0\", {TOKENS}"))).status.success());
+    let in_clear = open.replace("0.0.0.0:0\"", &format!("0.0.0.0:0\", {TOKENS}"));
+    let warned = check(&in_clear);
+    assert!(warned.status.success());
+    assert!(warned.stderr.contains("warning: tokens travel as they are to `0.0.0.0:0`"), "{}", warned.stderr);
+    assert!(warned.stderr.contains("accept this with `tokens_in_clear: true`"), "{}", warned.stderr);
+    let product = Product::start(&in_clear);
+    eventually("the start says so too", || product.stderr().contains("tokens travel as they are"));
+    drop(product);
+    let accepted = check(&in_clear.replace("0.0.0.0:0\"", "0.0.0.0:0\", tokens_in_clear: true"));
+    assert!(accepted.status.success() && !accepted.stderr.contains("travel"), "{}", accepted.stderr);
     let readable = open.replace("0.0.0.0:0\"", "0.0.0.0:0\", allow_remote: true");
     let product = Product::start(&readable);
     eventually("it says so", || product.stderr().contains("the admin listener asks for no credentials"));

@@ -17,6 +17,7 @@ impl Resolver<'_> {
         let bind = self.bind_anywhere("admin/bind", &admin.bind)?;
         self.take_bind("admin/bind", (&bind, false), "the administrator's page".to_owned());
         self.check_who_reaches(admin, &bind);
+        self.warn_of_clear_tokens(admin, &bind);
         let mode = self.admin_mode(admin.mode.as_deref(), &bind);
         let tls = admin.tls.as_ref().map(|tls| self.admin_tls(tls, &bind));
         let tokens = self.admin_tokens(&admin.tokens);
@@ -59,6 +60,20 @@ impl Resolver<'_> {
                 "bind `127.0.0.1:{port}`, add `tokens`, or `tls` with `identities`, or accept this with `allow_remote: true`"
             );
             self.report("admin/bind", message, Some(mend));
+        }
+    }
+
+    /// Who reads along on the way has the tokens, and then may what they may.
+    fn warn_of_clear_tokens(&mut self, admin: &file::Admin, bind: &Address) {
+        let Address::Ip(address) = bind else { return };
+        let is_clear = !self.has("admin", "tls") && !address.ip().to_canonical().is_loopback();
+        if is_clear && !admin.tokens.is_empty() && !admin.tokens_in_clear {
+            let message = format!("tokens travel as they are to `{}`, which can be reached from outside", admin.bind);
+            let mend = format!(
+                "add `tls`, bind `127.0.0.1:{}`, or accept this with `tokens_in_clear: true` where something else encrypts them",
+                address.port()
+            );
+            self.warn_at_key("admin", "tokens", message, Some(mend));
         }
     }
 

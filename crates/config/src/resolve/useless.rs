@@ -155,7 +155,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn warn_at_key(&mut self, path: &str, key: &str, message: impl Into<String>, suggestion: Option<String>) {
+    pub(super) fn warn_at_key(
+        &mut self,
+        path: &str,
+        key: &str,
+        message: impl Into<String>,
+        suggestion: Option<String>,
+    ) {
         let span = self.key_span(path, key);
         self.warnings.push(span, message, suggestion);
     }

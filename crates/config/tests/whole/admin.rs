@@ -59,6 +59,30 @@ fn certificates_may_be_asked_for_beside_tokens_alone() {
 }
 
 #[test]
+fn tokens_that_cross_a_network_in_clear_are_warned_of() {
+    let _folder = certificates();
+    let token = "  tokens: [{ name: a, role: admin, token: 0123456789abcdef }]\n";
+    let warnings = |text: &str| {
+        let loaded = load(text).unwrap_or_else(|error| panic!("{error}"));
+        let told = |warning: &config::Diagnostic| (warning.line, warning.message.clone(), warning.suggestion.clone());
+        loaded.warnings().iter().map(told).collect::<Vec<_>>()
+    };
+    let outside = |text: &str| text.replace("127.0.0.1", "10.0.0.1");
+    let message = "tokens travel as they are to `10.0.0.1:9900`, which can be reached from outside";
+    let mend = "add `tls`, bind `127.0.0.1:9900`, or accept this with `tokens_in_clear: true` where something else encrypts them";
+    let clear = admin(token);
+    assert_eq!(warnings(&outside(&clear)), [(4, message.to_owned(), Some(mend.to_owned()))]);
+    for fine in [
+        clear.clone(),
+        clear.replace("127.0.0.1:9900", "unix:/run/equipoise.sock"),
+        outside(&admin(&format!("  tokens_in_clear: true\n{token}"))),
+        outside(&admin(&format!("  tls: {{ {SHOWN} }}\n{token}"))),
+    ] {
+        assert_eq!(warnings(&fine), [], "{fine}");
+    }
+}
+
+#[test]
 fn tls_alone_shows_nobody_who_asks() {
     let _folder = certificates();
     let text = admin(&format!("  tls: {{ {SHOWN} }}\n")).replace("127.0.0.1", "10.0.0.1");
