@@ -108,10 +108,10 @@ impl<'p> Stream<'p> {
         match (&self.listener.plan.target, &settings.target) {
             (ListenerTarget::Tcp(cluster), _) => Ok(cluster),
             (ListenerTarget::Sni(table), TcpTarget::Sni { hello_timeout, .. }) => {
-                let server_name = self.read_server_name(*hello_timeout).await?;
-                let cluster = table.find(server_name.as_deref());
+                let tls = self.read_hello(*hello_timeout).await?;
+                let cluster = table.find(tls.as_ref().and_then(|tls| tls.server_name.as_deref()));
                 if let Some(facts) = Rc::get_mut(&mut self.connection.facts) {
-                    facts.tls = Some(Box::new(TlsFacts { server_name, ..TlsFacts::default() }));
+                    facts.tls = tls;
                 }
                 cluster.ok_or(Fault::NoServerName)
             }
@@ -119,8 +119,8 @@ impl<'p> Stream<'p> {
         }
     }
 
-    /// Reads the ClientHello, which stays in `connection.received` to be passed on.
-    async fn read_server_name(&mut self, timeout: Duration) -> Result<Option<String>, Fault> {
+    /// Reads the ClientHello, which stays in `connection.received` to be passed on. `None`: it is not TLS.
+    async fn read_hello(&mut self, timeout: Duration) -> Result<Option<Box<TlsFacts>>, Fault> {
         let connection = &mut *self.connection;
         connection.watch.set(Instant::now(), timeout);
         poll_fn(|cx| {
@@ -128,9 +128,10 @@ impl<'p> Stream<'p> {
                 if let Some(buffer) = &connection.received {
                     match client_hello(buffer.data()) {
                         Hello::Found { server_name, .. } => {
-                            return Poll::Ready(Ok(server_name));
+                            let tls = TlsFacts { server_name, ..TlsFacts::default() };
+                            return Poll::Ready(Ok(Some(Box::new(tls))));
                         }
-                        Hello::NotTls => return Poll::Ready(Err(Fault::NoServerName)),
+                        Hello::NotTls => return Poll::Ready(Ok(None)),
                         Hello::NeedMore if buffer.len() > CLIENT_HELLO_BYTES_MAX => {
                             return Poll::Ready(Err(Fault::NoServerName));
                         }

@@ -229,6 +229,25 @@ fn tls_is_passed_on_untouched_by_the_name_it_asks_for() {
 }
 
 #[test]
+fn what_is_not_tls_goes_to_the_cluster_for_all_others() {
+    let (shop, rest) = (Origin::saying("shop"), Origin::echo());
+    let product = Product::start(&format!(
+        "version: 1\nlisteners:\n  line:\n    bind: \"127.0.0.1:0\"\n    protocol: tcp\n    sni:\n\
+         \x20     names: {{ shop.example: shop }}\n\x20     otherwise: rest\n\
+         clusters:\n  shop: {{ endpoints: [{}] }}\n  rest: {{ endpoints: [{}] }}\n\
+         access_logs: [{{ path: \"DIR/access.json\", format: json }}]\n",
+        to(&shop),
+        to(&rest)
+    ));
+    let mut peer = line(&product);
+    peer.send("SSH-2.0-x\r\n");
+    assert_eq!(peer.take(11), b"SSH-2.0-x\r\n");
+    drop(peer);
+    let record = product.record("the rest", |record| record["cluster"] == "rest");
+    assert_eq!((&record["fault"], &record["tls_server_name"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+}
+
+#[test]
 fn a_stream_without_a_known_name_is_closed_and_reaches_no_endpoint() {
     let origin = Origin::echo();
     let product = Product::start_in(
