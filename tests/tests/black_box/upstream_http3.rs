@@ -12,6 +12,7 @@ use super::harness::http3_origin::{Asked, Http3Origin, Rules};
 use super::harness::peer::Stream;
 use super::harness::poll::STEP;
 use super::harness::product::folder;
+use super::harness::quic_switch::Switch;
 use super::harness::tls::{self, Authority};
 use super::harness::{Origin, Peer, Product, Setup, eventually, sys};
 use super::http2_both::proof;
@@ -503,6 +504,28 @@ fn an_endpoint_that_stands_still_for_a_while_loses_no_request() {
     let answer = product.connect().ask("POST /still HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
     assert_eq!((answer.status(), answer.text().as_str()), (200, "here"));
     assert_eq!(origin.streams(), 2, "it was sent once");
+}
+
+#[test]
+fn a_thread_of_an_endpoint_that_stands_still_costs_no_request_that_cannot_be_sent_again() {
+    let inside = Inside::new();
+    let [one, other] =
+        ["one", "other"].map(|name| Http3Origin::start(inside.rules(), move |asked| Box::pin(asked.answer(name))));
+    let switch = Switch::start(&[one.address(), other.address()]);
+    let setup = inside.to(switch.address()).cluster("pool: { ping_interval: 5m, ping_timeout: 5m }");
+    let product = inside.start(&setup.workers(1));
+    assert_eq!(product.get("/").text(), "one");
+    switch.stand_still(0);
+    let mut once = Peer::sending(product.web(), "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
+    // This one leaves the silent connection once that is known to be silent alone.
+    assert_eq!(product.get("/").text(), "other");
+    eventually("others go on another connection", || product.get("/").text() == "other");
+    once.assert_open();
+    switch.go_on();
+    let answer = once.response();
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "one"));
+    let posts = |origin: &Http3Origin| origin.heads().iter().filter(|head| head.method() == "POST").count();
+    assert_eq!((posts(&one), posts(&other)), (1, 0), "it was sent once");
 }
 
 #[test]
