@@ -110,6 +110,22 @@ impl Heritage {
     }
 }
 
+/// Says that a new place for datagrams covers one of the process before, or is covered by it: both read there, and neither knows
+/// what is the other's.
+pub(crate) fn warn_of_other(heritage: &Heritage, listener: &Listener, (transport, at): (Transport, &Address)) {
+    let overlaps = |other: &&Inherited| {
+        !other.is_activated && other.transport.is_udp() && listen::overlap(&other.address, at) && other.address != *at
+    };
+    let Some(other) = heritage.sockets.iter().filter(|_| transport.is_udp()).find(overlaps) else { return };
+    let help = "change the address by a reload, before an upgrade or after it: that loses nobody";
+    let pairs: telemetry::log::Pairs<'_> =
+        &[("listener", &listener.name), ("address", at), ("before", &other.address), ("help", &help)];
+    telemetry::log::warn(
+        "datagrams to an address that has changed with the upgrade may be lost until the process before has ended",
+        pairs,
+    );
+}
+
 impl Inherited {
     /// As far as it decides whether a listener is served by it.
     fn place(&self) -> Bound {

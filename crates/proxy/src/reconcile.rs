@@ -453,6 +453,7 @@ impl Shared {
             bound.insert(key, adopted);
             return Ok(());
         }
+        handover::warn_of_other(&self.heritage(), listener, (transport, &at));
         if transport == Transport::Datagram && published.has_connections(plan, &at) {
             return Err(failed(io::Error::other("connections of HTTP/3 that were begun there are not over yet")));
         }
