@@ -1,6 +1,7 @@
 //! A file with the number of the process that serves, for programs that want it so.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Taken away when this is dropped, unless another process has written its number there by then.
@@ -34,8 +35,15 @@ fn content() -> String {
 fn replace(path: &Path, content: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
-    std::fs::write(&beside, content)?;
-    std::fs::rename(&beside, path)
+    let beside = PathBuf::from(beside);
+    // Of a process that had this number and was killed. Whoever else may write into the folder could have left a link there: what it
+    // leads to is not touched.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::create_new(&beside)?.write_all(content.as_bytes())?;
+    fs::rename(&beside, path)
 }
 
 #[cfg(test)]
@@ -54,5 +62,21 @@ mod tests {
         drop(written);
         assert!(path.exists());
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_a_link_beside_it_leads_to_is_not_touched() {
+        let folder = std::env::temp_dir().join(format!("equipoise-pid-link-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, treasure) = (folder.join("run.pid"), folder.join("treasure"));
+        fs::write(&treasure, "gold").unwrap();
+        std::os::unix::fs::symlink(&treasure, folder.join(format!("run.pid.{}", std::process::id()))).unwrap();
+        let written = PidFile::write(path.clone());
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), fs::read_to_string(&treasure).unwrap()),
+            (content(), "gold".into())
+        );
+        drop(written);
+        fs::remove_dir_all(folder).unwrap();
     }
 }
