@@ -166,6 +166,9 @@ impl Accepting {
         if let Some(port) = self.quic() {
             retired::remember(worker, (&self.name, &self.bound), &port);
         }
+        if let Some(Taking::Datagrams(port)) = &*self.socket.borrow() {
+            retired::remember_flows(worker, &self.bound.address, port);
+        }
     }
 
     /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle. `done` is

@@ -240,10 +240,12 @@ impl Port {
 
     /// The plan is another: flows end that it leaves without their endpoint, though their clients are silent.
     pub(crate) fn review(&self) {
-        let flows: Vec<Rc<Flow>> = self.flows.borrow().values().cloned().collect();
-        for flow in flows.iter().filter(|flow| !self.is_in_force(flow)) {
-            flow.end();
-        }
+        self.flows.borrow().values().filter(|flow| !self.is_in_force(flow)).for_each(|flow| flow.end());
+    }
+
+    /// Its address is wanted, and its listener gone: flows that wait for the last of their answers end now.
+    pub(crate) fn free(&self) {
+        self.flows.borrow().values().for_each(|flow| flow.end());
     }
 
     /// Takes datagrams until the listener ends. `waker` is where to say which task is to be told of that.

@@ -67,6 +67,8 @@ pub(crate) enum Command {
     },
     /// Tell what is left of ports of QUIC at an address that no listener has any more.
     Left(Address, Sender<io::Result<Left>>),
+    /// End the flows of ports of UDP that no listener has any more at an address. Dropped when their sockets are closed.
+    Free(Address, Sender<()>),
     /// Take what arrives at the sockets that were held, and at these.
     Begin(Vec<Opened>),
     Stop,
@@ -453,7 +455,7 @@ impl Shared {
             bound.insert(key, adopted);
             return Ok(());
         }
-        handover::warn_of_other(&self.heritage(), listener, (transport, &at));
+        self.make_room(listener, (transport, &at));
         if transport == Transport::Datagram && published.has_connections(plan, &at) {
             return Err(failed(io::Error::other("connections of HTTP/3 that were begun there are not over yet")));
         }
@@ -587,6 +589,9 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
         Command::Pause(is_paused, told) => handover::pause(worker, is_paused, &told),
         Command::Give(places, _done) => handover::give(worker, &places),
         Command::Left(address, told) => retired::tell(worker, &address, &told),
+        Command::Free(address, freed) => {
+            retired::free(worker, |other| listen::overlap(other, &address), Some(&freed));
+        }
         Command::Begin(sockets) => {
             let held = worker.held.take().unwrap_or_default();
             let listeners = worker.plan().plan.listeners.clone();
@@ -665,6 +670,7 @@ fn take_over(worker: &Rc<Worker>, commit: Commit) {
         accepting.review();
     }
     retired::make_way(worker);
+    retired::free_where_others_are(worker);
     worker.registry.wake_closing();
     // The publisher may have stopped waiting; the plan is in force all the same.
     let _ = commit.done.send(());

@@ -22,7 +22,8 @@ use model::snapshot::Listener;
 use model::{Address, Name};
 
 use crate::accept::Accepting;
-use crate::handover::Place;
+use crate::datagram;
+use crate::handover::{self, Place};
 use crate::http3::{Generation, Port};
 use crate::listen::{self, Transport};
 use crate::reconcile::{Bound, Command, Opened, Shared};
@@ -30,6 +31,9 @@ use crate::worker::Worker;
 
 /// Longest wait for a worker to tell. A worker is never busy with one thing for long.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Longest wait for flows that are told to end, and between two looks whether they have.
+const FREED: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(1);
 
 /// A port that is to end.
 pub(crate) struct Retired {
@@ -63,6 +67,36 @@ pub(crate) fn remember(worker: &Worker, (name, bound): (&Name, &Bound), port: &R
     let place = (Name::from(format!("{name}, as it was at {}", bound.address)), Transport::Quic);
     let bound = Bound { bind: bound.address.clone(), ..bound.clone() };
     retired.push(Retired { place, bound, port: Rc::downgrade(port), is_offered: Cell::new(false) });
+}
+
+/// Remembers a port of UDP whose listener has gone. It is read no more, but its flows wait for the last of their answers, and hold its
+/// address meanwhile.
+pub(crate) fn remember_flows(worker: &Worker, address: &Address, port: &Rc<datagram::Port>) {
+    let mut left = worker.left_flows.borrow_mut();
+    left.retain(|(_, port)| port.strong_count() > 0);
+    left.push((address.clone(), Rc::downgrade(port)));
+}
+
+/// Ends the flows of such ports at an address that is wanted. What is given is dropped when their sockets are closed.
+pub(crate) fn free(worker: &Worker, wanted: impl Fn(&Address) -> bool, freed: Option<&Sender<()>>) {
+    for (_, left) in worker.left_flows.borrow().iter().filter(|(address, _)| wanted(address)) {
+        let Some(port) = left.upgrade() else { continue };
+        port.free();
+        let (left, freed) = (left.clone(), freed.cloned());
+        tokio::task::spawn_local(async move {
+            while left.strong_count() > 0 {
+                tokio::time::sleep(STEP).await;
+            }
+            drop(freed);
+        });
+    }
+}
+
+/// The same at all addresses where something else takes datagrams now: the kernel would give them to sockets that nobody reads.
+pub(crate) fn free_where_others_are(worker: &Worker) {
+    let listening = worker.listening.borrow();
+    let datagrams = || listening.iter().filter(|accepting| accepting.bound.transport.is_udp());
+    free(worker, |address| datagrams().any(|other| listen::overlap(&other.bound.address, address)), None);
 }
 
 /// Tells another process of those that read their sockets, at addresses where nobody else of this one does: it may have HTTP/3 there.
@@ -125,6 +159,20 @@ pub(crate) fn make_way(worker: &Worker) {
 }
 
 impl Shared {
+    /// Waits until no port of UDP without a listener holds an address any more. One that another process still uses may, and it is said
+    /// what that means.
+    pub(crate) fn make_room(&self, listener: &Listener, (transport, address): (Transport, &Address)) {
+        if !transport.is_udp() {
+            return;
+        }
+        handover::warn_of_other(&self.heritage(), listener, (transport, address));
+        let (freed, all_freed) = channel();
+        self.tell_all(|| Command::Free(address.clone(), freed.clone()));
+        drop(freed);
+        // Ends when the last socket is closed.
+        let _ = all_freed.recv_timeout(FREED);
+    }
+
     /// Makes ready the sockets of a listener that speaks HTTP/3 again at an address where ports of before still read. `None`: they
     /// have ended meanwhile.
     ///

@@ -4,12 +4,12 @@
 //! because all tasks of a worker run on its thread; no borrow is held across an await.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use model::{FieldName, RequestHead, ResponseHead};
+use model::{Address, FieldName, RequestHead, ResponseHead};
 use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -17,6 +17,7 @@ use wire::http1::HeadScan;
 use wire::http3::message::Memory;
 
 use crate::buffer::BufferPool;
+use crate::datagram;
 use crate::http3::Outgoing;
 use crate::random::Random;
 use crate::reconcile::{self, Command, Opened};
@@ -82,6 +83,8 @@ pub(crate) struct Worker {
     pub listening: RefCell<Vec<crate::accept::Accepting>>,
     /// Ports of QUIC that no listener has any more.
     pub retired: RefCell<Vec<Retired>>,
+    /// Ports of UDP without a listener, as long as they have flows, and their addresses.
+    pub left_flows: RefCell<Vec<(Address, Weak<datagram::Port>)>>,
     /// Sockets at which nothing is taken yet, while another process may still do that.
     pub held: RefCell<Option<Vec<Opened>>>,
     requests: Boxes<Incoming>,
@@ -111,6 +114,7 @@ impl Worker {
             sections: RefCell::default(),
             listening: RefCell::default(),
             retired: RefCell::default(),
+            left_flows: RefCell::default(),
             held: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),

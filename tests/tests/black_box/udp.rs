@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
+use super::harness::net::free;
 use super::harness::poll::PATIENCE;
+use super::harness::product::folder;
 use super::harness::{Product, eventually};
 
 /// What an endpoint does with a datagram: the answers that it sends.
@@ -451,4 +453,32 @@ fn many_datagrams_at_once_cross_two_products_in_order_and_as_they_are() {
             assert_eq!(client.receive(), bytes, "in round {round}");
         }
     }
+}
+
+#[test]
+fn a_listener_that_is_gone_leaves_its_address_to_the_next_though_it_had_flows() {
+    let (one, other, address) = (Echo::start("a"), Echo::start("b"), free());
+    let with = |bind: String, echo: &Echo| {
+        let listener = format!("  dns: {{ bind: \"{bind}\", protocol: udp, cluster: echo }}\n");
+        let cluster = format!("clusters: {{ echo: {{ endpoints: [\"{}\"] }} }}\n", echo.address());
+        format!("version: 1\nlisteners:\n  web: {{ bind: \"127.0.0.1:0\" }}\n{listener}{cluster}")
+    };
+    let first = with(address.to_string(), &one);
+    let gone = first.lines().filter(|line| !line.contains("dns:")).map(|line| format!("{line}\n")).collect::<String>();
+    let product = Product::start_in(folder(), &first, 2);
+    let clients: Vec<Client> = (0..8).map(|_| Client::at(address)).collect();
+    let ask_all = |letter: &str| {
+        for (number, client) in clients.iter().enumerate() {
+            let text = number.to_string();
+            assert_eq!(client.ask(&text), format!("{letter}{text}"));
+        }
+    };
+    ask_all("a");
+    // Its flows would wait for a minute, and so would their sockets.
+    assert!(product.reload(&gone).contains("configuration is live"));
+    assert!(product.reload(&with(address.to_string(), &other)).contains("configuration is live"));
+    ask_all("b");
+    let all = with(format!("0.0.0.0:{}", address.port()), &one);
+    assert!(product.reload(&all).contains("configuration is live"));
+    ask_all("a");
 }
