@@ -127,6 +127,15 @@ pub const UPSTREAM_STREAMS_HARD_MAX: u32 = 10_000;
 /// Bytes of one response that an endpoint may send ahead of its reader (RFC 9113 section 6.9). The window of a connection is
 /// as large as those of all its streams together, so that a slow reader holds up nobody else.
 pub const UPSTREAM_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// What that grows to at most on a connection whose endpoint is far away and whose readers keep up.
+pub const UPSTREAM_STREAM_WINDOW_BYTES_MAX: u32 = 1 << 20;
+/// From which round trip on an endpoint is far away: to a nearer one a window that does not grow carries 40 MB a second.
+pub const UPSTREAM_FAR: Duration = Duration::from_millis(3);
+/// Round trips that are measured before an endpoint is taken to be far away: one may have waited for a busy worker.
+pub const UPSTREAM_ROUND_TRIPS_MIN: u32 = 2;
+/// Bytes of one response that an endpoint may send ahead of its reader by HTTP/3, whose windows cannot grow. As with HTTP/2, the
+/// window of a connection is as large as those of all its streams together.
+pub const UPSTREAM_HTTP3_STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 /// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
 /// What small frames of an endpoint may cost an HTTP/2 connection beside their data, before they are taken for whom they are

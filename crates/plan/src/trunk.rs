@@ -3,6 +3,10 @@
 //! As few connections as will do: the oldest with room. A connection that is being made is waited for by as many as it will
 //! probably carry, so that a crowd does not open one each; only those beyond open another.
 
+use std::time::{Duration, Instant};
+
+use model::limits::{UPSTREAM_FAR, UPSTREAM_ROUND_TRIPS_MIN};
+
 /// What one connection carries, and may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -81,9 +85,69 @@ impl Bearing {
     }
 }
 
+/// How far an endpoint may send ahead of the reader of one response: little at first, and more where the way there and back is so
+/// long that it would stand still most of the time, as long as readers take what comes. A reader that is slow makes nothing grow.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    bytes: u32,
+    max: u32,
+    /// The shortest that was measured: what takes longer has waited for something.
+    round_trip: Duration,
+    measured: u32,
+    filled_at: Option<Instant>,
+}
+
+/// What is to be done when a reader has taken as much as the window holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    Rest,
+    /// The round trip is to be measured.
+    Measure,
+    /// The window is as large from now on; and the round trip is to be measured again.
+    Grow(u32),
+}
+
+impl Window {
+    /// A window that begins with `bytes`, and grows to `max` at most.
+    pub fn new(bytes: u32, max: u32) -> Self {
+        Self { bytes, max, round_trip: Duration::MAX, measured: 0, filled_at: None }
+    }
+
+    /// How much it holds.
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// A round trip was measured.
+    pub fn note_round_trip(&mut self, took: Duration) {
+        self.round_trip = self.round_trip.min(took);
+        self.measured = self.measured.saturating_add(1);
+    }
+
+    /// The reader of one response has taken as much as it holds since it was asked last.
+    pub fn note_filled(&mut self, now: Instant) -> Step {
+        let since = self.filled_at.replace(now);
+        if self.bytes >= self.max {
+            return Step::Rest;
+        }
+        if self.measured < UPSTREAM_ROUND_TRIPS_MIN {
+            return Step::Measure;
+        }
+        let took = since.map(|since| now.saturating_duration_since(since));
+        // A reader that takes what comes needs one round trip for it. Half as fast still counts: bytes come in bursts.
+        if self.round_trip < UPSTREAM_FAR || took.is_none_or(|took| took > self.round_trip * 2) {
+            return Step::Rest;
+        }
+        self.bytes = self.bytes.saturating_mul(2).min(self.max);
+        Step::Grow(self.bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::balance::tests::begin;
     use crate::random::Random;
 
     fn rooms(all: &[(u32, u32)]) -> impl Iterator<Item = Room> {
@@ -184,5 +248,44 @@ mod tests {
                 assert!(dials.iter().all(|&waiting| waiting <= max), "seed {seed}");
             }
         }
+    }
+
+    const KIB: u32 = 1024;
+
+    /// How large a window is after `times` that a reader took as much as it holds, each in `takes`, with an endpoint at `round_trip`.
+    fn grown(times: u32, takes: Duration, round_trip: Duration) -> u32 {
+        let mut window = Window::new(128 * KIB, 1024 * KIB);
+        let mut now = begin();
+        for _ in 0..times {
+            now += takes;
+            if window.note_filled(now) != Step::Rest {
+                window.note_round_trip(round_trip);
+            }
+        }
+        window.bytes() / KIB
+    }
+
+    #[test]
+    fn a_window_grows_up_to_its_bound_where_an_endpoint_is_far_away_and_its_readers_keep_up() {
+        let far = Duration::from_millis(100);
+        assert_eq!([1, 2, 3, 4, 5, 6, 50].map(|times| grown(times, far, far)), [128, 128, 256, 512, 1024, 1024, 1024]);
+    }
+
+    #[test]
+    fn a_slow_reader_and_an_endpoint_nearby_leave_a_window_as_it_is() {
+        let (near, far) = (Duration::from_millis(1), Duration::from_millis(100));
+        assert_eq!(grown(50, far * 3, far), 128);
+        assert_eq!(grown(50, near, near), 128);
+    }
+
+    #[test]
+    fn one_measure_that_waited_for_a_busy_worker_makes_nobody_far() {
+        let mut window = Window::new(128 * KIB, 1024 * KIB);
+        let now = begin();
+        assert_eq!(window.note_filled(now), Step::Measure);
+        window.note_round_trip(Duration::from_millis(50));
+        assert_eq!(window.note_filled(now), Step::Measure);
+        window.note_round_trip(Duration::from_micros(100));
+        assert_eq!(window.note_filled(now), Step::Rest);
     }
 }

@@ -73,3 +73,4 @@ mod upstream_http2;
 mod upstream_http2_lines;
 mod upstream_http3;
 mod upstream_tls;
+mod upstream_windows;

@@ -5,5 +5,7 @@
 pub(crate) mod heads;
 mod stream;
 pub(crate) mod websocket;
+mod window;
 
 pub(crate) use stream::Stream;
+pub(crate) use window::Taken;

@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -22,6 +23,7 @@ use model::fields::Fields;
 use model::limits::{BUFFER_BYTES, HEAD_BYTES_MAX, REPLAY_BYTES_MAX};
 
 use super::heads;
+use super::window::{Share, Taken};
 use crate::buffer::Buffer;
 
 /// Pieces of a request that are kept at most to be sent again: a stream of small messages is none that will end soon.
@@ -50,6 +52,8 @@ pub(crate) struct Stream {
     is_over: bool,
     /// What was sent of a request, as long as it may be needed again and there is not too much of it.
     sent: Option<Vec<Bytes>>,
+    /// What was read on its connection, and what of it here.
+    taken: (Rc<Taken>, Share),
 }
 
 /// The peer's half.
@@ -63,9 +67,15 @@ enum Listening {
 
 impl Stream {
     /// A stream that we have begun towards an endpoint with the head of a request, and `ended` with it if there is no body.
-    pub(crate) fn requested(send: SendStream<Bytes>, response: h2::client::ResponseFuture, ended: bool) -> Self {
+    pub(crate) fn requested(
+        send: SendStream<Bytes>,
+        response: h2::client::ResponseFuture,
+        ended: bool,
+        taken: Rc<Taken>,
+    ) -> Self {
         Self {
             send,
+            taken: (taken, Share::default()),
             has_ended: ended,
             listening: Listening::Head(response),
             data: Bytes::new(),
@@ -163,7 +173,8 @@ impl Stream {
         let count = room.len().min(self.data.len());
         room[..count].copy_from_slice(&self.data.split_to(count));
         if let Listening::Body(body) = &mut self.listening {
-            // Fails only for more than was received.
+            self.taken.0.note(&mut self.taken.1, count);
+            // Wakes the connection. Fails only for more than was received.
             let _ = body.flow_control().release_capacity(count);
         }
         count

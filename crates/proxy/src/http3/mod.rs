@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use model::limits::{
     HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_CRYPTO_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN, HTTP3_SILENCE_MIN,
-    HTTP3_STREAM_WINDOW_BYTES, HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX, UPSTREAM_STREAM_WINDOW_BYTES,
+    HTTP3_STREAM_WINDOW_BYTES, HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX, UPSTREAM_HTTP3_STREAM_WINDOW_BYTES,
 };
 use model::snapshot::SharedPool;
 use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
@@ -52,12 +52,12 @@ pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
 /// those of all streams together, so that who reads slowly holds up nobody else.
 pub(crate) fn outgoing_transport(shared: &SharedPool, idle_timeout: Duration) -> TransportConfig {
     let silence = idle_timeout.max(shared.ping_interval + shared.ping_timeout).max(HTTP3_SILENCE_MIN);
-    let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(shared.streams_max);
+    let window = u64::from(UPSTREAM_HTTP3_STREAM_WINDOW_BYTES) * u64::from(shared.streams_max);
     // Whoever looks after the connection ends it before.
     let mut transport = bounded(silence * 2);
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(0))
-        .stream_receive_window(UPSTREAM_STREAM_WINDOW_BYTES.into())
+        .stream_receive_window(UPSTREAM_HTTP3_STREAM_WINDOW_BYTES.into())
         .receive_window(VarInt::from_u64(window).unwrap_or(VarInt::MAX));
     transport
 }

@@ -76,7 +76,7 @@ async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Rc<Dialing>) {
         Ok(Opened::Http1(connection)) => trunks.add_http1(&dial, connection),
         Ok(Opened::Http2(sender, mut driver)) => {
             drop(how);
-            let trunk = trunks.add(&dial, Carrier::Http2(sender));
+            let trunk = trunks.add(&dial, Carrier::Http2(sender, driver.taken().clone()));
             drop(dial);
             driver.drive(&trunks, &trunk).await;
             // First, so that nobody is sent there when the streams under way are told.

@@ -6,19 +6,22 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use model::limits::{
     UPSTREAM_FRAME_OVERHEAD_BYTES_MAX, UPSTREAM_HEAD_READ_BYTES_MAX, UPSTREAM_STREAM_SEND_BYTES_MAX,
-    UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAMS_LEFT_KEPT, UPSTREAM_STREAMS_LEFT_MAX,
+    UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAM_WINDOW_BYTES_MAX, UPSTREAM_STREAMS_LEFT_KEPT,
+    UPSTREAM_STREAMS_LEFT_MAX,
 };
+use plan::trunk::{Step, Window};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::trunk::{Trunk, Trunks};
+use crate::http2::Taken;
 use crate::io::Io;
 
 /// Largest window (RFC 9113 section 6.9.1).
@@ -35,12 +38,10 @@ const WORD_PATIENCE: Duration = Duration::from_secs(1);
 /// HTTP/2 at all. `None`: it does not, or has closed.
 pub(super) async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
     let heard = Rc::new(Cell::new(0));
-    let window = u64::from(UPSTREAM_STREAM_WINDOW_BYTES) * u64::from(trunks.shared.streams_max);
-    let window = window.min(u64::from(WINDOW_MAX)) as u32;
     let handshake = Builder::new()
         .enable_push(false)
         .initial_window_size(UPSTREAM_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(window)
+        .initial_connection_window_size(connection_window(trunks, UPSTREAM_STREAM_WINDOW_BYTES))
         .data_frame_budget(UPSTREAM_FRAME_OVERHEAD_BYTES_MAX)
         .max_header_list_size(UPSTREAM_HEAD_READ_BYTES_MAX)
         .max_send_buffer_size(UPSTREAM_STREAM_SEND_BYTES_MAX)
@@ -60,7 +61,90 @@ pub(super) async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<
         }
         if connection.max_concurrent_send_streams() == 0 { Poll::Pending } else { Poll::Ready(true) }
     });
-    is_ready.await.then(|| (sender, Box::new(Driver { connection, pings, heard })))
+    let windows = Windows {
+        plan: Window::new(UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAM_WINDOW_BYTES_MAX),
+        taken: Rc::new(Taken::new(UPSTREAM_STREAM_WINDOW_BYTES)),
+        asked_at: None,
+    };
+    is_ready.await.then(|| (sender, Box::new(Driver { connection, pings, heard, windows })))
+}
+
+/// What all streams together may be ahead of their readers, each by so much.
+fn connection_window(trunks: &Trunks, stream: u32) -> u32 {
+    let window = u64::from(stream) * u64::from(trunks.shared.streams_max);
+    window.min(u64::from(WINDOW_MAX)) as u32
+}
+
+/// How windows grow, see [`Window`]. The time of the way there and back is that of a PING: a kernel knows only the next that
+/// ends TCP. It is sent once a reader has taken a window, never for small answers, and not any more once an endpoint is known to be near.
+struct Windows {
+    plan: Window,
+    taken: Rc<Taken>,
+    /// A PING is under way that measures.
+    asked_at: Option<Instant>,
+}
+
+impl Windows {
+    /// Whether a PING is under way for them, which tells as well whether the endpoint is there.
+    fn measures(&self) -> bool {
+        self.asked_at.is_some()
+    }
+
+    /// The endpoint has answered a PING.
+    fn note_pong(&mut self) {
+        if let Some(asked_at) = self.asked_at.take() {
+            self.plan.note_round_trip(asked_at.elapsed());
+        }
+    }
+
+    /// Moves the connection until it has nothing to do, which may be to open windows further. Ready: it has ended.
+    fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        trunks: &Trunks,
+        (connection, pings): (&mut Connection<Transport, Bytes>, &mut Option<PingPong>),
+    ) -> Poll<()> {
+        loop {
+            if Pin::new(&mut *connection).poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if !self.look(trunks, connection, pings.as_mut()) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Looks whether readers have taken as much as they may have ahead of them. True: the connection has something to say.
+    fn look(
+        &mut self,
+        trunks: &Trunks,
+        connection: &mut Connection<Transport, Bytes>,
+        pings: Option<&mut PingPong>,
+    ) -> bool {
+        if !self.taken.take_turn() {
+            return false;
+        }
+        let now = Instant::now();
+        let mut plan = self.plan;
+        let step = plan.note_filled(now);
+        if let Step::Grow(bytes) = step {
+            if connection.set_initial_window_size(bytes).is_err() {
+                // The endpoint has not acknowledged those before.
+                return false;
+            }
+            connection.set_target_window_size(connection_window(trunks, bytes));
+            self.taken.set_window(bytes);
+        }
+        self.plan = plan;
+        if step != Step::Rest
+            && self.asked_at.is_none()
+            && let Some(pings) = pings
+            && pings.send_ping(Ping::opaque()).is_ok()
+        {
+            self.asked_at = Some(now);
+        }
+        step != Step::Rest
+    }
 }
 
 /// A connection that is open.
@@ -68,21 +152,26 @@ pub(super) struct Driver {
     connection: Connection<Transport, Bytes>,
     pings: Option<PingPong>,
     heard: Rc<Cell<u64>>,
+    windows: Windows,
 }
 
 impl Driver {
+    /// What the readers of its responses have taken.
+    pub(super) fn taken(&self) -> &Rc<Taken> {
+        &self.windows.taken
+    }
+
     /// Until the connection has ended, or the endpoint does not answer any more.
     pub(super) async fn drive(&mut self, trunks: &Trunks, trunk: &Trunk) {
-        let Self { connection, pings, heard } = self;
+        let Self { connection, pings, heard, windows } = self;
         let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
         let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
-        let mut is_asked = false;
-        let mut asked_in_vain = 0;
+        let (mut is_asked, mut asked_in_vain) = (false, 0);
         // What is left of the time to answer when others have begun to go elsewhere.
         let mut grace = Duration::ZERO;
         let mut is_ending = false;
         poll_fn(|cx| {
-            if Pin::new(&mut *connection).poll(cx).is_ready() {
+            if windows.poll(cx, trunks, (connection, pings)).is_ready() {
                 return Poll::Ready(());
             }
             if !is_ending && trunk.is_over(cx) {
@@ -90,10 +179,11 @@ impl Driver {
                 is_ending = true;
                 timer.as_mut().reset(tokio::time::Instant::now() + timeout);
             }
-            if let Some(pings) = pings.as_mut().filter(|_| is_asked)
+            if let Some(pings) = pings.as_mut().filter(|_| is_asked || windows.measures())
                 && pings.poll_pong(cx).is_ready()
             {
                 is_asked = false;
+                windows.note_pong();
             }
             trunk.doubt(trunk.is_doubtful() && heard.get() == 0);
             if trunk.take_rest()
@@ -104,7 +194,7 @@ impl Driver {
                 // What came before says nothing of now.
                 heard.set(0);
                 asked_in_vain += 1;
-                is_asked = pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending();
+                is_asked = windows.measures() || ask(pings, cx);
                 grace = timeout.saturating_sub(WORD_PATIENCE);
                 timer.as_mut().reset(tokio::time::Instant::now() + (timeout - grace));
             }
@@ -133,7 +223,7 @@ impl Driver {
                 let asks = !has_spoken && trunk.is_busy() && asked_in_vain < PINGS_IN_SILENCE_MAX;
                 if asks && let Some(pings) = pings.as_mut() {
                     asked_in_vain += 1;
-                    is_asked = pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending();
+                    is_asked = windows.measures() || ask(pings, cx);
                 }
                 let after = if is_asked { timeout } else { interval };
                 timer.as_mut().reset(tokio::time::Instant::now() + after);
@@ -142,6 +232,11 @@ impl Driver {
         })
         .await;
     }
+}
+
+/// Sends a PING. Whether it waits for its answer.
+fn ask(pings: &mut PingPong, cx: &mut TaskContext<'_>) -> bool {
+    pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending()
 }
 
 /// Bytes for an HTTP/2 connection, which notes when the endpoint has said something.

@@ -53,13 +53,13 @@ fn begin_http2(
         }
     };
     let is_whole = is_whole(exchange);
-    let Start::Http2(mut sender) = berth.begin()? else { return Err(Fault::StreamRefused) };
+    let Start::Http2(mut sender, taken) = berth.begin()? else { return Err(Fault::StreamRefused) };
     let sent = sender.send_request(request, is_whole);
     let (response, send) = sent.map_err(|error| match error.is_go_away() || error.is_io() {
         true => Fault::StreamRefused,
         false => Fault::SendFailed,
     })?;
-    Ok(MessageStream::Http2(http2::Stream::requested(send, response, is_whole)))
+    Ok(MessageStream::Http2(http2::Stream::requested(send, response, is_whole, taken)))
 }
 
 /// Whether a request ends with its head.

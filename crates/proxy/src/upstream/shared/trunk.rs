@@ -27,6 +27,7 @@ use plan::trunk::{Bearing, Choice, Room, choose};
 use quinn_proto::StreamId;
 
 use super::http3::Session;
+use crate::http2::Taken;
 use crate::upstream::Line;
 use crate::upstream::pool::UpstreamConnection;
 
@@ -36,14 +37,14 @@ const REST: Duration = Duration::from_secs(1);
 
 /// What the streams of a trunk are begun with.
 pub(super) enum Carrier {
-    Http2(SendRequest<Bytes>),
+    Http2(SendRequest<Bytes>, Rc<Taken>),
     Http3(Rc<Session>),
 }
 
 /// One stream that may begin.
 pub(super) enum Start {
     /// A clone has no memory of streams before, for whose turn it would wait.
-    Http2(SendRequest<Bytes>),
+    Http2(SendRequest<Bytes>, Rc<Taken>),
     Http3(Rc<Session>, StreamId),
 }
 
@@ -52,7 +53,7 @@ impl Carrier {
     fn allowed(&mut self, open: u32) -> Option<u32> {
         match self {
             // Never used to send, so it never has to wait: this only tells whether the connection is still good.
-            Self::Http2(sender) => match sender.poll_ready(&mut TaskContext::from_waker(Waker::noop())) {
+            Self::Http2(sender, _) => match sender.poll_ready(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(Ok(())) => Some(u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX)),
                 _ => None,
             },
@@ -65,21 +66,21 @@ impl Carrier {
     fn is_doubtful(&self) -> bool {
         match self {
             // The kernel tells of that.
-            Self::Http2(_) => false,
+            Self::Http2(..) => false,
             Self::Http3(session) => session.is_doubtful(),
         }
     }
 
     fn offers_upgrades(&self) -> bool {
         match self {
-            Self::Http2(sender) => sender.is_extended_connect_protocol_enabled(),
+            Self::Http2(sender, _) => sender.is_extended_connect_protocol_enabled(),
             Self::Http3(session) => session.offers_connect(),
         }
     }
 
     fn start(&self) -> Option<Start> {
         match self {
-            Self::Http2(sender) => Some(Start::Http2(sender.clone())),
+            Self::Http2(sender, taken) => Some(Start::Http2(sender.clone(), taken.clone())),
             Self::Http3(session) => Some(Start::Http3(session.clone(), session.take_stream()?)),
         }
     }
@@ -88,7 +89,7 @@ impl Carrier {
 impl Start {
     fn offers_upgrades(&self) -> bool {
         match self {
-            Self::Http2(sender) => sender.is_extended_connect_protocol_enabled(),
+            Self::Http2(sender, _) => sender.is_extended_connect_protocol_enabled(),
             Self::Http3(session, _) => session.offers_connect(),
         }
     }
