@@ -135,8 +135,9 @@ pub(super) fn upgrading(proves: bool) -> Origin {
         }
         let key = request.field("sec-websocket-key").unwrap_or_default();
         let accept = if proves { proof(key) } else { "wrong".to_owned() };
+        let protocol = if request.target() == "/other" { "h2c" } else { "websocket" };
         visit.peer.send(format!(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: {protocol}\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Accept: {accept}\r\n\r\n"
         ));
         while visit.peer.fill().is_ok_and(|count| count > 0) {
@@ -180,6 +181,8 @@ fn a_websocket_on_a_stream_becomes_an_upgrade_for_an_endpoint_of_http1() {
     let stream = client.open(websocket("/no"), false);
     let refused = client.answer(stream);
     assert_eq!((refused.status, refused.text().as_str()), (403, "not you"));
+    let stream = client.open(websocket("/other"), false);
+    assert_eq!(client.answer(stream).status, 502, "a protocol that was not asked for");
     let liar = upgrading(false);
     let product = Setup::to(&liar).start();
     let mut client = Client::connect(product.web());

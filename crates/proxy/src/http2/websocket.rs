@@ -47,12 +47,14 @@ pub(crate) fn give_key(request: &mut RequestHead, random: impl Fn() -> u64) {
     request.fields.set(&KEY, base64::encode(&key).as_bytes());
 }
 
-/// Takes out of a yes the proof that the key was read, for whoever has sent none. False: it is none.
+/// Takes out of a yes the proof that the key was read, for whoever has sent none. False: it is none, or it is of another protocol.
 #[must_use]
 pub(crate) fn take_proof(request: &RequestHead, response: &mut ResponseHead) -> bool {
     let key = request.fields.get(&KEY).unwrap_or_default();
     let is_proven = response.fields.get(&ACCEPT) == Some(&proof(key));
-    response.fields.remove(&ACCEPT) && is_proven
+    // RFC 6455 section 4.1: what the endpoint has changed to is a WebSocket, and it says so.
+    let is_websocket = response.fields.get(&UPGRADE).is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
+    response.fields.remove(&ACCEPT) && is_proven && is_websocket
 }
 
 /// RFC 6455 section 4.2.2, 5.4.
