@@ -129,7 +129,7 @@ faults! {
     BadProxyHeader = Downstream Accept 0 false false "CP" "bad_proxy_header";
     /// A header of the PROXY protocol did not arrive in time.
     ProxyHeaderTimeout = Downstream Accept 0 false false "CPT" "proxy_header_timeout";
-    /// The request head breaks RFC 9112.
+    /// The request head breaks the rules of its version of HTTP.
     BadRequest = Downstream Receive 400 false false "CB" "bad_request";
     /// The request head is longer, or has more fields, than the listener accepts.
     HeadTooLarge = Downstream Receive 431 false false "CL" "head_too_large";
@@ -199,7 +199,7 @@ faults! {
     ClosedBeforeResponse = Upstream Await 502 false true "UR" "closed_before_response";
     /// The endpoint sent no response head in time.
     ResponseHeadTimeout = Upstream Await 504 false true "URT" "response_head_timeout";
-    /// The response head breaks RFC 9112.
+    /// The response head breaks the rules of its version of HTTP.
     BadResponse = Upstream Await 502 false true "UB" "bad_response";
     /// The endpoint answered with a status that is tried again elsewhere.
     RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
