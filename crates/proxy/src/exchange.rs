@@ -175,7 +175,13 @@ pub(crate) async fn carry(
     };
     let outcome = match parsed {
         Ok(parsed) => exchange.proceed(parsed).await,
-        Err(fault) => Err(fault),
+        Err(fault) => {
+            if exchange.connection.io.is_message() {
+                // As far as it was read, it may say that it is a call all the same.
+                exchange.grpc = Grpc::of(&exchange.incoming.head, exchange.told.begun);
+            }
+            Err(fault)
+        }
     };
     let end = match outcome {
         Ok(next) => (next, exchange.told.is_refused.then_some(Fault::Refused)),

@@ -74,8 +74,8 @@ impl Grpc {
         let status = match fault {
             // That of the client, or that of the route: for the client it is the same.
             Fault::TotalTimeout => Status::DeadlineExceeded,
-            // As the libraries of gRPC say it of a message that is too long.
-            Fault::BodyTooLarge => Status::ResourceExhausted,
+            // As the libraries of gRPC say it of a message, or of metadata, that is too long.
+            Fault::BodyTooLarge | Fault::HeadTooLarge => Status::ResourceExhausted,
             _ => Status::of_http(local.status),
         };
         self.trailers_only(&local.fields, status, fault.meaning().trim())

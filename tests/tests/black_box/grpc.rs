@@ -143,6 +143,26 @@ fn faults_and_answers_of_our_own_are_statuses_of_grpc() {
 }
 
 #[test]
+fn metadata_that_is_too_much_is_a_status_too() {
+    let origin = Http2Origin::start(Rules::default(), |asked| Box::pin(echo(asked)));
+    let product = to(&[&origin]).start();
+    let mut client = Client::connect(product.web());
+    let mut many = call("/shop.Cart/Add");
+    for number in 0..130 {
+        let name = http::HeaderName::try_from(format!("x-{number}")).expect("a name");
+        many.headers_mut().insert(name, HeaderValue::from_static("y"));
+    }
+    let mut large = call("/shop.Cart/Add");
+    large.headers_mut().insert("x-large", HeaderValue::try_from("y".repeat(40_000)).expect("a value"));
+    for call in [many, large] {
+        let answer = client.ask(call, &message("x"));
+        assert_eq!((answer.status, answer.field("grpc-status")), (200, Some("8")));
+    }
+    assert_eq!(client.ask(call("/shop.Cart/Add"), &message("x")).body, message("x"));
+    assert_eq!(origin.streams(), 1);
+}
+
+#[test]
 fn a_deadline_ends_the_call_and_is_passed_on() {
     let origin = Http2Origin::start(Rules::default(), |mut asked| Box::pin(async move { asked.wait_reset().await }));
     let product = to(&[&origin]).start();
