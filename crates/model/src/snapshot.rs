@@ -609,6 +609,8 @@ pub struct UpstreamTimeouts {
     pub response_head: Duration,
     /// Without a byte while a body moves.
     pub idle: Duration,
+    /// Without a byte in either direction of a tunnel. `None`: what bounds the silence of bodies bounds that of tunnels too.
+    pub tunnel: Option<Duration>,
 }
 
 /// The administrator's listener.

@@ -133,7 +133,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
             proxy_protocol: None,
             grpc_web: false,
             pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
-            timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND },
+            timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND, tunnel: None },
             retry: model::retry::Retry::default(),
             resilience: model::resilience::Resilience::default(),
             persistence: None,

@@ -61,7 +61,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
             proxy_protocol: None,
             grpc_web: false,
             pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
-            timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+            timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second, tunnel: None },
             retry: model::retry::Retry::default(),
             resilience: model::resilience::Resilience::default(),
             persistence: None,

@@ -354,3 +354,25 @@ fn a_tunnel_that_moves_no_byte_is_closed_in_time() {
     assert_eq!(product.flagged("PI")["status"], 101);
     eventually("the endpoint is free", || origin.open() == 0);
 }
+
+#[test]
+fn a_tunnel_may_be_silent_for_a_time_of_its_own_longer_or_shorter_than_bodies() {
+    let origin = Origin::start(|mut visit| {
+        let Some(_) = visit.request() else { return };
+        visit.peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello");
+        visit.peer.wait_closed();
+    });
+    let upgrade = "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n";
+    let bodies = "timeouts: { stream: 300ms }";
+    let long = Setup::to(&origin).listener(bodies).cluster("timeouts: { idle: 300ms, tunnel: 1m }").start();
+    let short = Setup::to(&origin).cluster("timeouts: { tunnel: 300ms }").start();
+    let [mut kept, mut ended] = [&long, &short].map(|product| Peer::sending(product.web(), upgrade));
+    for peer in [&mut kept, &mut ended] {
+        assert_eq!(peer.head().status(), 101);
+        assert_eq!(peer.take(5), b"hello");
+    }
+    ended.wait_closed();
+    assert_eq!(short.flagged("PI")["status"], 101);
+    kept.assert_silent(Duration::from_secs(1));
+    kept.assert_open();
+}

@@ -309,6 +309,10 @@ pub struct ClusterTimeouts {
     pub response_head: Time,
     /// Without a byte while a body moves.
     pub idle: Time,
+    /// Without a byte in either direction of a WebSocket or of what else has become a tunnel by an upgrade. By default the shorter
+    /// of `idle` and of `timeouts.stream` of the listener; given, it takes the place of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<Time>,
 }
 
 impl Default for ClusterTimeouts {
@@ -317,6 +321,7 @@ impl Default for ClusterTimeouts {
             connect: Time(limits::CONNECT),
             response_head: Time(limits::RESPONSE_HEAD),
             idle: Time(limits::STREAM_IDLE),
+            tunnel: None,
         }
     }
 }

@@ -59,6 +59,7 @@ impl Resolver<'_> {
                 connect: written.timeouts.connect.0,
                 response_head: written.timeouts.response_head.0,
                 idle: written.timeouts.idle.0,
+                tunnel: written.timeouts.tunnel.map(|tunnel| tunnel.0),
             },
             retry: match &written.retry {
                 Some(retry) => self.retry(&format!("{at}/retry"), retry),

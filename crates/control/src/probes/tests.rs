@@ -194,7 +194,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
             proxy_protocol: None,
             grpc_web: false,
             pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
-            timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second },
+            timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second, tunnel: None },
             retry: model::retry::Retry::default(),
             resilience: model::resilience::Resilience::default(),
             persistence: None,

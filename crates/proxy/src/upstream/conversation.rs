@@ -623,7 +623,7 @@ impl<'p> Conversation<'p> {
         exchange.told.status = exchange.response().status;
         exchange.witness_answer();
         let mut tunnel = Tunnel::new(up, down);
-        let idle = self.upload_timeout(exchange);
+        let idle = self.cluster.cluster.timeouts.tunnel.unwrap_or_else(|| self.upload_timeout(exchange));
         exchange.connection.watch.set_bound(None);
         let connection = &mut *exchange.connection;
         let timing = (&mut connection.watch, idle);
