@@ -586,6 +586,18 @@ fn connections_are_closed_when_they_are_idle_or_worn() {
 }
 
 #[test]
+fn the_only_request_of_a_connection_arrives() {
+    let inside = Inside::new();
+    let origin = Http3Origin::saying(&inside.authority, "hello");
+    let product = inside.start(&inside.to(origin.address()).cluster("pool: { requests_per_connection_max: 1 }"));
+    for done in 1..=20 {
+        assert_eq!(product.get("/").text(), "hello");
+        // None was refused, and sent again.
+        assert_eq!((origin.connections(), origin.streams()), (done, done));
+    }
+}
+
+#[test]
 fn connections_live_through_a_change_that_does_not_concern_them() {
     let inside = Inside::new();
     let origin = Http3Origin::saying(&inside.authority, "hello");

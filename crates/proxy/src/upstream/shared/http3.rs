@@ -117,7 +117,6 @@ pub(super) struct Driver {
     control: Control,
     allowance: Allowance,
     asked: Option<Asked>,
-    has_said_goodbye: bool,
 }
 
 /// A word of the endpoint that is due.
@@ -168,7 +167,6 @@ impl Driver {
             control: Control::towards_endpoint(quic),
             allowance: Allowance::new(HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND, Instant::now()),
             asked: None,
-            has_said_goodbye: false,
         })
     }
 
@@ -231,11 +229,8 @@ impl Driver {
             if trunk.is_over(cx) {
                 return Poll::Ready(());
             }
-            if trunk.is_closed() && !std::mem::replace(&mut self.has_said_goodbye, true) {
-                // RFC 9114 section 5.2: pushes from 0 on, for none were ever wanted.
-                self.control.push_goaway(0);
-                self.control.speak(cx, || (0, false));
-            }
+            // No goodbye of ours (RFC 9114 section 5.2): it would tell of pushes, and none were ever wanted. An endpoint may end a connection
+            // at its word, before the last requests have arrived there.
             trunks.hand_out(trunk, None);
             if quic.take_doubt() {
                 let patience = trunks.shared.ping_timeout.min(DOUBT_PATIENCE.max(quic.rtt() * 4));
