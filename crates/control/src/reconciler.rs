@@ -487,8 +487,17 @@ impl Reconciler {
         }
         let (now, then) = (&running.plan.snapshot, candidate.snapshot());
         if now.listeners != then.listeners || now.access_logs != then.access_logs || now.admin != then.admin {
-            let what =
-                "a change of listeners, access logs or `admin` cannot be tried: it is there for all, or for none";
+            let (before, after) = running.loaded.sealed_beside(&candidate.loaded);
+            let is_said = ["listeners", "access_logs", "admin"].iter().any(|key| before.get(key) != after.get(key));
+            let what = match is_said {
+                true => {
+                    "a change of listeners, access logs or `admin` cannot be tried: it is there for all, or for none"
+                }
+                // With no word changed, a certificate or a list of addresses was.
+                false => {
+                    "files that the listeners name have changed, and come into force in a moment: try it again then"
+                }
+            };
             return Err(Refusal::Unpublished(what.to_owned()));
         }
         let workers = self.view.telemetry().workers();

@@ -299,7 +299,7 @@ fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
 }
 
 /// Tries another weight of an endpoint of a cluster.
-fn try_weight(fixture: &mut Fixture, cluster: &str, endpoint: &str) {
+fn weight_tried(fixture: &mut Fixture, cluster: &str, endpoint: &str) -> Result<(), Refusal> {
     let edit = config::EndpointEdit::Weight(endpoint.to_owned(), 7);
     let order = crate::Order {
         change: crate::Change::Endpoints { cluster: cluster.to_owned(), edit },
@@ -310,9 +310,27 @@ fn try_weight(fixture: &mut Fixture, cluster: &str, endpoint: &str) {
         is_trusted: false,
         under: None,
     };
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
-    fixture.reconciler.begin_canary(candidate, origin.into(), Terms::default()).unwrap();
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order)?;
+    fixture.reconciler.begin_canary(candidate, origin.into(), Terms::default())
+}
+
+fn try_weight(fixture: &mut Fixture, cluster: &str, endpoint: &str) {
+    weight_tried(fixture, cluster, endpoint).unwrap();
     assert!(fixture.data.tried.lock().unwrap().is_some());
+}
+
+#[test]
+fn what_is_tried_before_a_renewed_certificate_is_in_force_is_told_to_come_again() {
+    let mut fixture = Fixture::new(SECURE);
+    fixture.write("site.pem", &pair(1).0);
+    fixture.write("site.key", key(1));
+    fixture.start();
+    fixture.replace("site.key", key(2));
+    let refused = weight_tried(&mut fixture, "site", "127.0.0.1:9001").unwrap_err().to_string();
+    assert!(refused.contains("files that the listeners name have changed"), "{refused}");
+    let published = (0..4).filter_map(|_| fixture.reconciler.look_at_files().unwrap()).count();
+    assert_eq!(published, 1);
+    try_weight(&mut fixture, "site", "127.0.0.1:9001");
 }
 
 #[test]
