@@ -82,6 +82,23 @@ impl Client {
         Ok(Self::over(runtime, endpoint, quic))
     }
 
+    /// The same, where nobody may be there. `None`: no connection was made so soon.
+    pub(crate) fn connect_within(
+        address: SocketAddr,
+        name: &str,
+        tls: &Arc<ClientConfig>,
+        time: Duration,
+    ) -> Option<Self> {
+        let runtime = runtime();
+        let (endpoint, quic) = runtime.block_on(async {
+            let endpoint = endpoint(tls);
+            let connecting = endpoint.connect(address, name).expect("an address");
+            let quic = tokio::time::timeout(time, connecting).await.ok()?.ok()?;
+            Some((endpoint, quic))
+        })?;
+        Some(Self::over(runtime, endpoint, quic))
+    }
+
     /// Connects and sends a request at once, before the handshake is over; whether that was taken, with the answer.
     pub(crate) fn connect_early(
         address: SocketAddr,

@@ -254,6 +254,23 @@ impl Peer {
         Ok(self.pending.len())
     }
 
+    /// Passes over a header of the PROXY protocol, if there is one.
+    pub(crate) fn skip_proxy_header(&mut self) -> io::Result<()> {
+        while self.pending.len() < 5 {
+            if self.fill()? == 0 {
+                return Ok(());
+            }
+        }
+        match &self.pending[..5] {
+            b"PROXY" => self.try_take_through(b"\r\n").map(drop),
+            b"\r\n\r\n\0" => {
+                let head = self.try_take(16)?;
+                self.try_take(usize::from(u16::from_be_bytes([head[14], head[15]]))).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads exactly this many bytes.
     pub(crate) fn take(&mut self, count: usize) -> Vec<u8> {
         self.try_take(count).unwrap_or_else(|error| panic!("{count} bytes: {error}; got {}", self.unread()))

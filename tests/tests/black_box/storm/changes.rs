@@ -1,13 +1,15 @@
 //! Changes of everything that can be changed, picked from a seed.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::super::harness::{Origin, Product};
+use super::super::harness::Product;
 use super::World;
-use super::clients::UdpEcho;
+use super::dice::Dice;
+use super::settings::{self, Tongue};
 
 /// What signs cookies and opens the API, which never tells it.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -21,89 +23,88 @@ pub(super) fn get(product: &Product, path: &str) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}: {}", answer.text()))
 }
 
-/// Chance from a seed (splitmix64).
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below `bound`.
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-
-    fn coin(&mut self) -> bool {
-        self.below(2) == 0
-    }
-}
-
 /// Who makes changes, and what was said so far.
 pub(super) struct Changes<'a> {
     product: &'a Product,
+    world: &'a World,
     place: PathBuf,
     dice: Dice,
     sites: Vec<SocketAddr>,
-    echoes: Vec<SocketAddr>,
-    datagrams: Vec<SocketAddr>,
     /// The last ones, for who has to find out which one did harm.
     last: Vec<String>,
     applied: u32,
-    refused: u32,
+    /// As they should be, by why.
+    refused: BTreeMap<&'static str, u32>,
+}
+
+impl Drop for Changes<'_> {
+    /// Whoever has to find out why a client failed wants to know what was changed, and what the records say.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        println!("the last changes: {:#?}", self.last);
+        let records = std::fs::read_to_string(self.place.join("access.json")).unwrap_or_default();
+        for record in records.lines().rev().filter(|record| !record.contains(r#""flag":null"#)).take(5) {
+            println!("{record}");
+        }
+    }
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn new(product: &'a Product, world: &World, place: &Path, dice: Dice) -> Self {
+    pub(super) fn new(product: &'a Product, world: &'a World, place: &Path, dice: Dice) -> Self {
+        let sites = world.of(Tongue::Plain);
         Self {
             product,
+            world,
             place: place.to_owned(),
             dice,
-            sites: world.sites.iter().map(Origin::address).collect(),
-            echoes: world.echoes.iter().map(Origin::address).collect(),
-            datagrams: world.datagrams.iter().map(UdpEcho::address).collect(),
+            sites,
             last: Vec::new(),
             applied: 0,
-            refused: 0,
+            refused: BTreeMap::new(),
         }
     }
 
     /// Makes one change.
     pub(super) fn make(&mut self) {
-        match self.dice.below(22) {
-            0..=2 => self.cluster_of_sites(),
-            3 => self.cluster_of_streams(),
-            4 => self.cluster_of_datagrams(),
-            5..=7 => self.routes(),
-            8 => self.listener_web(),
-            9 => self.listener_secure(),
-            10 => self.other_listeners(),
-            11..=12 => self.weight(),
-            13..=14 => self.wish(),
-            15 => self.go_back(),
-            16 => self.mistake(),
-            17 => self.log_level(),
-            18 => self.reload(),
-            19 => self.access_logs(),
-            20 => self.other_clusters(),
+        match self.dice.below(32) {
+            0..=3 => self.cluster_of_sites(),
+            4 => self.cluster_of_streams(),
+            5 => self.cluster_of_datagrams(),
+            6..=8 => self.routes(),
+            9 => self.listener("web", settings::web),
+            10 => self.listener("secure", settings::secure),
+            11 => self.listener("stream", settings::stream),
+            12 => self.listener("dns", |dice, _| settings::dns(dice)),
+            13 => self.other_listeners(),
+            14..=16 => self.spare_listeners(),
+            17 => self.weight(),
+            18..=19 => self.wish(),
+            20 => self.go_back(),
+            21 => self.mistake(),
+            22 => self.log_level(),
+            23 => self.reload(),
+            24 => self.access_logs(),
+            25..=26 => self.other_clusters(),
+            27 => self.files(),
+            28 => self.whole(),
+            29 => self.found(),
+            30 => self.canary(),
             _ => self.take_all_back(),
         }
     }
 
     /// Takes back what is no configuration; how many changes were made, and how many were refused.
-    pub(super) fn finish(mut self) -> (u32, u32) {
+    pub(super) fn finish(&mut self) -> (u32, BTreeMap<&'static str, u32>) {
         for address in self.sites.clone() {
             self.wishes(address, "ready");
         }
-        (self.applied, self.refused)
+        // A fresh start beside this program cannot have their addresses.
+        for name in ["spare-0", "spare-1", "other-2"] {
+            self.take_out(&format!("/api/config/listeners/{name}"));
+        }
+        (self.applied, std::mem::take(&mut self.refused))
     }
 
     fn call(&mut self, request: &str, body: &Value) -> (u16, String) {
@@ -122,114 +123,79 @@ impl<'a> Changes<'a> {
         self.applied += 1;
     }
 
-    /// Some of these, one at least, with weights. The first always, so that no cluster is ever without one.
-    fn some(&mut self, addresses: &[SocketAddr]) -> Vec<Value> {
-        let mut list = Vec::new();
-        for (index, address) in addresses.iter().enumerate() {
-            if index == 0 || self.dice.coin() {
-                list.push(json!({ "address": address.to_string(), "weight": self.dice.below(9) + 1 }));
-            }
-        }
-        list
-    }
-
     fn cluster_of_sites(&mut self) {
-        let sites = self.sites.clone();
-        let balances = ["round_robin", "least_request", "random", "peak_ewma", "power_of_two"];
-        let mut cluster = json!({ "endpoints": self.some(&sites), "balance": *self.dice.pick(&balances) });
-        if self.dice.coin() {
-            cluster["health_check"] = json!({ "http": { "path": "/healthz" }, "interval": "100ms" });
-        }
-        if self.dice.coin() {
-            cluster["retry"] = json!({ "attempts_max": self.dice.below(3) + 2 });
-        }
-        if self.dice.coin() {
-            cluster["queue"] = json!({ "requests_max": 1000, "timeout": "20s" });
-            cluster["requests_max"] = json!(self.dice.below(20) + 4);
-        }
-        if self.dice.coin() {
-            cluster["timeouts"] = json!({ "connect": format!("{}s", self.dice.below(5) + 5) });
-        }
-        if self.dice.coin() {
-            cluster["pool"] = json!({ "idle_max": self.dice.below(4) });
-        }
-        if self.dice.coin() {
-            cluster["persistence"] = json!({ "cookie": { "name": "stay", "secret": SECRET } });
-        }
+        let cluster = self.site();
         self.done("PUT /api/config/clusters/site", &cluster);
     }
 
+    fn site(&mut self) -> Value {
+        let tongue = *self.dice.pick(&[
+            Tongue::Plain,
+            Tongue::Plain,
+            Tongue::Plain,
+            Tongue::Tls,
+            Tongue::Http2,
+            Tongue::Http2Tls,
+            Tongue::Http3,
+        ]);
+        settings::site(&mut self.dice, tongue, &self.world.of(tongue), self.world.agent)
+    }
+
     fn cluster_of_streams(&mut self) {
-        let echoes = self.echoes.clone();
-        let cluster = json!({ "endpoints": self.some(&echoes), "timeouts": { "connect": "9s" } });
+        let cluster = settings::of_bytes(&mut self.dice, &self.world.echoes(), false);
         self.done("PUT /api/config/clusters/echo", &cluster);
     }
 
     fn cluster_of_datagrams(&mut self) {
-        let datagrams = self.datagrams.clone();
-        let cluster = json!({ "endpoints": self.some(&datagrams) });
+        let cluster = settings::of_bytes(&mut self.dice, &self.world.datagrams(), true);
         self.done("PUT /api/config/clusters/datagrams", &cluster);
     }
 
     /// The route that all go by, with steps of chance, among others that come and go.
     fn routes(&mut self) {
-        let mut routes = Vec::new();
-        for number in 0..self.dice.below(6) {
-            let name = format!("extra-{number}");
-            routes.push(
-                json!({ "name": name, "match": { "path": { "prefix": format!("/{name}") } }, "cluster": "site" }),
-            );
-        }
-        let mut main = json!({ "name": "main", "cluster": "site" });
-        let mut steps = Vec::new();
+        let main = settings::forwarding(&mut self.dice, "main", &self.place, self.applied);
         if self.dice.coin() {
-            steps.push(json!({ "set_response_header": { "x-generation": self.applied.to_string() } }));
-        }
-        if self.dice.coin() {
-            steps.push(json!({ "set_request_header": { "x-storm": "{client_ip}" } }));
-        }
-        if self.dice.coin() {
-            steps.push(json!({ "rewrite": { "path": { "prefix": { "from": "/", "to": format!("/{}", self.dice.below(9)) } } } }));
-            main["match"] = json!({ "path": { "prefix": "/" } });
-        }
-        if self.dice.coin() {
-            steps.push(json!({ "cors": { "allow_origins": ["https://shop.example"] } }));
-        }
-        main["filters"] = Value::Array(steps);
-        if self.dice.coin() {
-            main["timeout"] = json!(format!("{}s", self.dice.below(20) + 20));
-        }
-        routes.push(main);
-        if self.dice.coin() {
-            let main = routes.pop().unwrap_or_default();
             return self.done("PUT /api/config/routes/main", &main);
         }
-        // As somebody does who gets all of it, edits it, and puts it back.
+        let mut routes = settings::others(&mut self.dice, &self.place, self.applied);
+        routes.push(main);
+        self.edit(|config| config["routes"] = Value::Array(routes));
+    }
+
+    /// As somebody does who gets all of it, edits it, and puts it back.
+    fn edit(&mut self, change: impl FnOnce(&mut Value)) {
         let mut config = get(self.product, "/api/config?as=written");
-        config["routes"] = Value::Array(routes);
+        change(&mut config);
         self.done("PUT /api/config", &config);
     }
 
-    fn listener_web(&mut self) {
-        let listener = json!({
-            "bind": "127.0.0.1:0",
-            "timeouts": { "idle": format!("{}s", self.dice.below(30) + 60) },
-            "head_bytes_max": format!("{}KiB", self.dice.below(16) + 16),
-        });
-        self.done("PUT /api/config/listeners/web", &listener);
+    fn listener(&mut self, name: &str, of: impl FnOnce(&mut Dice, &Path) -> Value) {
+        let listener = of(&mut self.dice, &self.place);
+        self.done(&format!("PUT /api/config/listeners/{name}"), &listener);
     }
 
-    /// Another certificate, or the old one; either is one that clients trust.
-    fn listener_secure(&mut self) {
-        let name = *self.dice.pick(&["a", "b"]);
-        let [chain, key] = ["pem", "key"].map(|end| self.place.join(format!("{name}.{end}")));
-        let listener = json!({
-            "bind": "127.0.0.1:0",
-            "http_versions": ["h1", "h2", "h3"],
-            "tls": { "certificates": [{ "chain": chain, "key": key }] },
-            "timeouts": { "idle": format!("{}s", self.dice.below(30) + 60) },
-        });
-        self.done("PUT /api/config/listeners/secure", &listener);
+    /// Takes an object out that may not be there.
+    fn take_out(&mut self, path: &str) {
+        let (status, _) = self.call(&format!("DELETE {path}"), &Value::Null);
+        assert!([200, 404].contains(&status), "{status}: {:#?}", self.last);
+        self.applied += u32::from(status == 200);
+    }
+
+    /// Listeners at ports that stay become others: of another protocol, another version, by TLS or not, at all addresses or at one.
+    fn spare_listeners(&mut self) {
+        let number = self.dice.below(self.world.spares.len());
+        let path = format!("/api/config/listeners/spare-{number}");
+        if self.dice.below(4) == 0 {
+            return self.take_out(&path);
+        }
+        let listener = settings::spare(&mut self.dice, &self.place, self.world.spares[number].port());
+        let (status, text) = self.call(&format!("PUT {path}"), &listener);
+        if status != 200 && text.contains("connections of HTTP/3 that were begun there are not over yet") {
+            *self.refused.entry("datagrams where connections of HTTP/3 are").or_default() += 1;
+            return;
+        }
+        assert_eq!(status, 200, "{text}\nthe last changes: {:#?}", self.last);
+        self.applied += 1;
     }
 
     /// Listeners that nobody uses come and go, of each kind.
@@ -237,15 +203,15 @@ impl<'a> Changes<'a> {
         let number = self.dice.below(4);
         let path = format!("/api/config/listeners/other-{number}");
         if self.dice.coin() {
-            let (status, _) = self.call(&format!("DELETE {path}"), &Value::Null);
-            assert!([200, 404].contains(&status), "{status}: {:#?}", self.last);
-            self.applied += u32::from(status == 200);
-            return;
+            return self.take_out(&path);
         }
         let listener = match number {
-            0 => json!({ "bind": "127.0.0.1:0", "protocol": "tcp", "cluster": "echo" }),
-            1 => json!({ "bind": "127.0.0.1:0", "protocol": "udp", "cluster": "datagrams" }),
-            _ => json!({ "bind": "127.0.0.1:0", "connections_max": self.dice.below(500) + 1 }),
+            0 => settings::stream(&mut self.dice, &self.place),
+            1 => settings::dns(&mut self.dice),
+            2 => {
+                json!({ "bind": format!("unix:{}", self.place.join("socket").display()), "socket": { "mode": "0600" } })
+            }
+            _ => settings::secure(&mut self.dice, &self.place),
         };
         self.done(&format!("PUT {path}"), &listener);
     }
@@ -254,31 +220,105 @@ impl<'a> Changes<'a> {
     fn other_clusters(&mut self) {
         let path = format!("/api/config/clusters/other-{}", self.dice.below(3));
         if self.dice.coin() {
-            let (status, _) = self.call(&format!("DELETE {path}"), &Value::Null);
-            assert!([200, 404].contains(&status), "{status}: {:#?}", self.last);
-            self.applied += u32::from(status == 200);
-            return;
+            return self.take_out(&path);
         }
-        let sites = self.sites.clone();
-        let cluster = json!({ "endpoints": self.some(&sites), "health_check": { "tcp": {}, "interval": "50ms" } });
+        let mut cluster = self.site();
+        cluster["health_check"] = json!({ "tcp": {}, "interval": "50ms", "start": "held_out" });
+        if cluster["http_versions"] == json!(["h3"]) {
+            cluster["health_check"] = json!({ "http": {}, "interval": "50ms", "start": "held_out" });
+        }
         self.done(&format!("PUT {path}"), &cluster);
     }
 
-    /// The records of requests go to other files, in other forms.
+    /// The records of requests go to other places, in other forms.
     fn access_logs(&mut self) {
-        let mut config = get(self.product, "/api/config?as=written");
         let line = *self.dice.pick(&["{status} {uri}", "{time} {endpoint} {pick}"]);
         let mut logs = vec![json!({ "path": self.place.join("access.json"), "format": "json" })];
         if self.dice.coin() {
             logs.push(json!({ "path": self.place.join("access.log"), "line": line }));
         }
-        config["access_logs"] = Value::Array(logs);
-        self.done("PUT /api/config", &config);
+        if self.dice.coin() {
+            let style = *self.dice.pick(&["rfc3164", "rfc5424"]);
+            let to = format!("udp:{}", self.world.datagrams()[0]);
+            logs.push(json!({ "syslog": { "to": to, "style": style, "facility": "local3" }, "format": "json" }));
+        }
+        self.edit(|config| config["access_logs"] = Value::Array(logs));
+    }
+
+    /// What files say that the configuration names.
+    fn files(&mut self) {
+        match self.dice.below(5) {
+            0 => self.world.issue(&self.place, "a"),
+            1 => self.world.issue(&self.place, "b"),
+            2 => self.write("friends", "127.0.0.0/8 # all of them\n"),
+            3 => self.write("users", super::USERS),
+            _ => self.write("page", "sorry: {status}\n"),
+        }
+        self.applied += 1;
+    }
+
+    fn write(&mut self, name: &str, text: &str) {
+        let remark = if name == "page" { format!("{}\n", self.applied) } else { format!("# {}\n", self.applied) };
+        // At once, as whoever writes such files should.
+        let fresh = self.place.join("fresh");
+        std::fs::write(&fresh, format!("{text}{remark}")).expect("our folder");
+        std::fs::rename(fresh, self.place.join(name)).expect("our folder");
+    }
+
+    /// What is said once for all.
+    fn whole(&mut self) {
+        let zone = *self.dice.pick(&["here", "there"]);
+        let seconds = self.dice.below(50) + 5;
+        self.edit(|config| {
+            config["zone"] = json!(zone);
+            config["shutdown"] = json!({ "drain_timeout": format!("{seconds}s"), "upgrade_timeout": "40s" });
+        });
+    }
+
+    /// A provider gives the endpoints of a cluster, and other ones later.
+    fn found(&mut self) {
+        let sites = self.sites.clone();
+        let endpoints = settings::endpoints(&mut self.dice, &sites);
+        let fresh = self.place.join("fresh");
+        std::fs::write(&fresh, json!({ "endpoints": { "other-3": endpoints } }).to_string()).expect("our folder");
+        std::fs::rename(fresh, self.place.join("found.yaml")).expect("our folder");
+        let is_wanted = self.dice.below(3) > 0;
+        let path = "/api/config/clusters/other-3";
+        match is_wanted {
+            true => self.done(&format!("PUT {path}"), &json!({ "endpoints": { "from": "found" } })),
+            false => self.take_out(path),
+        }
+    }
+
+    /// A cluster is tried on some of the traffic, and then comes into force or goes.
+    fn canary(&mut self) {
+        let cluster = self.site();
+        let request = "PUT /api/config/clusters/site?canary=50%25&for=1m&errors_max=100&latency_max=10000";
+        let (status, text) = self.call(request, &cluster);
+        if status == 409 && text.contains("files that the listeners name have changed") {
+            *self.refused.entry("canaries with files that are not in force yet").or_default() += 1;
+            return;
+        }
+        assert_eq!(status, 200, "{text}\nthe last changes: {:#?}", self.last);
+        self.applied += 1;
+        for _ in 0..3 {
+            get(self.product, "/api/canary");
+        }
+        let (status, text) = match self.dice.coin() {
+            true => self.call("POST /api/canary/promote", &Value::Null),
+            false => self.call("DELETE /api/canary", &Value::Null),
+        };
+        // A certificate or a provider may have had something new meanwhile, and the file too.
+        assert!([200, 404, 409].contains(&status), "{status} {text}: {:#?}", self.last);
     }
 
     fn weight(&mut self) {
         let (address, weight) = (self.sites[0], self.dice.below(100) + 1);
-        self.done(&format!("PUT /api/clusters/site/endpoints/{address}/weight"), &json!({ "weight": weight }));
+        let request = format!("PUT /api/clusters/site/endpoints/{address}/weight");
+        let (status, text) = self.call(&request, &json!({ "weight": weight }));
+        // The cluster may have others just now.
+        assert!([200, 404].contains(&status), "{status} {text}: {:#?}", self.last);
+        self.applied += u32::from(status == 200);
     }
 
     /// What somebody who works on an endpoint asks for; never of the first, so that one is always there.
@@ -317,7 +357,7 @@ impl<'a> Changes<'a> {
         let (request, body) = &bad[self.dice.below(bad.len())];
         let (status, text) = self.call(request, body);
         assert_eq!(status, 422, "{request}: {text}");
-        self.refused += 1;
+        *self.refused.entry("mistakes").or_default() += 1;
     }
 
     fn log_level(&mut self) {
@@ -330,7 +370,8 @@ impl<'a> Changes<'a> {
         let path = self.place.join("equipoise.yaml");
         let text = std::fs::read_to_string(&path).expect("our file");
         let kept = text.split("shutdown:").next().expect("a beginning");
-        let text = format!("{kept}shutdown: {{ drain_timeout: {}s }}\n", self.dice.below(50) + 5);
+        let (seconds, watch) = (self.dice.below(50) + 5, self.dice.coin());
+        let text = format!("{kept}shutdown: {{ drain_timeout: {seconds}s }}\nwatch: {watch}\n");
         std::fs::write(&path, text).expect("our file");
         self.done("POST /api/reload", &Value::Null);
     }

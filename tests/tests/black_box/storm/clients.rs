@@ -1,38 +1,89 @@
 //! Clients of every protocol, each at work on a thread of its own until it is told to stop.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::super::harness::origin::ok;
+use super::super::harness::http2_origin::{self, Http2Origin};
+use super::super::harness::http3_origin::{self, Http3Origin};
+use super::super::harness::origin::{Visit, ok};
 use super::super::harness::poll::PATIENCE;
-use super::super::harness::tls::{Authority, Client as TlsClient, connect};
+use super::super::harness::tls::{self, Authority, Client as TlsClient, connect};
 use super::super::harness::{Origin, Peer, Product, eventually, http2, http3};
 
 const NAME: &str = "shop.example";
 
 /// Answers with what the request's field `x-number` says; what asks for an upgrade becomes an echo.
 pub(super) fn site() -> Origin {
-    Origin::start(|mut visit| {
-        // Not noted: there will be very many.
-        while let Some(request) = visit.peer.try_request() {
-            if request.field("upgrade").is_some() {
-                visit.peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
-                loop {
-                    let bytes = visit.peer.drain();
-                    if visit.peer.try_send(bytes).is_err() || !visit.peer.fill().is_ok_and(|count| count > 0) {
-                        return;
-                    }
+    Origin::start(answer_all)
+}
+
+/// The same by TLS.
+pub(super) fn site_tls(authority: &Authority) -> Origin {
+    Origin::start_tls(of_endpoint(authority, "http/1.1"), answer_all)
+}
+
+/// The same by HTTP/2, in clear or by TLS.
+pub(super) fn site_http2(authority: Option<&Authority>) -> Http2Origin {
+    let rules = http2_origin::Rules {
+        tls: authority.map(|authority| of_endpoint(authority, "h2")),
+        ..http2_origin::Rules::default()
+    };
+    Http2Origin::start(rules, |mut asked| {
+        Box::pin(async move {
+            let number = number_of(asked.head.headers());
+            if asked.read().await.is_ok() {
+                asked.answer(number).await;
+            }
+        })
+    })
+}
+
+/// The same by HTTP/3.
+pub(super) fn site_http3(authority: &Authority) -> Http3Origin {
+    Http3Origin::start(http3_origin::Rules::with(&of_endpoint(authority, "h3")), |mut asked| {
+        Box::pin(async move {
+            let number = number_of(asked.head.headers());
+            if asked.read().await.is_ok() {
+                asked.answer(number).await;
+            }
+        })
+    })
+}
+
+fn number_of(fields: &http::HeaderMap) -> String {
+    fields.get("x-number").and_then(|number| number.to_str().ok()).unwrap_or("none").to_owned()
+}
+
+fn of_endpoint(authority: &Authority, protocol: &str) -> Arc<rustls::ServerConfig> {
+    let mut config = (*tls::origin(&authority.issue(&["127.0.0.1"]), None)).clone();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    Arc::new(config)
+}
+
+fn answer_all(mut visit: Visit<'_>) {
+    if visit.peer.skip_proxy_header().is_err() {
+        return;
+    }
+    // Not noted: there will be very many.
+    while let Some(request) = visit.peer.try_request() {
+        if request.field("upgrade").is_some() {
+            visit.peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
+            loop {
+                let bytes = visit.peer.drain();
+                if visit.peer.try_send(bytes).is_err() || !visit.peer.fill().is_ok_and(|count| count > 0) {
+                    return;
                 }
             }
-            if visit.peer.try_send(ok(request.field("x-number").unwrap_or("none"))).is_err() {
-                return;
-            }
         }
-    })
+        if visit.peer.try_send(ok(request.field("x-number").unwrap_or("none"))).is_err() {
+            return;
+        }
+    }
 }
 
 /// An endpoint that sends datagrams back.
@@ -56,6 +107,19 @@ impl UdpEcho {
     }
 }
 
+/// Tells whoever asks for the state of an endpoint that it is well, and bears so much.
+pub(super) fn agent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let words = ["up ready 100%\n", "50%\n", "75% ready\n"][number % 3];
+            let _ = stream.and_then(|mut stream| stream.write_all(words.as_bytes()));
+        }
+    });
+    address
+}
+
 /// All clients.
 pub(super) struct Clients {
     stop: Arc<AtomicBool>,
@@ -63,7 +127,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn start(product: &Product, authority: &Authority) -> Self {
+    pub(super) fn start(product: &Product, authority: &Authority, spares: &[SocketAddr]) -> Self {
         let (web, secure) = (product.web(), product.address("secure"));
         let (stream, dns) = (product.address("stream"), product.address("dns"));
         let plain = TlsClient::trusting(authority).config();
@@ -81,11 +145,13 @@ impl Clients {
             let mut peer = connect(secure, NAME, &tls);
             Box::new(move |number| asks(&mut peer, number))
         });
+        let tls = Arc::clone(&plain);
         clients.add("HTTPS, a connection each", move || {
-            Box::new(move |number| asks(&mut connect(secure, NAME, &plain), number))
+            Box::new(move |number| asks(&mut connect(secure, NAME, &tls), number))
         });
+        let (of_h2, of_h3) = (Arc::clone(&h2), Arc::clone(&h3));
         clients.add("HTTP/2", move || {
-            let mut client = http2::Client::connect_tls(secure, NAME, &h2);
+            let mut client = http2::Client::connect_tls(secure, NAME, &of_h2);
             Box::new(move |number| {
                 let text = number.to_string();
                 let request = http2::with_fields(http2::request("GET", "/"), &[("x-number", &text)]);
@@ -94,7 +160,7 @@ impl Clients {
             })
         });
         clients.add("HTTP/3", move || {
-            let mut client = http3::Client::connect(secure, NAME, &h3);
+            let mut client = http3::Client::connect(secure, NAME, &of_h3);
             Box::new(move |number| {
                 let text = number.to_string();
                 let request = http2::with_fields(http3::request("GET", "/"), &[("x-number", &text)]);
@@ -120,6 +186,10 @@ impl Clients {
             socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time limit");
             Box::new(move |number| asks_by_datagram(&socket, number))
         });
+        for address in spares.iter().copied() {
+            let [plain, h3] = [&plain, &h3].map(Arc::clone);
+            clients.add("whoever comes", move || Box::new(move |number| comes(address, number, [&plain, &h3])));
+        }
         clients
     }
 
@@ -131,7 +201,7 @@ impl Clients {
             while !stop.load(Ordering::Relaxed) {
                 work(count.fetch_add(1, Ordering::Relaxed));
                 // So that they leave room for the changes, and for the other tests.
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(4));
             }
         });
         self.each.push((kind, done, thread.expect("a thread")));
@@ -168,6 +238,43 @@ fn asks(peer: &mut Peer, number: u64) {
     };
     assert_eq!((answer.status(), answer.text()), (200, number.to_string()), "{answer:?}");
     assert_eq!(answer.field("connection"), None, "{answer:?}");
+}
+
+/// Comes to a listener that may be another at any moment, or none: what is not there is refused, and what is there answers soon and
+/// says nothing that is another's.
+fn comes(address: SocketAddr, number: u64, [plain, h3]: [&Arc<rustls::ClientConfig>; 2]) {
+    let said = match number % 4 {
+        0 => Peer::try_connect(address).and_then(|peer| answered(peer, number, "")),
+        1 => {
+            Peer::try_connect(address).and_then(|peer| answered(peer, number, "PROXY TCP4 127.0.0.9 127.0.0.1 1 2\r\n"))
+        }
+        2 => tls::try_connect(address, NAME, plain).ok().and_then(|peer| answered(peer, number, "")),
+        _ => by_http3(address, number, h3),
+    };
+    assert!(said.as_ref().is_none_or(|said| *said == number.to_string()), "{said:?}: {number}");
+}
+
+/// The body of a good answer, if there is one.
+fn answered(mut peer: Peer, number: u64, before: &str) -> Option<String> {
+    let text = format!("{before}GET /a HTTP/1.1\r\nHost: {NAME}\r\nX-Number: {number}\r\n\r\n");
+    peer.try_send(text).ok()?;
+    let mut answer = peer.try_head().ok()??;
+    // An echo sends back what it gets.
+    if !answer.line.starts_with("HTTP/1.1 200") {
+        return None;
+    }
+    peer.try_body(&mut answer, true).ok()?;
+    Some(answer.text())
+}
+
+fn by_http3(address: SocketAddr, number: u64, tls: &Arc<rustls::ClientConfig>) -> Option<String> {
+    let mut client = http3::Client::connect_within(address, NAME, tls, Duration::from_millis(300))?;
+    let text = number.to_string();
+    let request = http2::with_fields(http3::request("GET", "/a"), &[("x-number", &text)]);
+    let mut stream = client.try_open(request).ok()?;
+    client.end(&mut stream, http::HeaderMap::new());
+    let answer = client.try_answer(&mut stream).ok()?;
+    (answer.status == 200).then(|| answer.text())
 }
 
 /// An answer that is on its way from an endpoint as that is taken out is lost, as datagrams may be.

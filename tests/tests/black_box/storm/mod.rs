@@ -7,16 +7,23 @@
 
 mod changes;
 mod clients;
+mod dice;
+mod settings;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::harness::http2_origin::Http2Origin;
+use super::harness::http3_origin::Http3Origin;
 use super::harness::tls::Authority;
-use super::harness::{Origin, Product, eventually, product, sys};
-use changes::{Changes, Dice, SECRET, get};
+use super::harness::{Origin, Product, eventually, net, product, sys};
+use changes::{Changes, SECRET, get};
 use clients::{Clients, UdpEcho};
+use dice::Dice;
+use settings::Tongue;
 
 /// Changes are this far apart.
 const STEP: Duration = Duration::from_millis(20);
@@ -27,27 +34,86 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// What stands behind the product.
+/// A name with a hash, for which nobody comes.
+const USERS: &str = "ann:$5$abcdefgh$gruCpC7VkOTspMQTTSAR8mtlO9Upms.fwqE5y16JVM.\n";
+
+/// What stands behind the product, and around it.
 struct World {
+    authority: Authority,
     sites: Vec<Origin>,
+    by_tls: Vec<Origin>,
+    by_http2: Vec<Http2Origin>,
+    by_http2_tls: Vec<Http2Origin>,
+    by_http3: Vec<Http3Origin>,
     echoes: Vec<Origin>,
     datagrams: Vec<UdpEcho>,
+    agent: SocketAddr,
+    /// Where listeners come and go whose clients know that.
+    spares: Vec<SocketAddr>,
 }
 
 impl World {
     fn new() -> Self {
+        let authority = Authority::new("the tests' own");
         Self {
             sites: (0..6).map(|_| clients::site()).collect(),
+            by_tls: (0..3).map(|_| clients::site_tls(&authority)).collect(),
+            by_http2: (0..3).map(|_| clients::site_http2(None)).collect(),
+            by_http2_tls: (0..3).map(|_| clients::site_http2(Some(&authority))).collect(),
+            by_http3: (0..3).map(|_| clients::site_http3(&authority)).collect(),
             echoes: (0..3).map(|_| Origin::echo()).collect(),
             datagrams: (0..3).map(|_| UdpEcho::start()).collect(),
+            agent: clients::agent(),
+            spares: (0..2).map(|_| net::free()).collect(),
+            authority,
         }
+    }
+
+    /// The endpoints that are spoken to so.
+    fn of(&self, tongue: Tongue) -> Vec<SocketAddr> {
+        match tongue {
+            Tongue::Plain => self.sites.iter().map(Origin::address).collect(),
+            Tongue::Tls => self.by_tls.iter().map(Origin::address).collect(),
+            Tongue::Http2 => self.by_http2.iter().map(Http2Origin::address).collect(),
+            Tongue::Http2Tls => self.by_http2_tls.iter().map(Http2Origin::address).collect(),
+            Tongue::Http3 => self.by_http3.iter().map(Http3Origin::address).collect(),
+        }
+    }
+
+    fn echoes(&self) -> Vec<SocketAddr> {
+        self.echoes.iter().map(Origin::address).collect()
+    }
+
+    fn datagrams(&self) -> Vec<SocketAddr> {
+        self.datagrams.iter().map(UdpEcho::address).collect()
+    }
+
+    /// Writes the files that configurations name.
+    fn write(&self, place: &Path) {
+        self.issue(place, "a");
+        self.issue(place, "b");
+        self.authority.write(place, "clients.pem");
+        for (name, text) in
+            [("friends", "127.0.0.0/8\n"), ("users", USERS), ("page", "sorry\n"), ("found.yaml", "endpoints: {}\n")]
+        {
+            std::fs::write(place.join(name), text).expect("our folder");
+        }
+    }
+
+    /// A new certificate for the name of all clients.
+    fn issue(&self, place: &Path, name: &str) {
+        self.authority.issue(&["shop.example"]).write(place, name);
     }
 
     fn configuration(&self) -> String {
         let listed = |addresses: &mut dyn Iterator<Item = std::net::SocketAddr>| {
             addresses.map(|address| format!("\"{address}\"")).collect::<Vec<_>>().join(", ")
         };
-        let sites = listed(&mut self.sites[..3].iter().map(Origin::address));
+        let sites: Vec<String> = self.sites[..3]
+            .iter()
+            .map(|site| format!("{{ address: \"{}\", labels: {{ version: v1, route: any }} }}", site.address()))
+            .collect();
+        let sites = sites.join(", ");
         let echoes = listed(&mut self.echoes[..2].iter().map(Origin::address));
         let datagrams = listed(&mut self.datagrams[..2].iter().map(UdpEcho::address));
         format!(
@@ -68,6 +134,8 @@ clusters:
   datagrams: {{ endpoints: [{datagrams}] }}
 admin: {{ bind: \"127.0.0.1:0\", tokens: [{{ name: storm, role: admin, token: {SECRET} }}] }}
 access_logs: [{{ path: DIR/access.json, format: json }}]
+providers: {{ found: {{ file: {{ path: DIR/found.yaml, interval: 50ms }} }} }}
+zone: here
 "
         )
     }
@@ -79,14 +147,11 @@ fn a_storm_of_changes_fails_no_request_closes_no_tunnel_and_ends_where_a_fresh_s
     let seed = number("EQUIPOISE_STORM_SEED", 20_261_122);
     println!("a storm of {seconds} s from seed {seed}");
     let world = World::new();
-    let authority = Authority::new("the tests' own");
     let folder = product::folder();
-    for name in ["a", "b"] {
-        authority.issue(&["shop.example"]).write(folder.path(), name);
-    }
+    world.write(folder.path());
     let place = folder.path().to_owned();
     let product = Product::start_in(folder, &world.configuration(), 2);
-    let clients = Clients::start(&product, &authority);
+    let clients = Clients::start(&product, &world.authority, &world.spares);
     clients.all_go_on();
     let mut changes = Changes::new(&product, &world, &place, Dice::new(seed));
     let (begin, length) = (Instant::now(), Duration::from_secs(seconds));
@@ -107,10 +172,11 @@ fn a_storm_of_changes_fails_no_request_closes_no_tunnel_and_ends_where_a_fresh_s
     let grown = sys::resident_bytes(product.pid()).saturating_sub(settled.expect("a third has passed"));
     let (applied, refused) = changes.finish();
     let done = clients.end();
-    println!("{applied} changes, {refused} refused as they should be; {done:?}; {} KiB more memory", grown / 1024);
+    println!("{applied} changes, {refused:?} refused as they should be; {done:?}; {} KiB more memory", grown / 1024);
     assert!(grown < GROWTH_BYTES_MAX, "{grown} bytes more than after the first third");
-    // Among other tests there is no telling how much time it gets.
-    assert!(seconds < 30 || applied > seconds as u32 * 10, "{applied} changes in {seconds} s are no storm");
+    // `STEP` asks for 50 a second. Of a build without optimisation, which shares two cores with its clients, endpoints and another build,
+    // 27 are had. Among other tests there is no telling how much time it gets.
+    assert!(seconds < 30 || applied > seconds as u32 * 15, "{applied} changes in {seconds} s are no storm");
     for (kind, count) in &done {
         assert!(*count > 0, "{kind} did nothing");
     }
@@ -130,16 +196,31 @@ fn ends_like_a_fresh_start(product: &Product, place: &Path) {
     let written = written.to_string().replace("(hidden)", SECRET);
     let fresh = Product::start_in(folder, &written, 2);
     assert_eq!(get(product, "/api/config"), get(&fresh, "/api/config"), "the configuration in force");
-    assert_eq!(shape(&get(product, "/api/status")), shape(&get(&fresh, "/api/status")), "what runs");
+    eventually("the same runs, and checks and ejections have come to the same", || {
+        shape(&get(product, "/api/status")) == shape(&get(&fresh, "/api/status"))
+    });
     for asked in ["GET%20http://shop.example/", "GET%20http://shop.example/extra-1/x", "POST%20http://a.example/b?c=d"]
     {
         let path = format!("/api/explain?listener=web&request={asked}");
         assert_eq!(get(product, &path)["route"], get(&fresh, &path)["route"], "{asked}");
     }
+    for asked in ["GET /", "GET /extra/x7", "GET /a?q=1", "OPTIONS /x5", "GET /redirect", "GET /respond", "POST /b"] {
+        assert_eq!(answer(product, asked), answer(&fresh, asked), "{asked}");
+    }
     // Nothing of what has come and gone is held: sockets of listeners, connections to endpoints that are out.
     eventually("as many descriptors as a fresh start, and some for connections that are kept", || {
         sys::descriptors(product.pid()) < sys::descriptors(fresh.pid()) + 60
     });
+}
+
+/// What workers make of a request, without what is another's each time.
+fn answer(product: &Product, asked: &str) -> (u16, String, Vec<(String, String)>) {
+    let request = format!(
+        "{asked} HTTP/1.1\r\nHost: shop.example\r\nX-Number: 3\r\nOrigin: https://shop.example\r\nContent-Length: 0\r\n\r\n"
+    );
+    let mut answer = product.connect().ask(request);
+    answer.fields.retain(|(name, _)| !["date", "set-cookie"].contains(&name.to_ascii_lowercase().as_str()));
+    (answer.status(), answer.text(), answer.fields)
 }
 
 /// Names and standings of what runs, without what depends on traffic.
@@ -151,8 +232,22 @@ fn shape(status: &Value) -> Value {
             Value::Array(shapes)
         }
         Value::Object(map) => {
-            let kept =
-                ["listeners", "clusters", "endpoints", "routes", "name", "address", "weight", "cluster", "protocol"];
+            let kept = [
+                "listeners",
+                "clusters",
+                "endpoints",
+                "name",
+                "address",
+                "weight",
+                "protocol",
+                "tls",
+                "balance",
+                "up",
+                "standing",
+                "health",
+                "wish",
+                "panics",
+            ];
             let of = |(key, value): (&String, &Value)| {
                 // Ports of listeners are chosen by the kernel.
                 let is_kept = kept.contains(&key.as_str()) && !(key == "address" && map.contains_key("protocol"));
