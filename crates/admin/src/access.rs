@@ -41,7 +41,7 @@ struct Found<'a> {
 /// Lets a call in, or not.
 pub(crate) fn enter(admin: &Admin, needs: AdminRole, (headers, shown): Credentials<'_>) -> Result<Caller, Problem> {
     let found = find(admin, (headers, shown))?;
-    let is_trusted = found.is_some() || admin.bind.ip().is_none();
+    let is_trusted = found.is_some() || admin.is_for_some_only();
     let name = match found {
         Some(found) if found.role >= needs => found.name.as_str().into(),
         Some(Found { name, by, .. }) => {
@@ -291,6 +291,8 @@ mod tests {
         assert!(!enter(&open, read, (&headers(&[]), None)).unwrap().is_trusted, "anybody on this machine");
         let socket = Admin { bind: "unix:/run/a.sock".parse().unwrap(), ..admin(&[]) };
         assert!(enter(&socket, read, (&headers(&[]), None)).unwrap().is_trusted, "who may open the file");
+        let for_all = Admin { mode: 0o666, ..socket };
+        assert!(!enter(&for_all, read, (&headers(&[]), None)).unwrap().is_trusted, "that is everybody");
         let reachable = Admin { changes_allowed: false, ..admin(&[]) };
         assert_eq!(status(&reachable, read, &[]), Ok(NOBODY.into()));
         assert_eq!(status(&reachable, change, &[host, json]), Err(403));

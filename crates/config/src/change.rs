@@ -56,13 +56,14 @@ impl Loader<'_> {
         let folder = files.documents.main().map(|main| main.folder.clone()).unwrap_or_default();
         let sent = document(SENT, text, &folder);
         let Reading { documents, tree, whole, mut sink } =
-            read(files.documents.clone(), sent, self.environment, Access::None);
+            read(files.documents.clone(), sent, &|name| self.variable(name), Access::None);
         let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
         if whole {
             keep_unchanged(&mut tree, loaded);
             admin(&mut tree, loaded, &mut sink);
             restore(&mut tree, Some(&loaded.tree), &mut sink);
         }
+        self.refuse_beyond(&tree)?;
         let faulty = validate(&cached(self.filters), &tree, None, &mut sink);
         if !whole || !sink.is_empty() {
             return Err(self.all_wrong(loaded, (documents, tree), faulty, sink));
@@ -104,7 +105,8 @@ impl Loader<'_> {
         let mut sink = Sink::default();
         let mut object = match text {
             Some(text) => {
-                match read_part(&mut documents, document(SENT, text, "".as_ref()), self.environment, &mut sink) {
+                let sent = document(SENT, text, "".as_ref());
+                match read_part(&mut documents, sent, &|name| self.variable(name), &mut sink) {
                     Some(object) => Some(object),
                     None => return Err(sink.finish(&documents)),
                 }
@@ -177,7 +179,7 @@ impl Loader<'_> {
             EndpointEdit::Add(text) => {
                 let (mut documents, mut sink) = (Documents::default(), Sink::default());
                 let sent = document(SENT, text, "".as_ref());
-                match read_part(&mut documents, sent, self.environment, &mut sink) {
+                match read_part(&mut documents, sent, &|name| self.variable(name), &mut sink) {
                     Some(node) if sink.is_empty() => list.push(node),
                     _ => return Err(sink.finish(&documents)),
                 }
@@ -211,9 +213,11 @@ fn route_name(index: usize, route: &Node) -> String {
 /// A route is put by its name: it has that one.
 fn name_route(route: &mut Node, name: &str, sink: &mut Sink) {
     let span = route.span;
-    if let Some(given) = route.get("name").and_then(Node::text)
-        && given != name
+    if let Some(Kind::Scalar(given)) = route.get("name").map(|node| &node.kind)
+        && *given.text != *name
     {
+        // What comes from the environment is not told.
+        let given = given.shown();
         let message = format!("the route is called `{given}` here and `{name}` in the address");
         sink.push(route.get("name").map_or(span, |node| node.span), message, Some("leave `name` out".to_owned()));
     } else if let Kind::Map(entries) = &mut route.kind {
@@ -303,7 +307,7 @@ fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
         if !ours.is_some_and(|ours| is_same(&whole, ours)) {
             let mend = format!("leave `{key}` out here, and change it in the file");
             sink.push(sent.span, message, Some(mend));
-            return;
+            break;
         }
     }
     put_admin(tree, loaded);
@@ -330,7 +334,7 @@ fn put_admin(tree: &mut Node, loaded: &Loaded) {
 /// What was taken does not give what was wanted.
 pub fn check_change(choice: u8, text: &str) -> Result<(), Diagnostics> {
     let no_names = |_: &str, _: u16| Err(std::io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
     let site = "version: 1\nlisteners: { web: { bind: '127.0.0.1:1' } }\nroutes: [{ name: main, cluster: a }]\nclusters:\n  \
                 a: { endpoints: ['127.0.0.1:1', { address: '127.0.0.1:2', weight: 2 }] }\n";
     let loaded = loader.load_text("site", site, "".as_ref())?;

@@ -118,6 +118,9 @@ pub struct Diagnostics {
     pub list: Vec<Diagnostic>,
     /// How many more there are.
     pub left_out: usize,
+    /// What it would use and may not ([`crate::Loader::within`]). It was not looked at further: there is nothing else then.
+    #[serde(skip)]
+    pub beyond: Option<String>,
 }
 
 impl fmt::Display for Diagnostics {
@@ -138,7 +141,7 @@ impl std::error::Error for Diagnostics {}
 
 impl From<Diagnostic> for Diagnostics {
     fn from(one: Diagnostic) -> Self {
-        Self { list: vec![one], left_out: 0 }
+        Self { list: vec![one], ..Self::default() }
     }
 }
 
@@ -212,7 +215,7 @@ impl Sink {
             let line = lines.peek().filter(|(at, _)| *at == number).map(|(_, line)| *line);
             Diagnostic::within(document, problem, line)
         });
-        Diagnostics { list: list.collect(), left_out: self.left_out }
+        Diagnostics { list: list.collect(), left_out: self.left_out, beyond: None }
     }
 }
 

@@ -38,7 +38,7 @@ pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, did_you_mean};
 pub use history::{KeptDifference, KeptGeneration, read_history, write_history};
 pub use load::{Beside, Loaded, Loader, check_provided, check_text, unsealed};
 pub use provided::{Provided, ProvidedEndpoints, ProvidedText};
-pub use read::{files_in, files_of, read_text};
+pub use read::{files_in, files_of, open_file, read_text};
 pub use reference::reference;
 pub use schema::schema;
 pub use source::{Document, Documents, FileId, Span};

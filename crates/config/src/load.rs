@@ -34,6 +34,9 @@ pub struct Loader<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// The addresses of a host name, for endpoints; the first is used. May block.
     pub resolve_host: &'a dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    /// For changes: files, Unix sockets and variables that this one does not use already may not be used
+    /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is told. `None`: all may.
+    pub within: Option<&'a Loaded>,
 }
 
 /// A configuration without mistakes, and what it was made of.
@@ -79,6 +82,25 @@ pub struct Beside<'a> {
 }
 
 impl Loader<'_> {
+    /// An environment variable, for changes. Where not all may be used, each seems to be there: whether it may is told by
+    /// [`Self::refuse_beyond`], and whether it is there is not.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        (self.environment)(name).or_else(|| self.within.map(|_| String::new()))
+    }
+
+    /// Refuses what uses more than it may.
+    pub(crate) fn refuse_beyond(&self, tree: &Node) -> Result<(), Diagnostics> {
+        let Some(within) = self.within else { return Ok(()) };
+        let schema = cached(self.filters);
+        let wanted = paths::reach(&schema, &changes::news(tree, &within.tree));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let known = paths::reach(&schema, &within.tree);
+        let beyond = wanted.into_iter().find(|one| !known.contains(one));
+        beyond.map_or(Ok(()), |beyond| Err(Diagnostics { beyond: Some(beyond), ..Diagnostics::default() }))
+    }
+
     /// Loads a file and what it includes.
     ///
     /// # Errors
@@ -220,7 +242,7 @@ impl Loader<'_> {
         for (place, text) in changes.texts() {
             let part = text.map(|text| {
                 let part = document(&format!("api:{place}"), text, &folder);
-                read_part(&mut documents, part, self.environment, &mut sink)
+                read_part(&mut documents, part, &|name| self.variable(name), &mut sink)
             });
             is_whole &= !matches!(part, Some(None));
             objects.push((place.to_owned(), part.flatten()));
@@ -229,6 +251,7 @@ impl Loader<'_> {
             true => Arc::clone(&files.tree),
             false => Arc::new(changes::merge(&files.tree, objects.clone())),
         };
+        self.refuse_beyond(&tree)?;
         let faulty = validate(&cached(self.filters), &tree, before.map(|before| &*before.tree), &mut sink);
         if !is_whole {
             return Err(sink.finish(&documents));
@@ -356,15 +379,10 @@ impl Loaded {
         Whole::joined(&self.files_alone.tree, &self.objects)
     }
 
-    /// What it reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by a phrase.
+    /// What it reaches with the rights of the program: files, Unix sockets, variables of the environment, and for what. Each by
+    /// a phrase.
     pub fn reach(&self, filters: &[FilterSpec]) -> BTreeSet<String> {
         paths::reach(&cached(filters), &self.tree)
-    }
-
-    /// What of [`Self::reach`] another does not reach.
-    pub fn reach_beyond(&self, other: &Self, filters: &[FilterSpec]) -> BTreeSet<String> {
-        let found = paths::reach(&cached(filters), &changes::news(&self.tree, &other.tree));
-        if found.is_empty() { found } else { &found - &other.reach(filters) }
     }
 
     /// The configuration as it was written, included files and changes joined, without what is secret by its name.
@@ -409,7 +427,7 @@ pub fn unsealed(value: Value) -> Value {
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
     let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
     let beside = Beside { provided: &[], changes: &Changes::default() };
     loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
 }
@@ -422,7 +440,7 @@ pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
     let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names };
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };
     let provided = [Provided { provider: "fleet".to_owned(), texts: vec![text] }];
     let beside = Beside { provided: &provided, changes: &Changes::default() };

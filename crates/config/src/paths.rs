@@ -24,32 +24,39 @@ pub(crate) fn settle(schema: &Value, tree: &mut Node, documents: &Documents) {
     if documents.iter().all(|document| document.folder == main.folder) {
         return;
     }
-    let mut moved = |scalar: &mut Scalar, span: Span| {
+    let mut moved = |scalar: &mut Scalar, span: Span, _: &[&str]| {
         if let Some(document) = documents.get(span.file) {
             move_to(scalar, &main.folder, &document.folder);
         }
     };
-    walk((schema, schema), tree, 0, &mut moved);
+    walk((schema, schema), tree, &mut Way::default(), &mut moved);
 }
 
 /// What a configuration reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by
-/// a phrase, for people and to be compared.
+/// a phrase, for people and to be compared. Files and variables with what they are used for: a key that is used as a key is not
+/// to be sent as a page.
 pub(crate) fn reach(schema: &Value, tree: &Node) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    walk((schema, schema), &mut tree.clone(), 0, &mut |scalar: &mut Scalar, _| {
-        found.insert(format!("the file `{}`", scalar.shown()));
+    walk((schema, schema), &mut tree.clone(), &mut Way::default(), &mut |scalar: &mut Scalar, _, keys: &[&str]| {
+        found.insert(format!("the file `{}` in `{}`", scalar.shown(), keys.join("/")));
     });
-    other_reach(tree, &mut found);
+    other_reach(tree, &mut Vec::new(), &mut found);
     found
 }
 
-fn other_reach(node: &Node, found: &mut BTreeSet<String>) {
+fn other_reach<'a>(node: &'a Node, keys: &mut Vec<&'a str>, found: &mut BTreeSet<String>) {
     match &node.kind {
-        Kind::Map(entries) => entries.iter().for_each(|(_, node)| other_reach(node, found)),
-        Kind::List(items) => items.iter().for_each(|node| other_reach(node, found)),
+        Kind::Map(entries) => {
+            for (key, node) in entries.iter() {
+                keys.push(&key.text);
+                other_reach(node, keys, found);
+                keys.pop();
+            }
+        }
+        Kind::List(items) => items.iter().for_each(|node| other_reach(node, keys, found)),
         Kind::Scalar(scalar) => {
             if let Some(written) = &scalar.written {
-                found.insert(format!("a variable of the environment by `{written}`"));
+                found.insert(format!("a variable of the environment by `{written}` in `{}`", keys.join("/")));
             }
             if scalar.text.starts_with("unix:") {
                 found.insert(format!("the socket `{}`", scalar.shown()));
@@ -59,41 +66,61 @@ fn other_reach(node: &Node, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Calls `each` with every path. All branches of a schema are looked into: what is a path in one of them is nothing else in
-/// another.
-fn walk((root, schema): (&Value, &Value), node: &mut Node, depth: usize, each: &mut dyn FnMut(&mut Scalar, Span)) {
-    if depth > DEPTH_MAX {
-        return;
+/// The way into a schema.
+#[derive(Default)]
+struct Way<'a> {
+    depth: usize,
+    /// Keys that the schema names. Those that people choose are left out.
+    keys: Vec<&'a str>,
+}
+
+/// Calls `each` with every path, and the keys on the way to it. All branches of a schema are looked into: what is a path in one
+/// of them is nothing else in another.
+fn walk<'a>(schema: (&'a Value, &'a Value), node: &mut Node, way: &mut Way<'a>, each: &mut Each<'_>) {
+    if way.depth < DEPTH_MAX {
+        way.depth += 1;
+        walk_into(schema, node, way, each);
+        way.depth -= 1;
     }
+}
+
+/// What is done with a path: the scalar, where it stands, and the keys on the way to it.
+type Each<'e> = dyn FnMut(&mut Scalar, Span, &[&str]) + 'e;
+
+fn walk_into<'a>((root, schema): (&'a Value, &'a Value), node: &mut Node, way: &mut Way<'a>, each: &mut Each<'_>) {
     if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
         if let Some(target) = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) {
-            walk((root, target), node, depth + 1, each);
+            walk((root, target), node, way, each);
         }
         return;
     }
     match &mut node.kind {
         Kind::Map(entries) => {
             for (key, node) in Arc::make_mut(entries) {
-                let below = schema.get("properties").and_then(|all| all.get(key.text.as_str()));
-                if let Some(below) = below.or_else(|| schema.get("additionalProperties")) {
-                    walk((root, below), node, depth + 1, each);
+                let named = schema.get("properties").and_then(Value::as_object);
+                if let Some((name, below)) = named.and_then(|all| all.get_key_value(key.text.as_str())) {
+                    way.keys.push(name);
+                    walk((root, below), node, way, each);
+                    way.keys.pop();
+                } else if let Some(below) = schema.get("additionalProperties") {
+                    walk((root, below), node, way, each);
                 }
             }
         }
         Kind::List(items) => {
             if let Some(below) = schema.get("items") {
-                Arc::make_mut(items).iter_mut().for_each(|node| walk((root, below), node, depth + 1, each));
+                Arc::make_mut(items).iter_mut().for_each(|node| walk((root, below), node, way, each));
             }
         }
         Kind::Scalar(scalar) if schema.get("format").and_then(Value::as_str) == Some(PATH_FORMAT) => {
-            each(scalar, node.span);
+            each(scalar, node.span, &way.keys);
             return;
         }
         Kind::Scalar(_) | Kind::Invalid => {}
     }
     for branches in ["anyOf", "oneOf", "allOf"] {
         for branch in schema.get(branches).and_then(Value::as_array).into_iter().flatten() {
-            walk((root, branch), node, depth + 1, each);
+            walk((root, branch), node, way, each);
         }
     }
 }

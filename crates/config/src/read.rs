@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ const FILES_MAX: usize = 10_000;
 const TOTAL_BYTES_MAX: usize = 64 << 20;
 /// Names of files that a folder stands for.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// As Linux has it on all machines that this is built for (`asm-generic/fcntl.h`).
+const O_NONBLOCK: i32 = 0o4000;
 
 /// Whether files may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,17 +111,29 @@ pub fn read_text(path: &Path) -> Result<Arc<str>, String> {
 /// # Errors
 /// A sentence.
 pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|error| reason(&error))?;
-    // A pipe or device would make the program wait for ever.
-    if !file.metadata().map_err(|error| reason(&error))?.is_file() {
-        return Err("it is not a file".to_owned());
-    }
+    let file = open_file(path).map_err(|error| reason(&error))?;
     let mut bytes = Vec::new();
     file.take(max as u64 + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
     if bytes.len() > max {
         return Err(format!("it is larger than {max} bytes"));
     }
     Ok(bytes)
+}
+
+/// Opens a file to be read, and nothing but a file: opening a pipe may last for ever, and so may reading a device.
+///
+/// # Errors
+/// It is no file, or the operating system says why.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let only_files = |found: Metadata| match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a file")),
+    };
+    // Opening some devices does something. What takes the place of a file just now is not waited for.
+    only_files(fs::metadata(path)?)?;
+    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    only_files(file.metadata()?)?;
+    Ok(file)
 }
 
 /// What the operating system says, in few words.
@@ -382,7 +398,7 @@ fn expand(path: &Path, documents: &mut Documents) -> Result<Vec<PathBuf>, String
 fn list(folder: &Path, wanted: &dyn Fn(&str) -> bool, documents: &mut Documents) -> Result<Vec<PathBuf>, String> {
     let real = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(real).map_err(|error| reason(&error))? {
+    for entry in fs::read_dir(real).map_err(|error| reason(&error))? {
         let name = entry.map_err(|error| reason(&error))?.file_name();
         let shown = name.to_string_lossy();
         if !shown.starts_with('.') && wanted(&shown) && !real.join(&name).is_dir() {

@@ -76,15 +76,13 @@ pub fn read(folder: &Path) -> io::Result<Desired> {
 /// # Errors
 /// It cannot be read, or is none that was kept.
 pub(crate) fn read_file(path: &Path) -> io::Result<Option<String>> {
-    // A pipe would make the program wait for ever, for somebody who opens its other end or who writes.
-    match fs::metadata(path) {
+    let file = match config::open_file(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
-        Ok(found) if !found.is_file() => return Err(io::Error::other("it is not a file")),
-        Ok(_) => {}
-    }
+    };
     let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
     }

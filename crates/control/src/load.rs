@@ -169,7 +169,7 @@ pub(crate) fn prepare_files(loaded: &Loaded, desired: Desired, next: Next<'_>) -
     compile((again.into(), desired), Some(read_from), next)
 }
 
-/// As [`prepare_files`], with other changes beside the files of the configuration.
+/// As [`prepare_files`], with other changes beside the files of the configuration, which may keep to what another one uses.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -177,10 +177,11 @@ pub(crate) fn prepare_changed(
     loaded: &Loaded,
     desired: Desired,
     next: Next<'_>,
-    names: &Names,
+    (names, within): (&Names, Option<&Loaded>),
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let loaded = with_known(loaded, names, |loader| loader.load_changed(loaded, &desired.changes))?;
+    let load = |loader: &Loader<'_>| Loader { within, ..*loader }.load_changed(loaded, &desired.changes);
+    let loaded = with_known(loaded, names, load)?;
     compile((loaded.into(), desired), Some(read_from), next)
 }
 
@@ -231,7 +232,7 @@ fn compile(
 ) -> Result<Candidate, Diagnostics> {
     let refused = |issues: Vec<Issue>| Diagnostics {
         list: issues.iter().map(|issue| loaded.diagnose(issue)).collect(),
-        left_out: 0,
+        ..Diagnostics::default()
     };
     let mut issues = log_lines(&loaded.snapshot);
     issues.extend(log_folders(&loaded.snapshot));
@@ -362,7 +363,8 @@ fn with_loader<T>(
     resolve_host: &dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
     use_it: impl FnOnce(&Loader<'_>) -> T,
 ) -> T {
-    use_it(&Loader { filters: &plan::filter::specs(), environment: &|name| std::env::var(name).ok(), resolve_host })
+    let environment = |name: &str| std::env::var(name).ok();
+    use_it(&Loader { filters: &plan::filter::specs(), environment: &environment, resolve_host, within: None })
 }
 
 #[cfg(test)]

@@ -95,7 +95,13 @@ impl std::error::Error for Refusal {}
 
 impl From<Diagnostics> for Refusal {
     fn from(diagnostics: Diagnostics) -> Self {
-        Self::Bad(diagnostics)
+        match &diagnostics.beyond {
+            Some(more) => Self::Denied {
+                message: format!("this would make the program use {more}, which needs a token"),
+                suggestion: "add `tokens` to `admin`, or bind it to a Unix socket that not everybody may open; the file may say it too".to_owned(),
+            },
+            None => Self::Bad(diagnostics),
+        }
     }
 }
 

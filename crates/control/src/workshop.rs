@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use config::{Changes, Diagnostics, Loaded, Whole};
+use config::{Changes, Diagnostics, Loaded, Loader, Whole};
 use plan::Plan;
 
 use crate::admin_tls::AdminTls;
@@ -115,12 +115,11 @@ impl Workshop {
             return Ok((candidate?, Origin::Endpoint));
         }
         let names = Names::of_a_change();
-        let (changes, origin) = self.wanted(change, (loaded, plan), &names)?;
+        // Who shows no credentials cannot have the program use more of its rights than it does already. What the files say is theirs.
+        let within = Some(&**loaded).filter(|_| !order.is_trusted && *change != Change::Reset);
+        let (changes, origin) = self.wanted(change, (loaded, plan), (&names, within))?;
         desired.changes = changes;
-        let candidate = load::prepare_changed(loaded, desired, self.next(), &names)?;
-        if !order.is_trusted && *change != Change::Reset {
-            refuse_reach(loaded, &candidate.loaded)?;
-        }
+        let candidate = load::prepare_changed(loaded, desired, self.next(), (&names, within))?;
         Ok((candidate, origin))
     }
 
@@ -139,21 +138,27 @@ impl Workshop {
         &self,
         change: &Change,
         (loaded, plan): (&Loaded, &Plan),
-        names: &Names,
+        (names, within): (&Names, Option<&Loaded>),
     ) -> Result<(Changes, Origin), Refusal> {
         let changes = &self.desired.changes;
         let wanted = match change {
-            Change::Replace(text) => load::with_known(loaded, names, |loader| loader.replace(loaded, text))?,
+            Change::Replace(text) => {
+                load::with_known(loaded, names, |loader| Loader { within, ..*loader }.replace(loaded, text))?
+            }
             Change::ReplaceObject { kind, name, text } => {
                 if text.is_none() {
                     find_object(loaded, kind, name)?;
                 }
                 let at = (*kind, name.as_str());
-                load::with_known(loaded, names, |loader| loader.replace_object(loaded, changes, at, text.as_deref()))?
+                load::with_known(loaded, names, |loader| {
+                    Loader { within, ..*loader }.replace_object(loaded, changes, at, text.as_deref())
+                })?
             }
             Change::Rollback(generation) => {
                 let text = self.text_of(*generation)?;
-                let changes = load::with_known(loaded, names, |loader| loader.go_back(loaded, &text.text()))?;
+                let changes = load::with_known(loaded, names, |loader| {
+                    Loader { within, ..*loader }.go_back(loaded, &text.text())
+                })?;
                 return Ok((changes, Origin::Rollback));
             }
             Change::Endpoints { cluster, edit } => {
@@ -162,9 +167,10 @@ impl Workshop {
                     config::EndpointEdit::Remove(name) | config::EndpointEdit::Weight(name, _) => Some(name.as_str()),
                 };
                 find_endpoint(plan, cluster, name)?;
-                let edited =
-                    load::with_known(loaded, names, |loader| loader.edit_endpoints(loaded, changes, cluster, edit))?;
-                edited.ok_or_else(|| missing("the endpoint is not in the configuration".to_owned(), None))?
+                let edited = load::with_known(loaded, names, |loader| {
+                    Loader { within, ..*loader }.edit_endpoints(loaded, changes, cluster, edit)
+                })?;
+                edited.ok_or_else(|| not_listed(plan, cluster))?
             }
             Change::Reset | Change::Reload | Change::Upgrade | Change::Wish { .. } | Change::EndCanary { .. } => {
                 Changes::default()
@@ -179,24 +185,34 @@ impl Workshop {
             entries.iter().filter(|entry| entry.text.is_some()).map(|entry| entry.generation).collect();
         let found = entries.into_iter().find(|entry| entry.generation == generation).and_then(|entry| entry.text);
         found.ok_or_else(|| {
-            let range = known.iter().min().zip(known.iter().max());
-            let help = range.map(|(first, last)| format!("generations {first} to {last} are remembered"));
+            let help = (!known.is_empty()).then(|| format!("generations {} are remembered", ranges(&known)));
             missing(format!("generation {generation} is not remembered"), help)
         })
     }
 }
 
-/// Who shows no credentials cannot have the program reach what it does not reach already with its rights: files that it reads
-/// or writes, Unix sockets, variables of its environment.
-fn refuse_reach(running: &Loaded, wanted: &Loaded) -> Result<(), Refusal> {
-    let filters = plan::filter::specs();
-    match wanted.reach_beyond(running, &filters).into_iter().next() {
-        Some(more) => {
-            let message = format!("this would make the program use {more}, which needs a token");
-            let suggestion = "add `tokens` to `admin`, or bind it to a Unix socket; the file may say it too".to_owned();
-            Err(Refusal::Denied { message, suggestion })
+/// Numbers in their order, those that follow one another as `1 to 5`.
+fn ranges(numbers: &[u64]) -> String {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    let runs = sorted.chunk_by(|one, next| one + 1 == *next).map(|run| match run {
+        [first, .., last] => format!("{first} to {last}"),
+        _ => run[0].to_string(),
+    });
+    runs.collect::<Vec<_>>().join(", ")
+}
+
+/// Endpoints of a cluster that stand in no configuration cannot be changed there.
+fn not_listed(plan: &Plan, cluster: &str) -> Refusal {
+    match plan.cluster(cluster).and_then(|plan| plan.cluster.endpoints_from.as_ref()) {
+        Some(from) => {
+            let mend = "change them there; `drain`, `maintain`, `up` and `down` work here too".to_owned();
+            missing(
+                format!("the endpoints of the cluster `{cluster}` come from the provider `{}`", from.provider),
+                Some(mend),
+            )
         }
-        None => Ok(()),
+        None => missing("the endpoint is not in the configuration".to_owned(), None),
     }
 }
 

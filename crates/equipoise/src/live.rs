@@ -230,9 +230,9 @@ impl Live {
         let bound = match wanted.as_ref().filter(|_| !stays) {
             Some(admin) => {
                 let failed = |error| Refusal::Unpublished(format!("admin: cannot listen on {}: {error}", admin.bind));
-                let offered = self.admin_offered.take_if(|(bind, _)| *bind == admin.bind);
-                let bound = match offered {
-                    Some((_, socket)) => self.adopt_admin(&admin.bind, socket),
+                let offered = self.admin_offered.take_if(|(bind, _)| *bind == admin.bind).map(|(_, socket)| socket);
+                let bound = match offered.or_else(|| self.workers.take_activated(&admin.bind)) {
+                    Some(socket) => self.adopt_admin(&admin.bind, socket),
                     None => self.bind_admin(admin),
                 };
                 Some(bound.map_err(failed)?)
@@ -702,8 +702,15 @@ fn permit(admin: &Admin, mode: u32) {
 fn tell_rules(admin: &model::snapshot::Admin) {
     let so = if !admin.changes_allowed {
         "everybody who reaches its address may read there, so nothing can be changed by the API"
-    } else if !admin.asks_for_credentials() && admin.bind.ip().is_some() {
+    } else if admin.asks_for_credentials() {
+        return;
+    } else if admin.bind.ip().is_some() {
         "every user of this machine may change the configuration there; tokens or a Unix socket prevent that"
+    } else if !admin.is_for_some_only() {
+        "its `mode` lets every user of this machine change the configuration there; tokens or another `mode` prevent that"
+    } else if admin.mode & 0o020 != 0 {
+        let so = "its group may change the configuration there, and have files sent that this program may read";
+        return telemetry::log::info("the admin listener asks for no credentials", &[("so", &so)]);
     } else {
         return;
     };

@@ -82,6 +82,10 @@ pub(crate) fn sockets() -> io::Result<Vec<Inherited>> {
         if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
             return Err(wrong(format!("LISTEN_FDS is {count}, but descriptor {number} is not open")));
         }
+        if !is_socket(number) {
+            // It may be anybody's: it is left alone.
+            return Err(wrong(format!("descriptor {number} of LISTEN_FDS is no socket")));
+        }
         // SAFETY: it is open, and was left for this process by who started it: nothing here knows of it, as this is called once,
         // before anything else is opened under a number of these.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
@@ -89,6 +93,14 @@ pub(crate) fn sockets() -> io::Result<Vec<Inherited>> {
         sockets.push(Inherited::activated(socket, name).map_err(told)?);
     }
     Ok(sockets)
+}
+
+fn is_socket(number: i32) -> bool {
+    // SAFETY: all zeros are a valid value of this plain structure.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is valid for the whole call, which only writes to it.
+    let done = unsafe { libc::fstat(number, &raw mut found) };
+    done == 0 && found.st_mode & libc::S_IFMT == libc::S_IFSOCK
 }
 
 /// Says again and again that all workers are alive, where somebody wants to hear it.

@@ -637,6 +637,11 @@ impl Admin {
     pub fn asks_for_credentials(&self) -> bool {
         !self.tokens.is_empty() || !self.identities.is_empty()
     }
+
+    /// Whether it is a Unix socket that not everybody on the machine may open: that takes the right to write.
+    pub fn is_for_some_only(&self) -> bool {
+        matches!(&self.bind, Address::Unix(path) if !path.starts_with('@')) && self.mode & 0o002 == 0
+    }
 }
 
 /// A token that opens the API.

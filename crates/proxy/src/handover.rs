@@ -338,6 +338,14 @@ impl Workers {
         }
     }
 
+    /// The socket for connections at this address that was made ready for this process, for who is no listener.
+    pub fn take_activated(&self, bind: &Address) -> Option<OwnedFd> {
+        let mut heritage = self.shared.heritage();
+        let fits = |one: &Inherited| one.is_activated && !one.transport.is_udp() && one.address == *bind;
+        let at = heritage.sockets.iter().position(fits)?;
+        heritage.sockets.remove(at).sockets.pop()
+    }
+
     /// Where this process stands between having a heritage and using it.
     pub fn threshold(&self) -> Threshold {
         Threshold(self.shared.clone())

@@ -60,6 +60,93 @@ fn who_shows_no_credentials_cannot_have_the_program_reach_further() {
 }
 
 #[test]
+fn who_shows_no_credentials_learns_nothing_of_files_and_variables() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).cluster("queue: { requests_max: 1, page: { file: busy.txt } }").text();
+    let folder = super::harness::product::folder();
+    std::fs::write(folder.path().join("busy.txt"), "busy").expect("our folder");
+    std::fs::write(folder.path().join("theirs"), "root:*:20228:0\n").expect("our folder");
+    let product = Product::start_in(folder, &text, 1);
+    let config = written(&product);
+    let listener = |settings: Value| {
+        let mut config = config.clone();
+        config["listeners"]["web"]["address_list"] = settings;
+        config.to_string()
+    };
+    let route = |filter: Value| {
+        let mut config = config.clone();
+        config["routes"][0]["filters"] = json!([filter]);
+        config.to_string()
+    };
+    for (config, what) in [
+        (listener(json!({ "deny_files": ["theirs"] })), "the file `theirs` in `listeners/address_list/deny_files`"),
+        (listener(json!({ "allow_files": ["not-there"] })), "the file `not-there` in "),
+        (route(json!({ "address_list": { "deny_files": ["theirs"] } })), "the file `theirs` in "),
+        (route(json!({ "basic_auth": { "file": "theirs" } })), "the file `theirs` in "),
+        // It is used, but not for this.
+        (listener(json!({ "deny_files": ["busy.txt"] })), "the file `busy.txt` in `listeners/address_list/deny_files`"),
+        (route(json!({ "set_response_header": { "x": "${NOBODY_HAS_SET_THIS}" } })), "`${NOBODY_HAS_SET_THIS}` in "),
+    ] {
+        for request in ["PUT /api/config?dry_run=true", "PUT /api/config"] {
+            let told = refused(&product, request, &[JSON, ANY], &config, 403).to_string();
+            assert!(told.contains(what) && !told.contains("root"), "{told}");
+        }
+    }
+    let one = json!({ "cluster": "site", "filters": [{ "address_list": { "deny_files": ["theirs"] } }] }).to_string();
+    let told = refused(&product, "PUT /api/routes/x?dry_run=true", &[JSON, ANY], &one, 403).to_string();
+    assert!(told.contains("the file `theirs` in ") && !told.contains("root"), "{told}");
+    let named = json!({ "cluster": "site", "name": "${HOME}" }).to_string();
+    let told = answered(&product, "PUT /api/routes/x?dry_run=true", &named);
+    assert!(!told.contains(&std::env::var("HOME").unwrap_or("/root".to_owned())), "{told}");
+}
+
+fn answered(product: &Product, request: &str, body: &str) -> String {
+    product.call(request, &[JSON, ANY], body).text()
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_refused_and_holds_nothing_up() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).text();
+    let text = text.replace("admin: { bind: \"127.0.0.1:0\"", &format!("admin: {{ bind: \"127.0.0.1:0\", {TOKENS}"));
+    let mut product = Product::start(&text);
+    super::harness::sys::pipe_at(&product.folder().join("pipe"));
+    let mut config = super::admin_api::parsed(&product.call("GET /api/config?as=written", &[HAND], ""));
+    config["listeners"]["web"]["address_list"] = json!({ "deny_files": ["pipe"] });
+    let told = refused(&product, "PUT /api/config?dry_run=true", &[JSON, ANY, HAND], &config.to_string(), 400);
+    assert!(told.to_string().contains("it is not a file"), "{told}");
+    done(&product, "POST /api/reload", &[HAND], "");
+    product.signal(libc::SIGTERM);
+    assert!(product.wait_ended().success());
+}
+
+#[test]
+fn a_socket_that_everybody_may_open_is_no_guard_and_is_told_of() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin).text();
+    let start = |mode: &str| {
+        let admin = format!("admin: {{ bind: \"unix:DIR/admin.sock\", mode: \"{mode}\"");
+        Product::start(&text.replace("admin: { bind: \"127.0.0.1:0\"", &admin))
+    };
+    let put = |product: &Product| {
+        let file = product.folder().join("equipoise.yaml");
+        let text = std::fs::read_to_string(&file).expect("it is there");
+        let more = text.replace("access_logs: [", "access_logs: [{ path: other.json, format: json }, ");
+        std::fs::write(product.folder().join("more.yaml"), more).expect("ours");
+        let admin = format!("unix:{}/admin.sock", product.folder().display());
+        command_in(product.folder(), &["ctl", "--admin", &admin, "config", "put", "more.yaml", "--dry-run"])
+    };
+    let product = start("0666");
+    product.expect_said(&["its `mode` lets every user of this machine change the configuration there"]);
+    let told = put(&product);
+    assert!(!told.status.success() && told.stderr.contains("needs a token"), "{}{}", told.stdout, told.stderr);
+    let product = start("0660");
+    product.expect_said(&["its group may change the configuration there"]);
+    let told = put(&product);
+    assert!(told.status.success(), "{}{}", told.stdout, told.stderr);
+}
+
+#[test]
 fn who_asks_for_a_reload_that_moves_the_listener_is_answered() {
     let origin = Origin::saying("fine");
     let (first, second) = (free(), free());

@@ -212,6 +212,22 @@ fn a_file_that_is_gone_unreadable_or_huge_leaves_what_was() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_a_file_is_told_and_holds_no_provider_up() {
+    let (one, other) = (Origin::saying("one"), Origin::saying("other"));
+    let folder = in_folder("fleet.yaml", &endpoints(&[&one]));
+    super::harness::sys::pipe_at(&folder.path().join("pipe.yaml"));
+    let text = fleet("file: { path: fleet.yaml, interval: 100ms }")
+        .replace("providers: {", "providers: { pipe: { file: { path: pipe.yaml, interval: 100ms } },");
+    let mut product = Product::start_in(folder, &text, 1);
+    expect_answer(&product, "one");
+    eventually("it is told", || status(&product, "pipe").to_string().contains("it is not a file"));
+    put(product.folder(), "fleet.yaml", &endpoints(&[&other]));
+    expect_answer(&product, "other");
+    product.signal(libc::SIGTERM);
+    assert!(product.wait_ended().success());
+}
+
+#[test]
 fn a_file_written_in_pieces_is_taken_when_it_is_whole() {
     use std::io::Write as _;
     let (one, two) = (Origin::saying("one"), Origin::saying("two"));

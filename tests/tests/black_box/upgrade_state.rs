@@ -485,6 +485,38 @@ fn systemd_is_told_of_everything_that_happens() {
 }
 
 #[test]
+fn the_admin_address_may_be_a_socket_that_was_made_ready() {
+    let (origin, folder) = (Origin::saying("fine"), folder());
+    let made = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let bind = format!("admin: {{ bind: \"{}\"", made.local_addr().expect("an address"));
+    let text = Setup::to(&origin).text().replace("admin: { bind: \"127.0.0.1:0\"", &bind);
+    let text = text.replace("DIR", folder.path().to_str().expect("a path"));
+    std::fs::write(folder.path().join("equipoise.yaml"), text).expect("ours");
+    let mut command = Command::new("sh");
+    let path = executable().display();
+    command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {path} run -c equipoise.yaml --workers 1")]);
+    sys::pass(&mut command, vec![made.into()]);
+    let product = Product::spawn_command(&mut command, folder);
+    assert_eq!(product.api("/api/status")["generation"], 1);
+    assert!(!product.stderr().contains("has no listener"), "{}", product.stderr());
+    product.upgrade();
+    assert!(product.api("/api/status")["generation"].is_u64());
+}
+
+#[test]
+fn what_was_left_open_and_is_no_socket_is_told() {
+    let folder = folder();
+    let setup = Setup::to(&Origin::saying("fine")).text().replace("DIR", "/tmp");
+    std::fs::write(folder.path().join("equipoise.yaml"), setup).expect("ours");
+    let path = executable().display();
+    let run = format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {path} run -c equipoise.yaml 3</dev/null");
+    let ended = Command::new("sh").args(["-c", &run]).current_dir(folder.path()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("descriptor 3 of LISTEN_FDS is no socket"), "{said}");
+    assert!(ended.status.code().is_some_and(|code| code != 0), "{:?}", ended.status);
+}
+
+#[test]
 fn sockets_of_another_process_are_set_up_as_they_are_configured_here() {
     let origin = Origin::saying("fine");
     let folder = folder();

@@ -39,7 +39,12 @@ impl Resolver<'_> {
             Some(tls) => Some(tls?),
             None => None,
         };
-        Some(Admin { bind, mode, tls, tokens, identities, state, changes_allowed })
+        let admin = Admin { bind, mode, tls, tokens, identities, state, changes_allowed };
+        if admin.bind.ip().is_none() && changes_allowed && !admin.asks_for_credentials() && !admin.is_for_some_only() {
+            let message = "every user of this machine may open the socket, and change the configuration there";
+            self.warn("admin/mode", message, Some("write `\"0660\"`, or add `tokens`".to_owned()));
+        }
+        Some(admin)
     }
 
     /// Who reaches it from outside has to show who he is.

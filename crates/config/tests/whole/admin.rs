@@ -182,3 +182,18 @@ fn a_file_that_is_not_there_is_told_where_it_is_named() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("4: cannot read `") && told[0].contains("site.key"), "{told:?}");
 }
+
+#[test]
+fn a_socket_that_everybody_may_open_is_warned_of() {
+    let warnings = |lines: &str| {
+        let text = admin(lines).replace("127.0.0.1:9900", "unix:/run/equipoise.sock");
+        let loaded = load(&text).unwrap_or_else(|error| panic!("{error}"));
+        loaded.warnings().iter().map(|warning| (warning.line, warning.message.clone())).collect::<Vec<_>>()
+    };
+    let message = "every user of this machine may open the socket, and change the configuration there";
+    assert_eq!(warnings("  mode: \"0666\"\n"), [(4, message.to_owned())]);
+    let token = "  mode: \"0666\"\n  tokens: [{ name: a, role: admin, token: 0123456789abcdef }]\n";
+    for fine in ["", "  mode: \"0660\"\n", "  mode: \"0644\"\n", token] {
+        assert_eq!(warnings(fine), [], "{fine}");
+    }
+}

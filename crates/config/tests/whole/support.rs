@@ -97,7 +97,7 @@ pub(crate) fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 pub(crate) const LOADER: Loader<'static> =
-    Loader { filters: &FILTERS, environment: &environment, resolve_host: &resolve };
+    Loader { filters: &FILTERS, environment: &environment, resolve_host: &resolve, within: None };
 
 /// Loads a text that names no files.
 pub(crate) fn load(text: &str) -> Result<Loaded, Diagnostics> {

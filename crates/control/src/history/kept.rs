@@ -3,7 +3,7 @@
 //! It is worth less than what is desired: one that cannot be read hinders nothing, and one that cannot be written loses the last
 //! generations and nothing else.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -52,20 +52,16 @@ pub(crate) fn take_up(folder: &Path) -> Vec<Entry> {
 fn read(folder: &Path) -> Result<Vec<Entry>, String> {
     let place = folder.join(FILE);
     let told = |error: io::Error| error.to_string();
-    let found = match fs::metadata(&place) {
-        Ok(found) => found,
+    let file = match config::open_file(&place) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(told(error)),
     };
-    // A pipe would make the program wait for ever.
-    if !found.is_file() {
-        return Err("it is not a file".to_owned());
-    }
-    if found.len() > FILE_BYTES_MAX {
+    if file.metadata().map_err(told)?.len() > FILE_BYTES_MAX {
         return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
     }
     let mut text = String::new();
-    File::open(&place).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text)).map_err(told)?;
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(told)?;
     config::read_history(&text)?.into_iter().map(entry).collect()
 }
 
@@ -245,7 +241,7 @@ mod tests {
         assert!(take_up(folder.path()).is_empty());
         fs::create_dir(&place).unwrap();
         assert_eq!(read(folder.path()).unwrap_err(), "it is not a file");
-        let sparse = fs::remove_dir(&place).and_then(|()| File::create(&place)).unwrap();
+        let sparse = fs::remove_dir(&place).and_then(|()| fs::File::create(&place)).unwrap();
         sparse.set_len(FILE_BYTES_MAX + 1).unwrap();
         assert_eq!(read(folder.path()).unwrap_err(), "it is larger than 67108864 bytes");
     }

@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -83,8 +84,11 @@ pub(super) struct Shared {
 }
 
 fn open(path: &Path) -> io::Result<File> {
+    // A pipe that is also read is there at once, whether or not anybody reads its other end.
+    let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     OpenOptions::new()
         .append(true)
+        .read(is_pipe)
         .create(true)
         .open(path)
         .map_err(|error| io::Error::new(error.kind(), format!("access log {}: {error}", path.display())))
