@@ -69,7 +69,14 @@ impl Differences {
                 Some((first, second)) => self.descend(path, &first, &second),
                 None => self.push(path, Some(before), Some(after)),
             },
-            (before, after) => self.push(path, before, after),
+            // What came or went as a whole is told by its parts where it is long.
+            (before, after) => {
+                match before.or(after).filter(|_| self.list.len() < DIFFERENCES_MAX).and_then(long_parts) {
+                    Some(all) if before.is_some() => self.descend(path, &all, &[]),
+                    Some(all) => self.descend(path, &[], &all),
+                    None => self.push(path, before, after),
+                }
+            }
         }
     }
 
@@ -129,6 +136,12 @@ fn parts<'a>(before: &'a Value, after: &'a Value) -> Option<(Parts<'a>, Parts<'a
         }
         _ => None,
     }
+}
+
+/// The parts of a value that is too long to be told at once.
+fn long_parts(value: &Value) -> Option<Parts<'_>> {
+    let parts = parts(value, value)?.0;
+    (value.to_string().len() > VALUE_BYTES_MAX && !parts.is_empty()).then_some(parts)
 }
 
 fn named(items: &[Value]) -> Option<Parts<'_>> {
@@ -192,6 +205,14 @@ mod tests {
         assert_eq!(told(&json!({ "l": ["a", "a"] }), &json!({ "l": ["a"] })), ["l/1 \"a\" -"]);
         assert_eq!(told(&json!({ "l": [] }), &json!({ "l": {} })), ["l [] {}"]);
         assert_eq!(told(&json!({}), &json!({ "t": "x".repeat(2_000) })), ["t - \"(2002 bytes)\""]);
+        let text = "x".repeat(200);
+        let long = json!({ "l": { "web": { "bind": text, "list": ["b", text], "tls": { "a": 1 } }, "x": 1 } });
+        let there = json!({ "l": { "x": 1 } });
+        let parts =
+            [("bind", format!("\"{text}\"")), ("list", format!("[\"b\",\"{text}\"]")), ("tls", "{\"a\":1}".into())];
+        let come = parts.each_ref().map(|(key, value)| format!("l/web/{key} - {value}"));
+        let gone = parts.each_ref().map(|(key, value)| format!("l/web/{key} {value} -"));
+        assert_eq!((told(&there, &long), told(&long, &there)), (come.to_vec(), gone.to_vec()));
         let many: Value = (0..500).map(|n| (format!("k{n}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
         let all = Differences::between(&json!({}), &many);
         assert_eq!((all.list.len(), all.left_out), (DIFFERENCES_MAX, 300));

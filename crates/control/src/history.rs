@@ -128,7 +128,10 @@ impl History {
             self.entries.pop_back();
         }
         if self.entries.len() == GENERATIONS_MAX {
-            self.entries.pop_front();
+            // Wishes for endpoints go first: their configuration is that of a generation beside them.
+            let is_wish = |at: &usize| self.entries[*at].origin == Origin::Endpoint;
+            let oldest = (1..GENERATIONS_MAX).find(is_wish).unwrap_or(0);
+            self.entries.remove(oldest);
         }
         self.entries.push_back(entry);
         self.forget_texts();
@@ -217,6 +220,23 @@ mod tests {
         assert_eq!((kept[0], kept[GENERATIONS_MAX - 1]), (GENERATIONS_MAX as u64 + 5, 6));
         assert_eq!(history.last().unwrap().generation, kept[0]);
         assert!(history.get(5).is_none() && history.get(6).is_some());
+    }
+
+    #[test]
+    fn wishes_for_endpoints_push_no_configuration_out() {
+        let mut history = History::default();
+        let texts: Vec<Arc<str>> = (0..3).map(|n| format!("text {n}").into()).collect();
+        for (generation, text) in (1..).zip(&texts) {
+            history.push(Entry { origin: Origin::Api, ..entry(generation, text) });
+        }
+        for generation in 4..=200 {
+            history.push(Entry { origin: Origin::Endpoint, ..entry(generation, &texts[2]) });
+        }
+        assert_eq!(history.iter().count(), GENERATIONS_MAX);
+        for (generation, text) in (1..).zip(&texts) {
+            assert_eq!(history.get(generation).unwrap().text.as_ref().unwrap().text(), *text);
+        }
+        assert!(history.get(200).is_some() && history.get(4).is_none());
     }
 
     #[test]

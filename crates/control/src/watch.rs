@@ -19,6 +19,9 @@ use std::time::{Duration, SystemTime};
 /// File systems keep times as coarse as this; a file changed this shortly before it was read may have changed after.
 pub(crate) const CLOCK_GRAIN: Duration = Duration::from_secs(2);
 
+/// After so many looks a file that is missing is taken for one that is gone, which is reported.
+const MISSING_LOOKS: u32 = 5;
+
 /// What tells one content of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -54,7 +57,8 @@ type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 #[derive(Debug, Default)]
 pub struct Watch {
     settled: Stamps,
-    changing: Option<Stamps>,
+    /// With how many looks have found the same since.
+    changing: Option<(Stamps, u32)>,
     /// Files written while they were read: their next look counts as a change whatever their stamps say.
     suspect: bool,
 }
@@ -81,10 +85,11 @@ impl Watch {
             self.changing = None;
             return false;
         }
-        // A file that is missing is in the middle of being replaced.
-        let whole = now.values().all(Option::is_some);
-        if !whole || self.changing.as_ref() != Some(&now) {
-            self.changing = Some(now);
+        // A file that is missing is in the middle of being replaced, unless that lasts.
+        let looks = if now.values().all(Option::is_some) { 1 } else { MISSING_LOOKS };
+        let same = self.changing.take().filter(|(before, _)| *before == now).map_or(0, |(_, same)| same + 1);
+        if same < looks {
+            self.changing = Some((now, same));
             return false;
         }
         self.settled = now;
@@ -151,6 +156,15 @@ mod tests {
         for _ in 0..3 {
             assert!(!watch.look(|_| None));
         }
+        assert!(!watch.look(|_| stamp(2_000, 5, 9)));
+        assert!(watch.look(|_| stamp(2_000, 5, 9)));
+    }
+
+    #[test]
+    fn a_file_that_stays_away_is_reported_once_and_again_when_it_comes_back() {
+        let mut watch = watch(stamp(10, 5, 7));
+        let reports = (0..20).filter(|_| watch.look(|_| None)).count();
+        assert_eq!(reports, 1);
         assert!(!watch.look(|_| stamp(2_000, 5, 9)));
         assert!(watch.look(|_| stamp(2_000, 5, 9)));
     }
