@@ -349,6 +349,29 @@ mod tests {
     }
 
     #[test]
+    fn every_verb_of_ctl_has_an_example_that_is_a_command_line() {
+        fn verbs(command: &clap::Command, found: &mut Vec<(String, String)>) {
+            for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+                let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+                found.push((verb.get_name().to_owned(), help));
+                verbs(verb, found);
+            }
+        }
+        let mut found = Vec::new();
+        let command = Cli::command();
+        verbs(command.find_subcommand("ctl").unwrap(), &mut found);
+        assert!(found.len() >= 18, "{found:?}");
+        for (name, help) in found {
+            let lines: Vec<&str> = help.lines().skip(1).collect();
+            assert!(!lines.is_empty() && help.starts_with("Example"), "{name}");
+            for line in lines {
+                let line = line.split(['>', '<']).next().unwrap();
+                assert!(line.contains(&name) && parse(line).is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
     fn run_takes_a_file_and_workers() {
         let Ok(Command::Run(run)) = parse("equipoise run -c site.yaml --workers 3") else { panic!() };
         assert_eq!((run.config, run.workers.count()), (PathBuf::from("site.yaml"), 3));

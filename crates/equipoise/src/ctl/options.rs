@@ -49,25 +49,37 @@ pub(crate) struct Ctl {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Tell what runs: listeners, clusters and their endpoints
+    #[command(
+        after_help = "Examples:\n  equipoise ctl status\n  equipoise ctl --admin unix:/run/equipoise/admin.sock status --json"
+    )]
     Status,
     /// Look at the configuration and change it
+    #[command(
+        after_help = "Examples:\n  equipoise ctl config get > site.yaml\n  equipoise ctl config put site.yaml --dry-run\n  equipoise ctl config set route shop shop.yaml\n  equipoise ctl config remove cluster old\n  equipoise ctl config reset"
+    )]
     #[command(subcommand)]
     Config(Config),
     /// Tell what stands beside the files: changed objects and wishes for endpoints
+    #[command(after_help = "Example:\n  equipoise ctl changes")]
     Changes,
     /// Tell of providers: whether they answer, what of theirs is in force, what was refused and why
+    #[command(after_help = "Example:\n  equipoise ctl providers")]
     Providers,
     /// Read the files again, as SIGHUP does
+    #[command(after_help = "Example:\n  equipoise ctl reload")]
     Reload,
     /// Start the program anew, from the same file and with the same arguments, and let it take over
+    #[command(after_help = "Example:\n  equipoise ctl upgrade")]
     Upgrade,
     /// Tell who changed what, and when
+    #[command(after_help = "Examples:\n  equipoise ctl generations\n  equipoise ctl generations 3")]
     Generations {
         /// One of them, in full
         #[arg(value_name = "N")]
         generation: Option<u64>,
     },
     /// Go back to the configuration of a generation
+    #[command(after_help = "Examples:\n  equipoise ctl rollback 3 --dry-run\n  equipoise ctl rollback 3")]
     Rollback {
         /// Its number
         #[arg(value_name = "N")]
@@ -76,12 +88,16 @@ pub(crate) enum Command {
         dry: Dry,
     },
     /// Tell of the configuration that is tried, or end it: promote puts it into force, abort gives it up
+    #[command(
+        after_help = "Examples:\n  equipoise ctl canary\n  equipoise ctl canary promote\n  equipoise ctl canary abort"
+    )]
     Canary {
         /// How it is to end
         #[arg(value_enum)]
         end: Option<CanaryEnd>,
     },
     /// Tell how the endpoints of a cluster are
+    #[command(after_help = "Example:\n  equipoise ctl endpoints site")]
     Endpoints {
         /// The cluster
         #[arg(value_name = "CLUSTER")]
@@ -90,6 +106,9 @@ pub(crate) enum Command {
     /// Change one endpoint
     Endpoint(Endpoint),
     /// Tell which connections of clients are open
+    #[command(
+        after_help = "Examples:\n  equipoise ctl connections\n  equipoise ctl connections --listener web --limit 10"
+    )]
     Connections {
         /// Those of one listener
         #[arg(long, value_name = "NAME")]
@@ -102,12 +121,14 @@ pub(crate) enum Command {
         after: Option<u64>,
     },
     /// End a connection at once, whatever is in flight
+    #[command(after_help = "Example:\n  equipoise ctl end 4711")]
     End {
         /// Its number, as `connections` tells it
         #[arg(value_name = "ID")]
         connection: u64,
     },
     /// Tell the level of the program's own log, or set it
+    #[command(after_help = "Examples:\n  equipoise ctl log\n  equipoise ctl log warn")]
     Log {
         /// The new level
         #[arg(value_enum)]
@@ -164,6 +185,9 @@ pub(crate) struct Dry {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Print the configuration, or one kind of objects, or one object, as it was written
+    #[command(
+        after_help = "Examples:\n  equipoise ctl config get > site.yaml\n  equipoise ctl config get cluster site\n  equipoise ctl config get --defaults"
+    )]
     Get {
         /// The kind of the object
         #[arg(value_enum)]
@@ -179,6 +203,9 @@ pub(crate) enum Config {
         etag_file: Option<PathBuf>,
     },
     /// Replace the whole configuration
+    #[command(
+        after_help = "Examples:\n  equipoise ctl config put site.yaml --dry-run\n  equipoise ctl config put site.yaml --canary 10% --for 60s"
+    )]
     Put {
         /// The configuration in YAML or JSON; `-` is standard input
         #[arg(value_name = "FILE")]
@@ -191,6 +218,9 @@ pub(crate) enum Config {
         dry: Dry,
     },
     /// Add or replace one listener, route or cluster
+    #[command(
+        after_help = "Examples:\n  equipoise ctl config set cluster site site.yaml\n  equipoise ctl config set route shop - < shop.yaml"
+    )]
     Set {
         /// Its kind
         #[arg(value_enum)]
@@ -208,6 +238,7 @@ pub(crate) enum Config {
         dry: Dry,
     },
     /// Take one listener, route or cluster out
+    #[command(after_help = "Example:\n  equipoise ctl config remove route shop")]
     Remove {
         /// Its kind
         #[arg(value_enum)]
@@ -218,6 +249,7 @@ pub(crate) enum Config {
         dry: Dry,
     },
     /// Take back all changes by the API: the files decide again
+    #[command(after_help = "Examples:\n  equipoise ctl config reset --dry-run\n  equipoise ctl config reset")]
     Reset {
         #[command(flatten)]
         dry: Dry,
@@ -226,6 +258,9 @@ pub(crate) enum Config {
 
 /// One endpoint.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  equipoise ctl endpoint drain site 127.0.0.1:9001\n  equipoise ctl endpoint ready site 127.0.0.1:9001\n  equipoise ctl endpoint add site 127.0.0.1:9003 2\n  equipoise ctl endpoint weight site 127.0.0.1:9003 5"
+)]
 pub(crate) struct Endpoint {
     /// What to do with it
     #[arg(value_enum)]
