@@ -93,10 +93,10 @@ fn who_shows_no_credentials_learns_nothing_of_files_and_variables() {
         }
     }
     let one = json!({ "cluster": "site", "filters": [{ "address_list": { "deny_files": ["theirs"] } }] }).to_string();
-    let told = refused(&product, "PUT /api/routes/x?dry_run=true", &[JSON, ANY], &one, 403).to_string();
+    let told = refused(&product, "PUT /api/config/routes/x?dry_run=true", &[JSON, ANY], &one, 403).to_string();
     assert!(told.contains("the file `theirs` in ") && !told.contains("root"), "{told}");
     let named = json!({ "cluster": "site", "name": "${HOME}" }).to_string();
-    let told = answered(&product, "PUT /api/routes/x?dry_run=true", &named);
+    let told = answered(&product, "PUT /api/config/routes/x?dry_run=true", &named);
     assert!(!told.contains(&std::env::var("HOME").unwrap_or("/root".to_owned())), "{told}");
 }
 
@@ -113,7 +113,7 @@ fn a_pipe_in_the_place_of_a_file_is_refused_and_holds_nothing_up() {
     super::harness::sys::pipe_at(&product.folder().join("pipe"));
     let mut config = super::admin_api::parsed(&product.call("GET /api/config?as=written", &[HAND], ""));
     config["listeners"]["web"]["address_list"] = json!({ "deny_files": ["pipe"] });
-    let told = refused(&product, "PUT /api/config?dry_run=true", &[JSON, ANY, HAND], &config.to_string(), 400);
+    let told = refused(&product, "PUT /api/config?dry_run=true", &[JSON, ANY, HAND], &config.to_string(), 422);
     assert!(told.to_string().contains("it is not a file"), "{told}");
     done(&product, "POST /api/reload", &[HAND], "");
     product.signal(libc::SIGTERM);
