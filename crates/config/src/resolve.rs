@@ -96,7 +96,7 @@ pub(crate) struct Resolver<'a> {
     /// The zone of this instance.
     own_zone: Option<String>,
     /// Addresses that listeners and the administrator take, whether for datagrams, and by whom.
-    binds: HashMap<(model::Address, bool), String>,
+    binds: HashMap<(model::Address, bool), address::Taker>,
     /// Some that clusters have, so that those that are set up alike share one copy.
     settings: VecDeque<Arc<ClusterSettings>>,
 }

@@ -6,11 +6,20 @@ use std::str::FromStr;
 use model::Address;
 
 use super::Resolver;
+use crate::source::Document;
 
 /// What the address of a Unix socket begins with.
 const UNIX: &str = "unix:";
 /// Longest host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
+
+/// Who listens at an address.
+pub(super) struct Taker {
+    /// As messages say it.
+    who: String,
+    /// Where that stands in the tree.
+    path: String,
+}
 
 impl Resolver<'_> {
     /// Reads `ip:port` or `unix:PATH`.
@@ -35,16 +44,36 @@ impl Resolver<'_> {
         if bind.port() == Some(0) {
             return;
         }
-        if let Some(first) = self.binds.get(&(bind.clone(), is_udp)) {
-            let message = format!("`{bind}` is taken by {first} already");
-            self.report(
-                path,
-                message,
-                Some(format!("choose another {}", if bind.ip().is_some() { "port" } else { "path" })),
-            );
+        let place = (bind.clone(), is_udp);
+        let taker = Taker { who, path: path.to_owned() };
+        let Some(first) = self.binds.remove(&place) else {
+            drop(self.binds.insert(place, taker));
             return;
+        };
+        // What is of the files comes before what providers give, wherever it is looked at.
+        let is_given = |path: &str| !self.document_at(path).is_some_and(Document::shows_lines);
+        let is_in_order = is_given(path) || !is_given(&first.path);
+        let (first, second) = if is_in_order { (first, taker) } else { (taker, first) };
+        let mut message = format!("`{bind}` is taken by {} already", first.who);
+        if self.tree.locate(&first.path).file != self.tree.locate(&second.path).file {
+            message += &format!(", in {}", self.place_of(&first.path, &second.path));
         }
-        self.binds.insert((bind.clone(), is_udp), who);
+        let mend = format!("choose another {}", if bind.ip().is_some() { "port" } else { "path" });
+        self.report(&second.path, message, Some(mend));
+        self.binds.insert(place, first);
+    }
+
+    /// Where something stands, as it is told beside something else: the line, with the document if that is another.
+    pub(super) fn place_of(&self, path: &str, beside: &str) -> String {
+        let (span, own) = (self.tree.locate(path), self.tree.locate(beside));
+        match self.document_at(path).filter(|_| span.file != own.file) {
+            Some(document) => format!("{}:{}", document.name, span.line),
+            None => format!("line {}", span.line),
+        }
+    }
+
+    fn document_at(&self, path: &str) -> Option<&Document> {
+        self.documents.get(self.tree.locate(path).file)
     }
 
     /// Reads the address of an endpoint; names are looked up.

@@ -49,9 +49,10 @@ impl Resolver<'_> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, route) in routes {
             if let Some(first) = seen.insert(route.name.as_str(), *index) {
-                let line = self.tree.locate(&format!("routes/{first}")).line;
-                let message = format!("the name `{}` is taken by the route in line {line}", route.name);
-                self.report(&format!("routes/{index}/name"), message, Some("give one of them another name".to_owned()));
+                let path = format!("routes/{index}/name");
+                let place = self.place_of(&format!("routes/{first}"), &path);
+                let message = format!("the name `{}` is taken by the route in {place}", route.name);
+                self.report(&path, message, Some("give one of them another name".to_owned()));
             }
         }
     }

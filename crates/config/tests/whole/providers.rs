@@ -132,6 +132,26 @@ fn who_comes_second_with_a_name_is_refused_and_told_who_was_first() {
 }
 
 #[test]
+fn both_sides_of_a_conflict_are_named() {
+    let route = "routes: [{ name: main, match: { path: { prefix: /z } }, cluster: site }]";
+    let told = load(SITE, &[given("zebra", route)]).unwrap_err();
+    let wanted = "provider:zebra:a.yaml:1:18: the name `main` is taken by the route in site.yaml:3";
+    assert!(told.contains(wanted), "{told}");
+    let route = route.replace("main", "r");
+    let told = load(SITE, &[given("zebra", &route), given("fleet", &route)]).unwrap_err();
+    let wanted = "provider:fleet:a.yaml:1:18: the name `r` is taken by the route in provider:zebra:a.yaml:1";
+    assert!(told.contains(wanted), "{told}");
+    let door = |name: &str| format!("listeners:\n  {name}: {{ bind: '127.0.0.1:81' }}");
+    let told = load(SITE, &[given("zebra", &door("l1")), given("fleet", &door("l2"))]).unwrap_err();
+    let wanted = "`127.0.0.1:81` is taken by listener `l1` already, in provider:zebra:a.yaml:2";
+    assert!(told.contains("provider:fleet:a.yaml:2:") && told.contains(wanted), "{told}");
+    // What the file says is never to blame.
+    let told = load(&format!("{SITE}admin: {{ bind: '127.0.0.1:81' }}\n"), &[given("zebra", &door("l1"))]).unwrap_err();
+    let wanted = "`127.0.0.1:81` is taken by the administrator's page already, in site.yaml:8";
+    assert!(told.contains("provider:zebra:a.yaml:2:") && told.contains(wanted), "{told}");
+}
+
+#[test]
 fn what_is_not_a_providers_to_give_is_refused_by_its_own_lines() {
     for (text, message) in [
         ("admin: { bind: '127.0.0.1:1' }", "provider:fleet:a.yaml:1:1: `admin` is not a provider's to give"),
