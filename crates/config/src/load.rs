@@ -10,7 +10,7 @@ use model::filter::FilterSpec;
 use model::provider::Provider;
 use model::snapshot::EndpointsFrom;
 use model::{Issue, Name, Snapshot};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::changes::{self, Changes};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
@@ -430,6 +430,18 @@ pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
     let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
     let beside = Beside { provided: &[], changes: &Changes::default() };
     loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
+}
+
+/// The first thing that is wrong with a text of a provider by itself: beside nothing else, and without looking at any file.
+pub fn fault_of_provided(loader: &Loader<'_>, provider: &str, text: &str) -> Option<Diagnostic> {
+    let file = json!({
+        "version": 1, "listeners": { "web": { "bind": "127.0.0.1:80" } }, "providers": { provider: { "file": { "path": "x" } } },
+    });
+    let text = ProvidedText { name: String::new(), folder: None, text: text.into() };
+    let provided = [Provided { provider: provider.to_owned(), texts: vec![text] }];
+    let beside = Beside { provided: &provided, changes: &Changes::default() };
+    let loaded = loader.load(document("file", &file.to_string(), Path::new("")), beside, Access::None);
+    loaded.err().and_then(|wrong| wrong.list.into_iter().next())
 }
 
 /// The same for a text of a provider, beside a file that names that provider and a cluster of its endpoints.

@@ -301,6 +301,6 @@ impl Joining<'_> {
 }
 
 /// What diagnostics call a text of a provider.
-fn place_of(provider: &str, name: &str) -> String {
+pub fn place_of(provider: &str, name: &str) -> String {
     format!("{PROVIDER}{provider}:{name}")
 }

@@ -179,11 +179,58 @@ fn labels_make_routes_and_mistakes_in_them_are_told() {
     eventually("it is there", || product.get("/shop").text() == "shop");
     assert_eq!(endpoints(&product), [one.address().to_string()], "the other is left out");
     eventually("that is told", || product.stderr().contains("wrong: `equipoise.weight` is \\\"heavy\\\""));
-    // A route that cannot be is refused, and what was there stays.
-    let labels = json!({ "equipoise.cluster": "shop", "equipoise.route.path": "shop" });
-    engine.change(vec![plain("a", &one), container("shop", shop.address(), "Up 5 minutes", labels)]);
-    eventually("it is refused", || provider(&product)["problems"].is_string());
-    assert_eq!(product.get("/shop").text(), "shop");
     engine.change(vec![plain("a", &one)]);
     eventually("it is gone", || product.get("/shop").text() == "one");
+}
+
+#[test]
+fn labels_of_a_route_that_cannot_be_hold_up_no_other_container() {
+    let (one, two, shop) = (Origin::saying("one"), Origin::saying("two"), Origin::saying("shop"));
+    let engine = Engine::start(vec![plain("a", &one)]);
+    let product = Product::start(&engine.configuration());
+    let labelled = |name: &str, labels: Value| container(name, shop.address(), "Up 5 minutes", labels);
+    let shop_at = |path: &str| json!({ "equipoise.cluster": "shop", "equipoise.route.path": path });
+    let wrong = json!({ "equipoise.cluster": "other", "equipoise.route.host": "a b" });
+    let of_the_file = json!({ "equipoise.cluster": "site", "equipoise.route.path": "/site" });
+    for (labels, told) in [
+        (shop_at("nope"), "b: its labels make no route: "),
+        (wrong, "b: its labels make no route: "),
+        (of_the_file, "site:1:"),
+    ] {
+        let endpoint = [&one, &two][usize::from(product.get("/").text() == "one")];
+        // What is right comes behind what is wrong, and has the same key.
+        let right = labelled("c", shop_at("/shop"));
+        engine.change(vec![plain("a", endpoint), labelled("b", labels), right]);
+        eventually("it has moved", || endpoints(&product).contains(&endpoint.address().to_string()));
+        eventually("the other is there", || product.get("/shop").text() == "shop");
+        eventually("it is told", || {
+            let left_out = provider(&product)["left_out"].clone();
+            left_out
+                .as_array()
+                .is_some_and(|all| all.len() == 1 && all[0].as_str().is_some_and(|one| one.starts_with(told)))
+        });
+        assert!(provider(&product)["problems"].is_null());
+        engine.change(vec![plain("a", endpoint)]);
+        eventually("nothing is left out", || provider(&product)["left_out"] == json!([]));
+    }
+}
+
+#[test]
+fn labels_that_mean_nothing_are_told() {
+    let one = Origin::saying("one");
+    let labels = json!({ "equipoise.wieght": "3" });
+    let mut other = plain("b", &one);
+    other["Labels"]["equipoise.enable"] = json!("TRUE");
+    let engine = Engine::start(vec![container("a", one.address(), "Up 5 minutes", labels), other]);
+    let product = Product::start(&engine.configuration());
+    assert_eq!(product.get("/").text(), "one");
+    let first = "a: there is no label `equipoise.wieght`, it is ignored (did you mean `weight`?)";
+    let second = "b: `equipoise.enable` is \"TRUE\", neither \"true\" nor \"false\"";
+    eventually("they are told", || {
+        let told = provider(&product)["left_out"].clone();
+        let has = |wanted: &str| told.as_array().is_some_and(|all| all.iter().any(|one| one == wanted));
+        has(first) && has(second)
+    });
+    let known = engine.known.lock().expect("what is known");
+    assert!(known.paths.iter().any(|path| path.contains("equipoise.enable%22")), "{:?}", known.paths);
 }

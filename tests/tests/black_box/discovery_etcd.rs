@@ -269,11 +269,72 @@ fn values_that_are_wrong_are_told_and_hold_up_no_others() {
     etcd.put("endpoints/site/a", &first);
     etcd.delete("endpoints/site/b");
     eventually("nothing is left out", || provider(&product)["left_out"] == json!([]));
-    etcd.put("config/shop", "routes: [{ name: shop, match: { path: { prefix: /shop } }, cluster: nobody }]");
-    eventually("it is told", || {
-        provider(&product)["problems"].as_str().is_some_and(|text| text.contains("there is no cluster `nobody`"))
-    });
-    assert_eq!(product.get("/shop").text(), "one", "by the route that there was");
+}
+
+/// Whether what is left out is told by these words, each in its place.
+fn leaves_out(product: &Product, words: &[&str]) -> bool {
+    let told = provider(product)["left_out"].clone();
+    let told: Vec<&str> = told.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    told.len() == words.len() && told.iter().zip(words).all(|(told, word)| told.contains(word))
+}
+
+#[test]
+fn texts_that_are_wrong_are_told_by_their_keys_and_hold_up_nothing() {
+    let (one, two, shop) = (Origin::saying("one"), Origin::saying("two"), Origin::saying("shop"));
+    let route = |name: &str, cluster: &str| {
+        format!("routes: [{{ name: {name}, match: {{ path: {{ prefix: /{name} }} }}, cluster: {cluster} }}]")
+    };
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &one.address().to_string());
+    etcd.put("config/bad", "routes: [");
+    etcd.put("config/chain", &route("chain", "chained"));
+    etcd.put("config/chained", "clusters: { chained: { endpoints: [nowhere] } }");
+    let product = Product::start(&etcd.configuration());
+    assert_eq!(product.get("/").text(), "one", "a start is not held up");
+    eventually("they are told", || leaves_out(&product, &["config/bad:", "config/chain:1:", "config/chained:1:"]));
+    product.expect_said(&["a part of what a provider gives is left out", "config/bad:"]);
+    assert_eq!(provider(&product)["state"], "up");
+    assert!(provider(&product)["problems"].is_null());
+    // What comes later is taken, and so is what leaves.
+    etcd.put("endpoints/site/a", &two.address().to_string());
+    eventually("it has moved", || product.get("/").text() == "two");
+    etcd.put(
+        "config/shop",
+        &format!("{}\nclusters: {{ shop: {{ endpoints: [\"{}\"] }} }}", route("shop", "shop"), shop.address()),
+    );
+    eventually("it is there", || product.get("/shop").text() == "shop");
+    // A name that somebody has, of the files, or of a key before it.
+    for (key, value) in [
+        ("config/site", "clusters: { site: { endpoints: [\"127.0.0.1:1\"] } }".to_owned()),
+        ("config/twin", route("shop", "shop")),
+        ("config/web", "listeners: { web: { bind: \"127.0.0.1:0\" } }".to_owned()),
+    ] {
+        etcd.put(key, &value);
+        let words = ["config/bad:", "config/chain:1:", "config/chained:1:", key];
+        eventually(key, || {
+            let mut words = words.to_vec();
+            words.sort_unstable();
+            leaves_out(&product, &words)
+        });
+        etcd.delete(key);
+        eventually("it is gone", || provider(&product)["left_out"].as_array().is_some_and(|all| all.len() == 3));
+    }
+    // What was right stays as it was.
+    etcd.put("config/shop", "routes: nothing");
+    etcd.put("endpoints/site/a", &one.address().to_string());
+    eventually("it has moved", || product.get("/").text() == "one");
+    eventually("it is told", || provider(&product)["left_out"].as_array().is_some_and(|all| all.len() == 4));
+    assert_eq!(product.get("/shop").text(), "shop");
+    etcd.delete("config/shop");
+    eventually("it is gone", || product.get("/shop").text() == "one");
+    for (key, value) in [
+        ("config/bad", "routes: []".to_owned()),
+        ("config/chained", format!("clusters: {{ chained: {{ endpoints: [\"{}\"] }} }}", shop.address())),
+    ] {
+        etcd.put(key, &value);
+    }
+    eventually("what hung on another comes with it", || product.get("/chain").text() == "shop");
+    eventually("nothing is left out", || provider(&product)["left_out"] == json!([]));
 }
 
 #[test]

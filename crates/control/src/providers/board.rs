@@ -90,6 +90,8 @@ pub struct Status {
 #[derive(Debug, Default)]
 struct Slot {
     status: Status,
+    /// What it says itself that it leaves out, and what did not fit beside all else.
+    left_out: [Vec<String>; 2],
     /// What it wants.
     latest: Option<Arc<State>>,
     /// What of it is in force.
@@ -151,7 +153,7 @@ impl Board {
         for (place, (name, kind)) in providers.iter().enumerate() {
             let slot = slots.by_name.entry((*name).to_owned()).or_default();
             if slot.status.kind != *kind {
-                slot.status.left_out.clear();
+                (slot.left_out, slot.status.left_out) = <_>::default();
             }
             (slot.place, slot.status.kind) = (place, kind);
             slot.status.name = (*name).to_owned();
@@ -203,15 +205,11 @@ impl Board {
 
     /// Tells of parts that are left out; of each once, as long as it is.
     pub(crate) fn leave_out(&self, name: &str, problems: Vec<String>) {
-        let cut = |problem: &String| problem.chars().take(REASON_CHARS_MAX).collect::<String>();
-        let problems: Vec<String> = problems.iter().take(LEFT_OUT_MAX).map(cut).collect();
-        let mut slots = self.lock();
-        let Some(slot) = slots.by_name.get_mut(name) else { return };
-        let before = std::mem::replace(&mut slot.status.left_out, problems.clone());
-        drop(slots);
-        for why in problems.iter().filter(|problem| !before.contains(problem)) {
-            telemetry::log::warn("a part of what a provider gives is left out", &[("provider", &name), ("why", why)]);
-        }
+        let fresh = self.lock().by_name.get_mut(name).map(|slot| {
+            slot.left_out[0] = problems;
+            slot.tell_left_out()
+        });
+        log_left_out(name, fresh.unwrap_or_default());
     }
 
     pub(crate) fn unchanged(&self, name: &str) {
@@ -260,18 +258,23 @@ impl Board {
         for slot in slots.by_name.values_mut() {
             tell(&mut slot.status);
         }
-        for (name, state) in given.states() {
+        let mut fresh = Vec::new();
+        for (name, wanted, texts, left_out) in given.settled() {
             let Some(slot) = slots.by_name.get_mut(name) else { continue };
-            slot.settled = Some(Arc::clone(state));
+            slot.settled = Some(Arc::clone(wanted));
+            slot.left_out[1] = left_out;
+            fresh.push((name, slot.tell_left_out()));
             if slot.latest.is_none() || slot.latest == slot.settled {
                 slot.latest = slot.settled.clone();
                 (slot.is_refused, slot.again_at, slot.tries) = (false, None, 0);
                 slot.status.problems = None;
             }
-            slot.status.texts = state.texts.len();
+            slot.status.texts = texts;
         }
         // What was in force before this came into force, and was wanted again meanwhile, has not been due yet.
         self.remind_within(&mut slots);
+        drop(slots);
+        fresh.into_iter().for_each(|(name, fresh)| log_left_out(name, fresh));
     }
 
     /// Makes due again what was taken without anything having come of it. What was refused waits for other news.
@@ -336,6 +339,22 @@ impl Board {
         let mut all: Vec<_> = slots.by_name.values().map(|slot| (slot.place, slot.status.clone())).collect();
         all.sort_by_key(|(place, _)| *place);
         all.into_iter().map(|(_, status)| status).collect()
+    }
+}
+
+impl Slot {
+    /// Tells what is left out, of much the first. Gives what was not told before.
+    fn tell_left_out(&mut self) -> Vec<String> {
+        let cut = |problem: &String| problem.chars().take(REASON_CHARS_MAX).collect::<String>();
+        let now: Vec<String> = self.left_out.iter().flatten().take(LEFT_OUT_MAX).map(cut).collect();
+        let before = std::mem::replace(&mut self.status.left_out, now.clone());
+        now.into_iter().filter(|problem| !before.contains(problem)).collect()
+    }
+}
+
+fn log_left_out(provider: &str, fresh: Vec<String>) {
+    for why in &fresh {
+        telemetry::log::warn("a part of what a provider gives is left out", &[("provider", &provider), ("why", why)]);
     }
 }
 

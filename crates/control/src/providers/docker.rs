@@ -7,7 +7,7 @@
 //! ```
 //! Paths carry no version: the engine answers as its newest does, and what is read is there since 1.24.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::{Client, Request};
 use super::{Outlet, State, Text, backoff};
+use crate::load;
 
 /// Bytes of a list of containers.
 const BYTES_MAX: u64 = 64 << 20;
@@ -29,15 +30,29 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// What changes which containers can be reached.
 const EVENTS: [&str; 9] =
     ["start", "die", "destroy", "pause", "unpause", "health_status", "connect", "disconnect", "rename"];
+/// What labels behind the prefix are called, but for those that become labels of the endpoint.
+const LABELS: [&str; 10] = [
+    "enable",
+    "cluster",
+    "port",
+    "network",
+    "weight",
+    "priority",
+    "zone",
+    "route.host",
+    "route.path",
+    "health_check.path",
+];
 /// The name that Compose gives to what a container is of.
 const COMPOSE: &str = "com.docker.compose.service";
 
 /// Lists and watches containers.
 pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
     let mut failures = 0;
+    let mut checked = Checked::default();
     loop {
         let mut has_listed = false;
-        let ended = follow(&settings, &outlet, &mut has_listed).await;
+        let ended = follow((&settings, &mut checked), &outlet, &mut has_listed).await;
         if has_listed {
             failures = 0;
         }
@@ -50,7 +65,11 @@ pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
 }
 
 /// `Ok`: it is time to begin anew.
-async fn follow(settings: &DockerProvider, outlet: &Outlet, has_listed: &mut bool) -> Result<(), String> {
+async fn follow(
+    (settings, checked): (&DockerProvider, &mut Checked),
+    outlet: &Outlet,
+    has_listed: &mut bool,
+) -> Result<(), String> {
     let client = Client::new(&settings.origin)?;
     let filters = json!({ "type": ["container", "network"], "event": EVENTS }).to_string();
     let path = format!("/events?filters={}", encoded(&filters));
@@ -59,7 +78,7 @@ async fn follow(settings: &DockerProvider, outlet: &Outlet, has_listed: &mut boo
         return Err(format!("status {} for events", events.status));
     }
     loop {
-        let (state, problems) = read(&list(&client, settings).await?, settings, outlet.name());
+        let (state, problems) = read(&list(&client, settings).await?, settings, outlet.name(), checked);
         *has_listed = true;
         outlet.send(state);
         outlet.leave_out(problems);
@@ -72,7 +91,8 @@ async fn follow(settings: &DockerProvider, outlet: &Outlet, has_listed: &mut boo
 }
 
 async fn list(client: &Client, settings: &DockerProvider) -> Result<Vec<Value>, String> {
-    let label = format!("{}.enable=true", settings.prefix);
+    // Whatever it says: what is neither `true` nor `false` is told.
+    let label = format!("{}.enable", settings.prefix);
     let path = match settings.all {
         true => "/containers/json".to_owned(),
         false => format!("/containers/json?filters={}", encoded(&json!({ "label": [label] }).to_string())),
@@ -105,23 +125,34 @@ struct Container<'a> {
     whole: &'a Value,
 }
 
+/// Texts that labels made, and what is wrong with each by itself.
+type Checked = HashMap<String, Option<String>>;
+
 /// The state that these containers make, and why some are left out.
-fn read(list: &[Value], settings: &DockerProvider, provider: &str) -> (State, Vec<String>) {
-    let mut containers: Vec<Container<'_>> = list.iter().filter_map(|whole| container(whole, settings)).collect();
-    containers.sort_by_key(|container| container.name);
-    let mut state = State::default();
+fn read(list: &[Value], settings: &DockerProvider, provider: &str, checked: &mut Checked) -> (State, Vec<String>) {
     let mut problems = Vec::new();
-    let mut routed: BTreeMap<&str, (&str, Value)> = BTreeMap::new();
+    let mut containers: Vec<Container<'_>> =
+        list.iter().filter_map(|whole| container(whole, settings, &mut problems)).collect();
+    containers.sort_by_key(|container| container.name);
+    let mut state = State { by_parts: true, ..State::default() };
+    let mut before = std::mem::take(checked);
+    let mut routed: BTreeMap<&str, (&str, String)> = BTreeMap::new();
     for container in &containers {
         let cluster = cluster_of(container);
-        let found = match endpoint(container, settings) {
-            Ok(found) => found,
-            Err(why) => {
+        note_strange(container, &settings.prefix, &mut problems);
+        let text = routing(cluster, provider, &container.labels).map(|text| text.to_string());
+        let fault = text.as_ref().and_then(|text| {
+            let fault = |text: &String| before.remove(text).unwrap_or_else(|| fault_of(provider, text));
+            checked.entry(text.clone()).or_insert_with_key(fault).clone()
+        });
+        let found = match (endpoint(container, settings), fault) {
+            (Ok(found), None) => found,
+            (Err(why), _) | (_, Some(why)) => {
                 problems.push(format!("{}: {why}", container.name));
                 continue;
             }
         };
-        if let Some(text) = routing(cluster, provider, &container.labels) {
+        if let Some(text) = text {
             match routed.get(cluster) {
                 Some((first, known)) if *known != text => {
                     problems.push(format!("{}: its routes to `{cluster}` are not those of {first}", container.name));
@@ -135,22 +166,40 @@ fn read(list: &[Value], settings: &DockerProvider, provider: &str) -> (State, Ve
         let known = state.endpoints.entry(cluster.to_owned()).or_default();
         known.extend(found.filter(|found| !known.iter().any(|other| other.address == found.address)));
     }
-    let text = |(cluster, (_, text)): (&str, (&str, Value))| Text {
-        name: cluster.to_owned(),
-        text: text.to_string(),
-        ..Text::default()
-    };
+    let text =
+        |(cluster, (_, text)): (&str, (&str, String))| Text { name: cluster.to_owned(), text, ..Text::default() };
     state.texts = routed.into_iter().map(text).collect();
     (state, problems)
 }
 
-fn container<'a>(whole: &'a Value, settings: &DockerProvider) -> Option<Container<'a>> {
+/// What is wrong with a text of routes by itself, told of the labels that made it.
+fn fault_of(provider: &str, text: &str) -> Option<String> {
+    let found = load::without_names(|loader| config::fault_of_provided(loader, provider, text))?;
+    Some(format!("its labels make no route: {}", found.message))
+}
+
+/// Tells of labels behind the prefix that mean nothing.
+fn note_strange(container: &Container<'_>, prefix: &str, problems: &mut Vec<String>) {
+    for label in container.labels.keys().filter(|label| !LABELS.contains(label) && !label.starts_with("label.")) {
+        let mend = config::did_you_mean(label, LABELS).map(|mend| format!(" ({mend})")).unwrap_or_default();
+        problems.push(format!("{}: there is no label `{prefix}.{label}`, it is ignored{mend}", container.name));
+    }
+}
+
+fn container<'a>(whole: &'a Value, settings: &DockerProvider, problems: &mut Vec<String>) -> Option<Container<'a>> {
     let name = whole["Names"][0].as_str()?.trim_start_matches('/');
     let of_ours = |label: &'a str| label.strip_prefix(settings.prefix.as_str())?.strip_prefix('.');
     let all = whole["Labels"].as_object().into_iter().flatten();
     let labels: BTreeMap<&str, &str> =
         all.filter_map(|(label, value)| Some((of_ours(label)?, value.as_str()?))).collect();
-    let is_wanted = labels.get("enable").map_or(settings.all, |text| *text == "true");
+    let is_wanted = match labels.get("enable").copied() {
+        None => settings.all,
+        Some(text @ ("true" | "false")) => text == "true",
+        Some(text) => {
+            problems.push(format!("{name}: `{}.enable` is {text:?}, neither \"true\" nor \"false\"", settings.prefix));
+            false
+        }
+    };
     is_wanted.then_some(Container { name, labels, whole })
 }
 
@@ -180,6 +229,14 @@ fn endpoint(container: &Container<'_>, settings: &DockerProvider) -> Result<Opti
     endpoint.zone = container.labels.get("zone").map(|zone| (*zone).to_owned());
     let labels = container.labels.iter().filter_map(|(label, value)| Some((label.strip_prefix("label.")?, value)));
     endpoint.labels = labels.map(|(label, value)| (label.to_owned(), (*value).to_owned())).collect();
+    if endpoint.zone.is_some() || !endpoint.labels.is_empty() {
+        // By the code that reads whole lists. That all of one have no weight is nothing that one of them is told of.
+        let alone = [EndpointSettings { weight: endpoint.weight.max(1), ..endpoint.clone() }];
+        let wrong = load::without_names(|loader| loader.endpoints("", "", &alone)).err();
+        if let Some(first) = wrong.and_then(|wrong| wrong.list.into_iter().next()) {
+            return Err(first.message);
+        }
+    }
     Ok(Some(endpoint))
 }
 
@@ -267,6 +324,10 @@ mod tests {
         }
     }
 
+    fn read_all(list: &[Value], settings: &DockerProvider) -> (State, Vec<String>) {
+        read(list, settings, "engine", &mut Checked::default())
+    }
+
     fn one(name: &str, labels: Value, more: Value) -> Value {
         let mut whole = json!({
             "Names": [format!("/{name}")], "State": "running", "Status": "Up 5 minutes", "Labels": labels,
@@ -282,7 +343,7 @@ mod tests {
     }
 
     fn problem(labels: Value, more: Value) -> String {
-        let (state, problems) = read(&[one("web", labels, more)], &settings(), "engine");
+        let (state, problems) = read_all(&[one("web", labels, more)], &settings());
         assert!(state.endpoints.is_empty(), "{state:?}");
         problems.join("; ")
     }
@@ -294,7 +355,7 @@ mod tests {
             one("b", json!({ "equipoise.cluster": "web", "equipoise.port": "81", "equipoise.weight": "3" }), json!({})),
             one("alone", json!({ "equipoise.zone": "a", "equipoise.label.version": "v2" }), json!({})),
         ];
-        let (state, problems) = read(&all, &settings(), "engine");
+        let (state, problems) = read_all(&all, &settings());
         assert!(problems.is_empty() && state.texts.is_empty(), "{problems:?}");
         let web: Vec<_> = state.endpoints["web"].iter().map(|one| (one.address.as_str(), one.weight)).collect();
         assert_eq!(web, [("172.18.0.2:81", 3), ("172.18.0.2:80", 1)]);
@@ -306,11 +367,11 @@ mod tests {
     fn only_those_that_want_it_are_taken_unless_all_are() {
         let mut whole = one("a", json!({}), json!({}));
         whole["Labels"] = json!({});
-        assert!(read(std::slice::from_ref(&whole), &settings(), "engine").0.endpoints.is_empty());
+        assert!(read_all(std::slice::from_ref(&whole), &settings()).0.endpoints.is_empty());
         let all = DockerProvider { all: true, ..settings() };
-        assert_eq!(read(std::slice::from_ref(&whole), &all, "engine").0.endpoints.len(), 1);
+        assert_eq!(read_all(std::slice::from_ref(&whole), &all).0.endpoints.len(), 1);
         whole["Labels"] = json!({ "equipoise.enable": "false" });
-        assert!(read(&[whole], &all, "engine").0.endpoints.is_empty());
+        assert!(read_all(&[whole], &all).0.endpoints.is_empty());
     }
 
     #[test]
@@ -321,11 +382,10 @@ mod tests {
             json!({ "Status": "Up 2 minutes (unhealthy)" }),
             json!({ "Status": "Up 1 second (health: starting)" }),
         ] {
-            let (state, problems) = read(&[one("web", json!({}), more)], &settings(), "engine");
+            let (state, problems) = read_all(&[one("web", json!({}), more)], &settings());
             assert!(state.endpoints["web"].is_empty() && problems.is_empty(), "{problems:?}");
         }
-        let (state, _) =
-            read(&[one("web", json!({}), json!({ "Status": "Up 2 minutes (healthy)" }))], &settings(), "engine");
+        let (state, _) = read_all(&[one("web", json!({}), json!({ "Status": "Up 2 minutes (healthy)" }))], &settings());
         assert_eq!(state.endpoints["web"].len(), 1);
     }
 
@@ -338,7 +398,7 @@ mod tests {
         let chosen = |network: &str| json!({ "equipoise.network": network });
         assert_eq!(problem(chosen("c"), several.clone()), "web: it has no address in the network `c`");
         assert_eq!(problem(chosen("d"), several.clone()), "web: it is not in the network `d`");
-        let (state, _) = read(&[one("web", chosen("b"), several)], &settings(), "engine");
+        let (state, _) = read_all(&[one("web", chosen("b"), several)], &settings());
         assert_eq!(state.endpoints["web"][0].address, "10.0.0.2:80");
         assert_eq!(problem(json!({}), json!({ "Ports": [] })), "web: it exposes no port, and no label says one");
         let two = json!({ "Ports": [{ "PrivatePort": 1, "Type": "tcp" }, { "PrivatePort": 2, "Type": "tcp" }] });
@@ -347,7 +407,7 @@ mod tests {
         let heavy = problem(json!({ "equipoise.weight": "1001" }), json!({}));
         assert_eq!(heavy, "web: `equipoise.weight` is \"1001\", not a number up to 1000");
         let host = json!({ "HostConfig": { "NetworkMode": "host" } });
-        let (state, _) = read(&[one("web", json!({}), host)], &settings(), "engine");
+        let (state, _) = read_all(&[one("web", json!({}), host)], &settings());
         assert_eq!(state.endpoints["web"][0].address, "127.0.0.1:80");
     }
 
@@ -357,7 +417,7 @@ mod tests {
         let mut other = labels.clone();
         other["equipoise.route.host"] = json!("other.example");
         let all = [one("a", labels.clone(), json!({})), one("b", labels, json!({})), one("c", other, json!({}))];
-        let (state, problems) = read(&all, &settings(), "engine");
+        let (state, problems) = read_all(&all, &settings());
         assert_eq!(problems, ["c: its routes to `web` are not those of a"]);
         let text: Value = serde_json::from_str(&state.texts[0].text).unwrap();
         assert_eq!(text["routes"][0]["match"], json!({ "host": "shop.example", "path": { "prefix": "/api" } }));

@@ -170,6 +170,7 @@ mod tests {
             texts: vec![text],
             endpoints: [("site".to_owned(), vec![endpoint])].into(),
             names: [("site".to_owned(), vec!["a".to_owned()])].into(),
+            by_parts: true,
         };
         write(folder.path(), "a", &state).unwrap();
         assert_eq!(read(folder.path(), "a").unwrap(), Some(state));

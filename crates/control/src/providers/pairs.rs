@@ -43,8 +43,8 @@ enum Piece {
 
 /// What a key is for.
 enum Shape<'a> {
-    /// A text of this name.
-    Text(&'a str),
+    /// A text.
+    Text,
     /// An endpoint of this list.
     Endpoint(&'a str),
 }
@@ -52,7 +52,7 @@ enum Shape<'a> {
 impl Shape<'_> {
     fn of(key: &str) -> Option<Shape<'_>> {
         if let Some(name) = key.strip_prefix("config/") {
-            return (!name.is_empty()).then_some(Shape::Text(name));
+            return (!name.is_empty()).then_some(Shape::Text);
         }
         let (list, name) = key.strip_prefix("endpoints/")?.rsplit_once('/')?;
         (!list.is_empty() && !name.is_empty()).then_some(Shape::Endpoint(list))
@@ -62,7 +62,7 @@ impl Shape<'_> {
     fn read(&self, key: &str, value: &[u8]) -> Result<Piece, String> {
         let text = std::str::from_utf8(value).map_err(|_| format!("the value of `{key}` is no text"))?;
         match self {
-            Self::Text(_) => Ok(Piece::Text(text.to_owned())),
+            Self::Text => Ok(Piece::Text(text.to_owned())),
             Self::Endpoint(list) => {
                 let found = endpoint(list, text.trim()).map_err(|why| format!("the value of `{key}`: {why}"))?;
                 Ok(Piece::Endpoint(found.0, found.1))
@@ -75,8 +75,7 @@ impl Reader {
     /// With what a state says that was made before.
     pub(super) fn after(state: &State) -> Self {
         let good = |piece| Good { value: None, piece };
-        let texts =
-            state.texts.iter().map(|text| (format!("config/{}", text.name), good(Piece::Text(text.text.clone()))));
+        let texts = state.texts.iter().map(|text| (text.name.clone(), good(Piece::Text(text.text.clone()))));
         let named = state.names.iter().filter_map(|(list, names)| Some((list, names, state.endpoints.get(list)?)));
         let named = named.filter(|(_, names, endpoints)| names.len() == endpoints.len());
         let endpoints = named.flat_map(|(list, names, endpoints)| {
@@ -111,12 +110,12 @@ impl Reader {
     }
 
     fn joined(&self, problems: &mut Vec<String>) -> State {
-        let mut state = State::default();
+        let mut state = State { by_parts: true, ..State::default() };
         let mut seen = HashSet::new();
         for (key, good) in &self.good {
             match (Shape::of(key), &good.piece) {
-                (Some(Shape::Text(name)), Piece::Text(text)) => {
-                    state.texts.push(Text { name: name.to_owned(), text: text.clone(), ..Text::default() });
+                (Some(Shape::Text), Piece::Text(text)) => {
+                    state.texts.push(Text { name: key.clone(), text: text.clone(), ..Text::default() });
                 }
                 (Some(Shape::Endpoint(list)), Piece::Endpoint(address, endpoint)) => {
                     if seen.insert((list, *address)) {
@@ -191,7 +190,7 @@ mod tests {
         assert_eq!(web, [("10.0.0.1:80", 1), ("10.0.0.2:80", 3)]);
         assert_eq!(state.endpoints["a/b"][0].address, "10.0.0.3:80");
         assert_eq!(state.endpoints.len(), 2);
-        assert_eq!((state.texts.len(), state.texts[0].name.as_str()), (1, "shop"));
+        assert_eq!((state.texts.len(), state.texts[0].name.as_str()), (1, "config/shop"));
     }
 
     #[test]

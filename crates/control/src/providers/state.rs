@@ -25,6 +25,10 @@ pub struct State {
     /// key that is wrong by the time of another start is as it was while it was right.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, Vec<String>>,
+    /// Each text and each list of endpoints stands for itself: one that is wrong is left out, or is as it was while it was right. Otherwise
+    /// they come into force together or not at all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_parts: bool,
 }
 
 /// A text of a provider.
@@ -61,6 +65,10 @@ impl State {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Accepted {
     pub(crate) state: Arc<State>,
+    /// What it came of: the same, if nothing is left out.
+    wanted: Arc<State>,
+    /// By the names of parts why they are left out, or are as they were.
+    left_out: BTreeMap<String, String>,
     /// By key.
     endpoints: BTreeMap<String, Arc<[Endpoint]>>,
 }
@@ -87,18 +95,90 @@ impl PartialEq for Given {
 }
 
 impl Accepted {
-    /// Understands the endpoints of a state. Those that are as in `before` are taken from there.
-    fn of(loader: &Loader<'_>, provider: &str, state: Arc<State>, before: Option<&Self>) -> Result<Self, Diagnostics> {
-        let mut endpoints = BTreeMap::new();
-        for (key, list) in &state.endpoints {
+    /// Understands the endpoints of a state. Those that are as in `before` are taken from there, as are lists that stand for themselves
+    /// and are wrong now.
+    fn of(loader: &Loader<'_>, provider: &str, wanted: Arc<State>, before: Option<&Self>) -> Result<Self, Diagnostics> {
+        let mut it = Self { state: Arc::clone(&wanted), wanted, left_out: BTreeMap::new(), endpoints: BTreeMap::new() };
+        for (key, list) in &it.wanted.endpoints {
             let known = before.filter(|before| before.state.endpoints.get(key) == Some(list));
             let found = match known.and_then(|before| before.endpoints.get(key)) {
                 Some(known) => Arc::clone(known),
-                None => loader.endpoints(provider, key, list)?,
+                None => match loader.endpoints(provider, key, list) {
+                    Ok(found) => found,
+                    Err(why) if !it.wanted.by_parts => return Err(why),
+                    Err(why) => {
+                        let message = why.list.first().map_or("", |first| first.message.as_str());
+                        it.left_out.insert(format!("endpoints/{key}"), format!("the endpoints of `{key}`: {message}"));
+                        let state = Arc::make_mut(&mut it.state);
+                        state.endpoints.remove(key);
+                        state.names.remove(key);
+                        let known = before.and_then(|before| Some((before, before.endpoints.get(key)?)));
+                        let Some((before, found)) = known else { continue };
+                        state.endpoints.extend(before.state.endpoints.get(key).map(|list| (key.clone(), list.clone())));
+                        state.names.extend(before.state.names.get(key).map(|names| (key.clone(), names.clone())));
+                        Arc::clone(found)
+                    }
+                },
             };
-            endpoints.insert(key.clone(), found);
+            it.endpoints.insert(key.clone(), found);
         }
-        Ok(Self { state, endpoints })
+        Ok(it)
+    }
+
+    /// With the texts that another has, which wanted the same texts.
+    fn with_texts_of(mut self, other: &Self) -> Self {
+        if self.state.texts != other.state.texts {
+            Arc::make_mut(&mut self.state).texts.clone_from(&other.state.texts);
+        }
+        let of_texts = other.left_out.iter().filter(|(name, _)| !name.starts_with("endpoints/"));
+        self.left_out.extend(of_texts.map(|(name, why)| (name.clone(), why.clone())));
+        self
+    }
+
+    /// Without the texts of which something is told; the first time in their place what they said `before`. `None`: nothing is told of
+    /// any that stands for itself.
+    fn without(&self, provider: &str, told: &HashMap<&str, String>, before: Option<&Self>) -> Option<Self> {
+        if !self.state.by_parts {
+            return None;
+        }
+        let mut left_out = self.left_out.clone();
+        let mut texts = Vec::with_capacity(self.state.texts.len());
+        let mut is_other = false;
+        for text in &self.state.texts {
+            let Some(why) = told.get(config::place_of_provided(provider, &text.name).as_str()) else {
+                texts.push(text.clone());
+                continue;
+            };
+            is_other = true;
+            if left_out.contains_key(&text.name) {
+                continue;
+            }
+            left_out.insert(text.name.clone(), format!("{}:{why}", text.name));
+            texts.extend(before.and_then(|before| before.text(&text.name)).filter(|known| *known != text).cloned());
+        }
+        let state = State { texts, ..State::clone(&self.state) };
+        is_other.then(|| Self { state: state.into(), left_out, ..self.clone() })
+    }
+
+    /// With no text that is not as it was `before`. `None`: there is none.
+    fn without_news(&self, why: &str, before: Option<&Self>) -> Option<Self> {
+        let is_known = |text: &Text| before.and_then(|before| before.text(&text.name)) == Some(text);
+        if !self.state.by_parts || self.state.texts.iter().all(is_known) {
+            return None;
+        }
+        let (mut left_out, mut texts) = (self.left_out.clone(), Vec::new());
+        for text in &self.wanted.texts {
+            if !is_known(text) {
+                left_out.entry(text.name.clone()).or_insert_with(|| format!("{}: with others, {why}", text.name));
+            }
+            texts.extend(before.and_then(|before| before.text(&text.name)).cloned());
+        }
+        let state = State { texts, ..State::clone(&self.state) };
+        Some(Self { state: state.into(), left_out, ..self.clone() })
+    }
+
+    fn text(&self, name: &str) -> Option<&Text> {
+        self.state.texts.iter().find(|text| text.name == name)
     }
 }
 
@@ -106,9 +186,78 @@ impl Given {
     /// With another state of one provider.
     pub(crate) fn with(&self, loader: &Loader<'_>, provider: &str, state: Arc<State>) -> Result<Self, Diagnostics> {
         let accepted = Accepted::of(loader, provider, state, self.by_name.get(provider).map(|known| &**known))?;
+        Ok(self.having(provider, accepted))
+    }
+
+    /// With other endpoints of one provider, whose texts are those that it wanted before.
+    pub(crate) fn with_endpoints(
+        &self,
+        loader: &Loader<'_>,
+        provider: &str,
+        state: Arc<State>,
+    ) -> Result<Self, Diagnostics> {
+        let known = self.by_name.get(provider);
+        let accepted = Accepted::of(loader, provider, state, known.map(|known| &**known))?;
+        Ok(self.having(
+            provider,
+            match known {
+                Some(known) => accepted.with_texts_of(known),
+                None => accepted,
+            },
+        ))
+    }
+
+    fn having(&self, provider: &str, accepted: Accepted) -> Self {
         let mut given = self.clone();
         given.by_name.insert(provider.to_owned(), Arc::new(accepted));
-        Ok(given)
+        given
+    }
+
+    /// Without those parts of these providers that are wrong, or with what they were `before`. `None`: what is wrong is in none.
+    pub(crate) fn without(&self, names: &[&str], wrong: &Diagnostics, before: &Self) -> Option<Self> {
+        let mut told: HashMap<&str, String> = HashMap::new();
+        for one in wrong.list.iter().filter(|one| !one.is_warning) {
+            told.entry(&one.file).or_insert_with(|| {
+                let mend = one.suggestion.as_ref().map(|mend| format!(" ({mend})")).unwrap_or_default();
+                format!("{}:{}: {}{mend}", one.line, one.column, one.message)
+            });
+        }
+        self.change(names, |name, accepted| {
+            accepted.without(name, &told, before.by_name.get(name).map(|known| &**known))
+        })
+    }
+
+    /// Without any part of these providers that is not as it was `before`, though it is not known which is wrong. `None`: there is
+    /// none.
+    pub(crate) fn without_news(&self, names: &[&str], wrong: &Diagnostics, before: &Self) -> Option<Self> {
+        let first =
+            wrong.list.first().map_or(String::new(), |one| format!("{}:{}: {}", one.file, one.line, one.message));
+        self.change(names, |name, accepted| {
+            accepted.without_news(&first, before.by_name.get(name).map(|known| &**known))
+        })
+    }
+
+    fn change(&self, names: &[&str], with: impl Fn(&str, &Accepted) -> Option<Accepted>) -> Option<Self> {
+        let found = names.iter().filter_map(|name| Some((*name, with(name, self.by_name.get(*name)?)?)));
+        let mut given = None;
+        for (name, accepted) in found {
+            given = Some(given.as_ref().unwrap_or(self).having(name, accepted));
+        }
+        given
+    }
+
+    /// What providers want of which parts are left out.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = (&str, &Arc<State>)> {
+        let lacking = self.by_name.iter().filter(|(_, accepted)| !accepted.left_out.is_empty());
+        lacking.map(|(name, accepted)| (name.as_str(), &accepted.wanted))
+    }
+
+    /// By provider what it wanted, how much of its texts is in force, and what is left out and why.
+    pub(crate) fn settled(&self) -> impl Iterator<Item = (&str, &Arc<State>, usize, Vec<String>)> {
+        self.by_name.iter().map(|(name, accepted)| {
+            let left_out = accepted.left_out.values().cloned().collect();
+            (name.as_str(), &accepted.wanted, accepted.state.texts.len(), left_out)
+        })
     }
 
     /// All states.
@@ -136,9 +285,9 @@ impl Given {
         with_texts.map(provided).collect()
     }
 
-    /// Whether a provider would give the same texts with this state as it does.
+    /// Whether a provider wanted the same texts as in this state.
     pub(crate) fn has_texts(&self, provider: &str, state: &State) -> bool {
-        self.by_name.get(provider).map_or(state.texts.is_empty(), |known| known.state.texts == state.texts)
+        self.by_name.get(provider).map_or(state.texts.is_empty(), |known| known.wanted.texts == state.texts)
     }
 
     /// Whether all providers give the same texts in both: then they differ in endpoints only.
@@ -153,7 +302,8 @@ impl Given {
     /// Whether a provider gives something else here than in `before`, or gives something for the first time.
     pub(crate) fn has_news_beside(&self, before: &Self) -> bool {
         let is_known = |(name, now): (&String, &Arc<Accepted>)| {
-            before.by_name.get(name).is_some_and(|known| Arc::ptr_eq(known, now) || known.state == now.state)
+            let is_same = |known: &Accepted| known.state == now.state && known.wanted == now.wanted;
+            before.by_name.get(name).is_some_and(|known| Arc::ptr_eq(known, now) || is_same(known))
         };
         !self.by_name.iter().all(is_known)
     }
@@ -187,5 +337,72 @@ impl Given {
         let written = loaded.provided_endpoints().iter().filter(move |((name, _), _)| name == provider);
         let written = written.map(|((_, key), list)| (key.as_str(), list.len()));
         written.chain(typed.map(|(key, list)| (key.as_str(), list.len()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::Diagnostic;
+
+    use super::*;
+
+    fn given(before: &Given, texts: &[(&str, &str)], by_parts: bool) -> Given {
+        let text = |(name, text): &(&str, &str)| Text {
+            name: (*name).to_owned(),
+            text: (*text).to_owned(),
+            ..Text::default()
+        };
+        let state = State { texts: texts.iter().map(text).collect(), by_parts, ..State::default() };
+        load::without_names(|loader| before.with(loader, "store", Arc::new(state))).unwrap()
+    }
+
+    fn wrong(name: &str) -> Diagnostics {
+        let file = config::place_of_provided("store", name);
+        let one = Diagnostic {
+            file,
+            line: 1,
+            column: 2,
+            width: 1,
+            line_text: String::new(),
+            caret: 0,
+            message: "it is bad".to_owned(),
+            suggestion: None,
+            is_warning: false,
+        };
+        one.into()
+    }
+
+    fn shown(given: &Given) -> (Vec<(&str, &str)>, Vec<String>) {
+        let accepted = &given.by_name["store"];
+        let texts = accepted.state.texts.iter().map(|text| (text.name.as_str(), text.text.as_str()));
+        (texts.collect(), accepted.left_out.values().cloned().collect())
+    }
+
+    #[test]
+    fn a_part_that_is_wrong_is_as_it_was_and_then_left_out_and_told_once() {
+        let before = given(&Given::default(), &[("a", "old")], true);
+        let now = given(&before, &[("a", "new"), ("b", "new")], true);
+        let less = now.without(&["store"], &wrong("a"), &before).unwrap();
+        assert_eq!(shown(&less), (vec![("a", "old"), ("b", "new")], vec!["a:1:2: it is bad".to_owned()]));
+        let less = less.without(&["store"], &wrong("a"), &before).unwrap();
+        assert_eq!(shown(&less), (vec![("b", "new")], vec!["a:1:2: it is bad".to_owned()]));
+        assert!(less.without(&["store"], &wrong("a"), &before).is_none(), "it is not there any more");
+        assert!(less.without(&["other"], &wrong("b"), &before).is_none());
+        let whole = given(&before, &[("a", "new")], false);
+        assert!(whole.without(&["store"], &wrong("a"), &before).is_none(), "it stands as a whole");
+        // Other endpoints try no text again.
+        let wanted = Arc::clone(less.lacking().next().unwrap().1);
+        let again = load::without_names(|loader| less.with_endpoints(loader, "store", wanted)).unwrap();
+        assert_eq!(shown(&again), shown(&less));
+    }
+
+    #[test]
+    fn when_nobody_knows_which_part_is_wrong_those_in_force_stay() {
+        let before = given(&Given::default(), &[("a", "old"), ("gone", "old")], true);
+        let now = given(&before, &[("a", "old"), ("b", "new")], true);
+        let less = now.without_news(&["store"], &wrong("x"), &before).unwrap();
+        let told = "b: with others, provider:store:x:1: it is bad".to_owned();
+        assert_eq!(shown(&less), (vec![("a", "old")], vec![told]));
+        assert!(less.without_news(&["store"], &wrong("x"), &before).is_none());
     }
 }

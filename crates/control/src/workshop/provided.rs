@@ -11,6 +11,9 @@ use crate::keep::Desired;
 use crate::load::{self, Candidate, Names, Next};
 use crate::providers::{Board, Given, State};
 
+/// How often what is wrong is left out until no more is looked for.
+const ROUNDS_MAX: usize = 8;
+
 /// What a provider wants that is not in force.
 pub type Wanted = (String, Arc<State>);
 
@@ -43,7 +46,13 @@ impl Workshop {
         let names = Names::of_a_change();
         let generation = self.tried.as_ref().map_or(self.generation, |tried| tried.plan.generation + 1);
         let next = || Next { generation, ..self.next() };
-        self.fit(&mut fitted, wanted, |desired| match desired.given.has_texts_of(&self.desired.given) {
+        let given = &self.desired.given;
+        let with = match wanted.iter().all(|(name, state)| given.has_texts(name, state)) {
+            true => With::Endpoints,
+            false => With::All,
+        };
+        let wanted = if with == With::All { with_lacking(wanted, given) } else { wanted };
+        self.fit(&mut fitted, wanted, with, |desired| match desired.given.has_texts_of(&self.desired.given) {
             true => load::prepare_wishes(loaded, desired, next()),
             false => load::prepare_provided(loaded, desired, next(), &names),
         });
@@ -60,10 +69,13 @@ impl Workshop {
     /// Reads the files anew, with all that providers want, as far as it fits, if that is to come in.
     pub(super) fn read_anew(&self, names: &Names) -> Result<Candidate, Diagnostics> {
         let load = |desired: Desired| load::prepare_with(&self.source, desired, self.next(), names);
-        let wanted = if self.takes_news { self.board.unsettled() } else { Vec::new() };
+        let wanted = match self.takes_news {
+            true => with_lacking(self.board.unsettled(), &self.desired.given),
+            false => Vec::new(),
+        };
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         if !wanted.is_empty() {
-            self.fit(&mut fitted, wanted, load);
+            self.fit(&mut fitted, wanted, With::All, load);
         }
         let found = match fitted.candidate.take() {
             Some(candidate) => Ok(candidate),
@@ -77,15 +89,13 @@ impl Workshop {
         found
     }
 
-    /// Finds what fits: all, or else one by one in the order in which they are configured.
-    fn fit(&self, fitted: &mut Fitted, wanted: Vec<Wanted>, load: impl Fn(Desired) -> Result<Candidate, Diagnostics>) {
-        let with = |given: &Given, (name, state): &Wanted| {
-            load::without_names(|loader| given.with(loader, name, Arc::clone(state)))
-        };
+    /// Finds what fits: all, or else one by one in the order in which they are configured; of those whose parts stand for
+    /// themselves, all but parts that are wrong.
+    fn fit(&self, fitted: &mut Fitted, wanted: Vec<Wanted>, with: With, load: impl Load) {
         let mut all = self.desired.given.clone();
         let mut readable = Vec::new();
         for one in wanted {
-            match with(&all, &one) {
+            match with.add(&all, &one) {
                 Ok(next) => {
                     all = next;
                     readable.push(one);
@@ -96,7 +106,7 @@ impl Workshop {
         if readable.is_empty() {
             return;
         }
-        match load(Desired { given: all, ..self.desired.clone() }) {
+        match self.load_parts(all, &readable, &load) {
             Ok(candidate) => {
                 (fitted.candidate, fitted.taken) = (Some(candidate), readable);
                 return;
@@ -109,13 +119,10 @@ impl Workshop {
         }
         let mut given = self.desired.given.clone();
         for one in readable {
-            let tried = with(&given, &one).and_then(|next| {
-                let candidate = load(Desired { given: next.clone(), ..self.desired.clone() })?;
-                Ok((next, candidate))
-            });
-            match tried {
-                Ok((next, candidate)) => {
-                    given = next;
+            let tried = with.add(&given, &one);
+            match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), &load)) {
+                Ok(candidate) => {
+                    given = candidate.desired.given.clone();
                     fitted.candidate = Some(candidate);
                     fitted.taken.push(one);
                 }
@@ -123,6 +130,63 @@ impl Workshop {
             }
         }
     }
+
+    /// Tries with all of this, then without the parts of these providers that are wrong, as often as that shows others. Where it does not
+    /// end, or what is wrong is told of none of them, no part is taken that is not in force, so that their endpoints are held up by
+    /// nothing.
+    fn load_parts(&self, mut given: Given, of: &[Wanted], load: &impl Load) -> Result<Candidate, Diagnostics> {
+        let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
+        let try_it = |given: &Given| load(Desired { given: given.clone(), ..self.desired.clone() });
+        let before = &self.desired.given;
+        let mut wrong = match try_it(&given) {
+            Ok(candidate) => return Ok(candidate),
+            Err(wrong) => wrong,
+        };
+        for _ in 0..ROUNDS_MAX {
+            let Some(less) = given.without(&names, &wrong, before) else { break };
+            given = less;
+            match try_it(&given) {
+                Ok(candidate) => return Ok(candidate),
+                Err(more) => wrong = more,
+            }
+        }
+        match given.without_news(&names, &wrong, before) {
+            Some(less) => try_it(&less),
+            None => Err(wrong),
+        }
+    }
+}
+
+/// How what is desired becomes a candidate.
+trait Load: Fn(Desired) -> Result<Candidate, Diagnostics> {}
+
+impl<F: Fn(Desired) -> Result<Candidate, Diagnostics>> Load for F {}
+
+/// What of a state is new.
+#[derive(Clone, Copy, PartialEq)]
+enum With {
+    All,
+    /// Its texts are those that were wanted before: what did not fit then is not tried again.
+    Endpoints,
+}
+
+impl With {
+    fn add(self, given: &Given, (name, state): &Wanted) -> Result<Given, Diagnostics> {
+        load::without_names(|loader| match self {
+            Self::All => given.with(loader, name, Arc::clone(state)),
+            Self::Endpoints => given.with_endpoints(loader, name, Arc::clone(state)),
+        })
+    }
+}
+
+/// With what is wanted, those of which parts did not fit before: what was in their way may be gone.
+fn with_lacking(mut wanted: Vec<Wanted>, given: &Given) -> Vec<Wanted> {
+    for (name, state) in given.lacking() {
+        if !wanted.iter().any(|(known, _)| known == name) {
+            wanted.push((name.to_owned(), Arc::clone(state)));
+        }
+    }
+    wanted
 }
 
 /// Tells what is not put into force, and why.
