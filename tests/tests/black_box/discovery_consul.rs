@@ -22,6 +22,8 @@ struct Known {
     hides: bool,
     /// Waits are over soon, with the index that there was.
     is_impatient: bool,
+    /// Questions that wait now, and the most there were at once.
+    held: [usize; 2],
 }
 
 #[derive(Clone, Default)]
@@ -52,10 +54,13 @@ impl Consul {
         let (path, query) = request.target().split_once('?').unwrap_or((request.target(), ""));
         let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
         let asked: u64 = value("index").and_then(|text| text.parse().ok()).unwrap_or(0);
-        let known = self.0.0.lock().expect("what is known");
+        let mut known = self.0.0.lock().expect("what is known");
+        known.held[0] += 1;
+        known.held[1] = known.held[1].max(known.held[0]);
         let waits = |known: &mut Known| asked > 0 && known.index == asked && !known.is_down;
         let patience = if known.is_impatient { Duration::from_millis(50) } else { Duration::from_secs(30) };
-        let (known, _) = self.0.1.wait_timeout_while(known, patience, waits).expect("what is known");
+        let (mut known, _) = self.0.1.wait_timeout_while(known, patience, waits).expect("what is known");
+        known.held[0] -= 1;
         if known.is_down || request.field("x-consul-token") != Some("secret") {
             let (status, why) =
                 if known.is_down { ("500 x", "No cluster leader") } else { ("403 x", "Permission denied") };
@@ -209,4 +214,59 @@ fn the_store_brings_endpoints_and_routes() {
     assert_eq!(product.get("/").text(), "one");
     consul.change(|known| known.stored.clear());
     eventually("it is gone", || product.get("/shop").text() == "one");
+}
+
+#[test]
+fn an_instance_with_the_name_of_a_host_is_told_and_a_wrong_text_of_the_store_holds_up_nothing() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let consul = Consul::default();
+    let mut named = instance(two.address(), "passing");
+    named["Service"]["Address"] = json!("web.example.com");
+    consul.change(|known| {
+        known.instances = vec![instance(one.address(), "passing"), named.clone()];
+        known.stored = vec![json!({ "Key": "eq/config/bad", "Value": base64("routes: [") })];
+    });
+    let (_api, product) = start(&consul);
+    assert_eq!(product.get("/").text(), "one");
+    let told = format!(
+        "v1.web: the instance `web-{}` has the address `web.example.com`, which is no IP address: names are not looked up here",
+        two.address()
+    );
+    eventually("both are told", || {
+        let left_out = provider(&product)["left_out"].clone();
+        let has = |wanted: &str| {
+            left_out
+                .as_array()
+                .is_some_and(|all| all.iter().any(|one| one.as_str().is_some_and(|one| one.starts_with(wanted))))
+        };
+        has(&told) && has("config/bad:")
+    });
+    consul.change(|known| known.instances = vec![instance(two.address(), "passing"), named]);
+    eventually("it is followed", || product.get("/").text() == "two");
+}
+
+#[test]
+fn many_names_hold_no_more_connections_than_an_agent_lets_a_client_have() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let consul = Consul::default();
+    consul.instances(&[(one.address(), "passing")]);
+    let known = consul.clone();
+    let api = Origin::answering(move |request| known.answer(request));
+    let keys = 0..120;
+    let clusters: String =
+        keys.clone().map(|n| format!("  c{n}: {{ endpoints: {{ from: mesh, key: t{n}.web }} }}\n")).collect();
+    let routes: String =
+        keys.clone().map(|n| format!("  - {{ match: {{ path: {{ exact: /{n} }} }}, cluster: c{n} }}\n")).collect();
+    let product = Product::start(&format!(
+        "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nadmin: {{ bind: \"127.0.0.1:0\" }}\n\
+         providers: {{ mesh: {{ consul: {{ url: \"http://{}\", token: secret, wait: 20s }} }} }}\n\
+         routes:\n{routes}clusters:\n{clusters}",
+        api.address()
+    ));
+    let all_say = |body: &str| keys.clone().all(|n| product.get(&format!("/{n}")).text() == body);
+    eventually("all are known", || all_say("one"));
+    consul.instances(&[(two.address(), "passing")]);
+    eventually("all are followed", || all_say("two"));
+    let [_, most] = consul.0.0.lock().expect("what is known").held;
+    assert!(most <= 64 + 8, "{most}");
 }

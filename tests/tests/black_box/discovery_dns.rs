@@ -253,12 +253,16 @@ fn a_name_that_is_no_more_has_no_endpoints_until_it_is_there_again() {
     let (_origins, port) = fleet(&[2]);
     let names = NameServer::start("web A 127.0.0.2");
     let product = Product::start(&text(&names, &format!("web.test:{port}")));
-    for records in ["", "web TXT only"] {
+    for (records, why) in [("", "there is no such name"), ("web TXT only", "the name has no such records")] {
         names.change(records);
         eventually("it has none", || product.get("/").status() == 503);
         assert_eq!(provider(&product)["state"], "up", "that is an answer");
+        let told = format!("web.test:{port}: {why}");
+        eventually("that is told", || provider(&product)["left_out"] == serde_json::json!([told]));
+        product.expect_said(&["a part of what a provider gives is left out", &told]);
         names.change("web A 127.0.0.2");
         eventually("it has one", || product.get("/").status() == 200);
+        eventually("nothing is told", || provider(&product)["left_out"] == serde_json::json!([]));
     }
 }
 

@@ -4,6 +4,9 @@
 //! each key of a cluster:  GET /v1/health/service/NAME?index=I&wait=W ─▶ endpoints, index I' ─▶ again with I'
 //! the prefix of the store: GET /v1/kv/PREFIX?recurse&index=I&wait=W  ─▶ pairs, index I'     ─▶ again with I'
 //! ```
+//! Each question that waits holds a connection, and an agent lets a client have 200 by default: of more keys than [`HELD_MAX`] the others
+//! are asked for once in a while.
+//!
 //! An index that is 0, not there or less than before begins anew, as Consul wants it. With the same index as before may come something
 //! else: what a token may see changes without it. Nothing at all is asked for once more, without waiting. Of what cannot be asked, or may not be seen, stays what was known, also to a provider
 //! before with other settings, or to the program before.
@@ -11,18 +14,19 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::file::EndpointSettings;
 use model::provider::ConsulProvider;
 use model::{base64, limits};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use super::client::{Client, Request};
 use super::pairs::{PAIRS_MAX, Reader};
-use super::{Outlet, State, backoff};
+use super::{Outlet, State, backoff, jittered};
 
 /// Bytes of an answer.
 const BYTES_MAX: u64 = 64 << 20;
@@ -33,6 +37,12 @@ const LABEL_CHARS_MAX: usize = 256;
 const GRACE: Duration = Duration::from_secs(10);
 /// Between two answers, whatever changes how often.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Keys whose changes are waited for; the store is one more. Two processes of an upgrade stay below what an agent lets them have.
+const HELD_MAX: usize = 64;
+/// Questions about other keys at the same time, and how long after an answer the next is asked.
+const POLLS_MAX: usize = 8;
+const POLL_EVERY: Duration = Duration::from_secs(5);
 
 /// Field of an answer, `true` if there is more than whoever asked may see (Consul 1.11 and newer).
 const FILTERED: &str = "x-consul-results-filtered-by-acls";
@@ -48,8 +58,9 @@ enum Subject {
 
 /// What was found about a subject.
 enum Found {
-    Endpoints(Vec<EndpointSettings>),
     /// And what is wrong with some of it.
+    Endpoints(Vec<EndpointSettings>, Vec<String>),
+    /// The same.
     Stored(State, Vec<String>),
 }
 
@@ -70,6 +81,7 @@ type Outcome = (Subject, Result<Found, String>);
 /// Watches what clusters ask for, and the store if there is a prefix.
 pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
     let settings = Rc::new(settings);
+    let turns = Rc::new(Turns::default());
     let (sender, mut outcomes) = mpsc::channel::<Outcome>(64);
     let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
     let mut has_told = false;
@@ -82,7 +94,8 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
         for subject in wanted {
             watched.entry(subject).or_insert_with_key(|subject| {
                 let reader = if *subject == Subject::Store { Reader::after(&before) } else { Reader::default() };
-                let task = watch((subject.clone(), reader), Rc::clone(&settings), sender.clone());
+                let shared = (Rc::clone(&settings), Rc::clone(&turns));
+                let task = watch((subject.clone(), reader), shared, sender.clone());
                 let task = tokio::task::spawn_local(task);
                 Watched { known: None, failing: None, task }
             });
@@ -122,7 +135,7 @@ fn fill(whole: &mut State, from: &State, key: &str) {
 fn forget_answered(before: &mut State, watched: &BTreeMap<Subject, Watched>, answered: &Subject) {
     let is_store_out = watched.get(&Subject::Store).is_some_and(|store| store.known.is_none());
     let has_answered = |key: &str| match watched.get(&Subject::Key(key.to_owned())).map(|one| &one.known) {
-        Some(Some(Found::Endpoints(list))) => !(is_store_out && list.is_empty()),
+        Some(Some(Found::Endpoints(list, _))) => !(is_store_out && list.is_empty()),
         _ => false,
     };
     match answered {
@@ -134,16 +147,18 @@ fn forget_answered(before: &mut State, watched: &BTreeMap<Subject, Watched>, ans
 
 /// Tells what is found, and of subjects that were not answered for yet what was known before.
 fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
-    let mut whole = State::default();
+    let mut whole = State { by_parts: true, ..State::default() };
     let mut has_some = false;
-    let mut left_out: &[String] = &[];
+    let mut left_out = Vec::new();
+    let mut of_store: &[String] = &[];
     for (subject, one) in watched {
         match (subject, &one.known) {
-            (Subject::Key(key), Some(Found::Endpoints(list))) => {
-                drop(whole.endpoints.insert(key.clone(), list.clone()))
+            (Subject::Key(key), Some(Found::Endpoints(list, problems))) => {
+                left_out.extend(problems.iter().map(|problem| format!("{key}: {problem}")));
+                drop(whole.endpoints.insert(key.clone(), list.clone()));
             }
             (Subject::Store, Some(Found::Stored(stored, problems))) => {
-                left_out = problems;
+                of_store = problems;
                 whole.texts.clone_from(&stored.texts);
                 stored.endpoints.keys().for_each(|key| fill(&mut whole, stored, key));
             }
@@ -168,12 +183,25 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
         Some(why) if has_some => outlet.send_lacking(whole, why),
         Some(why) => return outlet.failed(why),
     }
-    outlet.leave_out(left_out.to_vec());
+    left_out.extend_from_slice(of_store);
+    outlet.leave_out(left_out);
+}
+
+/// Who may wait for changes, and who asks once in a while.
+struct Turns {
+    held: Arc<Semaphore>,
+    polls: Semaphore,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { held: Arc::new(Semaphore::new(HELD_MAX)), polls: Semaphore::new(POLLS_MAX) }
+    }
 }
 
 async fn watch(
     (subject, mut reader): (Subject, Reader),
-    settings: Rc<ConsulProvider>,
+    (settings, turns): (Rc<ConsulProvider>, Rc<Turns>),
     outcomes: mpsc::Sender<Outcome>,
 ) {
     let name = match &subject {
@@ -182,12 +210,25 @@ async fn watch(
     };
     let mut index = 0;
     let mut failures = 0;
+    let mut held: Option<OwnedSemaphorePermit> = None;
     loop {
-        let asked = ask(&subject, &settings, &mut index, &mut reader).await;
+        if held.is_none() && subject != Subject::Store {
+            // Once it has a turn it keeps it: whose changes are felt at once does not change all the time.
+            held = Arc::clone(&turns.held).try_acquire_owned().ok();
+        }
+        let waits = held.is_some() || subject == Subject::Store;
+        let asked = {
+            let _turn = if waits { None } else { Some(turns.polls.acquire().await) };
+            ask(&subject, &settings, &mut index, &mut reader).await
+        };
+        if !waits {
+            // Without one, it is answered at once.
+            index = 0;
+        }
         let pause = match &asked {
             Ok(_) => {
                 failures = 0;
-                PAUSE
+                if waits { PAUSE } else { jittered(POLL_EVERY, &name) }
             }
             Err(_) => {
                 failures += 1;
@@ -263,7 +304,10 @@ fn read(
         Subject::Key(_) if is_filtered && list.is_empty() => {
             Err("its ACLs let the token see none of them: it needs `read` for the service and for its nodes".to_owned())
         }
-        Subject::Key(_) => Ok(Found::Endpoints(endpoints(list))),
+        Subject::Key(_) => {
+            let (endpoints, problems) = endpoints(list);
+            Ok(Found::Endpoints(endpoints, problems))
+        }
         Subject::Store if is_filtered && list.is_empty() => {
             Err(format!("its ACLs let the token see no key behind `{prefix}`: it needs `read` for them"))
         }
@@ -318,9 +362,10 @@ fn encoded(text: &str, also: &str) -> String {
     out
 }
 
-/// Those that have no critical check. One with a warning has the weight for that.
-fn endpoints(list: &[Value]) -> Vec<EndpointSettings> {
+/// Those that have no critical check, and why others are left out. One with a warning has the weight for that.
+fn endpoints(list: &[Value]) -> (Vec<EndpointSettings>, Vec<String>) {
     let mut found: BTreeMap<SocketAddr, EndpointSettings> = BTreeMap::new();
+    let mut problems = Vec::new();
     for entry in list {
         let checks = entry["Checks"].as_array().map_or(&[][..], Vec::as_slice);
         let has = |status: &str| checks.iter().any(|check| check["Status"] == status);
@@ -328,12 +373,14 @@ fn endpoints(list: &[Value]) -> Vec<EndpointSettings> {
             continue;
         }
         let (offer, node) = (&entry["Service"], &entry["Node"]);
-        let address = [&offer["Address"], &node["Address"]].into_iter().filter_map(Value::as_str);
-        let ip = address.filter(|text| !text.is_empty()).map(str::parse::<IpAddr>).next();
-        let port = offer["Port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-        // A host name, or no port: nothing that traffic could be sent to.
-        let (Some(Ok(ip)), Some(port)) = (ip, port) else { continue };
-        let address = SocketAddr::new(ip, port);
+        let address = match address_of(offer, node) {
+            Ok(address) => address,
+            Err(why) => {
+                let named = [&offer["ID"], &node["Node"]].into_iter().find_map(Value::as_str).unwrap_or_default();
+                problems.push(format!("the instance `{}` {why}", named.chars().take(100).collect::<String>()));
+                continue;
+            }
+        };
         let mut endpoint = EndpointSettings::at(address.to_string());
         let weight = &offer["Weights"][if has("warning") { "Warning" } else { "Passing" }];
         endpoint.weight = weight.as_u64().map_or(1, |weight| weight.min(u64::from(limits::WEIGHT_MAX)) as u32);
@@ -345,7 +392,19 @@ fn endpoints(list: &[Value]) -> Vec<EndpointSettings> {
         endpoint.labels = texts.filter(fits).take(LABELS_MAX).collect();
         found.entry(address).or_insert(endpoint);
     }
-    found.into_values().collect()
+    (found.into_values().collect(), problems)
+}
+
+/// Where an instance is: its own address, or that of its node.
+fn address_of(offer: &Value, node: &Value) -> Result<SocketAddr, String> {
+    let mut texts = [&offer["Address"], &node["Address"]].into_iter().filter_map(Value::as_str);
+    let text = texts.find(|text| !text.is_empty()).ok_or("has no address")?;
+    let ip: IpAddr = text.parse().map_err(|_| {
+        let text: String = text.chars().take(100).collect();
+        format!("has the address `{text}`, which is no IP address: names are not looked up here")
+    })?;
+    let port = offer["Port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+    Ok(SocketAddr::new(ip, port.ok_or("has no port")?))
 }
 
 /// The pairs behind the prefix.
@@ -410,13 +469,13 @@ mod tests {
             json!({
                 "Node": { "Address": node },
                 "Service": {
-                    "Address": address, "Port": port, "Weights": { "Passing": 10, "Warning": 2 },
+                    "ID": "web-1", "Address": address, "Port": port, "Weights": { "Passing": 10, "Warning": 2 },
                     "Meta": { "version": "v2", "empty": "" },
                 },
                 "Checks": checks,
             })
         };
-        let found = endpoints(&[
+        let (found, problems) = endpoints(&[
             entry("10.0.0.2", "10.9.9.9", 80, &["passing", "warning"]),
             entry("", "10.0.0.1", 80, &["passing"]),
             entry("10.0.0.3", "", 80, &["passing", "critical"]),
@@ -427,6 +486,9 @@ mod tests {
         ]);
         let shown: Vec<_> = found.iter().map(|one| (one.address.as_str(), one.weight, one.labels.len())).collect();
         assert_eq!(shown, [("10.0.0.1:80", 10, 1), ("10.0.0.2:80", 2, 1)]);
+        let name =
+            "the instance `web-1` has the address `host.example`, which is no IP address: names are not looked up here";
+        assert_eq!(problems, ["the instance `web-1` has no port", name, "the instance `` has no address"]);
     }
 
     #[test]
@@ -438,7 +500,7 @@ mod tests {
             "eq/",
             &mut reader,
         ) {
-            Ok(Found::Endpoints(list)) => format!("{} endpoints", list.len()),
+            Ok(Found::Endpoints(list, _)) => format!("{} endpoints", list.len()),
             Ok(Found::Stored(state, problems)) => format!("{} keys, {problems:?}", state.endpoints.len()),
             Err(why) => why,
         };
@@ -479,7 +541,7 @@ mod tests {
             [key("web"), key("api"), Subject::Store].map(|subject| (subject, one(None))).into();
         tell(&watched, &before, &outlet);
         assert!(outlet.board.statuses()[0].is_kept, "nothing was found");
-        watched.insert(key("web"), one(Some(Found::Endpoints(list("10.0.0.9:1")))));
+        watched.insert(key("web"), one(Some(Found::Endpoints(list("10.0.0.9:1"), Vec::new()))));
         tell(&watched, &before, &outlet);
         let shown = |state: &State| -> Vec<(String, String)> {
             let all = state.endpoints.iter().map(|(key, list)| (key.clone(), list[0].address.clone()));
@@ -492,7 +554,7 @@ mod tests {
         assert_eq!(shown(&state), told(&[("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1"), ("web", "10.0.0.9:1")]));
         assert_eq!(state.texts.len(), 1);
         // What the store says itself counts, also of a name of which the catalog has no instances.
-        watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new()))));
+        watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new(), Vec::new()))));
         let stored = State { endpoints: by_key(&[("api", "10.0.0.7:1")]), ..State::default() };
         watched.insert(Subject::Store, one(Some(Found::Stored(stored, vec!["a key".to_owned()]))));
         tell(&watched, &before, &outlet);
@@ -523,10 +585,13 @@ mod tests {
             (address("web").unwrap_or_default(), address("gone").unwrap_or_default())
         };
         let of = |web: &str, gone: &str| (web.to_owned(), gone.to_owned());
-        let none = || Found::Endpoints(Vec::new());
+        let none = || Found::Endpoints(Vec::new(), Vec::new());
         assert_eq!(answer(&mut watched, &web, none()), of("10.0.0.1:1", "10.0.0.8:1"));
         // What the catalog has said itself it may take back.
-        assert_eq!(answer(&mut watched, &gone, Found::Endpoints(list("10.0.0.9:1"))), of("10.0.0.1:1", "10.0.0.9:1"));
+        assert_eq!(
+            answer(&mut watched, &gone, Found::Endpoints(list("10.0.0.9:1"), Vec::new())),
+            of("10.0.0.1:1", "10.0.0.9:1")
+        );
         assert_eq!(answer(&mut watched, &gone, none()), of("10.0.0.1:1", ""));
         let stored = Found::Stored(State::default(), Vec::new());
         assert_eq!(answer(&mut watched, &Subject::Store, stored), of("", ""));

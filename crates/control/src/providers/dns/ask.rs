@@ -25,8 +25,17 @@ pub(super) enum Found {
     Addresses(Vec<IpAddr>, u32),
     /// Places.
     Places(Vec<Srv>, u32),
-    /// The name, or what was asked of it, is not there.
-    Nothing(Option<u32>),
+    /// What was asked of the name is not there, or the name itself.
+    Nothing(Option<u32>, Lack),
+}
+
+/// What is not there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lack {
+    /// Under no name that was asked for is there anything at all.
+    Name,
+    /// There is such a name, without such records.
+    Records,
 }
 
 /// Whom to ask, as it is now.
@@ -56,16 +65,17 @@ impl Asker {
         if let Some(found) = self.find_in_hosts(text, kind) {
             return Ok(found);
         }
-        let mut ttl = None;
+        let (mut ttl, mut lack) = (None, Lack::Name);
         for name in self.resolving.candidates(text) {
             match self.ask(&name, kind).await? {
                 Meaning::Addresses(found, ttl) => return Ok(Found::Addresses(found, ttl)),
                 Meaning::Places(found, ttl) => return Ok(Found::Places(found, ttl)),
-                Meaning::Nothing(lives) | Meaning::NoName(lives) => ttl = ttl.into_iter().chain(lives).min(),
+                Meaning::Nothing(lives) => (ttl, lack) = (ttl.into_iter().chain(lives).min(), Lack::Records),
+                Meaning::NoName(lives) => ttl = ttl.into_iter().chain(lives).min(),
                 Meaning::Cut | Meaning::Refused(_) => {}
             }
         }
-        Ok(Found::Nothing(ttl))
+        Ok(Found::Nothing(ttl, lack))
     }
 
     /// A name that the file knows is not asked for.
@@ -73,7 +83,11 @@ impl Asker {
         let known = hosts(self.hosts.as_deref().filter(|_| kind != Kind::Srv)?, &Name::parse(text)?)?;
         let of_kind: Vec<IpAddr> = known.into_iter().filter(|ip| ip.is_ipv4() == (kind == Kind::A)).collect();
         let is_empty = of_kind.is_empty();
-        Some(if is_empty { Found::Nothing(Some(HOSTS_TTL)) } else { Found::Addresses(of_kind, HOSTS_TTL) })
+        Some(if is_empty {
+            Found::Nothing(Some(HOSTS_TTL), Lack::Records)
+        } else {
+            Found::Addresses(of_kind, HOSTS_TTL)
+        })
     }
 
     /// Asks one resolver after the other until one has an answer.

@@ -7,6 +7,8 @@ use config::file::EndpointSettings;
 use model::limits;
 use wire::dns::{Name, Srv};
 
+use super::ask::Lack;
+
 /// What a key asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
@@ -45,6 +47,8 @@ impl Target {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) places: Vec<Srv>,
+    /// What is not there, if nothing is there by the name of the key.
+    pub(super) lack: Option<Lack>,
     addresses: BTreeMap<String, [Vec<IpAddr>; 2]>,
 }
 

@@ -19,7 +19,7 @@ use model::provider::DnsProvider;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use self::ask::{Asker, Found};
+use self::ask::{Asker, Found, Lack};
 use self::endpoints::{Answers, Target};
 use super::{Outlet, State, backoff, jittered};
 
@@ -32,11 +32,12 @@ const NEGATIVE_TTL: Duration = Duration::from_secs(5);
 /// What is not there may come at any time: longer is not waited for it.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
 
-type Outcome = (String, Result<Vec<EndpointSettings>, String>);
+type Outcome = (String, Result<(Vec<EndpointSettings>, Option<Lack>), String>);
 
 /// What is known of a key.
 struct Watched {
     endpoints: Option<Vec<EndpointSettings>>,
+    lack: Option<Lack>,
     failing: Option<String>,
     task: JoinHandle<()>,
 }
@@ -60,7 +61,7 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
         for key in asked.iter().map(ToString::to_string) {
             watched.entry(key).or_insert_with_key(|key| {
                 let task = tokio::task::spawn_local(watch(key.clone(), shared.clone(), sender.clone()));
-                Watched { endpoints: None, failing: None, task }
+                Watched { endpoints: None, lack: None, failing: None, task }
             });
         }
         // The first word is a whole one: the start of the program waits for it.
@@ -74,9 +75,9 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
                 let Some((key, outcome)) = outcome else { return };
                 if let Some(one) = watched.get_mut(&key) {
                     match outcome {
-                        Ok(endpoints) => {
+                        Ok((endpoints, lack)) => {
                             before.endpoints.remove(&key);
-                            (one.endpoints, one.failing) = (Some(endpoints), None);
+                            (one.endpoints, one.lack, one.failing) = (Some(endpoints), lack, None);
                         }
                         Err(why) => one.failing = Some(format!("{key}: {why}")),
                     }
@@ -96,12 +97,19 @@ fn tell(watched: &BTreeMap<String, Watched>, before: &State, outlet: &Outlet) {
     let endpoints: BTreeMap<_, _> = watched.iter().filter_map(known).collect();
     let failing = watched.values().find_map(|one| one.failing.as_ref());
     let has_some = watched.values().any(|one| one.endpoints.is_some());
-    let whole = State { endpoints, ..State::default() };
+    let whole = State { endpoints, by_parts: true, ..State::default() };
     match failing {
         None => outlet.send(whole),
         Some(why) if has_some => outlet.send_lacking(whole, why),
         Some(why) => outlet.failed(why),
     }
+    let lacking = watched.iter().filter_map(|(key, one)| {
+        Some(match one.lack? {
+            Lack::Name => format!("{key}: there is no such name"),
+            Lack::Records => format!("{key}: the name has no such records"),
+        })
+    });
+    outlet.leave_out(lacking.collect());
 }
 
 /// Looks one key up again and again.
@@ -132,7 +140,7 @@ async fn watch(key: String, (settings, turns): (Rc<DnsProvider>, Rc<Semaphore>),
                 backoff(failures, &key).min(settings.ttl_max.max(Duration::from_secs(1)))
             }
         };
-        let outcome = outcome.map(|_| answers.endpoints(&target));
+        let outcome = outcome.map(|_| (answers.endpoints(&target), answers.lack));
         if outcomes.send((key.clone(), outcome)).await.is_err() {
             return;
         }
@@ -144,15 +152,20 @@ async fn watch(key: String, (settings, turns): (Rc<DnsProvider>, Rc<Semaphore>),
 async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers) -> Result<Duration, String> {
     let asker = Asker::of(settings);
     match target {
-        Target::Host { host, .. } => addresses(&asker, (host, settings), answers).await,
+        Target::Host { host, .. } => {
+            let (ttl, lack) = addresses(&asker, (host, settings), answers).await?;
+            answers.lack = lack;
+            Ok(ttl)
+        }
         Target::Places(name) => {
             let mut ttl = match asker.look_up(name, wire::dns::Kind::Srv).await? {
                 Found::Places(places, ttl) => {
-                    answers.places = places;
+                    (answers.places, answers.lack) = (places, None);
                     seconds(ttl)
                 }
-                Found::Nothing(ttl) => {
+                Found::Nothing(ttl, lack) => {
                     answers.places.clear();
+                    answers.lack = Some(lack);
                     negative(ttl)
                 }
                 Found::Addresses(..) => return Err("addresses came where places were asked for".to_owned()),
@@ -164,31 +177,36 @@ async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers)
             answers.forget_others(&hosts);
             for host in hosts {
                 // Whole names: nothing is searched for behind them.
-                ttl = ttl.min(addresses(&asker, (&format!("{host}."), settings), answers).await?);
+                ttl = ttl.min(addresses(&asker, (&format!("{host}."), settings), answers).await?.0);
             }
             Ok(ttl)
         }
     }
 }
 
-/// Both families at once. What one has no answer for stays as it was known, as long as the other has one.
+/// Both families at once. What one has no answer for stays as it was known, as long as the other has one. Gives how long the answers
+/// live, and what is not there, if there are none.
 async fn addresses(
     asker: &Asker,
     (host, settings): (&str, &DnsProvider),
     answers: &mut Answers,
-) -> Result<Duration, String> {
+) -> Result<(Duration, Option<Lack>), String> {
     let ask = async |is_wanted: bool, kind| if is_wanted { Some(asker.look_up(host, kind).await) } else { None };
     let (v4, v6) = tokio::join!(ask(settings.ipv4, wire::dns::Kind::A), ask(settings.ipv6, wire::dns::Kind::Aaaa));
     let known = answers.addresses_of(host);
     let (mut lives, mut nothing, mut why) = (None, None, None);
+    let mut lack = Lack::Name;
     for (family, outcome) in [v4, v6].into_iter().enumerate() {
         match outcome {
             Some(Ok(Found::Addresses(found, ttl))) => {
                 known[family] = found;
                 lives = lives.into_iter().chain([ttl]).min();
             }
-            Some(Ok(Found::Nothing(ttl))) => {
+            Some(Ok(Found::Nothing(ttl, what))) => {
                 known[family].clear();
+                if what == Lack::Records {
+                    lack = what;
+                }
                 nothing = Some(nothing.flatten().into_iter().chain(ttl).min());
             }
             Some(Err(failed)) => why = Some(failed),
@@ -197,9 +215,9 @@ async fn addresses(
     }
     match (lives, nothing, why) {
         // One family is enough. That the other is not there holds as long as is said, if anything is.
-        (Some(ttl), nothing, _) => Ok(seconds(nothing.flatten().into_iter().chain([ttl]).min().unwrap_or(ttl))),
+        (Some(ttl), nothing, _) => Ok((seconds(nothing.flatten().into_iter().chain([ttl]).min().unwrap_or(ttl)), None)),
         (None, _, Some(why)) => Err(why),
-        (None, Some(ttl), None) => Ok(negative(ttl)),
+        (None, Some(ttl), None) => Ok((negative(ttl), Some(lack))),
         (None, None, None) => Err("no family of addresses is wanted".to_owned()),
     }
 }
@@ -227,6 +245,7 @@ mod tests {
         let one = |found: Result<Vec<EndpointSettings>, &str>| Watched {
             failing: found.as_ref().err().map(|why| (*why).to_owned()),
             endpoints: found.ok(),
+            lack: None,
             task: runtime.spawn(async {}),
         };
         let mut watched: BTreeMap<String, Watched> =
