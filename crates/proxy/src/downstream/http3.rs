@@ -479,12 +479,13 @@ impl Session {
             }
             self.follow_client();
             let active = Active::new(&self.shared);
-            tokio::task::spawn_local(carry(
+            // Boxed, for a task copies what it carries more than once.
+            tokio::task::spawn_local(Box::pin(carry(
                 (self.worker.clone(), plan, index),
                 self.tether.clone(),
                 (self.quic.clone(), id),
                 active,
-            ));
+            )));
         }
     }
 

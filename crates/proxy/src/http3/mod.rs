@@ -21,7 +21,11 @@ use model::limits::{
     HTTP3_STREAM_WINDOW_BYTES, HTTP3_STREAMS_MAX, HTTP3_UNI_STREAMS_MAX, UPSTREAM_HTTP3_STREAM_WINDOW_BYTES,
 };
 use model::snapshot::SharedPool;
-use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
+use quinn_proto::{AckFrequencyConfig, IdleTimeout, TransportConfig, VarInt};
+
+/// Datagrams that a peer may receive before it acknowledges them, where it can be asked (draft-ietf-quic-ack-frequency). Half of the
+/// first congestion window (RFC 9002 section 7.2), so that a connection that begins waits for no acknowledgement that is held back.
+const ACKNOWLEDGED_AT_ONCE: u32 = 4;
 
 mod control;
 mod ids;
@@ -63,8 +67,11 @@ pub(crate) fn outgoing_transport(shared: &SharedPool, idle_timeout: Duration) ->
 }
 
 fn bounded(silence: Duration) -> TransportConfig {
+    let mut acknowledgements = AckFrequencyConfig::default();
+    acknowledgements.ack_eliciting_threshold(ACKNOWLEDGED_AT_ONCE.into());
     let mut transport = TransportConfig::default();
     transport
+        .ack_frequency_config(Some(acknowledgements))
         .max_concurrent_uni_streams(HTTP3_UNI_STREAMS_MAX.into())
         .send_window(HTTP3_SEND_WINDOW_BYTES_MIN)
         .crypto_buffer_size(HTTP3_CRYPTO_BYTES_MAX)
