@@ -1,6 +1,6 @@
 //! A new program takes over, and nobody who connects is turned away.
 
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -289,11 +289,10 @@ fn a_program_that_hangs_is_not_waited_for_longer_than_that_may_take() {
 #[test]
 fn whoever_connects_while_the_old_process_is_killed_over_an_upgrade_is_answered_by_the_new_one() {
     let origin = versatile();
-    let mut product = Setup::to(&origin).start();
-    // The new one opens this when it has all sockets and has said nothing yet, and waits for somebody who reads.
-    let log = product.folder().join("access.json");
-    std::fs::remove_file(&log).expect("it is ours");
-    sys::pipe_at(&log);
+    let setup = Setup::to(&origin);
+    let mut product = setup.start();
+    // The new one has all sockets by then, and needs a while until it says so.
+    std::fs::write(product.folder().join("equipoise.yaml"), setup.large_text(product.folder())).expect("it is ours");
     product.signal(libc::SIGUSR2);
     let pid = until("it has begun", || {
         product.stderr().split_once("is to take over pid=")?.1.split(' ').next()?.parse().ok()
@@ -305,7 +304,6 @@ fn whoever_connects_while_the_old_process_is_killed_over_an_upgrade_is_answered_
     product.signal(libc::SIGKILL);
     product.wait_ended();
     let mut early = Peer::sending(product.web(), "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let _reading = std::fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&log).expect("it is ours");
     eventually("another process serves", || product.serving() != product.pid());
     assert_eq!(early.response().status(), 200);
     assert_eq!(product.get("/").status(), 200);

@@ -2,6 +2,7 @@
 //! the administrator's address and a JSON access log. A test adds lines to one of its objects.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use super::{Origin, Product, product};
 
@@ -105,6 +106,16 @@ impl Setup {
         text.push_str("access_logs: [{ path: \"DIR/access.json\", format: json }]\n");
         push(&mut text, "", &self.top);
         text
+    }
+
+    /// The same for a program that runs in `folder`, with so many clusters that nobody asks for that a debug build needs a while
+    /// for them.
+    pub(crate) fn large_text(&self, folder: &Path) -> String {
+        let clusters = (0..5000)
+            .map(|number| format!("idle{number}: {{ endpoints: [\"127.1.{}.{}:9000\"] }}", number / 250, number % 250));
+        let mut large = self.clone();
+        large.clusters_more.extend(clusters);
+        large.text().replace("DIR", folder.to_str().expect("a path in UTF-8"))
     }
 
     /// Runs it.
