@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -100,14 +101,19 @@ pub(crate) struct Sentinel {
 }
 
 impl Sentinel {
-    /// Begins to look at these cores.
+    /// Looks at these cores from now on.
     pub(crate) fn start(cores: &[usize]) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
+        let (looking, all_look) = mpsc::channel();
         let of = |&core: &usize| {
-            let told = Arc::clone(&is_over);
-            thread::spawn(move || sys::pin_self(&[core]).map(|()| look(core, &told)))
+            let (told, looking) = (Arc::clone(&is_over), looking.clone());
+            thread::spawn(move || sys::pin_self(&[core]).map(|()| look(core, &told, looking)))
         };
-        Self { threads: cores.iter().map(of).collect(), is_over }
+        let threads = cores.iter().map(of).collect();
+        // On a busy core a thread may need a while until it begins. One that cannot look says nothing, and lets go.
+        drop(looking);
+        all_look.iter().for_each(drop);
+        Self { threads, is_over }
     }
 
     /// Ends, and tells what was seen.
@@ -128,7 +134,7 @@ impl Drop for Sentinel {
     }
 }
 
-fn look(core: usize, is_over: &AtomicBool) -> Seen {
+fn look(core: usize, is_over: &AtomicBool, looking: Sender<()>) -> Seen {
     let is_real_time = sys::become_real_time(PRIORITY).is_ok();
     // Real-time threads are woken at the time asked anyway; if this fails, plain ones are 50 us late at most.
     let _ = sys::wake_exactly();
@@ -136,6 +142,7 @@ fn look(core: usize, is_over: &AtomicBool) -> Seen {
     // The clock of the generator: the time of day at the begin, and from there on one that nobody sets.
     let (began, began_at) = (sys::monotonic(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let mut due = began + EVERY;
+    drop(looking);
     while !is_over.load(Ordering::Relaxed) {
         sys::sleep_until(due);
         let now = sys::monotonic();
