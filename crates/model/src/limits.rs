@@ -135,7 +135,7 @@ pub const UPSTREAM_FAR: Duration = Duration::from_millis(3);
 pub const UPSTREAM_ROUND_TRIPS_MIN: u32 = 2;
 /// Bytes of one response that an endpoint may send ahead of its reader by HTTP/3, whose windows cannot grow. As with HTTP/2, the
 /// window of a connection is as large as those of all its streams together.
-pub const UPSTREAM_HTTP3_STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+pub const UPSTREAM_HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
 /// What small frames of an endpoint may cost an HTTP/2 connection beside their data, before they are taken for whom they are

@@ -608,6 +608,11 @@ impl Tunnel {
         Self { up, down, up_shut: false, down_shut: false }
     }
 
+    /// Whether the client has ended its half, and the endpoint was told.
+    pub(crate) fn is_up_shut(&self) -> bool {
+        self.up_shut
+    }
+
     /// Moves bytes both ways until both sides have ended, passing each side's end on as a half-close.
     pub(crate) async fn run(
         &mut self,
@@ -621,8 +626,9 @@ impl Tunnel {
         let end = poll_fn(|cx| {
             let up = poll_half(cx, &mut self.up, (downstream, upstream), &mut self.up_shut, pool);
             if let Poll::Ready(Err(fault)) = up {
-                if self.down_shut && !matches!(fault, PumpFault::Write) {
-                    // The endpoint has said all it had to; how the client leaves is nobody's fault.
+                if self.down_shut {
+                    // The endpoint has said all it had to. How the client leaves is nobody's fault, nor that the endpoint listens no more (RFC
+                    // 9113 section 8.1, RFC 9114 section 4.1).
                     return Poll::Ready(TunnelEnd::Closed);
                 }
                 let side = if matches!(fault, PumpFault::Write) { Side::Upstream } else { Side::Downstream };
@@ -642,7 +648,7 @@ impl Tunnel {
                 return Poll::Ready(if is_told { TunnelEnd::Closed } else { TunnelEnd::Broken(Side::Downstream) });
             }
             if self.down_shut && is_reset(cx, upstream) {
-                return Poll::Ready(TunnelEnd::Broken(Side::Upstream));
+                return Poll::Ready(TunnelEnd::Closed);
             }
             // Both must be asked, or one direction's progress would be forgotten.
             if self.up.take_progress() | self.down.take_progress() {

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::snapshot::Listener;
 use model::{Address, Name};
@@ -84,7 +84,9 @@ pub(crate) fn free(worker: &Worker, wanted: impl Fn(&Address) -> bool, freed: Op
         port.free();
         let (left, freed) = (left.clone(), freed.cloned());
         tokio::task::spawn_local(async move {
-            while left.strong_count() > 0 {
+            // Whoever else holds it may do so for long.
+            let until = Instant::now() + FREED;
+            while left.strong_count() > 0 && Instant::now() < until {
                 tokio::time::sleep(STEP).await;
             }
             drop(freed);

@@ -691,6 +691,29 @@ fn a_websocket_becomes_a_stream_where_the_endpoint_offers_that() {
     assert_eq!(origin.open(), 1, "the connection lives on");
 }
 
+/// Who has said all may reset the stream without an error (RFC 9113 section 8.1), as libraries do that drop one.
+#[test]
+fn a_websocket_that_its_endpoint_ends_and_leaves_reaches_the_client_whole() {
+    let origin = Http2Origin::start(Rules { upgrades: true, ..Rules::default() }, |mut asked| {
+        Box::pin(async move {
+            let Ok(mut send) = asked.respond.send_response(respond(200), false) else { return };
+            while let Some(Ok(piece)) = asked.body.data().await {
+                let _ = asked.body.flow_control().release_capacity(piece.len());
+                if piece.ends_with(b"?") {
+                    break;
+                }
+            }
+            let _ = send.send_data("bye".repeat(10_000).into(), true);
+        })
+    });
+    let product = to(&origin).start();
+    let mut client = Peer::sending(product.web(), UPGRADE);
+    assert_eq!(client.head().status(), 101);
+    client.send("anything else?");
+    assert_eq!(client.try_rest().expect("an end in good order").len(), 30_000);
+    assert_eq!(product.record("the tunnel", |_| true)["fault"], serde_json::Value::Null);
+}
+
 #[test]
 fn a_websocket_that_the_endpoint_does_not_offer_or_want_is_told_of() {
     let refuses = Http2Origin::start(Rules { upgrades: true, ..Rules::default() }, |asked| {

@@ -349,6 +349,7 @@ impl Session<'_> {
         if let Some((_, http)) = self.worker.plan_of(&self.tether.seat).http_listener(&self.tether) {
             self.shared.link.borrow_mut().limit_heads(limits_of(http));
         }
+        self.shared.link.borrow_mut().set_time(now);
         let taken = self.take_frames(buffer.data(), now);
         buffer.advance(*taken.as_ref().unwrap_or(&0));
         if taken.is_ok() && !buffer.is_empty() {

@@ -250,12 +250,12 @@ impl Shared {
             && (discarded == 0 || self.discards.borrow_mut().spend(discarded, Instant::now()))
     }
 
-    /// An exchange is over.
-    fn note_end(&self, stream: &mut Stream) {
+    /// An exchange is over that was begun then.
+    fn note_end(&self, stream: &mut Stream, begun: Instant) {
         let is_whole = stream.finish();
         if stream.has_answered() {
             self.discards.borrow_mut().earn(1);
-        } else if stream.is_spoilt() {
+        } else if stream.is_spoilt() && begun.elapsed() <= HASTY {
             self.note_discarded();
         }
         if is_whole {
@@ -270,6 +270,10 @@ impl Shared {
         self.counts.discarded.set(self.counts.discarded.get().saturating_add(1));
     }
 }
+
+/// A stream that is given up within this is given up in haste. Of those that have waited for longer, the bound of streams bounds how many
+/// there are.
+const HASTY: Duration = Duration::from_secs(1);
 
 /// How far the end is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -678,7 +682,7 @@ async fn carry(
     let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: Some(whole) }, parsed };
     exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
     if let Some(MessageStream::Http3(stream)) = connection.io.message() {
-        active.0.note_end(stream);
+        active.0.note_end(stream, now);
     }
     if let Some(buffer) = connection.received.take() {
         worker.buffers.give(buffer);

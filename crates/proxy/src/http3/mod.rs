@@ -26,6 +26,8 @@ use quinn_proto::{AckFrequencyConfig, IdleTimeout, TransportConfig, VarInt};
 /// Datagrams that a peer may receive before it acknowledges them, where it can be asked (draft-ietf-quic-ack-frequency). Half of the
 /// first congestion window (RFC 9002 section 7.2), so that a connection that begins waits for no acknowledgement that is held back.
 const ACKNOWLEDGED_AT_ONCE: u32 = 4;
+/// How long it may hold one back: after losses the window may be smaller than that.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(5);
 
 mod control;
 mod ids;
@@ -68,7 +70,7 @@ pub(crate) fn outgoing_transport(shared: &SharedPool, idle_timeout: Duration) ->
 
 fn bounded(silence: Duration) -> TransportConfig {
     let mut acknowledgements = AckFrequencyConfig::default();
-    acknowledgements.ack_eliciting_threshold(ACKNOWLEDGED_AT_ONCE.into());
+    acknowledgements.ack_eliciting_threshold(ACKNOWLEDGED_AT_ONCE.into()).max_ack_delay(Some(ACKNOWLEDGED_WITHIN));
     let mut transport = TransportConfig::default();
     transport
         .ack_frequency_config(Some(acknowledgements))

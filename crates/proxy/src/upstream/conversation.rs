@@ -644,7 +644,8 @@ impl<'p> Conversation<'p> {
                 if let Some(berth) = upstream.berth() {
                     berth.note_end();
                 }
-                Ok(Next::Close)
+                // A client that still speaks must not lose what it was told last.
+                Ok(if tunnel.is_up_shut() { Next::Close } else { Next::Linger })
             }
             TunnelEnd::Timeout(fault) => Err(fault),
             TunnelEnd::Broken(Side::Downstream) => Err(Fault::ClosedInResponse),

@@ -22,6 +22,7 @@ mod send;
 mod streams;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use model::fields::Fields;
 use model::limits::{
@@ -30,7 +31,7 @@ use model::limits::{
 };
 use model::{Fault, RequestHead};
 
-use self::streams::{Incoming, Ours, Outgoing, Standing, Streams};
+use self::streams::{Incoming, Ours, Outgoing, Standing, Stream, Streams};
 use super::frame::{self, BadFrame, FrameHead, HEAD_BYTES, NUMBER_MAX, PAYLOAD_BYTES_MAX, flag, kind, setting};
 use super::hpack::{Decoder, Encoder, Strings, TABLE_BYTES};
 use super::{PREFACE, code};
@@ -144,13 +145,18 @@ pub enum Event {
     },
 }
 
+/// The step in which a connection is told the time.
+pub const TICK: Duration = Duration::from_millis(500);
+/// A stream that was begun no more of them ago is ended in haste.
+const HASTY_TICKS: u32 = 2;
+
 /// What a client has sent that there may be too much of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames of no use.
     pub idle: u32,
-    /// Streams that were ended before their answer began, by the client or because it broke their rules: each throws away what was
-    /// done for it, and makes room for another at once.
+    /// Streams that were ended within about a second and before their answer began, by the client or because it broke their rules: each
+    /// throws away what was done for it, and makes room for another at once.
     pub discarded: u32,
     /// Streams whose answer has begun. What becomes of them then is nobody's fault: browsers leave many downloads in the middle.
     pub answered: u32,
@@ -232,6 +238,8 @@ pub struct Connection {
     leaving: Leaving,
     errors: u32,
     counts: Counts,
+    /// See [`Self::set_tick`].
+    tick: u32,
 }
 
 impl Connection {
@@ -268,6 +276,7 @@ impl Connection {
             leaving: Leaving::No,
             errors: 0,
             counts: Counts::default(),
+            tick: 0,
         }
     }
 
@@ -443,9 +452,17 @@ impl Connection {
         std::mem::take(&mut self.counts)
     }
 
-    /// The client is about to have ended a stream that is open.
+    /// The time in steps of [`TICK`], which does not stand still for longer than what is received.
+    pub fn set_tick(&mut self, tick: u32) {
+        self.tick = tick;
+    }
+
+    /// The client is about to have ended a stream that is open. Who has waited for a while is in no hurry to make room for another, and
+    /// the bound of streams bounds how many do.
     fn count_end(&mut self, stream: u32) {
-        self.counts.discarded += u32::from(self.streams.get(stream).is_some_and(|open| open.ours == Ours::Head));
+        let tick = self.tick;
+        let is_hasty = |open: &Stream| open.ours == Ours::Head && tick.wrapping_sub(open.begun) <= HASTY_TICKS;
+        self.counts.discarded += u32::from(self.streams.get(stream).is_some_and(is_hasty));
     }
 
     /// The settings of the client are here.

@@ -25,7 +25,7 @@ use model::limits::{
 use model::{Fault, RequestHead, ResponseHead};
 use wire::http1::{Framing, HeadLimits, RequestParsed};
 use wire::http2::Allowance;
-use wire::http2::connection::{Connection, Event, Gone, Limits};
+use wire::http2::connection::{Connection, Event, Gone, Limits, TICK};
 use wire::http2::hpack::Strings;
 
 use super::line::{FRAMES_AT_ONCE, Line};
@@ -96,6 +96,8 @@ pub(crate) struct Link {
     pub(super) line: Line,
     /// In the order of their streams.
     inboxes: Vec<Inbox>,
+    /// When it was made.
+    began: Instant,
     /// Streams that wait for room on the line.
     queue: VecDeque<u32>,
     /// Streams that wait for the window of the connection. The first who is woken takes all of it, so each has its turn.
@@ -125,6 +127,7 @@ impl Link {
             core,
             line,
             inboxes: Vec::new(),
+            began: now,
             queue: VecDeque::new(),
             shut: VecDeque::new(),
             turn: None,
@@ -142,6 +145,12 @@ impl Link {
     /// Changes the bounds of the heads that are still to come.
     pub(super) fn limit_heads(&mut self, head: HeadLimits) {
         self.core.limit_heads(head);
+    }
+
+    /// What is received from now on is received at this time.
+    pub(super) fn set_time(&mut self, now: Instant) {
+        let ticks = now.saturating_duration_since(self.began).as_millis() / TICK.as_millis();
+        self.core.set_tick(ticks as u32);
     }
 
     /// Takes bytes up to what its task has to see to: how many are done with. `None`: all are.

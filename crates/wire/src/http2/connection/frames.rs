@@ -132,6 +132,7 @@ impl Connection {
             length_left: None,
             has_peer_ended: ends,
             ours: Ours::Head,
+            begun: self.tick,
         };
         let Self { decoder, memory, limits, streams, .. } = self;
         let mut gather = Gather::new(head, memory, Version::Http2);

@@ -104,6 +104,8 @@ pub(super) struct Stream {
     pub(super) length_left: Option<u64>,
     pub(super) has_peer_ended: bool,
     pub(super) ours: Ours,
+    /// The tick in which it was begun.
+    pub(super) begun: u32,
 }
 
 /// What a stream is that is not open.
@@ -274,6 +276,7 @@ mod tests {
             length_left: None,
             has_peer_ended: false,
             ours: Ours::Head,
+            begun: 0,
         }
     }
 

@@ -530,6 +530,19 @@ fn a_stream_that_ends_before_its_answer_counts_whoever_ends_it() {
 }
 
 #[test]
+fn a_stream_that_was_waited_for_is_not_thrown_away_in_haste() {
+    let mut peer = Peer::begun();
+    peer.connection.set_tick(7);
+    peer.take(&[get(1), get(3)].concat());
+    peer.connection.set_tick(9);
+    peer.take(&reset(1));
+    assert_eq!(peer.connection.take_counts().discarded, 1);
+    peer.connection.set_tick(10);
+    peer.take(&reset(3));
+    assert_eq!(peer.connection.take_counts(), Counts::default());
+}
+
+#[test]
 fn little_is_kept_of_a_large_head_and_of_streams_that_were_left() {
     let mut peer = Peer::begun();
     let path = [&b"\x82\x86\x41\x01a\x04\x7f\xa1\x05/"[..], &[b'p'; 799]].concat();
