@@ -80,6 +80,10 @@ fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(
         })?;
         out.push_str(&value_of(&rest[at + 2..at + end], environment)?);
         used = true;
+        if out.len() > UNFOLDED_BYTES_MAX {
+            let message = format!("variables fill in more than {UNFOLDED_BYTES_MAX} bytes");
+            return Err((message, "put the text into a file".to_owned()));
+        }
         rest = &rest[at + end + 1..];
     }
     out.push_str(rest);

@@ -59,7 +59,9 @@ fn other_reach<'a>(node: &'a Node, keys: &mut Vec<&'a str>, found: &mut BTreeSet
                 found.insert(format!("a variable of the environment by `{written}` in `{}`", keys.join("/")));
             }
             if scalar.text.starts_with("unix:") {
-                found.insert(format!("the socket `{}`", scalar.shown()));
+                // A provider may ask at sockets where no request is to arrive.
+                let section = keys.first().copied().unwrap_or_default();
+                found.insert(format!("the socket `{}` in `{section}`", scalar.shown()));
             }
         }
         Kind::Invalid => {}

@@ -130,7 +130,7 @@ impl History {
         if self.entries.len() == GENERATIONS_MAX {
             // Wishes for endpoints go first: their configuration is that of a generation beside them.
             let is_wish = |at: &usize| self.entries[*at].origin == Origin::Endpoint;
-            let oldest = (1..GENERATIONS_MAX).find(is_wish).unwrap_or(0);
+            let oldest = (1..GENERATIONS_MAX - 1).find(is_wish).unwrap_or(0);
             self.entries.remove(oldest);
         }
         self.entries.push_back(entry);

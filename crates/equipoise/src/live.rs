@@ -93,6 +93,8 @@ pub(crate) struct Live {
     watchdog: Watchdog,
     /// When something was made ready last, if what workers have let go of since was not given back yet.
     changed_at: Option<Instant>,
+    /// When it began, as long as memory goes back at once.
+    starting: Option<Instant>,
     /// Something was made ready, and what it took of memory was not given back yet.
     has_prepared: bool,
     /// What threads that make changes ready have had of a core.
@@ -203,6 +205,7 @@ impl Live {
             admin_offered,
             watchdog: Watchdog::of_this_process(),
             changed_at: Some(Instant::now()),
+            starting: Some(Instant::now()),
             has_prepared: false,
             spent_aside: Duration::ZERO,
             is_followed: false,
@@ -621,8 +624,11 @@ impl Live {
     /// What is due once in a while.
     fn look_after(&mut self) {
         self.leaving.retain(|(since, _)| since.elapsed() < LEAVE_AFTER);
-        if self.changed_at.take_if(|at| at.elapsed() >= REST_AFTER).is_some() {
+        // Also where changes follow each other without a rest: it costs every worker.
+        if self.starting.take_if(|at| at.elapsed() >= REST_AFTER).is_some() {
             memory::give_back_at_once(false);
+        }
+        if self.changed_at.take_if(|at| at.elapsed() >= REST_AFTER).is_some() {
             memory::give_back();
         }
         self.reconciler.keep_again();

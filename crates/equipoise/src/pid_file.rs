@@ -1,7 +1,7 @@
 //! A file with the number of the process that serves, for programs that want it so.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Taken away when this is dropped, unless another process has written its number there by then.
@@ -20,12 +20,17 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if std::fs::read_to_string(&self.0).is_ok_and(|found| found == content()) {
+        // Somebody may have put a pipe in its place, which is not waited for.
+        let read = || std::io::read_to_string(config::open_file(&self.0)?.take(CONTENT_BYTES_MAX));
+        if read().is_ok_and(|found| found == content()) {
             // It may be gone by itself.
             let _ = std::fs::remove_file(&self.0);
         }
     }
 }
+
+/// More than a number and the end of its line.
+const CONTENT_BYTES_MAX: u64 = 64;
 
 fn content() -> String {
     format!("{}\n", std::process::id())

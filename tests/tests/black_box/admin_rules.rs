@@ -46,6 +46,10 @@ fn who_shows_no_credentials_cannot_have_the_program_reach_further() {
     }
     let added = "\"unix:/run/docker.sock\"";
     refused(&product, "POST /api/clusters/site/endpoints", &[JSON], added, 403);
+    // Nor where a provider asks there.
+    let watched =
+        Setup::to(&origin).top("providers: { containers: { docker: { url: \"unix:/run/docker.sock\" } } }").start();
+    refused(&watched, "POST /api/clusters/site/endpoints", &[JSON], added, 403);
     // What is there already may be put anew.
     let mut config = written(&product);
     config["clusters"]["site"]["balance"] = "random".into();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::harness::origin::ok;
-use super::harness::{Origin, Setup, eventually};
+use super::harness::{Origin, Product, Setup, eventually};
 
 #[test]
 fn a_record_tells_the_whole_exchange() {
@@ -203,4 +203,22 @@ fn records_reach_receivers_of_syslog_by_udp_tcp_and_unix_socket() {
     stream.set_read_timeout(bound).expect("a socket");
     BufReader::new(stream).read_line(&mut line).expect("a message");
     assert!(line.starts_with("<134>") && line.ends_with(": 200 /a\n"), "{line}");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_holds_no_other_log_up() {
+    let origin = Origin::saying("fine");
+    let folder = super::harness::product::folder();
+    super::harness::sys::pipe_at(&folder.path().join("pipe.json"));
+    let text = Setup::to(&origin)
+        .text()
+        .replace("access_logs: [", "access_logs: [{ path: \"DIR/pipe.json\", format: json }, ");
+    let product = Product::start_in(folder, &text, 1);
+    let mut client = product.connect();
+    // More than a pipe holds.
+    for _ in 0..400 {
+        assert_eq!(client.get("/").status(), 200);
+    }
+    eventually("all are in the other", || product.records().len() == 400);
+    eventually("it is told", || product.stderr().contains("pipe.json"));
 }

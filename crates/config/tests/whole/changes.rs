@@ -325,7 +325,7 @@ fn what_may_not_be_used_is_refused_before_it_is_looked_at() {
     for (object, wanted) in [
         (page, "the file `/nowhere/page.html` in `clusters/queue/page/file`"),
         (variable, "a variable of the environment by `${NOT_SET}` in `clusters/a/endpoints/zone`"),
-        ("endpoints: ['unix:/run/x']", "the socket `unix:/run/x`"),
+        ("endpoints: ['unix:/run/x']", "the socket `unix:/run/x` in `clusters`"),
     ] {
         let changes = within.replace_object(&loaded, &none, ("clusters", "a"), Some(object)).unwrap();
         let refused = within.load_changed(&loaded, &changes).unwrap_err();

@@ -268,9 +268,9 @@ async fn ask(
 }
 
 async fn ask_once(subject: &Subject, settings: &ConsulProvider, index: u64) -> Result<Answer, String> {
-    // It answers when something is new, or after the wait.
-    let origin =
-        model::provider::Origin { timeout: settings.origin.timeout + settings.wait + GRACE, ..settings.origin.clone() };
+    // Who names an index is answered when something is new, or after the wait; anybody else at once.
+    let held = if index > 0 { settings.wait + GRACE } else { Duration::ZERO };
+    let origin = model::provider::Origin { timeout: settings.origin.timeout + held, ..settings.origin.clone() };
     let (client, path) = (Client::new(&origin)?, path(subject, settings, index));
     let mut response = client.send(Request { method: "GET", path: &path, ..Request::default() }).await?;
     let status = response.status;

@@ -9,7 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -83,15 +83,17 @@ pub(super) struct Shared {
     thread: OnceLock<Thread>,
 }
 
+/// Opens a pipe to read although nobody writes (open(2) of Linux).
+const O_NONBLOCK: i32 = 0o4000;
+
 fn open(path: &Path) -> io::Result<File> {
-    // A pipe that is also read is there at once, whether or not anybody reads its other end.
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("access log {}: {error}", path.display()));
+    // Whoever opens a pipe to write waits for a reader. This one is there meanwhile and goes at once, so that lines that nobody reads
+    // are told of instead of filling the pipe, behind which all logs would wait.
     let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-    OpenOptions::new()
-        .append(true)
-        .read(is_pipe)
-        .create(true)
-        .open(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("access log {}: {error}", path.display())))
+    let reader = is_pipe.then(|| OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path));
+    let _reader = reader.transpose().map_err(told)?;
+    OpenOptions::new().append(true).create(true).open(path).map_err(told)
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
