@@ -348,7 +348,8 @@ async fn intervals_differ_while_down_and_while_changing() {
     let next = super::tests::plan(&[failing], Some(quick), Some(&plan));
     probes.follow(Arc::clone(&next));
     wait_for(&next, &[HealthState::Up]).await;
-    assert_eq!(requests.load(Ordering::SeqCst), 5, "each success speaks against the state");
+    // Up, it is asked every few milliseconds, and so perhaps once more before we look.
+    assert!(requests.load(Ordering::SeqCst) >= 5, "each success speaks against the state");
 }
 
 #[tokio::test]
