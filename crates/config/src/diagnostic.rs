@@ -36,6 +36,18 @@ pub struct Diagnostic {
     /// The configuration is good all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_warning: bool,
+    /// What it has to do with another place, if that is known.
+    #[serde(skip)]
+    pub bond: Option<Bond>,
+}
+
+/// What a problem has to do with another place than its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Bond {
+    /// An object is referred to that is not there: `listeners` or `clusters`, and its name.
+    Lacks(&'static str, String),
+    /// The document of this name was first to have the name.
+    Taken(String),
 }
 
 impl Diagnostic {
@@ -45,8 +57,8 @@ impl Diagnostic {
         let shown = u32::try_from(line_text.chars().count()).unwrap_or(u32::MAX);
         let width = end.saturating_sub(column).clamp(1, shown.saturating_sub(caret.saturating_sub(1)).max(1));
         let (message, suggestion) = (printable(&problem.message), problem.suggestion.as_deref().map(printable));
-        let file = name.to_owned();
-        Self { file, line, column, width, line_text, caret, message, suggestion, is_warning: false }
+        let (file, bond) = (name.to_owned(), problem.bond.clone());
+        Self { file, line, column, width, line_text, caret, message, suggestion, is_warning: false, bond }
     }
 
     /// One in a document of which the line is at hand.
@@ -151,6 +163,7 @@ pub(crate) struct Problem {
     pub(crate) span: Span,
     pub(crate) message: String,
     pub(crate) suggestion: Option<String>,
+    pub(crate) bond: Option<Bond>,
 }
 
 /// Collects problems up to the bound.
@@ -163,11 +176,20 @@ pub(crate) struct Sink {
 
 impl Sink {
     pub(crate) fn push(&mut self, span: Span, message: impl Into<String>, suggestion: Option<String>) {
+        self.add(|| Problem { span, message: message.into(), suggestion, bond: None });
+    }
+
+    /// The same of what has to do with another place.
+    pub(crate) fn push_bound(&mut self, span: Span, (message, suggestion): (String, Option<String>), bond: Bond) {
+        self.add(|| Problem { span, message, suggestion, bond: Some(bond) });
+    }
+
+    fn add(&mut self, problem: impl FnOnce() -> Problem) {
         if self.problems.len() >= DIAGNOSTICS_MAX {
             self.left_out += 1;
             return;
         }
-        let problem = Problem { span, message: message.into(), suggestion };
+        let problem = problem();
         // An aliased node is checked in every place where it stands, but is wrong only once.
         if self.seen.insert(problem.clone()) {
             self.problems.push(problem);
@@ -176,18 +198,14 @@ impl Sink {
 
     /// The same, with a message that is made only if it is told. There is none like it.
     pub(crate) fn push_with(&mut self, span: Span, message: impl FnOnce() -> String) {
-        if self.problems.len() >= DIAGNOSTICS_MAX {
-            self.left_out += 1;
-        } else {
-            self.push(span, message(), None);
-        }
+        self.add(|| Problem { span, message: message(), suggestion: None, bond: None });
     }
 
     /// Takes over what another one collected.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.left_out += other.left_out;
-        for Problem { span, message, suggestion } in other.problems {
-            self.push(span, message, suggestion);
+        for problem in other.problems {
+            self.add(|| problem);
         }
     }
 
@@ -221,7 +239,7 @@ impl Sink {
 
 /// Shows one problem.
 pub(crate) fn show(documents: &Documents, span: Span, message: &str, suggestion: Option<String>) -> Diagnostic {
-    let problem = Problem { span, message: message.to_owned(), suggestion };
+    let problem = Problem { span, message: message.to_owned(), suggestion, bond: None };
     let Some(document) = documents.get(span.file) else { return Diagnostic::new(&problem, "", "") };
     let line = (span.line as usize).checked_sub(1).and_then(|at| lines(&document.text).nth(at));
     Diagnostic::within(document, &problem, line)

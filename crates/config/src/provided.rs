@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use crate::diagnostic::{Diagnostics, Sink};
+use crate::diagnostic::{Bond, Diagnostics, Sink};
 use crate::file::{self, EndpointSettings};
 use crate::load::{FilesAlone, Loader};
 use crate::paths;
@@ -158,6 +158,19 @@ impl Loader<'_> {
         sink.is_empty().then_some(all)
     }
 
+    /// The names of listeners and clusters in a text, with their kinds, whatever else is in it.
+    pub fn names_in(&self, text: &str) -> Vec<(&'static str, String)> {
+        let (mut documents, mut sink) = (Documents::default(), Sink::default());
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let part = Document { name: String::new(), folder: PathBuf::new(), text: text.into(), on_disk: false };
+        let Some(node) = read_part(&mut documents, part, &|_| None, &mut sink) else { return Vec::new() };
+        let named = |kind: &'static str| {
+            let entries = node.get(kind).map_or(&[][..], Node::entries).iter();
+            entries.map(move |(name, _)| (kind, name.text.to_string()))
+        };
+        named("listeners").chain(named("clusters")).collect()
+    }
+
     fn endpoints_of(&self, documents: &Documents, (key, list): (&str, Node), sink: &mut Sink) -> Vec<Endpoint> {
         static SCHEMA: OnceLock<Value> = OnceLock::new();
         let schema = SCHEMA.get_or_init(|| {
@@ -254,7 +267,8 @@ impl Joining<'_> {
         if let Some(first) = self.places.insert(id, key.span) {
             let place = self.documents.get(first.file).map_or("", |document| &document.name);
             let message = format!("endpoints of `{}` are given twice, first in {place}:{}", key.text, first.line);
-            return self.sink.push(key.span, message, Some("put them in one place".to_owned()));
+            let (told, bond) = ((message, Some("put them in one place".to_owned())), Bond::Taken(place.to_owned()));
+            return self.sink.push_bound(key.span, told, bond);
         }
         self.endpoints.push((provider.to_owned(), key.text.to_string(), list));
     }
@@ -278,11 +292,9 @@ impl Joining<'_> {
                 let place = self.documents.get(first.file).map_or("", |document| &document.name);
                 let what = kind.trim_end_matches('s');
                 let message = format!("{what} `{}` is defined twice, first in {place}:{}", name.text, first.line);
-                self.sink.push(
-                    name.span,
-                    message,
-                    Some("who was first keeps the name: choose another here".to_owned()),
-                );
+                let mend = "who was first keeps the name: choose another here".to_owned();
+                let bond = Bond::Taken(place.to_owned());
+                self.sink.push_bound(name.span, (message, Some(mend)), bond);
                 continue;
             }
             self.places.insert(id, name.span);

@@ -37,7 +37,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::diagnostic::{Sink, did_you_mean};
+use crate::diagnostic::{Bond, Sink, did_you_mean};
 use crate::file;
 use crate::load::Loader;
 use crate::read::Access;
@@ -367,7 +367,19 @@ impl<'a> Resolver<'a> {
             if names.is_empty() { Some("define it under `clusters`".to_owned()) } else { did_you_mean(name, names) }
         });
         let suggestion = suggestion.flatten();
-        self.report(path, format!("there is no cluster `{name}`"), suggestion);
+        self.report_lack(path, ("clusters", name), suggestion);
+    }
+
+    /// Tells that an object of this kind is not there.
+    fn report_lack(&mut self, path: &str, (kind, name): (&'static str, &str), suggestion: Option<String>) {
+        let message = format!("there is no {} `{name}`", kind.trim_end_matches('s'));
+        self.report_bound(path, (message, suggestion), Bond::Lacks(kind, name.to_owned()));
+    }
+
+    /// As [`Self::report`], of what has to do with another place.
+    fn report_bound(&mut self, path: &str, (message, suggestion): (String, Option<String>), bond: Bond) {
+        let told = self.discreet(path, message, suggestion);
+        self.sink.push_bound(self.tree.locate(path), told, bond);
     }
 
     /// Checks the name of a header field that we write; gives it in lower case.

@@ -361,6 +361,10 @@ impl Reconciler {
         self.tell_warnings(&loaded, origin);
         self.desired = desired;
         self.follow_providers(&plan.snapshot, &loaded);
+        if matches!(origin, Origin::Api | Origin::Rollback) && self.desired.given.keeps_gone() {
+            // What needed it may be gone too. Reading files anew tries it itself.
+            self.providers.board().try_again();
+        }
         let watch = match (read_from, self.running.take()) {
             (None, Some(running)) => running.watch,
             (read_from, _) => {

@@ -338,6 +338,27 @@ fn texts_that_are_wrong_are_told_by_their_keys_and_hold_up_nothing() {
 }
 
 #[test]
+fn a_key_that_goes_and_is_needed_stays_until_it_is_not_and_holds_up_nothing() {
+    let (one, two, pool) = (Origin::saying("one"), Origin::saying("two"), Origin::saying("pool"));
+    let etcd = Etcd::start();
+    etcd.put("endpoints/site/a", &one.address().to_string());
+    etcd.put("config/pool", &format!("clusters: {{ pool: {{ endpoints: [\"{}\"] }} }}", pool.address()));
+    let to_pool = "routes: [{ match: { path: { prefix: /pool } }, cluster: pool }, ";
+    let product = Product::start(&etcd.configuration().replace("routes: [", to_pool));
+    assert_eq!((product.get("/").text(), product.get("/pool").text()), ("one".to_owned(), "pool".to_owned()));
+    etcd.delete("config/pool");
+    etcd.put("endpoints/site/a", &two.address().to_string());
+    eventually("it has moved", || product.get("/").text() == "two");
+    assert_eq!(product.get("/pool").text(), "pool");
+    eventually("it is told", || leaves_out(&product, &["config/pool: was taken away, and stays as it was: "]));
+    product.expect_said(&["a part of what a provider gives is left out", "needs the cluster `pool`"]);
+    assert!(provider(&product)["problems"].is_null());
+    product.reload(&etcd.configuration());
+    eventually("it is gone", || product.get("/pool").text() == "two");
+    eventually("nothing is left out", || provider(&product)["left_out"] == json!([]));
+}
+
+#[test]
 fn routes_and_clusters_come_from_keys_too() {
     let (one, shop) = (Origin::saying("one"), Origin::saying("shop"));
     let etcd = Etcd::start();

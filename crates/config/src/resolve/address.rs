@@ -6,6 +6,7 @@ use std::str::FromStr;
 use model::Address;
 
 use super::Resolver;
+use crate::diagnostic::Bond;
 use crate::source::Document;
 
 /// What the address of a Unix socket begins with.
@@ -59,7 +60,8 @@ impl Resolver<'_> {
             message += &format!(", in {}", self.place_of(&first.path, &second.path));
         }
         let mend = format!("choose another {}", if bind.ip().is_some() { "port" } else { "path" });
-        self.report(&second.path, message, Some(mend));
+        let bond = self.taken_at(&first.path);
+        self.report_bound(&second.path, (message, Some(mend)), bond);
         self.binds.insert(place, first);
     }
 
@@ -70,6 +72,11 @@ impl Resolver<'_> {
             Some(document) => format!("{}:{}", document.name, span.line),
             None => format!("line {}", span.line),
         }
+    }
+
+    /// What stands there was first.
+    pub(super) fn taken_at(&self, path: &str) -> Bond {
+        Bond::Taken(self.document_at(path).map(|document| document.name.clone()).unwrap_or_default())
     }
 
     fn document_at(&self, path: &str) -> Option<&Document> {

@@ -52,7 +52,8 @@ impl Resolver<'_> {
                 let path = format!("routes/{index}/name");
                 let place = self.place_of(&format!("routes/{first}"), &path);
                 let message = format!("the name `{}` is taken by the route in {place}", route.name);
-                self.report(&path, message, Some("give one of them another name".to_owned()));
+                let bond = self.taken_at(&format!("routes/{first}"));
+                self.report_bound(&path, (message, Some("give one of them another name".to_owned())), bond);
             }
         }
     }
@@ -74,7 +75,7 @@ impl Resolver<'_> {
                         did_you_mean(name, known)
                     });
                     let suggestion = suggestion.flatten();
-                    self.report(&path, format!("there is no listener `{name}`"), suggestion);
+                    self.report_lack(&path, ("listeners", name), suggestion);
                 }
             }
         }

@@ -109,6 +109,8 @@ struct Slot {
 struct Slots {
     by_name: BTreeMap<String, Slot>,
     due: Option<Instant>,
+    /// What is in force in parts is to be tried again too.
+    is_again: bool,
     /// Until when all time is booked. Nothing is due sooner than [`BOOKED_FREE`] before.
     booked_until: Option<Instant>,
 }
@@ -280,6 +282,20 @@ impl Board {
     /// Makes due again what was taken without anything having come of it. What was refused waits for other news.
     pub(crate) fn remind(&self) {
         self.remind_within(&mut self.lock());
+    }
+
+    /// Makes due again what is in force only in parts: what was in its way may be gone.
+    pub(crate) fn try_again(&self) {
+        let mut slots = self.lock();
+        slots.is_again = true;
+        let due = slots.next_due();
+        slots.due.get_or_insert(due);
+        self.changed.notify_one();
+    }
+
+    /// Whether that was asked for since the last time.
+    pub(crate) fn take_again(&self) -> bool {
+        std::mem::take(&mut self.lock().is_again)
     }
 
     fn remind_within(&self, slots: &mut Slots) {

@@ -1,11 +1,11 @@
 //! What a provider wants, and what of it is in force.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::file::EndpointSettings;
-use config::{Diagnostics, Loaded, Loader, Provided, ProvidedText};
+use config::{Bond, Diagnostic, Diagnostics, Loaded, Loader, Provided, ProvidedText};
 use model::snapshot::{Cluster, Endpoint};
 use model::{Name, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -135,24 +135,21 @@ impl Accepted {
         self
     }
 
-    /// Without the texts of which something is told; the first time in their place what they said `before`. `None`: nothing is told of
-    /// any that stands for itself.
-    fn without(&self, provider: &str, told: &HashMap<&str, String>, before: Option<&Self>) -> Option<Self> {
+    /// Without the texts that are to blame; the first time in their place what they said `before`. `None`: none that stands for itself
+    /// is to blame.
+    fn without(&self, provider: &str, blame: &Blame, before: Option<&Self>) -> Option<Self> {
         if !self.state.by_parts {
             return None;
         }
         let mut left_out = self.left_out.clone();
         let mut texts = Vec::with_capacity(self.state.texts.len());
         let mut is_other = false;
-        let is_known = |text: &Text| before.and_then(|before| before.text(&text.name)) == Some(text);
-        let has_news = !self.state.texts.iter().all(is_known);
+        let news: HashSet<&str> = self.news(before).map(|text| &*text.name).collect();
         for text in &self.state.texts {
-            // What is in force is not to blame while something is new, also where of two that cannot both be it is told of.
-            if has_news && is_known(text) {
-                texts.push(text.clone());
-                continue;
-            }
-            let Some(why) = told.get(config::place_of_provided(provider, &text.name).as_str()) else {
+            // What is in force is not to blame while something is new.
+            let is_old = !news.is_empty() && !news.contains(&*text.name);
+            let why = blame.get(&config::place_of_provided(provider, &text.name));
+            let Some(why) = why.filter(|_| !is_old) else {
                 texts.push(text.clone());
                 continue;
             };
@@ -163,30 +160,139 @@ impl Accepted {
             left_out.insert(text.name.clone(), format!("{}:{why}", text.name));
             texts.extend(before.and_then(|before| before.text(&text.name)).filter(|known| *known != text).cloned());
         }
-        let state = State { texts, ..State::clone(&self.state) };
-        is_other.then(|| Self { state: state.into(), left_out, ..self.clone() })
+        is_other.then(|| self.having(texts, left_out))
     }
 
-    /// With no text that is not as it was `before`. `None`: there is none.
+    /// The texts that are not as they were `before`.
+    fn news<'a>(&'a self, before: Option<&'a Self>) -> impl Iterator<Item = &'a Text> {
+        self.state.texts.iter().filter(move |text| before.and_then(|before| before.text(&text.name)) != Some(text))
+    }
+
+    /// With no text that is not as it was `before`, or, where all are, with all that there were, also those that were taken away.
+    /// `None`: it is so already.
     fn without_news(&self, why: &str, before: Option<&Self>) -> Option<Self> {
-        let is_known = |text: &Text| before.and_then(|before| before.text(&text.name)) == Some(text);
-        if !self.state.by_parts || self.state.texts.iter().all(is_known) {
+        if !self.state.by_parts {
             return None;
         }
-        let (mut left_out, mut texts) = (self.left_out.clone(), Vec::new());
-        for text in &self.wanted.texts {
-            if !is_known(text) {
-                left_out.entry(text.name.clone()).or_insert_with(|| format!("{}: with others, {why}", text.name));
-            }
-            texts.extend(before.and_then(|before| before.text(&text.name)).cloned());
+        let known = before.map_or(&[][..], |before| &before.state.texts);
+        let news: HashSet<&str> = self.news(before).map(|text| text.name.as_str()).collect();
+        let now: HashSet<&str> = self.state.texts.iter().chain(&self.wanted.texts).map(|text| &*text.name).collect();
+        let gone = || known.iter().filter(|text| !now.contains(&*text.name));
+        if news.is_empty() && gone().next().is_none() {
+            return None;
         }
+        let mut left_out = self.left_out.clone();
+        for name in &news {
+            left_out.entry((*name).to_owned()).or_insert_with(|| format!("{name}: with others, {why}"));
+        }
+        if !news.is_empty() {
+            let stays = known.iter().filter(|text| now.contains(&*text.name)).cloned();
+            return Some(self.having(stays.collect(), left_out));
+        }
+        for Text { name, .. } in gone() {
+            left_out.insert(
+                name.clone(),
+                format!("{name}: was taken away, and stays as it was: with other changes, {why}"),
+            );
+        }
+        Some(self.having(known.to_vec(), left_out))
+    }
+
+    /// With those texts as they were `before` that are gone, or say something else, and defined what is needed. `None`: there are none.
+    fn with_needed(&self, loader: &Loader<'_>, needed: &Needed<'_>, before: Option<&Self>) -> Option<Self> {
+        if !self.state.by_parts {
+            return None;
+        }
+        let before = before?;
+        let wanted: HashSet<&str> = self.wanted.texts.iter().map(|text| &*text.name).collect();
+        let now: HashMap<&str, &Text> = self.state.texts.iter().map(|text| (&*text.name, text)).collect();
+        let mut left_out = self.left_out.clone();
+        let mut back: HashMap<&str, &Text> = HashMap::new();
+        for old in &before.state.texts {
+            let Text { name, text, .. } = old;
+            if left_out.contains_key(name) || now.get(&**name) == Some(&old) {
+                continue;
+            }
+            let names = loader.names_in(text);
+            let found = names.iter().find_map(|(kind, what)| needed.get_key_value(&(*kind, what)));
+            let Some(((kind, what), place)) = found else { continue };
+            let news = if wanted.contains(&**name) { "has changed" } else { "was taken away" };
+            let kind = kind.trim_end_matches('s');
+            let why = format!("{name}: {news}, and stays as it was: {place} needs the {kind} `{what}`");
+            left_out.insert(name.clone(), why);
+            back.insert(name, old);
+        }
+        if back.is_empty() {
+            return None;
+        }
+        let stays = |text: &Text| back.get(&*text.name).map_or(text, |old| *old).clone();
+        let texts: Vec<Text> = self.state.texts.iter().map(stays).collect();
+        Some(self.having(with_back(&texts, &before.state.texts, |name| back.contains_key(name)), left_out))
+    }
+
+    fn having(&self, texts: Vec<Text>, left_out: BTreeMap<String, String>) -> Self {
         let state = State { texts, ..State::clone(&self.state) };
-        Some(Self { state: state.into(), left_out, ..self.clone() })
+        Self { state: state.into(), left_out, ..self.clone() }
     }
 
     fn text(&self, name: &str) -> Option<&Text> {
         self.state.texts.iter().find(|text| text.name == name)
     }
+
+    /// Whether a text is in force that is wanted no more.
+    fn keeps_gone(&self) -> bool {
+        let wanted: HashSet<&str> = self.wanted.texts.iter().map(|text| &*text.name).collect();
+        !self.left_out.is_empty() && self.state.texts.iter().any(|text| !wanted.contains(&*text.name))
+    }
+}
+
+/// Texts with some of those that were there before, each behind that behind which it was: the order of routes has a meaning.
+fn with_back(texts: &[Text], before: &[Text], is_back: impl Fn(&str) -> bool) -> Vec<Text> {
+    let places: HashMap<&str, usize> = texts.iter().enumerate().map(|(place, text)| (&*text.name, place)).collect();
+    let mut back: BTreeMap<usize, Vec<Text>> = BTreeMap::new();
+    let mut next = 0;
+    for text in before {
+        match places.get(&*text.name) {
+            Some(place) => next = place + 1,
+            None if is_back(&text.name) => back.entry(next).or_default().push(text.clone()),
+            None => {}
+        }
+    }
+    let mut joined = Vec::with_capacity(texts.len());
+    for place in 0..=texts.len() {
+        joined.extend(back.remove(&place).into_iter().flatten());
+        joined.extend(texts.get(place).cloned());
+    }
+    joined
+}
+
+/// Objects that are referred to and not there, by kind and name: from where, as messages say it.
+type Needed<'a> = BTreeMap<(&'a str, &'a str), String>;
+
+/// Which documents are to blame for what is wrong, and why.
+type Blame = HashMap<String, String>;
+
+/// `news`: the documents of what is not in force, and whether something else of the document is. Where one of them has a name that a
+/// document in force has, it is to blame, also where the other is told of.
+fn blame(wrong: &Diagnostics, news: &HashMap<String, bool>) -> Blame {
+    let is_in_force = |document: &String| news.get(document).copied().unwrap_or(true);
+    let mut blame = Blame::new();
+    for one in wrong.list.iter().filter(|one| !one.is_warning) {
+        let (place, message) = (format!("{}:{}", one.line, one.column), &one.message);
+        match &one.bond {
+            Some(Bond::Taken(first))
+                if news.contains_key(first)
+                    && (!news.contains_key(&one.file) || (!is_in_force(first) && is_in_force(&one.file))) =>
+            {
+                blame.entry(first.clone()).or_insert_with(|| format!(" {}:{place}: {message}", one.file));
+            }
+            _ => {
+                let mend = one.suggestion.as_ref().map(|mend| format!(" ({mend})")).unwrap_or_default();
+                blame.entry(one.file.clone()).or_insert_with(|| format!("{place}: {message}{mend}"));
+            }
+        }
+    }
+    blame
 }
 
 impl Given {
@@ -222,26 +328,57 @@ impl Given {
 
     /// Without those parts of these providers that are wrong, or with what they were `before`. `None`: what is wrong is in none.
     pub(crate) fn without(&self, names: &[&str], wrong: &Diagnostics, before: &Self) -> Option<Self> {
-        let mut told: HashMap<&str, String> = HashMap::new();
-        for one in wrong.list.iter().filter(|one| !one.is_warning) {
-            told.entry(&one.file).or_insert_with(|| {
-                let mend = one.suggestion.as_ref().map(|mend| format!(" ({mend})")).unwrap_or_default();
-                format!("{}:{}: {}{mend}", one.line, one.column, one.message)
-            });
-        }
-        self.change(names, |name, accepted| {
-            accepted.without(name, &told, before.by_name.get(name).map(|known| &**known))
-        })
+        let news = |name: &&str| {
+            let (name, known) = ((*name).to_owned(), before.accepted(name));
+            let news = self.accepted(&name).into_iter().flat_map(move |accepted| accepted.news(known));
+            news.map(move |text| {
+                let is_in_force = known.is_some_and(|known| known.text(&text.name).is_some());
+                (config::place_of_provided(&name, &text.name), is_in_force)
+            })
+        };
+        let blame = blame(wrong, &names.iter().flat_map(news).collect());
+        self.change(names, |name, accepted| accepted.without(name, &blame, before.accepted(name)))
     }
 
-    /// Without any part of these providers that is not as it was `before`, though it is not known which is wrong. `None`: there is
-    /// none.
+    /// With those parts as they were that these providers have taken away, or changed, and that defined what something still needs. `None`:
+    /// nothing of that is missing.
+    pub(crate) fn with_needed(
+        &self,
+        loader: &Loader<'_>,
+        names: &[&str],
+        (wrong, before): (&Diagnostics, &Self),
+    ) -> Option<Self> {
+        let mut needed = Needed::new();
+        // What has other faults will not come into force, and needs nothing.
+        let is_other = |one: &&Diagnostic| !one.is_warning && !matches!(one.bond, Some(Bond::Lacks(..)));
+        let faulty: HashSet<&str> = wrong.list.iter().filter(is_other).map(|one| &*one.file).collect();
+        for one in wrong.list.iter().filter(|one| !faulty.contains(&*one.file)) {
+            if let Some(Bond::Lacks(kind, name)) = &one.bond {
+                let place = || format!("{}:{}:{}", one.file, one.line, one.column);
+                needed.entry((kind, name)).or_insert_with(place);
+            }
+        }
+        if needed.is_empty() {
+            return None;
+        }
+        self.change(names, |name, accepted| accepted.with_needed(loader, &needed, before.accepted(name)))
+    }
+
+    fn accepted(&self, name: &str) -> Option<&Accepted> {
+        self.by_name.get(name).map(|accepted| &**accepted)
+    }
+
+    /// Whether something is in force that its provider has taken away.
+    pub(crate) fn keeps_gone(&self) -> bool {
+        self.by_name.values().any(|accepted| accepted.keeps_gone())
+    }
+
+    /// Without any part of these providers that is not as it was `before`, though it is not known which is wrong; then with all that were
+    /// taken away. `None`: it is so already.
     pub(crate) fn without_news(&self, names: &[&str], wrong: &Diagnostics, before: &Self) -> Option<Self> {
         let first =
             wrong.list.first().map_or(String::new(), |one| format!("{}:{}: {}", one.file, one.line, one.message));
-        self.change(names, |name, accepted| {
-            accepted.without_news(&first, before.by_name.get(name).map(|known| &**known))
-        })
+        self.change(names, |name, accepted| accepted.without_news(&first, before.accepted(name)))
     }
 
     fn change(&self, names: &[&str], with: impl Fn(&str, &Accepted) -> Option<Accepted>) -> Option<Self> {
@@ -349,8 +486,6 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
-    use config::Diagnostic;
-
     use super::*;
 
     fn given(before: &Given, texts: &[(&str, &str)], by_parts: bool) -> Given {
@@ -375,6 +510,7 @@ mod tests {
             message: "it is bad".to_owned(),
             suggestion: None,
             is_warning: false,
+            bond: None,
         };
         one.into()
     }
@@ -414,7 +550,12 @@ mod tests {
         let now = given(&before, &[("a", "old"), ("b", "new")], true);
         let less = now.without_news(&["store"], &wrong("x"), &before).unwrap();
         let told = "b: with others, provider:store:x:1: it is bad".to_owned();
-        assert_eq!(shown(&less), (vec![("a", "old")], vec![told]));
-        assert!(less.without_news(&["store"], &wrong("x"), &before).is_none());
+        assert_eq!(shown(&less), (vec![("a", "old")], vec![told.clone()]));
+        // Nor may it be known what is missing.
+        let all = less.without_news(&["store"], &wrong("x"), &before).unwrap();
+        let gone =
+            "gone: was taken away, and stays as it was: with other changes, provider:store:x:1: it is bad".to_owned();
+        assert_eq!(shown(&all), (vec![("a", "old"), ("gone", "old")], vec![told, gone]));
+        assert!(all.without_news(&["store"], &wrong("x"), &before).is_none());
     }
 }

@@ -1,5 +1,7 @@
 //! From files to published plans, with a data plane that only takes notes.
 
+mod provided;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};

@@ -13,6 +13,8 @@ use crate::providers::{Board, Given, State};
 
 /// How often what is wrong is left out until no more is looked for.
 const ROUNDS_MAX: usize = 8;
+/// And then: without what is new, and with all that was taken away.
+const LAST_ROUNDS: usize = 2;
 
 /// What a provider wants that is not in force.
 pub type Wanted = (String, Arc<State>);
@@ -32,30 +34,40 @@ pub struct Fitted {
 impl Workshop {
     /// Tries what providers want; changes nothing.
     pub fn prepare_provided(&self) -> Fitted {
-        self.prepare_wanted(self.board.unsettled())
+        let is_again = self.board.take_again();
+        let wanted = self.board.unsettled();
+        // While something is tried, whole objects wait.
+        match is_again && self.tried.is_none() {
+            true => self.prepare_with(with_lacking(wanted, &self.desired.given), With::All),
+            false => self.prepare_wanted(wanted),
+        }
     }
 
     /// The same with this alone. While something is tried, that gets other endpoints too, and whole objects wait: it would be compared
     /// with something else than it was begun beside.
     pub fn prepare_wanted(&self, mut wanted: Vec<Wanted>) -> Fitted {
-        let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
+        let given = &self.desired.given;
         if self.tried.is_some() {
-            wanted.retain(|(name, state)| self.desired.given.has_texts(name, state));
+            wanted.retain(|(name, state)| given.has_texts(name, state));
         }
+        match wanted.iter().all(|(name, state)| given.has_texts(name, state)) {
+            true => self.prepare_with(wanted, With::Endpoints),
+            false => self.prepare_with(with_lacking(wanted, given), With::All),
+        }
+    }
+
+    fn prepare_with(&self, wanted: Vec<Wanted>, with: With) -> Fitted {
+        let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return fitted };
         let names = Names::of_a_change();
         let generation = self.tried.as_ref().map_or(self.generation, |tried| tried.plan.generation + 1);
         let next = || Next { generation, ..self.next() };
-        let given = &self.desired.given;
-        let with = match wanted.iter().all(|(name, state)| given.has_texts(name, state)) {
-            true => With::Endpoints,
-            false => With::All,
-        };
-        let wanted = if with == With::All { with_lacking(wanted, given) } else { wanted };
         self.fit(&mut fitted, wanted, with, |desired| match desired.given.has_texts_of(&self.desired.given) {
             true => load::prepare_wishes(loaded, desired, next()),
             false => load::prepare_provided(loaded, desired, next(), &names),
         });
+        // What lacks something may lack it still.
+        fitted.candidate.take_if(|candidate| !candidate.desired.given.has_news_beside(&self.desired.given));
         if let (Some(candidate), Some(tried)) = (&mut fitted.candidate, &self.tried) {
             let anew = tried.anew(candidate, self.inspect);
             candidate.tried = Some(anew.map(Box::new).map_err(|why| why.to_string()));
@@ -131,29 +143,24 @@ impl Workshop {
         }
     }
 
-    /// Tries with all of this, then without the parts of these providers that are wrong, as often as that shows others. Where it does not
-    /// end, or what is wrong is told of none of them, no part is taken that is not in force, so that their endpoints are held up by
-    /// nothing.
+    /// Tries with all of this, then with what was taken away and is needed still, and without the parts of these providers that are wrong,
+    /// as often as that shows others. Where it does not end, or what is wrong is told of none of them, no part is taken that is not in
+    /// force, and then none is taken away, so that their endpoints are held up by nothing.
     fn load_parts(&self, mut given: Given, of: &[Wanted], load: &impl Load) -> Result<Candidate, Diagnostics> {
         let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let try_it = |given: &Given| load(Desired { given: given.clone(), ..self.desired.clone() });
         let before = &self.desired.given;
-        let mut wrong = match try_it(&given) {
-            Ok(candidate) => return Ok(candidate),
-            Err(wrong) => wrong,
-        };
-        for _ in 0..ROUNDS_MAX {
-            let Some(less) = given.without(&names, &wrong, before) else { break };
-            given = less;
-            match try_it(&given) {
-                Ok(candidate) => return Ok(candidate),
-                Err(more) => wrong = more,
-            }
+        let mut tried = try_it(&given);
+        for round in 0..ROUNDS_MAX + LAST_ROUNDS {
+            let Err(wrong) = &tried else { break };
+            let needed = || load::without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
+            let fewer = || given.without(&names, wrong, before);
+            let other = if round < ROUNDS_MAX { needed().or_else(fewer) } else { None };
+            let Some(other) = other.or_else(|| given.without_news(&names, wrong, before)) else { break };
+            given = other;
+            tried = try_it(&given);
         }
-        match given.without_news(&names, &wrong, before) {
-            Some(less) => try_it(&less),
-            None => Err(wrong),
-        }
+        tried
     }
 }
 
