@@ -288,6 +288,7 @@ fn set_log(text: &str, author: &str) -> Result<Response, Problem> {
 fn told(done: &Done, is_dry: bool) -> Response {
     let mut body = json!({
         "generation": done.generation,
+        "changed": done.is_changed,
         "dry_run": is_dry,
         "canary": done.is_tried,
         "differences": done.differences.list,

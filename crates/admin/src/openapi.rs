@@ -221,6 +221,7 @@ fn done() -> Value {
         "type": "object",
         "properties": {
             "generation": { "type": "integer" },
+            "changed": { "type": "boolean", "description": "It is not what was in force already; what is makes no generation" },
             "dry_run": { "type": "boolean" },
             "canary": { "type": "boolean", "description": "It is not in force, but tried" },
             "differences": { "type": "array", "items": difference },

@@ -94,6 +94,8 @@ pub struct Done {
     pub generation: u64,
     /// The generation that brought the configuration as it is.
     pub revision: u64,
+    /// It says something else than what was in force. What does not makes no generation.
+    pub is_changed: bool,
     /// What is different now, or would be.
     pub differences: Arc<Differences>,
     /// What it does to what is alive, or would.

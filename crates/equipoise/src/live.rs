@@ -339,9 +339,11 @@ impl Live {
         })?;
         let effects = self.reconciler.effects(&candidate);
         let warnings = candidate.warnings().to_vec();
+        let is_changed = !self.reconciler.is_there(&order.change, &candidate);
         let cause = || Cause { author: Some(Arc::clone(&order.author)), ..origin.into() };
         let differences = match order.canary {
             _ if order.is_dry => self.reconciler.differences(&candidate).into(),
+            _ if !is_changed => <_>::default(),
             Some(terms) => {
                 self.reconciler.begin_canary(candidate, cause(), terms)?;
                 self.view().canaries().first().map(|canary| Arc::clone(&canary.differences)).unwrap_or_default()
@@ -353,8 +355,9 @@ impl Live {
         };
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
         let not_kept = self.reconciler.not_kept();
-        let is_tried = !order.is_dry && order.canary.is_some();
-        Ok(Done { generation, revision, differences, effects, warnings, is_tried, not_kept, successor: None })
+        let is_tried = !order.is_dry && is_changed && order.canary.is_some();
+        let successor = None;
+        Ok(Done { generation, revision, is_changed, differences, effects, warnings, is_tried, not_kept, successor })
     }
 
     /// Ends a trial by hand.
@@ -373,8 +376,8 @@ impl Live {
             self.view().canaries().first().map(|canary| Arc::clone(&canary.differences)).unwrap_or_default();
         let (effects, warnings) = (<_>::default(), Vec::new());
         let not_kept = self.reconciler.not_kept();
-        let is_tried = false;
-        Ok(Done { generation, revision, differences, effects, warnings, is_tried, not_kept, successor: None })
+        let (is_changed, is_tried, successor) = (promotes, false, None);
+        Ok(Done { generation, revision, is_changed, differences, effects, warnings, is_tried, not_kept, successor })
     }
 
     /// Puts what is tried into force.

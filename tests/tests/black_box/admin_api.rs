@@ -86,6 +86,37 @@ fn a_whole_configuration_is_replaced_and_the_next_request_sees_it() {
 }
 
 #[test]
+fn what_is_there_already_makes_no_generation() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).start();
+    let put = |path: &str, kind: &str, body: &str| {
+        let told = done(&product, &format!("PUT {path}"), &[kind, ANY], body);
+        (told["changed"].as_bool(), told["generation"].as_u64())
+    };
+    let cluster = |more: &str| format!("{{ \"endpoints\": [\"{}\"{more}] }}", origin.address());
+    let before = etag(&product);
+    // As it was written, as it is shown with all defaults, and one object of it.
+    assert_eq!(put("/api/config", JSON, &written(&product).to_string()), (Some(false), Some(1)));
+    assert_eq!(put("/api/config", JSON, &product.api("/api/config").to_string()), (Some(false), Some(1)));
+    assert_eq!(put("/api/config/clusters/site", JSON, &cluster("")), (Some(false), Some(1)));
+    assert_eq!(put("/api/config/clusters/site?dry_run=true", JSON, &cluster("")), (Some(false), Some(1)));
+    assert_eq!(put("/api/config/clusters/site?canary=10%25", JSON, &cluster("")), (Some(false), Some(1)));
+    assert_eq!(etag(&product), before);
+    assert_eq!(product.api("/api/generations")["generations"].as_array().unwrap().len(), 1);
+    // The same beside what the API has changed.
+    let more = cluster(", \"127.0.0.1:1\"");
+    assert_eq!(put("/api/config/clusters/site?dry_run=true", JSON, &more), (Some(true), Some(1)));
+    assert_eq!(put("/api/config/clusters/site", JSON, &more), (Some(true), Some(2)));
+    assert_eq!(put("/api/config/clusters/site", JSON, &more), (Some(false), Some(2)));
+    assert_eq!(put("/api/config", JSON, &written(&product).to_string()), (Some(false), Some(2)));
+    let weight = format!("/api/clusters/site/endpoints/{}/weight", origin.address());
+    assert_eq!(put(&weight, JSON, "{ \"weight\": 7 }"), (Some(true), Some(3)));
+    assert_eq!(put(&weight, JSON, "{ \"weight\": 7 }"), (Some(false), Some(3)));
+    assert_eq!(put("/api/config/clusters/site", JSON, &cluster("")), (Some(true), Some(4)));
+    assert!(product.api("/api/changes")["objects"].as_array().unwrap().is_empty());
+}
+
+#[test]
 fn a_bad_configuration_is_told_by_its_lines_and_changes_nothing() {
     let origin = Origin::saying("fine");
     let product = Setup::to(&origin).start();
@@ -513,6 +544,7 @@ fn ctl_asks_by_a_unix_socket_that_only_its_user_may_open() {
     assert!(told.starts_with("nothing was changed") && told.contains("is removed"), "{told}");
     assert_eq!(works(&["config", "get"]), config);
     assert!(works(&["config", "put", "new.yaml"]).contains("is in force"));
+    assert!(works(&["config", "put", "new.yaml"]).contains("nothing to change"));
     assert_eq!(product.get("/").text(), "a");
     assert!(works(&["generations"]).contains("local"));
     assert!(works(&["rollback", "1"]).contains("is added"));

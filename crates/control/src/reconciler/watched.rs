@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::Reconciler;
+use crate::desk::Change;
 use crate::load::{self, Candidate, Source};
 use crate::watch::{CLOCK_GRAIN, Stamp};
 
@@ -102,6 +103,18 @@ impl Reconciler {
     /// Looks whether the files of the configuration have changed, if they are watched. To be called once a second or so.
     pub fn look_at_configuration(&mut self) -> bool {
         self.watched.as_mut().is_some_and(Watched::look)
+    }
+
+    /// Whether what somebody asks for is there already, so that nothing is to be done.
+    pub fn is_there(&self, change: &Change, candidate: &Candidate) -> bool {
+        let (now, then) = (&self.desired.changes, &candidate.desired.changes);
+        let is_put = match change {
+            // It is kept as it was sent, comments included.
+            Change::ReplaceObject { .. } => now == then,
+            Change::Replace(_) | Change::Endpoints { .. } => now.places().eq(then.places()),
+            _ => false,
+        };
+        is_put && self.is_in_force(candidate)
     }
 
     /// Whether a candidate says what is in force already.

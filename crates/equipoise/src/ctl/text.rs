@@ -270,6 +270,9 @@ fn differences(told: &Value) -> String {
 }
 
 fn done(told: &Value) -> String {
+    if told["changed"] == false && told["canary"] == false && list(&told["differences"]).next().is_none() {
+        return format!("nothing to change: generation {} says this already\n", told["generation"]);
+    }
     let mut out = match told["dry_run"] {
         _ if told["canary"] == true => {
             format!("it is tried beside generation {}; `equipoise ctl canary` tells how it does:\n", told["generation"])
@@ -362,6 +365,8 @@ mod tests {
              listener web on 127.0.0.1:80 is closed, 3 connections end when they are idle\n\
              endpoint x:1 of site is removed, 2 under way there\n"
         );
+        let told = json!({ "generation": 4, "changed": false, "dry_run": false, "canary": false, "differences": [] });
+        assert_eq!(done(&told), "nothing to change: generation 4 says this already\n");
         assert_eq!(ago(Duration::from_secs(7_300)), "2 h ago");
     }
 }

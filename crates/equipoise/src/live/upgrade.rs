@@ -330,6 +330,7 @@ impl Live {
         let done = |pid| Done {
             generation,
             revision,
+            is_changed: false,
             differences: Arc::default(),
             effects: <_>::default(),
             warnings: Vec::new(),
