@@ -15,6 +15,7 @@ mod diagnostic;
 mod effective;
 mod expectation;
 pub mod file;
+mod given;
 mod history;
 mod interpolate;
 mod load;

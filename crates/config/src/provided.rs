@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::diagnostic::{Bond, Diagnostics, Sink};
 use crate::file::{self, EndpointSettings};
+use crate::given;
 use crate::load::{FilesAlone, Loader};
 use crate::paths;
 use crate::read::{Access, read_part};
@@ -120,6 +121,16 @@ impl Loader<'_> {
         key: &str,
         list: &[EndpointSettings],
     ) -> Result<Arc<[Endpoint]>, Diagnostics> {
+        given::at_once(list).map_or_else(|| self.endpoints_in_words(provider, key, list), Ok)
+    }
+
+    /// The same by way of a text, which says where something is wrong.
+    pub(crate) fn endpoints_in_words(
+        &self,
+        provider: &str,
+        key: &str,
+        list: &[EndpointSettings],
+    ) -> Result<Arc<[Endpoint]>, Diagnostics> {
         let lines: Vec<String> = list.iter().map(|one| serde_json::to_string(one).unwrap_or_default()).collect();
         let text = format!("[\n{}\n]", lines.join(",\n"));
         let (mut documents, mut sink) = (Documents::default(), Sink::default());
@@ -151,9 +162,11 @@ impl Loader<'_> {
         }
         let mut all = BTreeMap::new();
         for (key, list) in node.get("endpoints")?.entries() {
-            let written: Vec<file::Endpoint> = serde_json::from_value(list.to_value()).ok()?;
-            self.endpoints_of(&documents, (&key.text, list.clone()), &mut sink);
-            all.insert(key.text.to_string(), written.into_iter().map(EndpointSettings::from).collect());
+            let (written, is_plain) = given::settings_in(list)?;
+            if !is_plain || given::at_once(&written).is_none() {
+                self.endpoints_of(&documents, (&key.text, list.clone()), &mut sink);
+            }
+            all.insert(key.text.to_string(), written);
         }
         sink.is_empty().then_some(all)
     }

@@ -45,6 +45,9 @@ use crate::source::{Documents, Span};
 use crate::tree::{Key, Kind, Node, Twins};
 use crate::validate::Faulty;
 
+pub(crate) use balance::placement_of;
+pub(crate) use cluster::smaller;
+
 /// What resolving came to.
 pub(crate) struct Resolved {
     pub(crate) snapshot: Snapshot,

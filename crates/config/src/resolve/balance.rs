@@ -180,11 +180,16 @@ fn named(name: BalanceName) -> Balance {
 pub(super) fn placement(written: &file::Endpoint) -> Placement {
     match written {
         file::Endpoint::Address(_) => Placement::default(),
-        file::Endpoint::Settings(settings) => Placement {
-            priority: settings.priority,
-            is_backup: settings.backup,
-            zone: settings.zone.clone(),
-            labels: settings.labels.clone(),
-        },
+        file::Endpoint::Settings(settings) => placement_of(settings),
+    }
+}
+
+/// The same of settings.
+pub(crate) fn placement_of(settings: &file::EndpointSettings) -> Placement {
+    Placement {
+        priority: settings.priority,
+        is_backup: settings.backup,
+        zone: settings.zone.clone(),
+        labels: settings.labels.clone(),
     }
 }

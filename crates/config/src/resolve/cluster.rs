@@ -277,7 +277,7 @@ fn is_of_http1(name: &str) -> bool {
 }
 
 /// The smaller of two bounds.
-fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }
 
