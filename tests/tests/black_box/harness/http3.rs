@@ -96,7 +96,8 @@ impl Client {
             let quic = tokio::time::timeout(time, connecting).await.ok()?.ok()?;
             Some((endpoint, quic))
         })?;
-        Some(Self::over(runtime, endpoint, quic))
+        // It may be closed by now, by whoever wants a certificate of the client.
+        Self::try_over(runtime, endpoint, quic)
     }
 
     /// Connects and sends a request at once, before the handshake is over; whether that was taken, with the answer.
@@ -140,14 +141,18 @@ impl Client {
     }
 
     fn over(runtime: Runtime, endpoint: quinn::Endpoint, quic: quinn::Connection) -> Self {
+        Self::try_over(runtime, endpoint, quic).expect("a connection")
+    }
+
+    fn try_over(runtime: Runtime, endpoint: quinn::Endpoint, quic: quinn::Connection) -> Option<Self> {
         let sender = runtime.block_on(async {
             let mut builder = h3::client::builder();
             let made = builder.enable_extended_connect(true).build(h3_quinn::Connection::new(quic.clone()));
-            let (mut connection, sender) = bounded("settings sent", made).await.expect("a connection");
+            let (mut connection, sender) = bounded("settings sent", made).await.ok()?;
             tokio::spawn(async move { std::future::poll_fn(|cx| connection.poll_close(cx)).await });
-            sender
-        });
-        Self { runtime, endpoint, quic, sender: Some(sender) }
+            Some(sender)
+        })?;
+        Some(Self { runtime, endpoint, quic, sender: Some(sender) })
     }
 
     fn wait<T>(&self, what: &str, work: impl Future<Output = T>) -> T {

@@ -31,11 +31,12 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// Where the executable is. Built once if it is not there or older than its sources; `EQUIPOISE_BIN` names another.
+/// Where the executable is. Built once if it is not there or older than its sources; `EQUIPOISE_BIN` names another,
+/// from the root of the repository on.
 pub(crate) fn executable() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match std::env::var_os("EQUIPOISE_BIN") {
-        Some(path) => PathBuf::from(path),
+        Some(path) => equipoise_tests::repository().join(path),
         None => build(),
     })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -16,11 +17,25 @@ pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const AUTHORIZATION: &str = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
 const JSON: &str = "Content-Type: application/json";
 
+/// Changes that are told of when a client fails: those since the clients were last looked at, and some more.
+const LAST_MAX: usize = 2 * super::LOOK as usize;
+
 /// What the API answers.
 pub(super) fn get(product: &Product, path: &str) -> Value {
     let answer = product.call(&format!("GET {path}"), &[AUTHORIZATION], "");
     assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
     serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}: {}", answer.text()))
+}
+
+/// How many of all changes are of a kind, its name, and what makes one.
+type Kind<'a> = (usize, &'static str, fn(&mut Changes<'a>));
+
+/// Changes of one kind: how many were made, how many were tried, and how long that took in all.
+#[derive(Default)]
+struct Tally {
+    applied: u32,
+    tried: u32,
+    took: Duration,
 }
 
 /// Who makes changes, and what was said so far.
@@ -33,6 +48,10 @@ pub(super) struct Changes<'a> {
     /// The last ones, for who has to find out which one did harm.
     last: Vec<String>,
     applied: u32,
+    /// By kind.
+    made: BTreeMap<&'static str, Tally>,
+    /// What there was in those, by name.
+    held: BTreeMap<String, usize>,
     /// As they should be, by why.
     refused: BTreeMap<&'static str, u32>,
 }
@@ -62,41 +81,86 @@ impl<'a> Changes<'a> {
             sites,
             last: Vec::new(),
             applied: 0,
+            made: BTreeMap::new(),
+            held: BTreeMap::new(),
             refused: BTreeMap::new(),
         }
     }
 
-    /// Makes one change.
+    /// How many changes were made so far, without those that were refused or found nothing to change.
+    pub(super) fn applied(&self) -> u32 {
+        self.applied
+    }
+
+    /// Every kind, and how many of 32 changes are of it.
+    fn kinds() -> [Kind<'a>; 23] {
+        [
+            (4, "cluster of requests", Self::cluster_of_sites),
+            (1, "cluster of TCP", Self::cluster_of_streams),
+            (1, "cluster of UDP", Self::cluster_of_datagrams),
+            (3, "routes and filters", Self::routes),
+            (1, "listener in clear", |all| all.listener("web", settings::web)),
+            (1, "listener by TLS and QUIC", |all| all.listener("secure", settings::secure)),
+            (1, "listener of TCP", |all| all.listener("stream", settings::stream)),
+            (1, "listener of UDP", |all| all.listener("dns", |dice, _| settings::dns(dice))),
+            (1, "listeners that nobody uses", Self::other_listeners),
+            (3, "listeners that become others", Self::spare_listeners),
+            (1, "weight of an endpoint", Self::weight),
+            (2, "wish for an endpoint", Self::wish),
+            (1, "rollback", Self::go_back),
+            (1, "mistake", Self::mistake),
+            (1, "level of the log", Self::log_level),
+            (1, "file, and its reload", Self::reload),
+            (1, "access logs", Self::access_logs),
+            (2, "clusters that nobody uses", Self::other_clusters),
+            (1, "certificates and lists in files", Self::files),
+            (1, "what is said once for all", Self::whole),
+            (1, "provider", Self::found),
+            (1, "canary", Self::canary),
+            (1, "all back to the file", Self::take_all_back),
+        ]
+    }
+
+    /// Makes one change, and waits until it is answered.
     pub(super) fn make(&mut self) {
-        match self.dice.below(32) {
-            0..=3 => self.cluster_of_sites(),
-            4 => self.cluster_of_streams(),
-            5 => self.cluster_of_datagrams(),
-            6..=8 => self.routes(),
-            9 => self.listener("web", settings::web),
-            10 => self.listener("secure", settings::secure),
-            11 => self.listener("stream", settings::stream),
-            12 => self.listener("dns", |dice, _| settings::dns(dice)),
-            13 => self.other_listeners(),
-            14..=16 => self.spare_listeners(),
-            17 => self.weight(),
-            18..=19 => self.wish(),
-            20 => self.go_back(),
-            21 => self.mistake(),
-            22 => self.log_level(),
-            23 => self.reload(),
-            24 => self.access_logs(),
-            25..=26 => self.other_clusters(),
-            27 => self.files(),
-            28 => self.whole(),
-            29 => self.found(),
-            30 => self.canary(),
-            _ => self.take_all_back(),
+        let kinds = Self::kinds();
+        let mut left = self.dice.below(kinds.iter().map(|(share, ..)| share).sum());
+        for (share, kind, change) in kinds {
+            if left < share {
+                return self.make_one(kind, change);
+            }
+            left -= share;
         }
     }
 
-    /// Takes back what is no configuration; how many changes were made, and how many were refused.
-    pub(super) fn finish(&mut self) -> (u32, BTreeMap<&'static str, u32>) {
+    fn make_one(&mut self, kind: &'static str, change: fn(&mut Self)) {
+        let (before, begun) = (self.applied, Instant::now());
+        change(self);
+        let tally = self.made.entry(kind).or_default();
+        tally.applied += self.applied - before;
+        tally.tried += 1;
+        tally.took += begun.elapsed();
+    }
+
+    /// Notes what was in a change.
+    fn holds(&mut self, count: usize, what: impl Into<String>) {
+        *self.held.entry(what.into()).or_default() += count;
+    }
+
+    /// What was changed, how often, and how long one took; what was among it; what was refused.
+    pub(super) fn told(&self) -> String {
+        let mut text = String::new();
+        for (kind, tally) in self.made.iter().filter(|(_, tally)| tally.applied > 0) {
+            let each = tally.took.as_secs_f64() * 1000. / f64::from(tally.tried);
+            text += &format!("{:6} {kind}, {each:.1} ms each\n", tally.applied);
+        }
+        let held: Vec<String> = self.held.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let refused: Vec<String> = self.refused.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        text + &format!("among them: {}\nrefused, as they should be: {}", held.join(", "), refused.join(", "))
+    }
+
+    /// Takes back what is no configuration.
+    pub(super) fn finish(&mut self) {
         for address in self.sites.clone() {
             self.wishes(address, "ready");
         }
@@ -104,13 +168,12 @@ impl<'a> Changes<'a> {
         for name in ["spare-0", "spare-1", "other-2"] {
             self.take_out(&format!("/api/config/listeners/{name}"));
         }
-        (self.applied, std::mem::take(&mut self.refused))
     }
 
     fn call(&mut self, request: &str, body: &Value) -> (u16, String) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.last.push(format!("{request} {text}"));
-        if self.last.len() > 8 {
+        if self.last.len() > LAST_MAX {
             self.last.remove(0);
         }
         let answer = self.product.call(request, &[JSON, "If-Match: *", AUTHORIZATION], &text);
@@ -138,6 +201,7 @@ impl<'a> Changes<'a> {
             Tongue::Http2Tls,
             Tongue::Http3,
         ]);
+        self.holds(1, format!("clusters over {}", tongue.name()));
         settings::site(&mut self.dice, tongue, &self.world.of(tongue), self.world.agent)
     }
 
@@ -154,10 +218,12 @@ impl<'a> Changes<'a> {
     /// The route that all go by, with steps of chance, among others that come and go.
     fn routes(&mut self) {
         let main = settings::forwarding(&mut self.dice, "main", &self.place, self.applied);
+        self.holds(settings::filters_of(&main), "filters");
         if self.dice.coin() {
             return self.done("PUT /api/config/routes/main", &main);
         }
         let mut routes = settings::others(&mut self.dice, &self.place, self.applied);
+        self.holds(routes.iter().map(settings::filters_of).sum(), "filters");
         routes.push(main);
         self.edit(|config| config["routes"] = Value::Array(routes));
     }
@@ -171,6 +237,7 @@ impl<'a> Changes<'a> {
 
     fn listener(&mut self, name: &str, of: impl FnOnce(&mut Dice, &Path) -> Value) {
         let listener = of(&mut self.dice, &self.place);
+        self.holds(1, settings::speaks(&listener));
         self.done(&format!("PUT /api/config/listeners/{name}"), &listener);
     }
 
@@ -189,6 +256,7 @@ impl<'a> Changes<'a> {
             return self.take_out(&path);
         }
         let listener = settings::spare(&mut self.dice, &self.place, self.world.spares[number].port());
+        self.holds(1, settings::speaks(&listener));
         let (status, text) = self.call(&format!("PUT {path}"), &listener);
         if status != 200 && text.contains("connections of HTTP/3 that were begun there are not over yet") {
             *self.refused.entry("datagrams where connections of HTTP/3 are").or_default() += 1;
@@ -247,7 +315,9 @@ impl<'a> Changes<'a> {
 
     /// What files say that the configuration names.
     fn files(&mut self) {
-        match self.dice.below(5) {
+        let file = self.dice.below(5);
+        self.holds(usize::from(file < 2), "new certificates");
+        match file {
             0 => self.world.issue(&self.place, "a"),
             1 => self.world.issue(&self.place, "b"),
             2 => self.write("friends", "127.0.0.0/8 # all of them\n"),

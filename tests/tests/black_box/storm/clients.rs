@@ -14,10 +14,12 @@ use super::super::harness::origin::{Visit, ok};
 use super::super::harness::poll::PATIENCE;
 use super::super::harness::tls::{self, Authority, Client as TlsClient, connect};
 use super::super::harness::{Origin, Peer, Product, eventually, http2, http3};
+use super::websocket::{self, Echo};
 
 const NAME: &str = "shop.example";
 
-/// Answers with what the request's field `x-number` says; what asks for an upgrade becomes an echo.
+/// Answers with what the request's field `x-number` says; what asks for a WebSocket gets one, and what asks for
+/// another upgrade becomes an echo.
 pub(super) fn site() -> Origin {
     Origin::start(answer_all)
 }
@@ -71,16 +73,25 @@ fn answer_all(mut visit: Visit<'_>) {
     }
     // Not noted: there will be very many.
     while let Some(request) = visit.peer.try_request() {
-        if request.field("upgrade").is_some() {
-            visit.peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
-            loop {
-                let bytes = visit.peer.drain();
-                if visit.peer.try_send(bytes).is_err() || !visit.peer.fill().is_ok_and(|count| count > 0) {
-                    return;
-                }
+        match request.field("upgrade") {
+            Some("websocket") => {
+                let key = request.field("sec-websocket-key").unwrap_or_default();
+                return Echo::default().serve(&mut visit.peer, key);
             }
+            Some(_) => return becomes_an_echo(&mut visit.peer),
+            None => (),
         }
         if visit.peer.try_send(ok(request.field("x-number").unwrap_or("none"))).is_err() {
+            return;
+        }
+    }
+}
+
+fn becomes_an_echo(peer: &mut Peer) {
+    peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
+    loop {
+        let bytes = peer.drain();
+        if peer.try_send(bytes).is_err() || !peer.fill().is_ok_and(|count| count > 0) {
             return;
         }
     }
@@ -123,7 +134,16 @@ pub(super) fn agent() -> SocketAddr {
 /// All clients.
 pub(super) struct Clients {
     stop: Arc<AtomicBool>,
-    each: Vec<(&'static str, Arc<AtomicU64>, JoinHandle<()>)>,
+    each: Vec<Client>,
+}
+
+/// One, and how much it has done.
+struct Client {
+    kind: &'static str,
+    done: Arc<AtomicU64>,
+    /// When it was last looked at.
+    seen: u64,
+    thread: JoinHandle<()>,
 }
 
 impl Clients {
@@ -174,6 +194,7 @@ impl Clients {
             assert_eq!(peer.head().status(), 101);
             Box::new(move |number| echoes(&mut peer, number))
         });
+        clients.add_websockets(web, secure, h2);
         clients.add("TCP", move || {
             let mut peer = Peer::connect(stream);
             Box::new(move |number| echoes(&mut peer, number))
@@ -193,6 +214,31 @@ impl Clients {
         clients
     }
 
+    /// Those that stay through all changes: by an upgrade, and on a stream (RFC 8441).
+    fn add_websockets(&mut self, web: SocketAddr, secure: SocketAddr, h2: Arc<rustls::ClientConfig>) {
+        self.add("WebSocket", move || {
+            let mut peer = Peer::connect(web);
+            websocket::begin(&mut peer);
+            Box::new(move |number| websocket::says(&mut peer, number))
+        });
+        self.add("WebSocket over HTTP/2", move || {
+            let mut client = http2::Client::connect_tls(secure, NAME, &h2);
+            let mut asked = http2::with_fields(http2::request("CONNECT", "/chat"), &[("sec-websocket-version", "13")]);
+            asked.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+            let mut stream = client.open(asked, false);
+            assert_eq!(client.head(&mut stream).expect("a response").0, 200);
+            Box::new(move |number| {
+                let (sent, awaited) = websocket::word(number);
+                client.send(&mut stream, &sent, false);
+                let mut heard = Vec::new();
+                while heard.len() < awaited.len() {
+                    heard.extend(client.chunk(&mut stream).expect("more").expect("bytes"));
+                }
+                assert_eq!(heard, awaited);
+            })
+        });
+    }
+
     fn add(&mut self, kind: &'static str, begin: impl FnOnce() -> Box<dyn FnMut(u64)> + Send + 'static) {
         let (stop, done) = (Arc::clone(&self.stop), Arc::new(AtomicU64::new(0)));
         let count = Arc::clone(&done);
@@ -204,28 +250,37 @@ impl Clients {
                 std::thread::sleep(Duration::from_millis(4));
             }
         });
-        self.each.push((kind, done, thread.expect("a thread")));
+        self.each.push(Client { kind, done, seen: 0, thread: thread.expect("a thread") });
     }
 
-    /// Waits until each has done something more.
-    pub(super) fn all_go_on(&self) {
-        let before: Vec<u64> = self.each.iter().map(|(_, done, _)| done.load(Ordering::Relaxed)).collect();
-        for ((kind, done, thread), before) in self.each.iter().zip(before) {
-            eventually(kind, || {
-                assert!(!thread.is_finished(), "{kind} failed; what it says stands above");
-                done.load(Ordering::Relaxed) > before + 1
+    /// Waits until each has done something more from now on.
+    pub(super) fn all_go_on(&mut self) {
+        for client in &mut self.each {
+            client.seen = client.done.load(Ordering::Relaxed);
+        }
+        self.go_on();
+    }
+
+    /// Waits until each has done something more since it was last looked at.
+    pub(super) fn go_on(&mut self) {
+        for client in &mut self.each {
+            eventually(client.kind, || {
+                assert!(!client.thread.is_finished(), "{} failed; what it says stands above", client.kind);
+                client.done.load(Ordering::Relaxed) > client.seen + 1
             });
+            client.seen = client.done.load(Ordering::Relaxed);
         }
     }
 
     /// How much each has done, if none has failed.
     pub(super) fn end(self) -> BTreeMap<&'static str, u64> {
         self.stop.store(true, Ordering::Relaxed);
-        let ended = |(kind, done, thread): (&'static str, Arc<AtomicU64>, JoinHandle<()>)| {
-            thread.join().unwrap_or_else(|_| panic!("{kind} failed"));
-            (kind, done.load(Ordering::Relaxed))
-        };
-        self.each.into_iter().map(ended).collect()
+        let mut done = BTreeMap::new();
+        for client in self.each {
+            client.thread.join().unwrap_or_else(|_| panic!("{} failed", client.kind));
+            *done.entry(client.kind).or_default() += client.done.load(Ordering::Relaxed);
+        }
+        done
     }
 }
 

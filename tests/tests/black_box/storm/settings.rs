@@ -25,6 +25,17 @@ pub(super) enum Tongue {
 }
 
 impl Tongue {
+    /// For who reads.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "HTTP/1.1",
+            Self::Tls => "HTTP/1.1 by TLS",
+            Self::Http2 => "HTTP/2",
+            Self::Http2Tls => "HTTP/2 by TLS",
+            Self::Http3 => "HTTP/3",
+        }
+    }
+
     /// Whether requests share connections.
     fn is_shared(self) -> bool {
         matches!(self, Self::Http2 | Self::Http2Tls | Self::Http3)
@@ -53,6 +64,24 @@ fn some_of(dice: &mut Dice, all: Value) -> Value {
         kept.extend(all.into_iter().filter(|_| dice.coin()));
     }
     Value::Object(kept)
+}
+
+/// The filters of a route.
+pub(super) fn filters_of(route: &Value) -> usize {
+    route["filters"].as_array().map_or(0, Vec::len)
+}
+
+/// What a listener is, for who reads.
+pub(super) fn speaks(listener: &Value) -> String {
+    let how = if listener["tls"].is_null() { "in clear" } else { "by TLS" };
+    match (listener["protocol"].as_str(), listener["http_versions"].as_array()) {
+        (Some(protocol), _) => format!("listeners of {protocol}"),
+        (None, Some(versions)) => {
+            let versions: Vec<&str> = versions.iter().filter_map(Value::as_str).collect();
+            format!("listeners of {} {how}", versions.join("+"))
+        }
+        (None, None) => format!("listeners of h1+h2 {how}"),
+    }
 }
 
 /// Endpoints of a cluster, the first always, so that none is ever without one.
