@@ -99,9 +99,7 @@ impl Allowance {
     /// Takes `count`. False: there were not so many left.
     #[must_use]
     pub fn spend(&mut self, count: u32, now: Instant) -> bool {
-        if count > self.left {
-            self.fill(now);
-        }
+        self.fill(now);
         let is_left = count <= self.left;
         self.left = self.left.saturating_sub(count);
         is_left
@@ -113,6 +111,11 @@ impl Allowance {
     }
 
     fn fill(&mut self, now: Instant) {
+        if self.left == self.max {
+            // Time without a use pays for nothing later: that would be as much again.
+            self.filled_at = self.filled_at.max(now);
+            return;
+        }
         let passed = now.saturating_duration_since(self.filled_at);
         let more = passed.as_millis().saturating_mul(u128::from(self.per_second)) / 1000;
         if more > 0 {
@@ -120,7 +123,8 @@ impl Allowance {
             // What was too short for another stays.
             let used =
                 Duration::from_millis((more * 1000 / u128::from(self.per_second)).min(u128::from(u64::MAX)) as u64);
-            self.filled_at = self.filled_at.checked_add(used).unwrap_or(now);
+            let filled_at = self.filled_at.checked_add(used).unwrap_or(now);
+            self.filled_at = if self.left == self.max { now } else { filled_at };
         }
     }
 }

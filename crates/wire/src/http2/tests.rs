@@ -27,3 +27,22 @@ fn an_allowance_is_spent_earned_and_fills_with_time() {
     assert!(!allowance.spend(1, start + Duration::from_millis(200)));
     assert!(allowance.spend(3, start + Duration::from_secs(1 << 40)));
 }
+
+#[test]
+fn time_that_an_allowance_was_full_pays_for_nothing_later() {
+    let start = Instant::now();
+    let after = |millis| start + Duration::from_millis(millis);
+    let mut allowance = Allowance::new(3, 10, start);
+    // One by one or at once.
+    for (at, pieces) in [(60_000, vec![1; 3]), (120_000, vec![3]), (180_000, vec![2, 1])] {
+        assert!(pieces.into_iter().all(|count| allowance.spend(count, after(at))));
+        assert!(!allowance.spend(1, after(at)) && !allowance.spend(1, after(at + 99)));
+        assert!(allowance.spend(1, after(at + 100)));
+        assert!(!allowance.spend(1, after(at + 199)));
+    }
+    // Nor does that before what was earned filled it.
+    allowance.earn(3);
+    assert!(allowance.spend(3, after(180_250)));
+    assert!(!allowance.spend(1, after(180_349)));
+    assert!(allowance.spend(1, after(180_350)));
+}
