@@ -1,5 +1,5 @@
-//! Endpoints and routes from labels of containers. A stand-in answers on a Unix socket with what the API of Docker Engine 1.4x says:
-//! no engine can run here.
+//! Endpoints and routes from labels of containers. A stand-in answers on a Unix socket as Docker Engine 26.1.5 does, down to its chunks.
+//! `cargo xtask conformance docker` has a real engine, which needs root and namespaces.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -12,11 +12,20 @@ use tempfile::TempDir;
 use super::harness::{Origin, Product, eventually};
 use super::reload::{Load, versatile};
 
+const CONTAINER: &str = "b29fed917545f853b02742d55a4a08d8f806bf53794dfc8ffaaf7349b57c54b1";
+const NETWORK: &str = "cdcc1b249fd743a19e1718c521546d0f5354b87254b62d13c19db85dd5a249f9";
+const IMAGE: &str = "sha256:8b0e7937cb2652780e87474c6dd2bf8443ed642ef68c124716725f9dcf7aa2f6";
+const HEAD: &str = "HTTP/1.1 200 OK\r\nApi-Version: 1.45\r\nContent-Type: application/json\r\nDocker-Experimental: false\r\nOstype: linux\r\n\
+                    Server: Docker/26.1.5+dfsg1 (linux)\r\nDate: Sun, 22 Nov 2026 19:13:01 GMT\r\nTransfer-Encoding: chunked\r\n\r\n";
+
 #[derive(Default)]
 struct Known {
     containers: Vec<Value>,
     /// Who listens to events.
     streams: Vec<UnixStream>,
+    /// Who listens and was told nothing yet, not even a head: Podman is so.
+    waiting: Vec<UnixStream>,
+    is_podman: bool,
     paths: Vec<String>,
     is_down: bool,
 }
@@ -41,16 +50,28 @@ impl Engine {
         Self { folder, known }
     }
 
-    /// Other containers, which an event tells.
+    /// Other containers, which events tell: a chunk each, as one starts.
     fn change(&self, containers: Vec<Value>) {
         let mut known = self.known.lock().expect("what is known");
         known.containers = containers;
-        let event =
-            json!({ "status": "start", "Type": "container", "Action": "start", "Actor": { "ID": "ede54ee1afda" } });
-        let line = format!("{event}\n");
-        known
-            .streams
-            .retain_mut(|stream| stream.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).is_ok());
+        let connected = json!({
+            "Type": "network", "Action": "connect",
+            "Actor": { "ID": NETWORK, "Attributes": { "container": CONTAINER, "name": "shop_default", "type": "bridge" } },
+            "scope": "local", "time": 1_795_374_781, "timeNano": 1_795_374_781_268_630_657_u64,
+        });
+        let started = json!({
+            "status": "start", "id": CONTAINER, "from": "shop/site:latest", "Type": "container", "Action": "start",
+            "Actor": { "ID": CONTAINER, "Attributes": { "equipoise.enable": "true", "image": "shop/site:latest", "name": "shop-site-1" } },
+            "scope": "local", "time": 1_795_374_781, "timeNano": 1_795_374_781_464_083_930_u64,
+        });
+        let Known { streams, waiting, .. } = &mut *known;
+        streams.extend(
+            waiting.drain(..).filter_map(|mut stream| stream.write_all(HEAD.as_bytes()).is_ok().then_some(stream)),
+        );
+        for event in [connected, started] {
+            let chunk = chunk(&format!("{event}\n"));
+            known.streams.retain_mut(|stream| stream.write_all(chunk.as_bytes()).is_ok());
+        }
     }
 
     /// Ends all streams and answers nothing more, or does again.
@@ -58,6 +79,7 @@ impl Engine {
         let mut known = self.known.lock().expect("what is known");
         known.is_down = is_down;
         known.streams.clear();
+        known.waiting.clear();
     }
 
     fn configuration(&self) -> String {
@@ -82,13 +104,20 @@ fn answer(mut stream: UnixStream, known: &Mutex<Known>) -> std::io::Result<()> {
         return Ok(());
     }
     if path.starts_with("/events?") {
-        let head = "HTTP/1.1 200 OK\r\nApi-Version: 1.47\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-        stream.write_all(head.as_bytes())?;
+        if known.is_podman {
+            known.waiting.push(stream);
+            return Ok(());
+        }
+        stream.write_all(HEAD.as_bytes())?;
         known.streams.push(stream);
         return Ok(());
     }
     let body = Value::from(known.containers.clone()).to_string();
-    write!(stream, "HTTP/1.1 200 OK\r\nApi-Version: 1.47\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    write!(stream, "{HEAD}{}0\r\n\r\n", chunk(&format!("{body}\n")))
+}
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
 }
 
 /// As `GET /containers/json` shows one.
@@ -101,12 +130,13 @@ fn container(name: &str, address: SocketAddr, status: &str, labels: Value) -> Va
         all[label] = value.clone();
     }
     json!({
-        "Id": "8dfafdbc3a40", "Names": [format!("/{name}")], "Image": "shop/site:latest", "Command": "/run", "Created": 1_739_811_096,
+        "Id": CONTAINER, "Names": [format!("/{name}")], "Image": "shop/site:latest", "ImageID": IMAGE, "Command": "/run", "Created": 1_795_374_781,
         "Ports": [{ "PrivatePort": 8080, "Type": "tcp" }], "Labels": all, "State": "running", "Status": status,
         "HostConfig": { "NetworkMode": "shop_default" },
         "NetworkSettings": { "Networks": { "shop_default": {
-            "NetworkID": "7ea29fc1412292a2d7bba362f9253545fecdfa8ce9a6e37dd10ba8bee7129812", "Gateway": "127.0.0.1",
-            "IPAddress": address.ip().to_string(), "IPPrefixLen": 16, "GlobalIPv6Address": "",
+            "IPAMConfig": null, "Links": null, "Aliases": null, "MacAddress": "02:42:ac:1f:fb:02", "NetworkID": NETWORK, "EndpointID": NETWORK,
+            "Gateway": "172.31.251.1", "IPAddress": address.ip().to_string(), "IPPrefixLen": 24, "IPv6Gateway": "", "GlobalIPv6Address": "",
+            "GlobalIPv6PrefixLen": 0, "DriverOpts": null, "DNSNames": null,
         } } },
         "Mounts": [],
     })
@@ -162,6 +192,31 @@ fn an_engine_that_is_away_takes_nothing_and_is_followed_when_it_is_back() {
     engine.known.lock().expect("what is known").containers = vec![plain("a", &two)];
     engine.set_down(false);
     eventually("it is followed", || product.get("/").text() == "two");
+    eventually("it is up", || provider(&product)["state"] == "up");
+}
+
+#[test]
+fn an_engine_that_says_nothing_before_its_first_event_is_followed() {
+    let (one, two) = (Origin::saying("one"), Origin::saying("two"));
+    let podman = |name: &str, origin: &Origin| {
+        let mut one = plain(name, origin);
+        // Podman 5.4 says neither.
+        one["HostConfig"] = Value::Null;
+        one["Ports"] = json!([]);
+        one
+    };
+    let engine = Engine::start(vec![podman("a", &one)]);
+    engine.known.lock().expect("what is known").is_podman = true;
+    let product = Product::start(&engine.configuration());
+    assert_eq!(product.get("/").text(), "one");
+    assert_eq!(provider(&product)["state"], "up");
+    for endpoint in [&two, &one, &two] {
+        engine.change(vec![podman("a", endpoint)]);
+        eventually("it is followed", || endpoints(&product) == [endpoint.address().to_string()]);
+    }
+    engine.set_down(true);
+    eventually("it is told", || provider(&product)["state"] == "away");
+    engine.set_down(false);
     eventually("it is up", || provider(&product)["state"] == "up");
 }
 

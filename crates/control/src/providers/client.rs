@@ -98,7 +98,11 @@ impl Client {
         answered.unwrap_or_else(|_| Err(format!("no answer within {timeout:?}")))
     }
 
-    async fn ask(&self, request: Request<'_>) -> Result<Response, String> {
+    /// Asks, and reads the head of the answer. Time is the caller's to bound.
+    ///
+    /// # Errors
+    /// Says in a few words why there is no answer.
+    pub(crate) async fn ask(&self, request: Request<'_>) -> Result<Response, String> {
         let head = self.head(request)?;
         let mut stream = self.connect().await?;
         let failed = |error: std::io::Error| format!("cannot send the request: {error}");

@@ -16,7 +16,7 @@ use model::limits;
 use model::provider::DockerProvider;
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, Request};
+use super::client::{Client, Request, Response};
 use super::{Outlet, State, Text, backoff};
 use crate::load;
 
@@ -27,6 +27,8 @@ const CONTAINERS_MAX: usize = 10_000;
 const GATHERED_FOR: Duration = Duration::from_millis(50);
 /// A stream that says nothing for so long may be dead: everything is asked for again.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// An engine that does not begin its stream of events so soon is asked for its containers meanwhile.
+const HEAD_WAIT: Duration = Duration::from_millis(500);
 /// What changes which containers can be reached.
 const EVENTS: [&str; 9] =
     ["start", "die", "destroy", "pause", "unpause", "health_status", "connect", "disconnect", "rename"];
@@ -73,21 +75,36 @@ async fn follow(
     let client = Client::new(&settings.origin)?;
     let filters = json!({ "type": ["container", "network"], "event": EVENTS }).to_string();
     let path = format!("/events?filters={}", encoded(&filters));
-    let mut events = client.send(Request { method: "GET", path: &path, ..Request::default() }).await?;
-    if events.status != 200 {
-        return Err(format!("status {} for events", events.status));
-    }
+    let mut opening = Box::pin(open(&client, &path));
+    // Docker answers at once, Podman with its first event.
+    let mut events = match tokio::time::timeout(HEAD_WAIT, &mut opening).await {
+        Ok(opened) => Some(opened?),
+        Err(_) => None,
+    };
     loop {
         let (state, problems) = read(&list(&client, settings).await?, settings, outlet.name(), checked);
         *has_listed = true;
         outlet.send(state);
         outlet.leave_out(problems);
-        match tokio::time::timeout(SILENCE_MAX, events.chunk()).await {
+        let event = async {
+            let stream = match &mut events {
+                Some(stream) => stream,
+                none => none.insert(opening.as_mut().await?),
+            };
+            stream.chunk().await?.ok_or_else(|| "the stream of events ended".to_owned())
+        };
+        match tokio::time::timeout(SILENCE_MAX, event).await {
             Err(_) => return Ok(()),
-            Ok(chunk) => _ = chunk?.ok_or("the stream of events ended")?,
+            Ok(event) => _ = event?,
         }
         tokio::time::sleep(GATHERED_FOR).await;
     }
+}
+
+/// The stream of events.
+async fn open(client: &Client, path: &str) -> Result<Response, String> {
+    let events = client.ask(Request { method: "GET", path, ..Request::default() }).await?;
+    if events.status == 200 { Ok(events) } else { Err(format!("status {} for events", events.status)) }
 }
 
 async fn list(client: &Client, settings: &DockerProvider) -> Result<Vec<Value>, String> {
@@ -187,7 +204,7 @@ fn note_strange(container: &Container<'_>, prefix: &str, problems: &mut Vec<Stri
 }
 
 fn container<'a>(whole: &'a Value, settings: &DockerProvider, problems: &mut Vec<String>) -> Option<Container<'a>> {
-    let name = whole["Names"][0].as_str()?.trim_start_matches('/');
+    let name = name_of(whole)?;
     let of_ours = |label: &'a str| label.strip_prefix(settings.prefix.as_str())?.strip_prefix('.');
     let all = whole["Labels"].as_object().into_iter().flatten();
     let labels: BTreeMap<&str, &str> =
@@ -203,6 +220,12 @@ fn container<'a>(whole: &'a Value, settings: &DockerProvider, problems: &mut Vec
     is_wanted.then_some(Container { name, labels, whole })
 }
 
+/// Its own name. Of others that link to it come names such as `/other/alias`, in any order.
+fn name_of(whole: &Value) -> Option<&str> {
+    let names = whole["Names"].as_array().into_iter().flatten();
+    names.filter_map(|name| Some(name.as_str()?.trim_start_matches('/'))).find(|name| !name.contains('/'))
+}
+
 /// Its label, what Compose says, or its name.
 fn cluster_of<'a>(container: &Container<'a>) -> &'a str {
     let composed = || container.whole["Labels"][COMPOSE].as_str();
@@ -211,8 +234,12 @@ fn cluster_of<'a>(container: &Container<'a>) -> &'a str {
 
 /// `None`: it is not to get any work now.
 fn endpoint(container: &Container<'_>, settings: &DockerProvider) -> Result<Option<EndpointSettings>, String> {
+    // One that is not running has no ports and no address.
+    if container.whole["State"] != "running" {
+        return Ok(None);
+    }
     let port = port(container)?;
-    if !is_fit(container.whole) {
+    if !is_healthy(container.whole) {
         return Ok(None);
     }
     let address = SocketAddr::new(address(container, settings)?, port);
@@ -257,24 +284,29 @@ fn port(container: &Container<'_>) -> Result<u16, String> {
     }
 }
 
-/// Whether it runs and does not say that it is not healthy. One that is still starting is not yet.
-fn is_fit(whole: &Value) -> bool {
+/// Whether it, while it runs, does not say that it is not healthy. One that is still starting is not yet.
+fn is_healthy(whole: &Value) -> bool {
     let status = whole["Status"].as_str().unwrap_or_default();
-    whole["State"] == "running" && !status.contains("(unhealthy)") && !status.contains("(health: starting)")
+    !status.contains("(unhealthy)") && !status.contains("(health: starting)")
 }
 
 /// Its address in the network of its label or of the settings, or in its only one.
 fn address(container: &Container<'_>, settings: &DockerProvider) -> Result<IpAddr, String> {
-    if container.whole["HostConfig"]["NetworkMode"] == "host" {
+    let empty = Map::new();
+    let networks = container.whole["NetworkSettings"]["Networks"].as_object().unwrap_or(&empty);
+    // Podman tells no mode.
+    let mode = container.whole["HostConfig"]["NetworkMode"].as_str().unwrap_or_default();
+    if mode == "host" || networks.contains_key("host") {
         // It is where the engine is: on this machine, as far as a socket tells.
         return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    if mode.starts_with("container:") {
+        return Err("it shares the network of another container: that one is to have the labels".to_owned());
     }
     let ip = |network: &Value| {
         let texts = [&network["IPAddress"], &network["GlobalIPv6Address"]];
         texts.iter().find_map(|text| text.as_str()?.parse::<IpAddr>().ok())
     };
-    let empty = Map::new();
-    let networks = container.whole["NetworkSettings"]["Networks"].as_object().unwrap_or(&empty);
     let wanted = container.labels.get("network").copied().or(settings.network.as_deref());
     if let Some(wanted) = wanted {
         let network = networks.get(wanted).ok_or(format!("it is not in the network `{wanted}`"))?;
@@ -379,6 +411,7 @@ mod tests {
         for more in [
             json!({ "State": "paused" }),
             json!({ "State": "exited" }),
+            json!({ "State": "restarting", "Status": "Restarting (1) 2 seconds ago", "Ports": [] }),
             json!({ "Status": "Up 2 minutes (unhealthy)" }),
             json!({ "Status": "Up 1 second (health: starting)" }),
         ] {
@@ -406,9 +439,33 @@ mod tests {
         assert_eq!(problem(json!({ "equipoise.port": "x" }), json!({})), "web: \"x\" is not a port");
         let heavy = problem(json!({ "equipoise.weight": "1001" }), json!({}));
         assert_eq!(heavy, "web: `equipoise.weight` is \"1001\", not a number up to 1000");
-        let host = json!({ "HostConfig": { "NetworkMode": "host" } });
-        let (state, _) = read_all(&[one("web", json!({}), host)], &settings());
-        assert_eq!(state.endpoints["web"][0].address, "127.0.0.1:80");
+    }
+
+    #[test]
+    fn the_network_of_the_host_is_this_machine_and_that_of_another_container_is_told() {
+        // As Docker 26 and as Podman 5 say it.
+        let host = json!({ "host": { "NetworkID": "host", "IPAddress": "", "GlobalIPv6Address": "" } });
+        let host = |mode: Value| json!({ "HostConfig": mode, "NetworkSettings": { "Networks": host.clone() } });
+        for more in [host(json!({ "NetworkMode": "host" })), host(Value::Null)] {
+            let (state, _) = read_all(&[one("web", json!({}), more)], &settings());
+            assert_eq!(state.endpoints["web"][0].address, "127.0.0.1:80");
+        }
+        let shared =
+            json!({ "HostConfig": { "NetworkMode": "container:775153a91e76" }, "NetworkSettings": { "Networks": {} } });
+        let told = "web: it shares the network of another container: that one is to have the labels";
+        assert_eq!(problem(json!({}), shared), told);
+    }
+
+    #[test]
+    fn a_container_is_called_by_its_own_name_and_not_as_others_link_to_it() {
+        for names in [json!(["/a-first/db", "/web", "/z-last/db"]), json!(["/web"])] {
+            let (state, _) = read_all(&[one("", json!({}), json!({ "Names": names }))], &settings());
+            assert_eq!(state.endpoints.keys().collect::<Vec<_>>(), ["web"]);
+        }
+        // One that is being removed has none.
+        let removed = ["/x"; 0];
+        let (state, problems) = read_all(&[one("", json!({}), json!({ "Names": removed }))], &settings());
+        assert!(state.endpoints.is_empty() && problems.is_empty());
     }
 
     #[test]
