@@ -10,99 +10,32 @@ each case: verdict, name and reason, with tabs between them.
 import http.server
 import json
 import pathlib
-import random
-import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
+
+from beside import Product, becomes, call, free, run, stays
 
 CONSUL, EQUIPOISE, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
-PATIENCE = 45
 MANAGER = "5ca1ab1e-0000-4000-8000-000000000001"
 POLICY = 'service_prefix "" { policy = "read" } node_prefix "" { policy = "read" } key_prefix "equipoise/" { policy = "read" }'
 
-
-def free(count):
-    """Ports of 127.0.0.1 where nothing listens, and that the kernel gives nobody by itself."""
-    found = []
-    for port in random.sample(range(10_000, 30_000), 1_000):
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-            with socket.socket(type=socket.SOCK_DGRAM) as datagrams:
-                datagrams.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise AssertionError("no port is free")
-
-
-HTTP, RPC, LAN, WAN, WEB, ADMIN = free(6)
-
-
-def call(method, url, body=None, token=None):
-    """Status and body of an answer; status 0 where there is none."""
-    data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
-    request = urllib.request.Request(url, data=data, method=method)
-    if token:
-        request.add_header("x-consul-token", token)
-    try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except (urllib.error.URLError, OSError):
-        return 0, ""
+HTTP, RPC, LAN, WAN = free(4)
+PRODUCT = Product(EQUIPOISE, FOLDER)
+api, provider, says = PRODUCT.api, PRODUCT.provider, PRODUCT.says
 
 
 def consul(method, path, body=None):
     """Asks Consul as its operator, who is refused nothing."""
-    status, text = call(method, f"http://127.0.0.1:{HTTP}/v1/{path}", body, MANAGER)
+    status, text = call(method, f"http://127.0.0.1:{HTTP}/v1/{path}", body, {"x-consul-token": MANAGER})
     assert status == 200, f"Consul answers {status} to {method} {path}: {text}"
     return json.loads(text) if text.strip() else None
 
 
-def api(path):
-    return json.loads(call("GET", f"http://127.0.0.1:{ADMIN}/api/{path}")[1])
-
-
-def provider():
-    return api("providers")["providers"][0]
-
-
-def endpoints(cluster="site"):
-    found = api(f"clusters/{cluster}/endpoints").get("endpoints", [])
-    return {one["name"].rsplit(":", 1)[1]: one["weight"] for one in found}
-
-
-def says(path="/"):
-    status, text = call("GET", f"http://127.0.0.1:{WEB}{path}")
-    return text if status == 200 else str(status)
-
-
-def becomes(what, wanted, of):
-    """Waits until `of` gives what is wanted."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        found = of()
-        if found == wanted:
-            return
-        if time.monotonic() > end:
-            raise AssertionError(f"{what}: {found!r} instead of {wanted!r}")
-        time.sleep(0.01)
-
-
-def stays(what, wanted, of, seconds=3):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = of()
-        assert found == wanted, f"{what}: {found!r} instead of {wanted!r}"
-        time.sleep(0.05)
+def endpoints():
+    """Weights by ports."""
+    return {name.rsplit(":", 1)[1]: weight for name, weight in PRODUCT.endpoints().items()}
 
 
 class Origin:
@@ -143,10 +76,10 @@ def put(key, value):
 
 
 class Place:
-    """Consul and the product."""
+    """A Consul, and what the product is told of it."""
 
     def __init__(self):
-        self.consul = self.product = None
+        self.consul = None
         self.token = ""
 
     def start_consul(self, acl=False):
@@ -168,10 +101,10 @@ class Place:
         self.consul.kill()
         self.consul.wait()
 
-    def write(self):
+    def configuration(self):
         token = f"token: {self.token}, " if self.token else ""
-        (FOLDER / "equipoise.yaml").write_text(f"""version: 1
-listeners: {{ web: {{ bind: "127.0.0.1:{WEB}" }} }}
+        return f"""version: 1
+listeners: {{ web: {{ bind: "127.0.0.1:{PRODUCT.web}" }} }}
 routes:
   - {{ match: {{ path: {{ prefix: /canary }} }}, cluster: canary }}
   - {{ cluster: site }}
@@ -180,27 +113,18 @@ clusters:
   canary: {{ endpoints: {{ from: mesh, key: canary.web }} }}
 providers:
   mesh: {{ consul: {{ url: "http://127.0.0.1:{HTTP}", {token}prefix: equipoise/, wait: 5s }} }}
-admin: {{ bind: "127.0.0.1:{ADMIN}" }}
-""")
+admin: {{ bind: "127.0.0.1:{PRODUCT.admin}" }}
+"""
 
     def use(self, token):
         """Has the product ask with this token."""
         self.token = token
-        self.write()
-        self.product.send_signal(signal.SIGHUP)
-
-    def start_product(self):
-        self.write()
-        log = open(FOLDER / "equipoise.log", "a")
-        command = [EQUIPOISE, "run", "--workers", "2", "-c", str(FOLDER / "equipoise.yaml")]
-        self.product = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        becomes("the provider is up", "up", lambda: provider()["state"] if says() != "0" else None)
+        PRODUCT.reload(self.configuration())
 
     def end(self):
-        for one in (self.product, self.consul):
-            if one:
-                one.kill()
-                one.wait()
+        PRODUCT.end()
+        if self.consul:
+            self.kill_consul()
 
 
 def an_instance_comes_and_goes(_):
@@ -373,27 +297,12 @@ def clean():
     becomes("nothing is left of it", "503", says)
 
 
-def verdict(case, place):
-    """The columns of one case."""
-    try:
-        found = "passed", case(place) or ""
-    except (AssertionError, KeyError, ValueError) as error:
-        found = "failed", str(error)
-    try:
-        clean()
-    except AssertionError as error:
-        return "failed", str(error)
-    return found
-
-
 def main():
     place = Place()
     try:
         place.start_consul()
-        place.start_product()
-        for case in CASES:
-            found, why = verdict(case, place)
-            print(f"{found}\t{case.__name__.replace('_', ' ')}\t{why}", flush=True)
+        PRODUCT.start(place.configuration())
+        run(CASES, place, clean)
     finally:
         place.end()
 

@@ -132,6 +132,12 @@ const PARTS: &[Part] = &[
     suite("autobahn", "Autobahn", &["autobahn"], Source::Script { script: "autobahn.sh" }),
     // It compiles for minutes.
     suite("consul", "Consul", &["consul"], Source::Script { script: "consul.sh" }),
+    suite(
+        "docker-root",
+        "Docker Engine",
+        &["docker"],
+        Source::Debian { suites: "stable", packages: &["docker.io", "tini", "busybox-static"] },
+    ),
     suite("python-aioquic", "aioquic", &["aioquic"], Source::Python { package: "aioquic" }),
 ];
 

@@ -7,6 +7,7 @@ mod autobahn;
 mod chromium;
 mod consul;
 mod curl;
+mod docker;
 mod grpc;
 mod h2load;
 mod h2spec;
@@ -112,6 +113,12 @@ const SUITES: &[Suite] = &[
         what: "Consul 1.22.3: endpoints and routes follow its catalog and its store, and what a token may not see takes nothing",
         needs: &["consul"],
         run: consul::run,
+    },
+    Suite {
+        name: "docker",
+        what: "Docker Engine of Debian stable: endpoints and routes follow containers, their labels, networks and health",
+        needs: &["docker"],
+        run: docker::run,
     },
 ];
 
