@@ -1,6 +1,7 @@
 //! What the process asks of the system: open files, and turns on a core.
 #![allow(unsafe_code)]
 
+use std::mem;
 use std::time::Duration;
 
 /// Raises the soft bound on open files to the hard one: each exchange may hold two sockets, and the usual soft bound
@@ -21,11 +22,40 @@ pub(crate) fn raise_open_files() -> u64 {
 /// seventieth, and a change that takes 10 ms of a core would come into force after half a second or more, just when the machine is busy.
 const NICE: libc::c_int = 5;
 
+/// How long the turns are that a thread asks for which is not to delay others, in nanoseconds (sched_setattr(2), `sched_runtime`).
+/// The scheduler lets whoever asks for shorter ones have the core as soon as it wakes; among equals it may wait for 3 ms.
+const LONG_TURN_NS: u64 = 20_000_000;
+/// `SCHED_FLAG_RESET_ON_FORK` of sched_setattr(2).
+const RESET_ON_FORK: u64 = 1;
+
 /// Makes the calling thread, for the rest of its life, give way to others that want its core.
 /// Where the system refuses, all is as it was.
 pub(crate) fn give_way() {
+    take_long_turns(true);
     // SAFETY: no memory is involved. On Linux this is about the calling thread alone, and raising the number needs no right.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}
+
+/// Has the calling thread ask for long turns on its core, so that others which wake there need not wait until its turn is over; or for
+/// the usual ones again. It gets no smaller share. Threads that it starts have the usual ones. Kernels before 6.12 take no notice.
+pub(crate) fn take_long_turns(is_wanted: bool) {
+    let Some(mut now) = turns().filter(|now| now.sched_policy == libc::SCHED_OTHER.cast_unsigned()) else { return };
+    now.sched_runtime = if is_wanted { LONG_TURN_NS } else { 0 };
+    now.sched_flags = if is_wanted { RESET_ON_FORK } else { 0 };
+    let none: libc::c_uint = 0;
+    // SAFETY: `now` is valid for the whole call, which only reads it, and says how large it is. A refusal leaves all as it was.
+    let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const now, none) };
+}
+
+/// How the calling thread takes its turns.
+fn turns() -> Option<libc::sched_attr> {
+    // SAFETY: it is plain old data, of which all zeros are a value.
+    let mut now = unsafe { mem::zeroed::<libc::sched_attr>() };
+    let (size, none) = (u32::try_from(size_of_val(&now)).ok()?, 0 as libc::c_uint);
+    // SAFETY: `now` is valid for the whole call, which writes no more than its size.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut now, size, none) };
+    now.size = size;
+    (got == 0).then_some(now)
 }
 
 /// What the calling thread has had of a core so far (CLOCK_THREAD_CPUTIME_ID). Zero where the system does not tell.
@@ -71,5 +101,23 @@ mod tests {
             own()
         });
         assert_eq!((there.join().unwrap(), own()), (NICE, before));
+    }
+
+    #[test]
+    fn long_turns_are_asked_for_by_one_thread_and_given_up_again() {
+        let told = |thread: std::thread::JoinHandle<u64>| thread.join().unwrap();
+        let own = || turns().map_or(0, |turns| turns.sched_runtime);
+        let usual = own();
+        told(std::thread::spawn(move || {
+            take_long_turns(true);
+            // A kernel that takes no notice leaves it as it was.
+            let long = own();
+            assert!(long == LONG_TURN_NS || long == usual, "{long}");
+            assert_eq!(told(std::thread::spawn(own)), usual, "what it starts has the usual ones");
+            take_long_turns(false);
+            assert_eq!(own(), usual);
+            long
+        }));
+        assert_eq!(own(), usual);
     }
 }

@@ -124,6 +124,7 @@ impl Live {
         live.reconciler.await_providers().map_err(|error| cannot_start(&error))?;
         match live.first(origin).and_then(|()| live.take_over()) {
             Ok(()) => {
+                limits::take_long_turns(false);
                 live.reconciler.keep_history();
                 live.reconciler.watch_configuration();
                 Ok(live)

@@ -35,6 +35,10 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     memory::take_small_pages();
+    if upgrade::is_to_follow() {
+        // The process before carries traffic on the same cores.
+        limits::take_long_turns(true);
+    }
     let ending = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Check(options) => check::check(&options),

@@ -29,6 +29,7 @@ use crate::clients::{self, Question};
 use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
 use crate::http3::{Generation, Mesh};
 use crate::listen::{self, Transport};
+use crate::registry::Seat;
 use crate::retired::{self, Left};
 use crate::socket;
 use crate::socket_file::{SocketFile, Undo};
@@ -41,6 +42,10 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(10);
 /// How often a drain looks whether all is over.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 
+/// The time over which connections are told to come anew to another process, which has their listener. It is a quarter of the whole
+/// drain at most: they also have to end.
+const PART_WITHIN: Duration = Duration::from_secs(5);
+
 /// Longest time for connections that were cut off to be gone.
 const CUT: Duration = Duration::from_secs(1);
 
@@ -49,8 +54,9 @@ pub(crate) enum Command {
     Commit(Box<Commit>),
     /// Try a plan beside the one in force, or none any more.
     Try(Option<Box<Try>>, Sender<()>),
-    /// Accept nothing more; end connections as they become idle. Dropped when every socket is closed.
-    Drain(Sender<()>),
+    /// Accept nothing more; end connections as they become idle, those that another process takes over the listeners of one after the
+    /// other within this time. Dropped when every socket is closed.
+    Drain(Sender<()>, Duration),
     /// End every connection at once.
     Cut,
     /// About connections of clients.
@@ -255,7 +261,8 @@ impl Workers {
     pub fn drain(&self, timeout: Duration) -> bool {
         self.shared.remove_files();
         let (done, all_closed) = channel();
-        self.shared.tell_all(|| Command::Drain(done.clone()));
+        let window = PART_WITHIN.min(timeout / 4);
+        self.shared.tell_all(|| Command::Drain(done.clone(), window));
         drop(done);
         // Ends when the last worker has dropped its sender.
         while all_closed.recv_timeout(ACKNOWLEDGE).is_ok() {}
@@ -576,12 +583,16 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
             // The publisher may have stopped waiting.
             let _ = done.send(());
         }
-        Command::Drain(done) => {
+        Command::Drain(done, window) => {
             worker.is_draining.set(true);
             for accepting in worker.listening.borrow().iter() {
+                accepting.seat.parts.set(accepting.seat.is_given.get());
                 accepting.end(Some(done.clone()));
             }
             worker.registry.wake_closing();
+            let parting = |seat: &Rc<Seat>| seat.parts.get();
+            let seats = worker.listening.borrow().iter().map(|one| one.seat.clone()).filter(parting).collect();
+            tokio::task::spawn_local(worker.registry.clone().part(seats, window));
         }
         Command::Cut => worker.registry.cut_all(),
         Command::Ask(question) => clients::answer(worker, question),

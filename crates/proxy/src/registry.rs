@@ -21,6 +21,8 @@ pub(crate) struct Seat {
     pub closing: Cell<bool>,
     /// Its socket is another process's, which takes what comes from now on.
     pub is_given: Cell<bool>,
+    /// Its connections are told to come anew one after the other, so that not all come at once.
+    pub parts: Cell<bool>,
     /// The last plan that had the listener, once it is gone; `index` is its place there.
     pub last_plan: RefCell<Option<Rc<WorkerPlan>>>,
 }
@@ -31,6 +33,7 @@ impl Seat {
             index: Cell::new(index),
             closing: Cell::new(false),
             is_given: Cell::new(false),
+            parts: Cell::new(false),
             last_plan: RefCell::new(None),
         }
     }
@@ -47,6 +50,8 @@ pub(crate) struct Tether {
     waker: RefCell<Option<Waker>>,
     /// End at once, whatever is in flight.
     cut: Cell<bool>,
+    /// Its turn has come, where they part one after the other.
+    is_told: Cell<bool>,
     /// Of a connection of a client; not of what is carried on one.
     client: Option<Client>,
     /// The number of the client's connection that carries it, if it is none itself.
@@ -65,7 +70,7 @@ pub(crate) struct Client {
 impl Tether {
     /// Whether to begin no further exchange.
     pub(crate) fn is_closing(&self) -> bool {
-        self.seat.closing.get()
+        self.seat.closing.get() && (!self.seat.parts.get() || self.is_told.get())
     }
 
     /// Whether to drop everything now.
@@ -80,7 +85,7 @@ impl Tether {
     }
 
     fn new(seat: Rc<Seat>, client: Option<Client>, carrier: Option<u64>) -> Self {
-        Self { seat, waker: RefCell::new(None), cut: Cell::new(false), client, carrier }
+        Self { seat, waker: RefCell::new(None), cut: Cell::new(false), is_told: Cell::new(false), client, carrier }
     }
 
     /// Says which task to wake; once per connection.
@@ -148,6 +153,22 @@ impl Registry {
         for tether in self.entries.borrow().iter().flatten().filter(|tether| tether.is_closing()) {
             tether.wake();
         }
+    }
+
+    /// Tells the connections of these listeners, which part, to end: one after the other over `window`, each in the middle of its part
+    /// of that. Who comes anew has a handshake before it, and if all came at once they would wait for each other.
+    pub(crate) async fn part(self: Rc<Self>, seats: Vec<Rc<Seat>>, window: Duration) {
+        let parting = |tether: &&Rc<Tether>| tether.seat.parts.get();
+        let all: Vec<_> = self.entries.borrow().iter().flatten().filter(parting).cloned().collect();
+        let (begun, step) = (Instant::now(), window.div_f64(all.len().max(1) as f64));
+        for (place, tether) in all.into_iter().enumerate() {
+            tokio::time::sleep_until((begun + step.mul_f64(place as f64 + 0.5)).into()).await;
+            tether.is_told.set(true);
+            tether.wake();
+        }
+        // What they have come to carry meanwhile.
+        seats.iter().for_each(|seat| seat.parts.set(false));
+        self.wake_closing();
     }
 
     /// Clients' connections whose numbers come after `after` and that are `wanted`, at most `max`, by number.

@@ -102,6 +102,35 @@ fn three_upgrades_in_a_row_under_load_refuse_no_connection_and_fail_no_request()
     assert_eq!(product.api("/api/status")["generation"], 4);
 }
 
+/// All at once they would begin TLS at the same moment, and wait for each other.
+#[test]
+fn kept_connections_are_told_to_come_anew_one_after_the_other() {
+    let origin = versatile();
+    let mut product = Setup::to(&origin).top("shutdown: { drain_timeout: 16s }").start();
+    let mut peers: Vec<_> = (0..40).map(|_| product.connect()).collect();
+    let mut ask_all = || {
+        let before = peers.len();
+        peers.retain_mut(|peer| {
+            let answer = peer.get("/a");
+            assert_eq!(answer.status(), 200, "{answer:?}");
+            answer.field("connection") != Some("close")
+        });
+        (before - peers.len(), before)
+    };
+    assert_eq!(ask_all(), (0, 40));
+    product.upgrade();
+    let (told, _) = ask_all();
+    assert!(told <= 20, "{told} of 40 at once");
+    let mut most = told;
+    eventually("all are told in the end", || {
+        let (told, left) = ask_all();
+        most = most.max(told);
+        left == 0
+    });
+    assert!(most <= 20, "{most} of 40 at once");
+    assert_eq!(product.wait_ended().code(), Some(0));
+}
+
 #[test]
 fn an_upgrade_is_asked_for_by_the_api_and_told_who_follows() {
     let origin = versatile();

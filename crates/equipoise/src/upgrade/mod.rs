@@ -29,3 +29,8 @@ pub(crate) use successor::Successor;
 
 /// The variable by which a new program knows its end of the socket: the number of the descriptor.
 pub(crate) const VARIABLE: &str = "EQUIPOISE_UPGRADE_FD";
+
+/// Whether this process was started to follow another.
+pub(crate) fn is_to_follow() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
