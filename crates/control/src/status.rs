@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use model::fitness::AdminState;
 use model::snapshot::{Cluster, Listener, Protocol};
 use model::{Address, Name};
+use plan::health::HealthState;
 use plan::health::passive::Ejection;
 use plan::{ClusterPlan, EndpointPlan, Plan, Roll, Standing};
 use telemetry::summary::{Summary, Totals};
@@ -194,7 +196,12 @@ impl EndpointStatus {
             up: standing.is_up(),
             standing: standing.as_str(),
             ejected_for,
-            health: if checked { plan.state.health_state().as_str() } else { "unchecked" },
+            health: match plan.endpoint.state {
+                _ if !checked => "unchecked",
+                // Nobody asks it, and what was known before will not count after it.
+                AdminState::Maintenance => HealthState::Unknown.as_str(),
+                _ => plan.state.health_state().as_str(),
+            },
             reason: evidence.or(reason),
             in_flight: plan.state.in_flight(),
             wish,

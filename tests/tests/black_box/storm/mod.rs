@@ -299,9 +299,7 @@ fn shape(status: &Value) -> Value {
             let of = |(key, value): (&String, &Value)| {
                 // Ports of listeners are chosen by the kernel.
                 let is_port = key == "address" && map.contains_key("protocol");
-                // In maintenance nobody asks: what was known before is forgotten when that ends, and there is nothing after a start.
-                let is_old = key == "health" && map.get("standing").is_some_and(|standing| standing == "maintenance");
-                let is_kept = kept.contains(&key.as_str()) && !is_port && !is_old;
+                let is_kept = kept.contains(&key.as_str()) && !is_port;
                 is_kept.then(|| (key.clone(), shape(value)))
             };
             Value::Object(map.iter().filter_map(of).collect())
