@@ -10,6 +10,7 @@ mod buffer;
 mod cells;
 pub mod clients;
 mod connection;
+mod covering;
 mod datagram;
 mod downstream;
 mod exchange;
