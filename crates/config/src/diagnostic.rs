@@ -36,9 +36,9 @@ pub struct Diagnostic {
     /// The configuration is good all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_warning: bool,
-    /// What it has to do with another place, if that is known.
+    /// What it has to do with another place, if that is known. Boxed: warnings are kept as long as what they are about.
     #[serde(skip)]
-    pub bond: Option<Bond>,
+    pub bond: Option<Box<Bond>>,
 }
 
 /// What a problem has to do with another place than its own.
@@ -57,7 +57,7 @@ impl Diagnostic {
         let shown = u32::try_from(line_text.chars().count()).unwrap_or(u32::MAX);
         let width = end.saturating_sub(column).clamp(1, shown.saturating_sub(caret.saturating_sub(1)).max(1));
         let (message, suggestion) = (printable(&problem.message), problem.suggestion.as_deref().map(printable));
-        let (file, bond) = (name.to_owned(), problem.bond.clone());
+        let (file, bond) = (name.to_owned(), problem.bond.clone().map(Box::new));
         Self { file, line, column, width, line_text, caret, message, suggestion, is_warning: false, bond }
     }
 

@@ -279,7 +279,7 @@ fn blame(wrong: &Diagnostics, news: &HashMap<String, bool>) -> Blame {
     let mut blame = Blame::new();
     for one in wrong.list.iter().filter(|one| !one.is_warning) {
         let (place, message) = (format!("{}:{}", one.line, one.column), &one.message);
-        match &one.bond {
+        match one.bond.as_deref() {
             Some(Bond::Taken(first))
                 if news.contains_key(first)
                     && (!news.contains_key(&one.file) || (!is_in_force(first) && is_in_force(&one.file))) =>
@@ -350,10 +350,10 @@ impl Given {
     ) -> Option<Self> {
         let mut needed = Needed::new();
         // What has other faults will not come into force, and needs nothing.
-        let is_other = |one: &&Diagnostic| !one.is_warning && !matches!(one.bond, Some(Bond::Lacks(..)));
+        let is_other = |one: &&Diagnostic| !one.is_warning && !matches!(one.bond.as_deref(), Some(Bond::Lacks(..)));
         let faulty: HashSet<&str> = wrong.list.iter().filter(is_other).map(|one| &*one.file).collect();
         for one in wrong.list.iter().filter(|one| !faulty.contains(&*one.file)) {
-            if let Some(Bond::Lacks(kind, name)) = &one.bond {
+            if let Some(Bond::Lacks(kind, name)) = one.bond.as_deref() {
                 let place = || format!("{}:{}:{}", one.file, one.line, one.column);
                 needed.entry((kind, name)).or_insert_with(place);
             }
