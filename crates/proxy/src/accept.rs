@@ -79,7 +79,7 @@ impl Accepting {
                 Some(Taking::Quic(port))
             }
             (Transport::Datagram | Transport::Quic, _) => {
-                let port = Port::new(worker, socket.into(), (seat.clone(), beside, false))?;
+                let port = Port::new(worker, socket.into(), (seat.clone(), beside))?;
                 let kept = port.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
@@ -157,14 +157,6 @@ impl Accepting {
     pub(crate) fn quic(&self) -> Option<Rc<http3::Port>> {
         match &*self.socket.borrow() {
             Some(Taking::Quic(port)) => Some(port.clone()),
-            _ => None,
-        }
-    }
-
-    /// The port, of UDP.
-    pub(crate) fn datagrams(&self) -> Option<Rc<Port>> {
-        match &*self.socket.borrow() {
-            Some(Taking::Datagrams(port)) => Some(port.clone()),
             _ => None,
         }
     }

@@ -42,17 +42,13 @@ use crate::guard::{Gate, full};
 use crate::handover::Beside;
 use crate::kernel::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::listen;
-use crate::past::{End, Message, Says};
+use crate::past::{self, End, Fate, Message, Past, Says};
 use crate::persistence::{moment, seed};
 use crate::registry::{Registration, Seat};
 use crate::socket;
 use crate::watch::Watch;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow};
-
-mod handed;
-
-pub(crate) use handed::relay;
 
 /// Pause after the kernel would not give us what it has, so that a worker does not spin.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -76,8 +72,6 @@ pub(crate) struct Port {
     refusals: RefCell<Vec<(Fault, Instant)>>,
     /// Flows of the process before.
     beside: Option<Beside>,
-    /// It has no flows of its own: see [`handed`].
-    is_relay: bool,
     /// Another process reads the socket.
     is_paused: Cell<bool>,
     /// The way by which it passes on what is for flows of this one.
@@ -199,7 +193,7 @@ impl Port {
     pub(crate) fn new(
         worker: &Rc<Worker>,
         socket: std::net::UdpSocket,
-        (seat, beside, is_relay): (Rc<Seat>, Option<Beside>, bool),
+        (seat, beside): (Rc<Seat>, Option<Beside>),
     ) -> io::Result<Rc<Self>> {
         let local = socket.local_addr()?;
         if local.ip().is_unspecified() {
@@ -216,7 +210,6 @@ impl Port {
             batch: RefCell::new(Batch::new()),
             refusals: RefCell::default(),
             beside,
-            is_relay,
             is_paused: Cell::new(false),
             handed: RefCell::default(),
             said: RefCell::default(),
@@ -332,10 +325,6 @@ impl Port {
                 return;
             }
         }
-        places.start += self.pass_beside(envelope, batch, places.clone());
-        if places.is_empty() {
-            return;
-        }
         if let Some(flow) = self.begin(envelope, listener, now) {
             places.start += flow.pass_on(batch, places.clone(), now, dropped);
             self.flows.borrow_mut().insert(envelope, flow);
@@ -343,11 +332,79 @@ impl Port {
         dropped.add(places.len() as u64);
     }
 
+    /// Passes on what is for a flow of the process before, and says how many of these have their way, or have none.
+    fn pass_back(&self, past: &Past, (port, envelope): (u32, Envelope), batch: &Batch, places: Range<usize>) -> usize {
+        let mut scratch = self.scratch.borrow_mut();
+        for place in places.clone() {
+            let message = Message { says: Says::Passed, envelope, ecn: 0, bytes: batch.bytes(place) };
+            if past.pass(port as usize, &message, &mut scratch) == Fate::Ours {
+                past.forget_all(port);
+                return place - places.start;
+            }
+        }
+        places.len()
+    }
+
+    /// Hears of flows of the process before that are over.
+    async fn hear(self: Rc<Self>, past: Arc<Past>, other: u32, mut end: End) {
+        poll_fn(|cx| {
+            loop {
+                match end.poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Ready(Some(message)) => {
+                        past.forget(&message.envelope);
+                        if self.is_paused.get() {
+                            self.tell_successor(&message);
+                        } else if message.says == Says::Back {
+                            self.take_one(message.envelope, message.bytes, true);
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+        past.forget_all(other);
+    }
+
+    /// Takes what the process that follows this one passes on.
+    async fn take_handed(self: Rc<Self>, mut end: End) {
+        poll_fn(|cx| {
+            loop {
+                match end.poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Ready(Some(Message { envelope, bytes, .. })) => {
+                        if !self.take_one(envelope, bytes, false) && !self.pass_further(envelope, bytes) {
+                            let back = Message { says: Says::Back, envelope, ecn: 0, bytes };
+                            self.tell_successor(&back);
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Passes on what is for a flow of a process before this one.
+    fn pass_further(&self, envelope: Envelope, bytes: &[u8]) -> bool {
+        let Some(Beside { past, .. }) = &self.beside else { return false };
+        let Some(port) = past.port_of(&envelope) else { return false };
+        let message = Message { says: Says::Passed, envelope, ecn: 0, bytes };
+        past.pass(port as usize, &message, &mut self.scratch.borrow_mut()) != Fate::Ours
+    }
+
+    /// Says something to the process that follows this one.
+    fn tell_successor(&self, message: &Message<'_>) {
+        if let Some(way) = &*self.said.borrow() {
+            message.write(&mut self.scratch.borrow_mut());
+            // Should it be lost, what comes is passed on, and given back.
+            let _ = SockRef::from(way).send(&self.scratch.borrow());
+        }
+    }
+
     /// Takes one datagram for a flow that is there, or that may begin. `false`: there is none.
     fn take_one(self: &Rc<Self>, envelope: Envelope, bytes: &[u8], may_begin: bool) -> bool {
-        if self.is_relay {
-            return may_begin && self.pass_ahead(envelope, bytes);
-        }
         let now = Instant::now();
         let plan = self.worker.plan_of(&self.seat);
         let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return false };
@@ -371,6 +428,36 @@ impl Port {
         true
     }
 
+    /// A way by which another process can pass on what is for flows of this one.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn open_way(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = past::way()?;
+        *self.said.borrow_mut() = Some(ours.duplicate()?);
+        *self.handed.borrow_mut() = Some(ours);
+        Ok(theirs)
+    }
+
+    /// Whether another process reads the socket; and the flows that there are, those of a process before this one among them.
+    pub(crate) fn pause(self: &Rc<Self>, is_paused: bool) -> Vec<Envelope> {
+        self.is_paused.set(is_paused);
+        match self.handed.take() {
+            Some(end) if is_paused => drop(tokio::task::spawn_local(self.clone().take_handed(end))),
+            _ => {}
+        }
+        if !is_paused {
+            *self.said.borrow_mut() = None;
+            if let Some(waker) = &*self.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+        let flows = self.flows.borrow();
+        let own = flows.iter().filter(|(_, flow)| !flow.is_over.get()).map(|(envelope, _)| *envelope);
+        let before = self.beside.as_ref().map(|beside| beside.past.flows_of(beside.port, beside.ports));
+        own.chain(before.unwrap_or_default()).collect()
+    }
+
     /// Whether a flow may go on: its endpoint is configured still, and its checks have not failed.
     fn is_in_force(&self, flow: &Flow) -> bool {
         if flow.is_over.get() {
@@ -390,9 +477,6 @@ impl Port {
 
     /// Begins a flow, unless there is no place for it.
     fn begin(self: &Rc<Self>, envelope: Envelope, listener: &ListenerNow, now: Instant) -> Option<Rc<Flow>> {
-        if self.is_relay {
-            return None;
-        }
         let Protocol::Udp(settings) = &listener.plan.listener.protocol else { return None };
         let ListenerTarget::Tcp(cluster) = &listener.plan.target else { return None };
         let shard = listener.series.of(self.worker.index);

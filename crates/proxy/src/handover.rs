@@ -23,7 +23,6 @@ use model::{Address, Name};
 use socket2::{SockRef, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::covering::{Cover, Relay};
 use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
 use crate::kernel::Envelope;
 use crate::listen::{self, Transport};
@@ -73,13 +72,6 @@ pub struct QuicEstate {
     pub process: u8,
 }
 
-impl QuicEstate {
-    /// Whether ids of the one tell the other whose they are.
-    pub(crate) fn is_kin(&self, other: &Self) -> bool {
-        (self.ids, &self.resets) == (other.ids, &other.resets)
-    }
-}
-
 /// A flow of the other process: at which place, at which of the ports there, and its envelope, which only these processes read.
 pub type Flow = (Place, u32, Vec<u8>);
 
@@ -98,11 +90,9 @@ pub struct Heritage {
     /// The secret behind tokens of QUIC (RFC 9000 section 8.1); empty, or 64 bytes.
     pub tokens: Vec<u8>,
     /// By what names the other process knows the sockets that are taken over.
-    pub(crate) taken: Vec<Place>,
+    taken: Vec<Place>,
     /// Where flows of the other process are known, by the same names.
-    pub(crate) pasts: Vec<(Place, Arc<Past>)>,
-    /// Where its sockets are read beside those of a listener.
-    pub(crate) covers: Vec<Cover>,
+    pasts: Vec<(Place, Arc<Past>)>,
 }
 
 impl Heritage {
@@ -116,16 +106,15 @@ impl Heritage {
         let is_there = |other: &Inherited| {
             other.transport.is_udp() == transport.is_udp() && listen::overlap(&other.address, address)
         };
-        self.sockets.iter().any(is_there) || self.covers(transport, address)
+        self.sockets.iter().any(is_there)
     }
 }
 
-/// Says that a new place for datagrams covers one of the process before, or is covered by it, or is the same, of which neither can know
-/// what is the other's: one carries HTTP/3 there and the other passes on what comes, or the one before cannot be told of anything.
+/// Says that a new place for datagrams covers one of the process before, or is covered by it: both read there, and neither knows
+/// what is the other's.
 pub(crate) fn warn_of_other(heritage: &Heritage, listener: &Listener, (transport, at): (Transport, &Address)) {
     let overlaps = |other: &&Inherited| {
-        let is_strange = other.transport.is_udp() && (other.transport != transport || other.ways.is_empty());
-        !other.is_activated && is_strange && listen::overlap(&other.address, at)
+        !other.is_activated && other.transport.is_udp() && listen::overlap(&other.address, at) && other.address != *at
     };
     let Some(other) = heritage.sockets.iter().filter(|_| transport.is_udp()).find(overlaps) else { return };
     let help = "change the address by a reload, before an upgrade or after it: that loses nobody";
@@ -176,7 +165,7 @@ impl Inherited {
         })
     }
 
-    pub(crate) fn suits(&self, listener: &Listener, transport: Transport) -> bool {
+    fn suits(&self, listener: &Listener, transport: Transport) -> bool {
         if self.is_activated {
             let is_named = self.name.as_ref().is_some_and(|name| *name == listener.name);
             return transport.is_udp() == self.transport.is_udp() && (is_named || self.address == listener.bind);
@@ -447,7 +436,6 @@ impl Shared {
         by_worker: &mut [Vec<Opened>],
     ) -> io::Result<Bound> {
         let Inherited { name: known, transport, address, mut sockets, made, ways, quic, is_activated, .. } = inherited;
-        let quic = self.after_kin(quic);
         let (name, workers) = (&listener.name, by_worker.len());
         let past = (!ways.is_empty()).then(|| Arc::new(Past::new(ways)));
         if let Some(past) = &past {
@@ -472,7 +460,7 @@ impl Shared {
                 listen::widen(&SockRef::from(&socket));
             }
             let (name, mesh, beside) = (name.clone(), meshes.next(), beside(number));
-            let opened = Opened { name, transport, socket, mesh, beside, is_adopted: true, is_covering: false };
+            let opened = Opened { name, transport, socket, mesh, beside, is_adopted: true };
             by_worker[number % workers].push(opened);
         }
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -523,12 +511,12 @@ impl Shared {
         if transport == Transport::Stream {
             listen::listen(&socket, &listener.socket)?;
         }
-        Ok(Some(Opened { name, transport, socket, mesh, beside, is_adopted: false, is_covering: false }))
+        Ok(Some(Opened { name, transport, socket, mesh, beside, is_adopted: false }))
     }
 }
 
 /// Those of the process before, whose number this one follows.
-pub(crate) fn keys_of(quic: Option<QuicEstate>) -> (Keys, u8) {
+fn keys_of(quic: Option<QuicEstate>) -> (Keys, u8) {
     let known =
         quic.and_then(|quic| Some((quic.ids, <[u8; RESET_KEY_BYTES]>::try_from(quic.resets).ok()?, quic.process)));
     match known {
@@ -538,7 +526,7 @@ pub(crate) fn keys_of(quic: Option<QuicEstate>) -> (Keys, u8) {
 }
 
 /// The other process may have waited in its calls.
-pub(crate) fn nonblocking(socket: &OwnedFd) -> io::Result<()> {
+fn nonblocking(socket: &OwnedFd) -> io::Result<()> {
     SockRef::from(socket).set_nonblocking(true)
 }
 
@@ -550,11 +538,6 @@ pub(crate) fn offer(worker: &Rc<Worker>, offers: &Sender<Offered>) {
         // Who asked may have given up.
         let (way, keys, bound) = (accepting.open_way(), accepting.keys(), accepting.bound.clone());
         let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
-    }
-    for Relay { place, bound, port } in worker.relays.borrow().iter().filter(|relay| !relay.port.is_paused()) {
-        let (socket, way) = (port.duplicate(), port.open_way().map(Some));
-        let (place, bound) = (place.clone(), bound.clone());
-        let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys: None });
     }
     retired::offer(worker, |place, bound, port| {
         let (bound, keys) = (bound.clone(), Some(port.keys()));
@@ -572,9 +555,6 @@ pub(crate) fn give(worker: &Rc<Worker>, places: &[Place]) {
             accepting.pause(false);
         }
     }
-    for relay in worker.relays.borrow().iter().filter(|relay| !places.contains(&relay.place)) {
-        relay.port.pause(false);
-    }
     retired::pause(worker, |place| places.contains(place));
 }
 
@@ -590,10 +570,6 @@ pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>)
         }
         // Who asked may have given up.
         let _ = told.send(Paused { worker: worker.index, place, flows });
-    }
-    for relay in worker.relays.borrow().iter() {
-        let flows = relay.port.pause(is_paused);
-        let _ = told.send(Paused { worker: worker.index, place: relay.place.clone(), flows });
     }
     retired::pause(worker, |_| is_paused);
 }

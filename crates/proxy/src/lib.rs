@@ -10,7 +10,6 @@ mod buffer;
 mod cells;
 pub mod clients;
 mod connection;
-mod covering;
 mod datagram;
 mod downstream;
 mod exchange;

@@ -26,7 +26,6 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::Accepting;
 use crate::clients::{self, Question};
-use crate::covering;
 use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
 use crate::http3::{Generation, Mesh};
 use crate::listen::{self, Transport};
@@ -110,8 +109,6 @@ pub(crate) struct Opened {
     pub beside: Option<Beside>,
     /// It came from another process, and is set up as that was asked for.
     pub is_adopted: bool,
-    /// It is one of the process before beside that of the listener here: see [`crate::covering`].
-    pub is_covering: bool,
 }
 
 /// How the data plane runs.
@@ -138,8 +135,6 @@ pub(crate) struct Shared {
     pub heritage: Mutex<Heritage>,
     /// The access logs in force; apart, so that who asks for their figures does not wait while a plan is published.
     logs: Mutex<Option<Arc<AccessLogs>>>,
-    /// Sockets of QUIC of the process before that are read beside those of listeners, until the workers have them.
-    covered: Mutex<Vec<Bound>>,
     /// Sockets that workers are to have beside those that came from another process.
     pub spares: Mutex<Vec<Spare>>,
 }
@@ -204,8 +199,8 @@ impl Workers {
         let tls = Arc::new(TlsMaterial::after(std::mem::take(&mut heritage.tickets)));
         crate::tls::set_token_secret(&heritage.tokens);
         let published = Published { tls, ..Published::default() }.into();
-        let (heritage, logs, spares, covered) = (heritage.into(), <_>::default(), <_>::default(), <_>::default());
-        let shared = Shared { commands, published, open_connections, telemetry, heritage, logs, covered, spares };
+        let (heritage, logs, spares) = (heritage.into(), Mutex::default(), Mutex::default());
+        let shared = Shared { commands, published, open_connections, telemetry, heritage, logs, spares };
         Ok(Self { shared: Arc::new(shared), threads })
     }
 
@@ -319,10 +314,6 @@ impl Shared {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn covered(&self) -> MutexGuard<'_, Vec<Bound>> {
-        self.covered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn logs(&self) -> MutexGuard<'_, Option<Arc<AccessLogs>>> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -372,8 +363,7 @@ impl Shared {
             worker.send(Command::Commit(Box::new(commit))).map_err(|_| "a worker has ended".to_owned())?;
         }
         let before = std::mem::take(&mut *published);
-        let covered = std::mem::take(&mut *self.covered());
-        let old = before.leaving.into_iter().chain(before.bound.into_values()).chain(covered);
+        let old = before.leaving.into_iter().chain(before.bound.into_values());
         let leaving = old.filter(|old| old.is_in_use() && !bound.values().any(|new| old.is_of(new))).collect();
         // The old ones may have to be written to their end: not while somebody waits for the figures.
         let _old = std::mem::replace(&mut *self.logs(), logs);
@@ -467,7 +457,6 @@ impl Shared {
             bound.insert(key, Bound { bind, ..kept.clone() });
             return Ok(());
         }
-        self.cover((listener, plan), (transport, &at), sockets).map_err(failed)?;
         if let Some(inherited) = self.claim(listener, transport, beside.as_ref()) {
             let adopted = self.adopt(listener, inherited, sockets).map_err(failed)?;
             bound.insert(key, adopted);
@@ -495,7 +484,7 @@ impl Shared {
         let files: Vec<Arc<SocketFile>> =
             published.bound.values().chain(bound.values()).filter_map(|place| place.file.clone()).collect();
         let made = listen::bind(listener, (transport, &at), workers, !ours, &files).map_err(failed)?;
-        let meshes = if transport == Transport::Quic { self.succeed(&before, &at, workers) } else { Vec::new() };
+        let meshes = if transport == Transport::Quic { Generation::succeed(&before, workers) } else { Vec::new() };
         let quic = Generation::of(&meshes);
         let mut meshes = meshes.into_iter();
         for (of_worker, socket) in sockets.iter_mut().zip(made.sockets) {
@@ -506,7 +495,6 @@ impl Shared {
                 mesh: meshes.next(),
                 beside: None,
                 is_adopted: false,
-                is_covering: false,
             });
         }
         bound.insert(key, Bound { bind, address: made.address, transport, file: made.file, quic });
@@ -621,7 +609,6 @@ pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
             for opened in held.into_iter().chain(sockets) {
                 start(worker, &listeners, opened);
             }
-            retired::make_way(worker);
         }
         Command::Pulse { .. } | Command::Stop => {}
     }
@@ -710,12 +697,6 @@ fn start(worker: &Rc<Worker>, listeners: &[Arc<ListenerPlan>], opened: Opened) {
     let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
     let address = address.map_or_else(|| bind.clone(), Address::Ip);
     let bound = Bound { bind, address, transport: opened.transport, file: None, quic: None };
-    if opened.is_covering {
-        if let Err(error) = covering::start(worker, bound, index, opened) {
-            telemetry::log::error("a socket of the process before cannot be used", &[("error", &error.to_string())]);
-        }
-        return;
-    }
     let is_adopted = opened.is_adopted;
     let is_back = opened.mesh.as_ref().is_some_and(|mesh| !mesh.before.is_empty());
     match Accepting::start(worker, bound, index, opened) {

@@ -24,7 +24,7 @@ use model::{Address, Name};
 use crate::accept::Accepting;
 use crate::datagram;
 use crate::handover::{self, Place};
-use crate::http3::{Generation, Next, Port};
+use crate::http3::{Generation, Port};
 use crate::listen::{self, Transport};
 use crate::reconcile::{Bound, Command, Opened, Shared};
 use crate::worker::Worker;
@@ -64,14 +64,9 @@ pub(crate) struct Left {
 pub(crate) fn remember(worker: &Worker, (name, bound): (&Name, &Bound), port: &Rc<Port>) {
     let mut retired = worker.retired.borrow_mut();
     retired.retain(|retired| retired.port().is_some());
-    let place = (self::name(name, &bound.address), Transport::Quic);
+    let place = (Name::from(format!("{name}, as it was at {}", bound.address)), Transport::Quic);
     let bound = Bound { bind: bound.address.clone(), ..bound.clone() };
     retired.push(Retired { place, bound, port: Rc::downgrade(port), is_offered: Cell::new(false) });
-}
-
-/// What another process is told that such a port is called.
-pub(crate) fn name(listener: &Name, address: &Address) -> Name {
-    format!("{listener}, as it was at {address}").as_str().into()
 }
 
 /// Remembers a port of UDP whose listener has gone. It is read no more, but its flows wait for the last of their answers, and hold its
@@ -160,10 +155,8 @@ pub(crate) fn make_way(worker: &Worker) {
     for retired in worker.retired.borrow().iter() {
         let Some(port) = retired.port().filter(|port| !port.is_paused()) else { continue };
         let covers = |bound: &Bound| listen::overlap(&bound.address, &retired.bound.address);
-        let next = |accepting: &Accepting| -> Option<Next> {
-            Some((accepting.bound.address.ip()?.ip(), Rc::downgrade(&accepting.quic()?)))
-        };
-        port.make_way(listening.iter().filter(|accepting| covers(&accepting.bound)).filter_map(next).collect());
+        let next = listening.iter().filter(|accepting| covers(&accepting.bound)).find_map(Accepting::quic);
+        port.make_way(next.as_ref().map_or_else(Weak::new, Rc::downgrade));
     }
 }
 
@@ -208,15 +201,7 @@ impl Shared {
         let quic = Generation::of(&meshes);
         for ((worker, socket), mesh) in sockets.into_iter().zip(meshes) {
             let (name, transport, mesh) = (listener.name.clone(), Transport::Quic, Some(mesh));
-            by_worker[worker].push(Opened {
-                name,
-                transport,
-                socket,
-                mesh,
-                beside: None,
-                is_adopted: false,
-                is_covering: false,
-            });
+            by_worker[worker].push(Opened { name, transport, socket, mesh, beside: None, is_adopted: false });
         }
         let (bind, address) = (listener.bind.clone(), address.clone());
         Ok(Some(Bound { bind, address, transport: Transport::Quic, file: None, quic }))

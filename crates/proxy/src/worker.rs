@@ -17,7 +17,6 @@ use wire::http1::HeadScan;
 use wire::http3::message::Memory;
 
 use crate::buffer::BufferPool;
-use crate::covering::Relay;
 use crate::datagram;
 use crate::http3::Outgoing;
 use crate::random::Random;
@@ -86,8 +85,6 @@ pub(crate) struct Worker {
     pub retired: RefCell<Vec<Retired>>,
     /// Ports of UDP without a listener, as long as they have flows, and their addresses.
     pub left_flows: RefCell<Vec<(Address, Weak<datagram::Port>)>>,
-    /// Ports of UDP at sockets of the process before.
-    pub relays: RefCell<Vec<Relay>>,
     /// Sockets at which nothing is taken yet, while another process may still do that.
     pub held: RefCell<Option<Vec<Opened>>>,
     requests: Boxes<Incoming>,
@@ -118,7 +115,6 @@ impl Worker {
             listening: RefCell::default(),
             retired: RefCell::default(),
             left_flows: RefCell::default(),
-            relays: RefCell::default(),
             held: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),

@@ -67,7 +67,6 @@ mod tls;
 mod udp;
 mod unix_sockets;
 mod upgrade;
-mod upgrade_addresses;
 mod upgrade_state;
 mod upstream;
 mod upstream_http2;

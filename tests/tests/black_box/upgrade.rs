@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::harness::product::{command, executable, folder};
-use super::harness::{Origin, Peer, Product, Setup, eventually, http2, sys, until};
+use super::harness::{Origin, Peer, Product, Setup, eventually, http2, net, sys, until};
 use super::http2_both::{proof, upgrading};
 use super::reload::{echoes, tunnel, versatile};
 use super::udp;
@@ -556,4 +556,24 @@ fn under_load_of_every_kind_nothing_fails_and_no_tunnel_ends() {
     let failed =
         ["4xx", "5xx"].map(|class| product.metric("equipoise_http_requests_total", &[&format!("class=\"{class}\"")]));
     assert_eq!(failed, [0.0, 0.0]);
+}
+
+#[test]
+fn an_address_of_datagrams_that_changes_with_an_upgrade_is_told_of_with_what_to_do() {
+    let (echo, address) = (udp::Echo::start("a"), net::free());
+    let text = |host: &str| {
+        format!(
+            "version: 1\nlisteners:\n  dns: {{ bind: \"{host}:{}\", protocol: udp, cluster: echo }}\n\
+             clusters: {{ echo: {{ endpoints: [\"{}\"] }} }}\n",
+            address.port(),
+            echo.address()
+        )
+    };
+    let product = Product::start(&text("127.0.0.1"));
+    std::fs::write(product.folder().join("equipoise.yaml"), text("0.0.0.0")).expect("our folder");
+    product.upgrade();
+    let told = "datagrams to an address that has changed with the upgrade may be lost";
+    eventually("it is told of", || product.stderr().contains(told));
+    let said = product.stderr();
+    assert!(said.contains(&format!("before={address}")) && said.contains("change the address by a reload"), "{said}");
 }

@@ -119,7 +119,7 @@ pub(super) fn owner(datagram: &[u8], keys: &Keys) -> Option<Owner> {
 }
 
 /// Whether one process, or one port at a socket, has followed another, by their numbers, which begin anew behind the last.
-pub(crate) fn is_after(one: u8, other: u8) -> bool {
+pub(super) fn is_after(one: u8, other: u8) -> bool {
     (1..=u8::MAX / 2).contains(&one.wrapping_sub(other))
 }
 

@@ -37,9 +37,9 @@ mod quic;
 mod stream;
 
 pub(crate) use control::Control;
-pub(crate) use ids::{Generation, Keys, Mesh, RESET_KEY_BYTES, is_after, mesh};
+pub(crate) use ids::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
 pub(crate) use outgoing::Outgoing;
-pub(crate) use port::{Next, Port, local_of};
+pub(crate) use port::{Port, local_of};
 pub(crate) use quic::{Lost, Quic, ReadFault};
 pub(crate) use stream::{Counts, NoHead, Stream};
 

@@ -28,7 +28,6 @@ use wire::http3::code;
 
 use super::ids::{Generation, Ids, Keys, Mesh, Owner, Passed, is_after, owner};
 use super::quic::{Quic, Told};
-use crate::covering::takes;
 use crate::kernel::{self, Envelope};
 use crate::past::{self, End, Fate, Message, Says};
 use crate::tls::Noted;
@@ -51,9 +50,6 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const NOBODY: usize = usize::MAX;
 /// When nothing is to be done in time.
 const FAR: Duration = Duration::from_secs(3600);
-
-/// Who lets in who comes to an address.
-pub(crate) type Next = (IpAddr, Weak<Port>);
 
 /// Who is told of a client that wants a connection.
 type Door = Box<dyn Fn(&Rc<Port>, Incoming)>;
@@ -88,8 +84,8 @@ pub(crate) struct Port {
     /// Another process, or a port that followed this one, reads the socket, and passes on what is for connections of this one.
     is_paused: Cell<bool>,
     handed: RefCell<Option<End>>,
-    /// Those of the same worker which let in who comes to these addresses, once its own listener is gone.
-    next: RefCell<Vec<Next>>,
+    /// That of the same worker which lets in who comes to its address, once its own listener is gone.
+    next: RefCell<Weak<Port>>,
     /// When to look whether the ports before are over.
     look_at: Cell<Instant>,
     scratch: RefCell<Vec<u8>>,
@@ -484,18 +480,15 @@ impl Port {
 
     /// Passes on what is for none of its connections, where another port lets in who comes.
     fn pass_ahead(&self, datagram: Passed, now: Instant) -> Option<Passed> {
-        let list = self.next.borrow();
-        let mut there = list.iter().filter(|(ip, _)| takes(*ip, datagram.local_ip));
-        let next = there.find_map(|(_, next)| next.upgrade().filter(|next| !next.is_over()));
-        drop(list);
+        let next = self.next.borrow().upgrade().filter(|next| !next.is_over());
         let Some(next) = next else { return Some(datagram) };
         next.arrive(datagram, now);
         next.wake();
         None
     }
 
-    /// Its listener is gone: from now on these let in who comes to its address.
-    pub(crate) fn make_way(&self, next: Vec<Next>) {
+    /// Its listener is gone: from now on `next` lets in who comes to its address.
+    pub(crate) fn make_way(&self, next: Weak<Self>) {
         *self.next.borrow_mut() = next;
     }
 
