@@ -25,7 +25,7 @@ const NICE: libc::c_int = 5;
 /// How long the turns are that a thread asks for which is not to delay others, in nanoseconds (sched_setattr(2), `sched_runtime`).
 /// The scheduler lets whoever asks for shorter ones have the core as soon as it wakes; among equals it may wait for 3 ms.
 const LONG_TURN_NS: u64 = 20_000_000;
-/// `SCHED_FLAG_RESET_ON_FORK` of sched_setattr(2).
+/// `SCHED_FLAG_RESET_ON_FORK` of sched_setattr(2). Nobody without rights may take it back.
 const RESET_ON_FORK: u64 = 1;
 
 /// Makes the calling thread, for the rest of its life, give way to others that want its core.
@@ -37,11 +37,13 @@ pub(crate) fn give_way() {
 }
 
 /// Has the calling thread ask for long turns on its core, so that others which wake there need not wait until its turn is over; or for
-/// the usual ones again. It gets no smaller share. Threads that it starts have the usual ones. Kernels before 6.12 take no notice.
+/// the usual ones again. It gets no smaller share. Threads that it starts have the usual ones. Kernels before 6.12 take no notice. One that
+/// was given precedence by its nice value is left alone: what it starts would lose that.
 pub(crate) fn take_long_turns(is_wanted: bool) {
-    let Some(mut now) = turns().filter(|now| now.sched_policy == libc::SCHED_OTHER.cast_unsigned()) else { return };
+    let is_usual = |now: &libc::sched_attr| now.sched_policy == libc::SCHED_OTHER.cast_unsigned() && now.sched_nice >= 0;
+    let Some(mut now) = turns().filter(is_usual) else { return };
     now.sched_runtime = if is_wanted { LONG_TURN_NS } else { 0 };
-    now.sched_flags = if is_wanted { RESET_ON_FORK } else { 0 };
+    now.sched_flags = RESET_ON_FORK;
     let none: libc::c_uint = 0;
     // SAFETY: `now` is valid for the whole call, which only reads it, and says how large it is. A refusal leaves all as it was.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const now, none) };

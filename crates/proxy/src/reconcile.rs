@@ -24,7 +24,7 @@ use socket2::SockRef;
 use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::accept::Accepting;
+use crate::accept::{Accepting, PARTING};
 use crate::clients::{self, Question};
 use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
 use crate::http3::{Generation, Mesh};
@@ -43,7 +43,7 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(10);
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 
 /// The time over which connections are told to come anew to another process, which has their listener. It is a quarter of the whole
-/// drain at most: they also have to end.
+/// drain at most, and leaves those that are told last the time that an idle one has.
 const PART_WITHIN: Duration = Duration::from_secs(5);
 
 /// Longest time for connections that were cut off to be gone.
@@ -261,7 +261,7 @@ impl Workers {
     pub fn drain(&self, timeout: Duration) -> bool {
         self.shared.remove_files();
         let (done, all_closed) = channel();
-        let window = PART_WITHIN.min(timeout / 4);
+        let window = PART_WITHIN.min(timeout / 4).min(timeout.saturating_sub(PARTING));
         self.shared.tell_all(|| Command::Drain(done.clone(), window));
         drop(done);
         // Ends when the last worker has dropped its sender.

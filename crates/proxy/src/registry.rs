@@ -158,17 +158,21 @@ impl Registry {
     /// Tells the connections of these listeners, which part, to end: one after the other over `window`, each in the middle of its part
     /// of that. Who comes anew has a handshake before it, and if all came at once they would wait for each other.
     pub(crate) async fn part(self: Rc<Self>, seats: Vec<Rc<Seat>>, window: Duration) {
-        let parting = |tether: &&Rc<Tether>| tether.seat.parts.get();
-        let all: Vec<_> = self.entries.borrow().iter().flatten().filter(parting).cloned().collect();
+        let is_parting = |tether: &&Rc<Tether>| tether.client.is_some() && tether.seat.parts.get();
+        let all: Vec<_> = self.entries.borrow().iter().flatten().filter(is_parting).map(Rc::downgrade).collect();
         let (begun, step) = (Instant::now(), window.div_f64(all.len().max(1) as f64));
         for (place, tether) in all.into_iter().enumerate() {
             tokio::time::sleep_until((begun + step.mul_f64(place as f64 + 0.5)).into()).await;
-            tether.is_told.set(true);
-            tether.wake();
+            if let Some(tether) = tether.upgrade() {
+                tether.is_told.set(true);
+                tether.wake();
+            }
         }
-        // What they have come to carry meanwhile.
+        // What they carry, and who was just coming.
+        let is_left = |tether: &&Rc<Tether>| tether.seat.parts.get() && !tether.is_told.get();
+        let left: Vec<_> = self.entries.borrow().iter().flatten().filter(is_left).cloned().collect();
         seats.iter().for_each(|seat| seat.parts.set(false));
-        self.wake_closing();
+        left.iter().for_each(|tether| tether.wake());
     }
 
     /// Clients' connections whose numbers come after `after` and that are `wanted`, at most `max`, by number.
