@@ -61,7 +61,8 @@ pub(crate) fn settings_in(list: &Node) -> Option<(Vec<EndpointSettings>, bool)> 
                 Value::String(address) => EndpointSettings::at(address),
                 _ => return None,
             },
-            _ => {
+            Kind::List(_) | Kind::Invalid => return None,
+            Kind::Map(_) => {
                 // A key without a value is one too many for the schema, and none at all for types.
                 is_plain &= item.entries().iter().all(|(_, node)| !node.to_value().is_null());
                 serde_json::from_value::<file::Endpoint>(item.to_value()).ok()?.into()
@@ -154,6 +155,7 @@ mod tests {
             "{ address: '10.0.0.1:80', zone: }",
             "{ address: '10.0.0.1:80', weight: '3' }",
             "[]",
+            "['10.0.0.1:80', 5]",
             "{}",
         ] {
             assert_eq!(read(&format!("endpoints: {{ site: [{wrong}, '10.0.0.9:80'] }}")), None, "{wrong}");

@@ -40,7 +40,8 @@ pub(crate) fn give_way() {
 /// the usual ones again. It gets no smaller share. Threads that it starts have the usual ones. Kernels before 6.12 take no notice. One that
 /// was given precedence by its nice value is left alone: what it starts would lose that.
 pub(crate) fn take_long_turns(is_wanted: bool) {
-    let is_usual = |now: &libc::sched_attr| now.sched_policy == libc::SCHED_OTHER.cast_unsigned() && now.sched_nice >= 0;
+    let is_usual =
+        |now: &libc::sched_attr| now.sched_policy == libc::SCHED_OTHER.cast_unsigned() && now.sched_nice >= 0;
     let Some(mut now) = turns().filter(is_usual) else { return };
     now.sched_runtime = if is_wanted { LONG_TURN_NS } else { 0 };
     now.sched_flags = RESET_ON_FORK;

@@ -7,7 +7,7 @@
 //! ```
 //! Paths carry no version: the engine answers as its newest does, and what is read is there since 1.24.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -87,15 +87,18 @@ async fn follow(
         outlet.send(state);
         outlet.leave_out(problems);
         let event = async {
-            let stream = match &mut events {
-                Some(stream) => stream,
-                none => none.insert(opening.as_mut().await?),
-            };
-            stream.chunk().await?.ok_or_else(|| "the stream of events ended".to_owned())
+            match &mut events {
+                Some(stream) => stream.chunk().await?.map(drop).ok_or_else(|| "the stream of events ended".to_owned()),
+                none => {
+                    *none = Some(opening.as_mut().await?);
+                    // What changed since the list is not among its events.
+                    Ok(())
+                }
+            }
         };
         match tokio::time::timeout(SILENCE_MAX, event).await {
             Err(_) => return Ok(()),
-            Ok(event) => _ = event?,
+            Ok(event) => event?,
         }
         tokio::time::sleep(GATHERED_FOR).await;
     }
@@ -142,8 +145,21 @@ struct Container<'a> {
     whole: &'a Value,
 }
 
-/// Texts that labels made, and what is wrong with each by itself.
-type Checked = HashMap<String, Option<String>>;
+/// What was found when containers were read last.
+#[derive(Default)]
+struct Checked {
+    /// Texts that labels made, and what is wrong with each by itself.
+    faults: HashMap<String, Option<String>>,
+    /// By cluster the text of its routes.
+    routed: BTreeMap<String, String>,
+}
+
+/// What one container comes to.
+struct Found {
+    endpoint: Result<Option<EndpointSettings>, String>,
+    /// Its routes, if it has any.
+    text: Option<String>,
+}
 
 /// The state that these containers make, and why some are left out.
 fn read(list: &[Value], settings: &DockerProvider, provider: &str, checked: &mut Checked) -> (State, Vec<String>) {
@@ -151,42 +167,65 @@ fn read(list: &[Value], settings: &DockerProvider, provider: &str, checked: &mut
     let mut containers: Vec<Container<'_>> =
         list.iter().filter_map(|whole| container(whole, settings, &mut problems)).collect();
     containers.sort_by_key(|container| container.name);
-    let mut state = State { by_parts: true, ..State::default() };
     let mut before = std::mem::take(checked);
-    let mut routed: BTreeMap<&str, (&str, String)> = BTreeMap::new();
-    for container in &containers {
+    let found: Vec<Found> = containers
+        .iter()
+        .map(|container| {
+            note_strange(container, &settings.prefix, &mut problems);
+            let text = routing(cluster_of(container), provider, &container.labels).map(|text| text.to_string());
+            let fault = text.as_ref().and_then(|text| {
+                let fault = |text: &String| before.faults.remove(text).unwrap_or_else(|| fault_of(provider, text));
+                checked.faults.entry(text.clone()).or_insert_with_key(fault).clone()
+            });
+            let endpoint = endpoint(container, settings);
+            Found { endpoint: fault.map_or(endpoint, Err), text }
+        })
+        .collect();
+    let routed = routes(&containers, &found, &before.routed);
+    let mut state = State { by_parts: true, ..State::default() };
+    let mut addresses: HashSet<(&str, String)> = HashSet::new();
+    for (container, Found { endpoint, text }) in containers.iter().zip(found) {
         let cluster = cluster_of(container);
-        note_strange(container, &settings.prefix, &mut problems);
-        let text = routing(cluster, provider, &container.labels).map(|text| text.to_string());
-        let fault = text.as_ref().and_then(|text| {
-            let fault = |text: &String| before.remove(text).unwrap_or_else(|| fault_of(provider, text));
-            checked.entry(text.clone()).or_insert_with_key(fault).clone()
-        });
-        let found = match (endpoint(container, settings), fault) {
-            (Ok(found), None) => found,
-            (Err(why), _) | (_, Some(why)) => {
+        let endpoint = match endpoint {
+            Ok(endpoint) => endpoint,
+            Err(why) => {
                 problems.push(format!("{}: {why}", container.name));
                 continue;
             }
         };
-        if let Some(text) = text {
-            match routed.get(cluster) {
-                Some((first, known)) if *known != text => {
-                    problems.push(format!("{}: its routes to `{cluster}` are not those of {first}", container.name));
-                    continue;
-                }
-                Some(_) => {}
-                None => _ = routed.insert(cluster, (container.name, text)),
-            }
+        if let (Some(text), Some((first, known))) = (text, routed.get(cluster))
+            && text != *known
+        {
+            problems.push(format!("{}: its routes to `{cluster}` are not those of {first}", container.name));
+            continue;
         }
         // It is known, and there is nothing to be reached now: its cluster stays.
         let known = state.endpoints.entry(cluster.to_owned()).or_default();
-        known.extend(found.filter(|found| !known.iter().any(|other| other.address == found.address)));
+        known.extend(endpoint.filter(|endpoint| addresses.insert((cluster, endpoint.address.clone()))));
     }
-    let text =
-        |(cluster, (_, text)): (&str, (&str, String))| Text { name: cluster.to_owned(), text, ..Text::default() };
-    state.texts = routed.into_iter().map(text).collect();
+    checked.routed = routed.into_iter().map(|(cluster, (_, text))| (cluster.to_owned(), text)).collect();
+    let text = |(name, text): (&String, &String)| Text { name: name.clone(), text: text.clone(), ..Text::default() };
+    state.texts = checked.routed.iter().map(text).collect();
     (state, problems)
+}
+
+/// By cluster the routes to it, and whose they are: those that it had `before`, as long as a container that gets work has them; else of
+/// the first that gets work; else of any. So one that has just begun takes nothing from those that are there.
+fn routes<'a>(
+    containers: &[Container<'a>],
+    found: &[Found],
+    before: &BTreeMap<String, String>,
+) -> BTreeMap<&'a str, (&'a str, String)> {
+    let mut routed: BTreeMap<&str, ((bool, bool), &str, &String)> = BTreeMap::new();
+    for (container, found) in containers.iter().zip(found) {
+        let (Ok(endpoint), Some(text)) = (&found.endpoint, &found.text) else { continue };
+        let cluster = cluster_of(container);
+        let rank = (endpoint.is_none(), before.get(cluster) != Some(text));
+        if routed.get(cluster).is_none_or(|(first, ..)| rank < *first) {
+            routed.insert(cluster, (rank, container.name, text));
+        }
+    }
+    routed.into_iter().map(|(cluster, (_, name, text))| (cluster, (name, text.clone()))).collect()
 }
 
 /// What is wrong with a text of routes by itself, told of the labels that made it.
@@ -404,6 +443,34 @@ mod tests {
         assert_eq!(read_all(std::slice::from_ref(&whole), &all).0.endpoints.len(), 1);
         whole["Labels"] = json!({ "equipoise.enable": "false" });
         assert!(read_all(&[whole], &all).0.endpoints.is_empty());
+    }
+
+    #[test]
+    fn a_container_with_other_routes_takes_none_from_those_that_get_work() {
+        let shop = |name: &str, path: &str, address: &str, status: &str| {
+            let labels = json!({ "equipoise.cluster": "shop", "equipoise.route.path": path });
+            let networks = json!({ "Networks": { "shop_default": { "IPAddress": address } } });
+            one(name, labels, json!({ "Status": status, "NetworkSettings": networks }))
+        };
+        let (up, starting) = ("Up 5 minutes", "Up 1 second (health: starting)");
+        let there = shop("shop-b", "/old", "172.18.0.2", up);
+        let mut checked = Checked::default();
+        let mut read_now = |list: &[Value]| {
+            let (state, problems) = read(list, &settings(), "engine", &mut checked);
+            let addresses: Vec<String> = state.endpoints["shop"].iter().map(|one| one.address.clone()).collect();
+            let is_old = state.texts.len() == 1 && state.texts[0].text.contains("/old");
+            (addresses.join(" "), is_old, problems.join("; "))
+        };
+        // Before anything is known, who gets work decides.
+        let new = shop("shop-a", "/new", "172.18.0.3", starting);
+        let told = "shop-a: its routes to `shop` are not those of shop-b".to_owned();
+        assert_eq!(read_now(&[new, there.clone()]), ("172.18.0.2:80".into(), true, told.clone()));
+        // Then who was first, as long as it gets work.
+        let new = shop("shop-a", "/new", "172.18.0.3", up);
+        assert_eq!(read_now(&[new.clone(), there.clone()]), ("172.18.0.2:80".into(), true, told));
+        let gone = shop("shop-b", "/old", "172.18.0.2", "Up 5 minutes (unhealthy)");
+        let told = "shop-b: its routes to `shop` are not those of shop-a".to_owned();
+        assert_eq!(read_now(&[new, gone]), ("172.18.0.3:80".into(), false, told));
     }
 
     #[test]

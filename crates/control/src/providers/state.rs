@@ -135,9 +135,9 @@ impl Accepted {
         self
     }
 
-    /// Without the texts that are to blame; the first time in their place what they said `before`. `None`: none that stands for itself
-    /// is to blame.
-    fn without(&self, provider: &str, blame: &Blame, before: Option<&Self>) -> Option<Self> {
+    /// Without the texts that are to blame; the first time in their place what they said `before`. What is in force is not to blame while
+    /// something is new, here or elsewhere. `None`: none that stands for itself is to blame.
+    fn without(&self, provider: &str, blame: &Blame, (before, is_new): (Option<&Self>, bool)) -> Option<Self> {
         if !self.state.by_parts {
             return None;
         }
@@ -146,8 +146,7 @@ impl Accepted {
         let mut is_other = false;
         let news: HashSet<&str> = self.news(before).map(|text| &*text.name).collect();
         for text in &self.state.texts {
-            // What is in force is not to blame while something is new.
-            let is_old = !news.is_empty() && !news.contains(&*text.name);
+            let is_old = (is_new || !news.is_empty()) && !news.contains(&*text.name);
             let why = blame.get(&config::place_of_provided(provider, &text.name));
             let Some(why) = why.filter(|_| !is_old) else {
                 texts.push(text.clone());
@@ -239,10 +238,10 @@ impl Accepted {
         self.state.texts.iter().find(|text| text.name == name)
     }
 
-    /// Whether a text is in force that is wanted no more.
+    /// Whether a text is in force that is wanted no more, or not so.
     fn keeps_gone(&self) -> bool {
-        let wanted: HashSet<&str> = self.wanted.texts.iter().map(|text| &*text.name).collect();
-        !self.left_out.is_empty() && self.state.texts.iter().any(|text| !wanted.contains(&*text.name))
+        let wanted: HashMap<&str, &Text> = self.wanted.texts.iter().map(|text| (&*text.name, text)).collect();
+        !self.left_out.is_empty() && self.state.texts.iter().any(|text| wanted.get(&*text.name) != Some(&text))
     }
 }
 
@@ -326,8 +325,14 @@ impl Given {
         given
     }
 
-    /// Without those parts of these providers that are wrong, or with what they were `before`. `None`: what is wrong is in none.
-    pub(crate) fn without(&self, names: &[&str], wrong: &Diagnostics, before: &Self) -> Option<Self> {
+    /// Without those parts of these providers that are wrong, or with what they were `before`. Where one of several has to be to blame,
+    /// nothing that is in force is, while another has something new. `None`: what is wrong is in none.
+    pub(crate) fn without(
+        &self,
+        names: &[&str],
+        wrong: &Diagnostics,
+        (before, is_shared): (&Self, bool),
+    ) -> Option<Self> {
         let news = |name: &&str| {
             let (name, known) = ((*name).to_owned(), before.accepted(name));
             let news = self.accepted(&name).into_iter().flat_map(move |accepted| accepted.news(known));
@@ -337,7 +342,14 @@ impl Given {
             })
         };
         let blame = blame(wrong, &names.iter().flat_map(news).collect());
-        self.change(names, |name, accepted| accepted.without(name, &blame, before.accepted(name)))
+        let texts = |given: &Self, name: &str| given.accepted(name).map(|accepted| Arc::clone(&accepted.state));
+        let is_other = |name: &str| {
+            let (now, then) = (texts(self, name), texts(before, name));
+            now.as_ref().map(|now| &now.texts) != then.as_ref().map(|then| &then.texts)
+        };
+        let changed: Vec<&str> = names.iter().copied().filter(|name| is_shared && is_other(name)).collect();
+        let is_new = |name: &str| changed.iter().any(|other| *other != name);
+        self.change(names, |name, accepted| accepted.without(name, &blame, (before.accepted(name), is_new(name))))
     }
 
     /// With those parts as they were that these providers have taken away, or changed, and that defined what something still needs. `None`:
@@ -525,19 +537,19 @@ mod tests {
     fn a_part_that_is_wrong_is_as_it_was_and_then_left_out_and_told_once() {
         let before = given(&Given::default(), &[("a", "old")], true);
         let now = given(&before, &[("a", "new"), ("b", "new")], true);
-        let less = now.without(&["store"], &wrong("a"), &before).unwrap();
+        let less = now.without(&["store"], &wrong("a"), (&before, false)).unwrap();
         assert_eq!(shown(&less), (vec![("a", "old"), ("b", "new")], vec!["a:1:2: it is bad".to_owned()]));
         assert!(
-            less.without(&["store"], &wrong("a"), &before).is_none(),
+            less.without(&["store"], &wrong("a"), (&before, false)).is_none(),
             "what is in force is not to blame while something is new"
         );
         let known = less.without_news(&["store"], &wrong("a"), &before).unwrap();
-        let known = known.without(&["store"], &wrong("a"), &before).unwrap();
+        let known = known.without(&["store"], &wrong("a"), (&before, false)).unwrap();
         assert!(shown(&known).0.is_empty(), "what was in force can be right no more");
-        assert!(known.without(&["store"], &wrong("a"), &before).is_none(), "it is not there any more");
-        assert!(less.without(&["other"], &wrong("b"), &before).is_none());
+        assert!(known.without(&["store"], &wrong("a"), (&before, false)).is_none(), "it is not there any more");
+        assert!(less.without(&["other"], &wrong("b"), (&before, false)).is_none());
         let whole = given(&before, &[("a", "new")], false);
-        assert!(whole.without(&["store"], &wrong("a"), &before).is_none(), "it stands as a whole");
+        assert!(whole.without(&["store"], &wrong("a"), (&before, false)).is_none(), "it stands as a whole");
         // Other endpoints try no text again.
         let wanted = Arc::clone(less.lacking().next().unwrap().1);
         let again = load::without_names(|loader| less.with_endpoints(loader, "store", wanted)).unwrap();

@@ -34,10 +34,10 @@ pub struct Fitted {
 impl Workshop {
     /// Tries what providers want; changes nothing.
     pub fn prepare_provided(&self) -> Fitted {
-        let is_again = self.board.take_again();
-        let wanted = self.board.unsettled();
         // While something is tried, whole objects wait.
-        match is_again && self.tried.is_none() {
+        let is_again = self.tried.is_none() && self.board.take_again();
+        let wanted = self.board.unsettled();
+        match is_again {
             true => self.prepare_with(with_lacking(wanted, &self.desired.given), With::All),
             false => self.prepare_wanted(wanted),
         }
@@ -87,7 +87,7 @@ impl Workshop {
         };
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         if !wanted.is_empty() {
-            self.fit(&mut fitted, wanted, With::All, load);
+            self.fit(&mut fitted, wanted, With::Files, load);
         }
         let found = match fitted.candidate.take() {
             Some(candidate) => Ok(candidate),
@@ -118,7 +118,7 @@ impl Workshop {
         if readable.is_empty() {
             return;
         }
-        match self.load_parts(all, &readable, &load) {
+        match self.load_parts(all, &readable, with, &load) {
             Ok(candidate) => {
                 (fitted.candidate, fitted.taken) = (Some(candidate), readable);
                 return;
@@ -132,7 +132,7 @@ impl Workshop {
         let mut given = self.desired.given.clone();
         for one in readable {
             let tried = with.add(&given, &one);
-            match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), &load)) {
+            match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), with, &load)) {
                 Ok(candidate) => {
                     given = candidate.desired.given.clone();
                     fitted.candidate = Some(candidate);
@@ -145,18 +145,27 @@ impl Workshop {
 
     /// Tries with all of this, then with what was taken away and is needed still, and without the parts of these providers that are wrong,
     /// as often as that shows others. Where it does not end, or what is wrong is told of none of them, no part is taken that is not in
-    /// force, and then none is taken away, so that their endpoints are held up by nothing.
-    fn load_parts(&self, mut given: Given, of: &[Wanted], load: &impl Load) -> Result<Candidate, Diagnostics> {
+    /// force, and then none is taken away, so that their endpoints are held up by nothing. Of several providers none has to bear that:
+    /// each is tried alone then, unless it may be files that are new.
+    fn load_parts(
+        &self,
+        mut given: Given,
+        of: &[Wanted],
+        with: With,
+        load: &impl Load,
+    ) -> Result<Candidate, Diagnostics> {
         let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let try_it = |given: &Given| load(Desired { given: given.clone(), ..self.desired.clone() });
         let before = &self.desired.given;
+        let is_shared = of.len() > 1 && with != With::Files;
         let mut tried = try_it(&given);
         for round in 0..ROUNDS_MAX + LAST_ROUNDS {
             let Err(wrong) = &tried else { break };
             let needed = || load::without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
-            let fewer = || given.without(&names, wrong, before);
+            let fewer = || given.without(&names, wrong, (before, is_shared));
+            let none = || if is_shared { None } else { given.without_news(&names, wrong, before) };
             let other = if round < ROUNDS_MAX { needed().or_else(fewer) } else { None };
-            let Some(other) = other.or_else(|| given.without_news(&names, wrong, before)) else { break };
+            let Some(other) = other.or_else(none) else { break };
             given = other;
             tried = try_it(&given);
         }
@@ -173,6 +182,8 @@ impl<F: Fn(Desired) -> Result<Candidate, Diagnostics>> Load for F {}
 #[derive(Clone, Copy, PartialEq)]
 enum With {
     All,
+    /// The same, beside files that are read anew.
+    Files,
     /// Its texts are those that were wanted before: what did not fit then is not tried again.
     Endpoints,
 }
@@ -180,7 +191,7 @@ enum With {
 impl With {
     fn add(self, given: &Given, (name, state): &Wanted) -> Result<Given, Diagnostics> {
         load::without_names(|loader| match self {
-            Self::All => given.with(loader, name, Arc::clone(state)),
+            Self::All | Self::Files => given.with(loader, name, Arc::clone(state)),
             Self::Endpoints => given.with_endpoints(loader, name, Arc::clone(state)),
         })
     }

@@ -52,6 +52,21 @@ impl Fixture {
         self.reconciler.inbox().statuses().into_iter().filter_map(|status| status.problems).collect()
     }
 
+    /// By the API.
+    fn put(&mut self, text: &str) {
+        let order = crate::Order {
+            change: crate::Change::Replace(text.to_owned()),
+            author: "me".into(),
+            expected: None,
+            is_dry: false,
+            canary: None,
+            is_trusted: true,
+            under: None,
+        };
+        let (candidate, origin) = self.reconciler.workshop().prepare_change(&order).unwrap();
+        self.reconciler.commit(candidate, origin).unwrap();
+    }
+
     fn set_routes(&mut self, routes: &str) {
         self.write("site.yaml", &with_stores(routes));
         self.reconciler.reload().unwrap_or_else(|error| panic!("{error}"));
@@ -119,17 +134,7 @@ fn a_part_that_is_kept_goes_with_what_needs_it_by_another_provider_or_the_api() 
     fixture.send("a", &[], "127.0.0.1:3");
     assert_eq!(fixture.take(), None, "nothing is new");
     assert_eq!(fixture.endpoints("pool"), ports(&[1]));
-    let order = crate::Order {
-        change: crate::Change::Replace(with_stores(TO_SITE)),
-        author: "me".into(),
-        expected: None,
-        is_dry: false,
-        canary: None,
-        is_trusted: true,
-        under: None,
-    };
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
-    fixture.reconciler.commit(candidate, origin).unwrap();
+    fixture.put(&with_stores(TO_SITE));
     assert!(fixture.take().is_some(), "it is tried again");
     assert_eq!((fixture.endpoints("pool"), fixture.left_out("a")), (None, Vec::new()));
     assert_eq!(fixture.take(), None);
@@ -193,4 +198,45 @@ fn what_is_in_force_of_one_provider_is_not_pushed_out_by_news_of_another() {
     fixture.send("b", &[("config/x", &cluster("x", 9))], "127.0.0.1:3");
     fixture.send("a", &[], "127.0.0.1:3");
     assert_eq!((fixture.endpoints("x"), fixture.left_out("b")), (ports(&[9]), Vec::new()));
+}
+
+#[test]
+fn a_part_that_has_changed_and_was_kept_is_taken_when_the_api_takes_away_what_needed_it() {
+    let mut fixture = Fixture::started(&with_stores(TO_SITE));
+    fixture.send("a", &[("config/pool", &cluster("pool", 1))], "127.0.0.1:3");
+    fixture.set_routes(TO_POOL);
+    fixture.send("a", &[("config/pool", &cluster("new", 2))], "127.0.0.1:3");
+    assert_eq!((fixture.endpoints("pool"), fixture.endpoints("new")), (ports(&[1]), None));
+    fixture.put(&with_stores(TO_SITE));
+    assert!(fixture.take().is_some(), "it is tried again");
+    assert_eq!((fixture.endpoints("pool"), fixture.endpoints("new")), (None, ports(&[2])));
+    assert_eq!((fixture.left_out("a"), fixture.take()), (Vec::new(), None));
+}
+
+#[test]
+fn what_one_provider_has_in_force_is_not_given_up_because_another_takes_away_what_it_needs() {
+    let mut fixture = Fixture::started(&with_stores(TO_SITE));
+    // One whose state is whole or nothing, as that of a file.
+    let whole = |fixture: &Fixture, text: &str| {
+        let state = State { by_parts: false, ..state(&[("all", text)], "127.0.0.1:3") };
+        fixture.reconciler.providers.board().send("b", state, None);
+    };
+    whole(&fixture, &cluster("shared", 1));
+    fixture.take();
+    let route = ("config/r", "routes: [{ name: r, match: { path: { prefix: /r } }, cluster: shared }]");
+    let wrong = ("config/wrong", "clusters: { x: { endpoints: [nowhere] } }");
+    fixture.send("a", &[route, wrong], "127.0.0.1:3");
+    assert_eq!((fixture.left_out("a").len(), fixture.endpoints("shared")), (1, ports(&[1])));
+    // That something of `a` is left out makes nothing of it that is in force a matter of choice.
+    whole(&fixture, &cluster("other", 2));
+    fixture.take();
+    assert_eq!((fixture.endpoints("shared"), fixture.endpoints("other")), (ports(&[1]), None));
+    assert_eq!((fixture.left_out("a").len(), fixture.problems().len()), (1, 1));
+    // What comes with it and is right is taken.
+    whole(&fixture, &cluster("other", 3));
+    let good = cluster("x", 4);
+    fixture.reconciler.providers.board().send("a", state(&[route, ("config/x", &good)], "127.0.0.1:3"), None);
+    fixture.take();
+    assert_eq!((fixture.endpoints("shared"), fixture.endpoints("x")), (ports(&[1]), ports(&[4])));
+    assert_eq!((fixture.endpoints("other"), fixture.left_out("a")), (None, Vec::new()));
 }
