@@ -361,8 +361,8 @@ impl Reconciler {
         self.tell_warnings(&loaded, origin);
         self.desired = desired;
         self.follow_providers(&plan.snapshot, &loaded);
-        if matches!(origin, Origin::Api | Origin::Rollback) && self.desired.given.keeps_gone() {
-            // What needed it may be gone too. Reading files anew tries it itself.
+        if matches!(origin, Origin::Api | Origin::Rollback) && self.has_open_wishes() {
+            // What was in their way may be gone, and what they lacked may have come. Reading files anew tries them itself.
             self.providers.board().try_again();
         }
         let watch = match (read_from, self.running.take()) {

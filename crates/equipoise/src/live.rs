@@ -99,8 +99,6 @@ pub(crate) struct Live {
     has_prepared: bool,
     /// What threads that make changes ready have had of a core.
     spent_aside: Duration,
-    /// Another process goes on.
-    is_followed: bool,
 }
 
 /// Why a program serves no more.
@@ -122,7 +120,9 @@ impl Live {
         let origin = if predecessor.is_some() { Origin::Upgrade } else { Origin::Start };
         let mut live = Self::assemble(source, workers, predecessor).map_err(|error| cannot_start(&error))?;
         live.reconciler.await_providers().map_err(|error| cannot_start(&error))?;
-        match live.first(origin).and_then(|()| live.take_over()) {
+        // While the process before can still go on.
+        let ear = live.ear();
+        match ear.and_then(|ear| live.first(origin).map(|()| ear)).and_then(|ear| live.take_over(ear)) {
             Ok(()) => {
                 limits::take_long_turns(false);
                 live.reconciler.keep_history();
@@ -209,7 +209,6 @@ impl Live {
             starting: Some(Instant::now()),
             has_prepared: false,
             spent_aside: Duration::ZERO,
-            is_followed: false,
         })
     }
 
@@ -500,7 +499,7 @@ impl Live {
                             return After::Told;
                         }
                     }
-                    Wish::ReopenLogs => self.reopen_logs(),
+                    Wish::ReopenLogs => reopen_logs(&self.workers),
                     Wish::Upgrade => {
                         if let Some(after) = self.upgrade(signals, None).await {
                             return after;
@@ -596,10 +595,11 @@ impl Live {
             self.reconciler.inbox().pause();
             return Some(());
         };
-        for one in self.put_provided(fitted) {
+        for one in self.put_provided(fitted, None) {
             // One that cannot be published must not hold up the others.
-            match self.aside(signals, move |workshop| workshop.prepare_wanted(vec![one])).await? {
-                Some(fitted) => drop(self.put_provided(fitted)),
+            let alone = one.clone();
+            match self.aside(signals, move |workshop| workshop.prepare_wanted(vec![alone])).await? {
+                Some(fitted) => drop(self.put_provided(fitted, Some(one))),
                 None => self.reconciler.remind_of_providers(),
             }
         }
@@ -607,18 +607,19 @@ impl Live {
     }
 
     /// Puts into force what fits of what providers want. What comes back is not taken by the data plane as it is together:
-    /// nobody was told of that yet.
-    fn put_provided(&mut self, fitted: Fitted) -> Vec<Wanted> {
+    /// nobody was told of that yet. `alone`: it is for the sake of this one, and nothing comes back.
+    fn put_provided(&mut self, fitted: Fitted, alone: Option<Wanted>) -> Vec<Wanted> {
         let Fitted { candidate, origin, taken, refused } = fitted;
         self.reconciler.refuse(&refused);
         let Some(candidate) = candidate else { return Vec::new() };
         let names: Vec<&str> = taken.iter().map(|(name, _)| name.as_str()).collect();
         let author = format!("provider {}", names.join(", "));
         match self.put_into_force(candidate, Cause { author: Some(author.into()), ..origin.into() }) {
-            Err(_) if taken.len() > 1 => return taken,
+            Err(_) if taken.len() > 1 && alone.is_none() => return taken,
             Err(refusal) => {
-                // It was compiled and found right: what is in its way may go.
-                self.reconciler.put_off(&taken, &refusal);
+                // It was compiled and found right: what is in its way may go. Others of which something did not fit are tried along.
+                let blamed = taken.into_iter().filter(|one| alone.as_ref().is_none_or(|alone| alone.0 == one.0));
+                self.reconciler.put_off(&blamed.collect::<Vec<_>>(), &refusal);
             }
             Ok(()) => {}
         }
@@ -649,20 +650,13 @@ impl Live {
         }
     }
 
-    fn reopen_logs(&self) {
-        match self.workers.reopen_logs() {
-            Ok(()) => telemetry::log::info("access logs are open anew", &[]),
-            Err(error) => telemetry::log::error("an access log cannot be opened anew", &[("error", &error)]),
-        }
-    }
-
     /// Ends in good order: accepts nothing more, lets exchanges end within the time for that. A further signal to end
     /// ends the process here and now.
     pub(crate) async fn end(self, signals: &mut Signals) -> Ending {
         self.view().set_draining();
         // Who waits for a change is told that none comes.
         drop(self.orders);
-        let (timeout, is_followed, is_alone) = (self.drain_timeout, self.is_followed, self.is_alone);
+        let (timeout, is_alone) = (self.drain_timeout, self.is_alone);
         let until = Instant::now() + timeout;
         telemetry::log::info(
             "draining",
@@ -675,21 +669,45 @@ impl Live {
         });
         let all_ended = tokio::select! {
             drained = drain => drained.unwrap_or(false),
-            () = signals.end() => {
-                eprintln!("equipoise: ended at once, as asked, with {} connections open", workers.open_connections());
-                std::process::exit(i32::from(Ending::CutShort.code()));
-            }
+            () = end_of(signals, &workers) => end_at_once(&workers),
         };
         // What is for the process before this one comes by this one, and what it counts goes by it.
-        let is_over = || !is_followed || is_alone.load(Ordering::Relaxed) || Instant::now() >= until;
-        while !is_over() {
-            tokio::time::sleep(STEP).await;
+        // It drains within a time of its own, and what started this program may end both with this one.
+        while !is_alone.load(Ordering::Relaxed) && Instant::now() < until {
+            tokio::select! {
+                () = tokio::time::sleep(STEP) => {}
+                () = end_of(signals, &workers) => end_at_once(&workers),
+            }
         }
         if all_ended {
             return Ending::Good;
         }
         telemetry::log::warn("connections were cut off at the end of the drain", &[]);
         Ending::CutShort
+    }
+}
+
+/// Waits, while the process drains, for a signal to end. It still writes access logs: they may be rotated.
+async fn end_of(signals: &mut Signals, workers: &Workers) {
+    loop {
+        match signals.next().await {
+            Wish::End => return,
+            Wish::ReopenLogs => reopen_logs(workers),
+            _ => {}
+        }
+    }
+}
+
+/// A second signal to end.
+fn end_at_once(workers: &Workers) -> ! {
+    eprintln!("equipoise: ended at once, as asked, with {} connections open", workers.open_connections());
+    std::process::exit(i32::from(Ending::CutShort.code()))
+}
+
+fn reopen_logs(workers: &Workers) {
+    match workers.reopen_logs() {
+        Ok(()) => telemetry::log::info("access logs are open anew", &[]),
+        Err(error) => telemetry::log::error("an access log cannot be opened anew", &[("error", &error)]),
     }
 }
 

@@ -67,9 +67,4 @@ impl Signals {
             _ = self.hangup.recv(), if self.hangup_ends => {}
         }
     }
-
-    /// Waits for a signal to end, passing over the others.
-    pub(crate) async fn end(&mut self) {
-        while self.next().await != Wish::End {}
-    }
 }

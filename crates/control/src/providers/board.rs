@@ -242,12 +242,22 @@ impl Board {
         drop(self.heard.wait_timeout_while(self.lock(), timeout, is_waiting));
     }
 
-    /// What providers want that is not in force, in their order, whether it was refused before or not. From now on only what
-    /// comes anew is due.
-    pub(crate) fn unsettled(&self) -> Vec<(String, Arc<State>)> {
+    /// What providers want that is not in force, in their order, whether it was refused before or not; to be tried now. From now on only
+    /// what comes anew is due. While that `waits`, what was put off is put off again.
+    pub(crate) fn take_unsettled(&self, waits: bool) -> Vec<(String, Arc<State>)> {
         let mut slots = self.lock();
         slots.due = None;
-        slots.by_name.values_mut().for_each(|slot| slot.again_at = None);
+        for (name, slot) in &mut slots.by_name {
+            let later = |at: Instant| at.max(Instant::now() + super::backoff(slot.tries, name));
+            slot.again_at = slot.again_at.filter(|_| waits).map(later);
+        }
+        drop(slots);
+        self.unsettled()
+    }
+
+    /// The same, which stays due: it may be that nothing comes of trying it.
+    pub(crate) fn unsettled(&self) -> Vec<(String, Arc<State>)> {
+        let slots = self.lock();
         let open = slots.by_name.iter().filter(|(_, slot)| slot.latest.is_some() && slot.latest != slot.settled);
         let mut open: Vec<_> = open.map(|(name, slot)| (slot.place, name.clone(), slot.latest.clone())).collect();
         open.sort_by_key(|(place, ..)| *place);
@@ -298,9 +308,20 @@ impl Board {
         std::mem::take(&mut self.lock().is_again)
     }
 
+    /// Whether something that a provider wants was refused.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.lock().by_name.values().any(|slot| slot.is_refused)
+    }
+
+    /// Whether something is to be tried, now or later.
+    #[cfg(test)]
+    pub(crate) fn is_due(&self) -> bool {
+        self.lock().next().is_some()
+    }
+
     fn remind_within(&self, slots: &mut Slots) {
         let waits = |slot: &Slot| slot.latest.is_some() && slot.latest != slot.settled && !slot.is_refused;
-        if slots.by_name.values().any(waits) {
+        if slots.is_again || slots.by_name.values().any(waits) {
             let due = slots.next_due();
             slots.due.get_or_insert(due);
             self.changed.notify_one();
@@ -444,7 +465,7 @@ mod tests {
         board.send("a", text("1"), Some("b.test: no answer"));
         let status = board.statuses().remove(0);
         assert_eq!((status.reach, status.reason.as_deref()), (Reach::Away, Some("b.test: no answer")));
-        assert!(status.last_success.is_some() && board.unsettled().len() == 1);
+        assert!(status.last_success.is_some() && board.take_unsettled(false).len() == 1);
         board.send("a", text("1"), None);
         assert_eq!((board.statuses()[0].reach, &board.statuses()[0].reason), (Reach::Up, &None));
     }
@@ -456,13 +477,13 @@ mod tests {
         for (name, wanted) in [("a", "1"), ("z", "1"), ("a", "2"), ("other", "1")] {
             board.send(name, text(wanted), None);
         }
-        let open = board.unsettled();
+        let open = board.take_unsettled(false);
         assert_eq!(open.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["z", "a"]);
         assert_eq!(*open[1].1, text("2"));
         assert!(board.lock().due.is_none(), "taken");
         board.send("a", text("2"), None);
         assert!(board.lock().due.is_none(), "the same as before is nothing new");
-        assert_eq!(board.unsettled().len(), 2, "what was not settled is wanted still");
+        assert_eq!(board.take_unsettled(false).len(), 2, "what was not settled is wanted still");
     }
 
     #[test]
@@ -472,10 +493,10 @@ mod tests {
         board.remind();
         assert!(board.lock().due.is_none(), "nothing is wanted");
         board.send("a", text("1"), None);
-        let state = board.unsettled().remove(0).1;
+        let state = board.take_unsettled(false).remove(0).1;
         board.remind();
         assert!(board.lock().due.is_some());
-        board.unsettled();
+        board.take_unsettled(false);
         board.refuse("a", &state, "it is bad");
         board.remind();
         assert!(board.lock().due.is_none());
@@ -486,33 +507,39 @@ mod tests {
         let board = Arc::new(Board::default());
         board.set_providers(&[("a", "file"), ("b", "file")]);
         board.send("a", text("1"), None);
-        let state = board.unsettled().remove(0).1;
+        let state = board.take_unsettled(false).remove(0).1;
         let mut waits = Vec::new();
         for _ in 0..3 {
             board.put_off("a", &state, "the port is in use");
             waits.push(board.lock().next().expect("it is tried again").saturating_duration_since(Instant::now()));
             board.remind();
             assert!(board.lock().due.is_none(), "not before its time");
-            assert_eq!(board.unsettled().len(), 1);
+            assert_eq!(board.take_unsettled(false).len(), 1);
             assert_eq!(board.lock().next(), None);
         }
         assert!(waits[0] <= Duration::from_secs(1) && waits[2] > Duration::from_secs(2), "{waits:?}");
         assert_eq!(board.statuses()[0].refused, 1, "told once");
+        // Reading it with the files may come to nothing, and while that waits for something else it is not tried.
+        board.put_off("a", &state, "the port is in use");
+        let due = board.lock().next();
+        assert_eq!((board.unsettled().len(), board.lock().next()), (1, due));
+        board.take_unsettled(true);
+        assert!(board.lock().next().is_some_and(|later| later > Instant::now()));
         // Who wants something meanwhile does not wait for that.
         board.put_off("a", &state, "the port is in use");
         board.send("b", text("1"), None);
         assert!(board.lock().next() <= Some(Instant::now() + SETTLE));
-        board.unsettled();
+        board.take_unsettled(false);
         board.put_off("a", &state, "the port is in use");
         board.send("a", text("2"), None);
-        let other = board.unsettled().remove(0).1;
+        let other = board.take_unsettled(false).remove(0).1;
         board.refuse("a", &other, "it is wrong");
         board.put_off("a", &state, "too late");
         assert_eq!(board.lock().next(), None);
         // After something that could not even be tried.
         Inbox(Arc::clone(&board)).pause();
         board.put_off("a", &other, "no thread");
-        board.unsettled();
+        board.take_unsettled(false);
         board.send("a", text("3"), None);
         Inbox(Arc::clone(&board)).pause_after(Duration::ZERO);
         let soon = Instant::now() + PAUSE_MAX / 2;
@@ -529,7 +556,7 @@ mod tests {
             board.send("a", text(&n.to_string()), None);
         }
         assert!(due.is_some() && board.lock().due == due);
-        board.unsettled();
+        board.take_unsettled(false);
         board.pause_after(Duration::from_secs(100));
         board.pause_after(Duration::MAX);
         let latest = Instant::now() + PAUSE_MAX + SETTLE;
@@ -547,7 +574,7 @@ mod tests {
         let wait = |wanted: &str| {
             board.send("a", text(wanted), None);
             let due = board.lock().due.expect("it is wanted");
-            board.unsettled();
+            board.take_unsettled(false);
             due.saturating_duration_since(Instant::now())
         };
         for n in 0..booked {
@@ -563,7 +590,7 @@ mod tests {
         let board = Board::default();
         board.set_providers(&[("a", "file")]);
         board.send("a", text("bad"), None);
-        let state = board.unsettled().remove(0).1;
+        let state = board.take_unsettled(false).remove(0).1;
         board.refuse("a", &state, "it is bad");
         board.refuse("a", &state, "it is bad still");
         let status = board.statuses().remove(0);
@@ -585,7 +612,7 @@ mod tests {
         assert_eq!((status.reach, status.is_kept), (Reach::Away, true));
         board.send("a", text("own"), None);
         board.set_kept("a", text("kept"));
-        assert_eq!(*board.unsettled()[0].1, text("own"));
+        assert_eq!(*board.take_unsettled(false)[0].1, text("own"));
         assert!(!board.statuses()[0].is_kept);
     }
 }

@@ -37,7 +37,7 @@ pub use state::{State, Text};
 
 pub(crate) use board::Board;
 pub(crate) use outlet::{Keys, Outlet};
-pub(crate) use state::Given;
+pub(crate) use state::{Beside, Given};
 
 /// The first wait after a failure.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);

@@ -237,12 +237,6 @@ impl Accepted {
     fn text(&self, name: &str) -> Option<&Text> {
         self.state.texts.iter().find(|text| text.name == name)
     }
-
-    /// Whether a text is in force that is wanted no more, or not so.
-    fn keeps_gone(&self) -> bool {
-        let wanted: HashMap<&str, &Text> = self.wanted.texts.iter().map(|text| (&*text.name, text)).collect();
-        !self.left_out.is_empty() && self.state.texts.iter().any(|text| wanted.get(&*text.name) != Some(&text))
-    }
 }
 
 /// Texts with some of those that were there before, each behind that behind which it was: the order of routes has a meaning.
@@ -294,6 +288,17 @@ fn blame(wrong: &Diagnostics, news: &HashMap<String, bool>) -> Blame {
     blame
 }
 
+/// What may be to blame beside the one provider of which something is tried.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Beside {
+    /// Nothing that is new.
+    Nothing,
+    /// Other providers.
+    Others,
+    /// Files that are read anew. They push nothing out that is in force.
+    NewFiles,
+}
+
 impl Given {
     /// With another state of one provider.
     pub(crate) fn with(&self, loader: &Loader<'_>, provider: &str, state: Arc<State>) -> Result<Self, Diagnostics> {
@@ -325,13 +330,13 @@ impl Given {
         given
     }
 
-    /// Without those parts of these providers that are wrong, or with what they were `before`. Where one of several has to be to blame,
-    /// nothing that is in force is, while another has something new. `None`: what is wrong is in none.
+    /// Without those parts of these providers that are wrong, or with what they were `before`. Nothing that is in force is to blame while
+    /// something is new elsewhere. `None`: what is wrong is in none.
     pub(crate) fn without(
         &self,
         names: &[&str],
         wrong: &Diagnostics,
-        (before, is_shared): (&Self, bool),
+        (before, beside): (&Self, Beside),
     ) -> Option<Self> {
         let news = |name: &&str| {
             let (name, known) = ((*name).to_owned(), before.accepted(name));
@@ -347,8 +352,9 @@ impl Given {
             let (now, then) = (texts(self, name), texts(before, name));
             now.as_ref().map(|now| &now.texts) != then.as_ref().map(|then| &then.texts)
         };
-        let changed: Vec<&str> = names.iter().copied().filter(|name| is_shared && is_other(name)).collect();
-        let is_new = |name: &str| changed.iter().any(|other| *other != name);
+        let is_of_others = |name: &&str| beside == Beside::Others && is_other(name);
+        let changed: Vec<&str> = names.iter().copied().filter(is_of_others).collect();
+        let is_new = |name: &str| beside == Beside::NewFiles || changed.iter().any(|other| *other != name);
         self.change(names, |name, accepted| accepted.without(name, &blame, (before.accepted(name), is_new(name))))
     }
 
@@ -378,11 +384,6 @@ impl Given {
 
     fn accepted(&self, name: &str) -> Option<&Accepted> {
         self.by_name.get(name).map(|accepted| &**accepted)
-    }
-
-    /// Whether something is in force that its provider has taken away.
-    pub(crate) fn keeps_gone(&self) -> bool {
-        self.by_name.values().any(|accepted| accepted.keeps_gone())
     }
 
     /// Without any part of these providers that is not as it was `before`, though it is not known which is wrong; then with all that were
@@ -537,19 +538,22 @@ mod tests {
     fn a_part_that_is_wrong_is_as_it_was_and_then_left_out_and_told_once() {
         let before = given(&Given::default(), &[("a", "old")], true);
         let now = given(&before, &[("a", "new"), ("b", "new")], true);
-        let less = now.without(&["store"], &wrong("a"), (&before, false)).unwrap();
+        let less = now.without(&["store"], &wrong("a"), (&before, Beside::Nothing)).unwrap();
         assert_eq!(shown(&less), (vec![("a", "old"), ("b", "new")], vec!["a:1:2: it is bad".to_owned()]));
         assert!(
-            less.without(&["store"], &wrong("a"), (&before, false)).is_none(),
+            less.without(&["store"], &wrong("a"), (&before, Beside::Nothing)).is_none(),
             "what is in force is not to blame while something is new"
         );
         let known = less.without_news(&["store"], &wrong("a"), &before).unwrap();
-        let known = known.without(&["store"], &wrong("a"), (&before, false)).unwrap();
+        let known = known.without(&["store"], &wrong("a"), (&before, Beside::Nothing)).unwrap();
         assert!(shown(&known).0.is_empty(), "what was in force can be right no more");
-        assert!(known.without(&["store"], &wrong("a"), (&before, false)).is_none(), "it is not there any more");
-        assert!(less.without(&["other"], &wrong("b"), (&before, false)).is_none());
+        assert!(
+            known.without(&["store"], &wrong("a"), (&before, Beside::Nothing)).is_none(),
+            "it is not there any more"
+        );
+        assert!(less.without(&["other"], &wrong("b"), (&before, Beside::Nothing)).is_none());
         let whole = given(&before, &[("a", "new")], false);
-        assert!(whole.without(&["store"], &wrong("a"), (&before, false)).is_none(), "it stands as a whole");
+        assert!(whole.without(&["store"], &wrong("a"), (&before, Beside::Nothing)).is_none(), "it stands as a whole");
         // Other endpoints try no text again.
         let wanted = Arc::clone(less.lacking().next().unwrap().1);
         let again = load::without_names(|loader| less.with_endpoints(loader, "store", wanted)).unwrap();

@@ -36,6 +36,11 @@ impl Reconciler {
         self.providers.board().remind();
     }
 
+    /// Whether providers want something that did not fit.
+    pub(super) fn has_open_wishes(&self) -> bool {
+        self.desired.given.lacking().next().is_some() || self.providers.board().has_refused()
+    }
+
     /// Tells what is not put into force, and why.
     pub fn refuse(&self, refused: &[(Wanted, impl Display)]) {
         workshop::refuse(self.providers.board(), refused);

@@ -9,7 +9,7 @@ use super::Workshop;
 use crate::history::Origin;
 use crate::keep::Desired;
 use crate::load::{self, Candidate, Names, Next};
-use crate::providers::{Board, Given, State};
+use crate::providers::{Beside, Board, Given, State};
 
 /// How often what is wrong is left out until no more is looked for.
 const ROUNDS_MAX: usize = 8;
@@ -36,7 +36,7 @@ impl Workshop {
     pub fn prepare_provided(&self) -> Fitted {
         // While something is tried, whole objects wait.
         let is_again = self.tried.is_none() && self.board.take_again();
-        let wanted = self.board.unsettled();
+        let wanted = self.board.take_unsettled(self.tried.is_some());
         match is_again {
             true => self.prepare_with(with_lacking(wanted, &self.desired.given), With::All),
             false => self.prepare_wanted(wanted),
@@ -130,15 +130,25 @@ impl Workshop {
             Err(_) => {}
         }
         let mut given = self.desired.given.clone();
-        for one in readable {
-            let tried = with.add(&given, &one);
-            match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), with, &load)) {
-                Ok(candidate) => {
-                    given = candidate.desired.given.clone();
-                    fitted.candidate = Some(candidate);
-                    fitted.taken.push(one);
+        // What one lacks may come with one behind it.
+        let mut has_more = true;
+        while std::mem::take(&mut has_more) {
+            let mut refused = Vec::new();
+            for one in std::mem::take(&mut readable) {
+                let tried = with.add(&given, &one);
+                match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), with, &load)) {
+                    Ok(candidate) => {
+                        given = candidate.desired.given.clone();
+                        fitted.candidate = Some(candidate);
+                        fitted.taken.push(one);
+                        has_more |= !refused.is_empty();
+                    }
+                    Err(why) => refused.push((one, why)),
                 }
-                Err(why) => fitted.refused.push((one, why)),
+            }
+            match has_more {
+                true => readable.extend(refused.into_iter().map(|(one, _)| one)),
+                false => fitted.refused.extend(refused),
             }
         }
     }
@@ -157,13 +167,18 @@ impl Workshop {
         let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let try_it = |given: &Given| load(Desired { given: given.clone(), ..self.desired.clone() });
         let before = &self.desired.given;
-        let is_shared = of.len() > 1 && with != With::Files;
+        let beside = match with {
+            // At a start nothing is in force that files could push out.
+            With::Files if self.running.is_some() => Beside::NewFiles,
+            With::All | With::Endpoints if of.len() > 1 => Beside::Others,
+            _ => Beside::Nothing,
+        };
         let mut tried = try_it(&given);
         for round in 0..ROUNDS_MAX + LAST_ROUNDS {
             let Err(wrong) = &tried else { break };
             let needed = || load::without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
-            let fewer = || given.without(&names, wrong, (before, is_shared));
-            let none = || if is_shared { None } else { given.without_news(&names, wrong, before) };
+            let fewer = || given.without(&names, wrong, (before, beside));
+            let none = || if beside == Beside::Others { None } else { given.without_news(&names, wrong, before) };
             let other = if round < ROUNDS_MAX { needed().or_else(fewer) } else { None };
             let Some(other) = other.or_else(none) else { break };
             given = other;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
 
-use super::{After, Live, permit};
+use super::{After, Live, permit, reopen_logs};
 use crate::ending::Ending;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
@@ -89,11 +89,10 @@ impl Live {
         Ok(bound)
     }
 
-    /// Says to the process before that this one goes on, and hears what it still has to say.
-    pub(super) fn take_over(&mut self) -> Result<(), Refusal> {
-        self.admin_offered = None;
+    /// What is to hear the process before, if there is one.
+    pub(super) fn ear(&self) -> Result<Option<Ear>, Refusal> {
         if self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let (telemetry, notes) = (Arc::clone(&self.telemetry), self.notes.0.clone());
         let is_gone = Arc::clone(&self.is_alone);
@@ -112,12 +111,15 @@ impl Live {
                 _ => {}
             }
         };
-        // While the process before can still go on.
         let deaf = |error: io::Error| Refusal::Unpublished(format!("the process before cannot be heard: {error}"));
-        let ear = Ear::open(hear).map_err(deaf)?;
-        let Some(before) = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return Ok(());
-        };
+        Ear::open(hear).map(Some).map_err(deaf)
+    }
+
+    /// Says to the process before that this one goes on, and hears what it still has to say.
+    pub(super) fn take_over(&mut self, ear: Option<Ear>) -> Result<(), Refusal> {
+        self.admin_offered = None;
+        let before = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((before, ear)) = before.zip(ear) else { return Ok(()) };
         match before.ready() {
             Ok(()) => {
                 self.is_alone.store(false, Ordering::Relaxed);
@@ -264,7 +266,7 @@ impl Live {
                 wish = signals.next() => match wish {
                     Wish::Reload => meanwhile.reload = true,
                     Wish::ReopenLogs => {
-                        self.reopen_logs();
+                        reopen_logs(&self.workers);
                         meanwhile.reopen = true;
                     }
                     Wish::Upgrade => telemetry::log::warn("an upgrade is under way already", &[]),
@@ -309,7 +311,6 @@ impl Live {
 
     /// The new process has taken over: it has the sockets that it wants, and is told of signals that came meanwhile.
     fn leave_to(&mut self, successor: &Successor, meanwhile: &Meanwhile) {
-        self.is_followed = true;
         let wanted = meanwhile.wanted.as_ref();
         self.workers.give(wanted.map(|wanted| wanted.taken.clone()).unwrap_or_default());
         if wanted.is_some_and(|wanted| wanted.admin)

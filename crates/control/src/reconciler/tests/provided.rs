@@ -240,3 +240,53 @@ fn what_one_provider_has_in_force_is_not_given_up_because_another_takes_away_wha
     assert_eq!((fixture.endpoints("shared"), fixture.endpoints("x")), (ports(&[1]), ports(&[4])));
     assert_eq!((fixture.endpoints("other"), fixture.left_out("a")), (None, Vec::new()));
 }
+
+/// Everything of it together or nothing.
+fn whole(text: &str) -> State {
+    State { by_parts: false, ..state(&[("config/all", text)], "127.0.0.1:3") }
+}
+
+fn with_cluster(text: &str, more: &str) -> String {
+    text.replace("clusters: { site", &format!("clusters: {{ {more}: {{ endpoints: [\"127.0.0.1:9\"] }}, site"))
+}
+
+#[test]
+fn files_that_are_new_push_nothing_out_that_is_in_force_though_another_part_of_it_is_wrong() {
+    let mut fixture = Fixture::started(&with_stores(TO_SITE));
+    let wrong = ("config/w", "routes: [{ name: w, match: { path: /w }, cluster: site }]");
+    fixture.send("a", &[wrong, ("config/x", &cluster("x", 1))], "127.0.0.1:3");
+    assert_eq!((fixture.endpoints("x"), fixture.left_out("a").len()), (ports(&[1]), 1));
+    fixture.write("site.yaml", &with_cluster(&with_stores(TO_SITE), "x"));
+    let refused = fixture.reconciler.reload().unwrap_err().to_string();
+    assert!(refused.contains('x'), "{refused}");
+    assert_eq!((fixture.endpoints("x"), fixture.left_out("a").len()), (ports(&[1]), 1));
+}
+
+#[test]
+fn what_one_lacked_is_taken_with_what_came_behind_it_though_a_third_is_wrong() {
+    let mut fixture =
+        Fixture::started(&format!("{}  c: {{ etcd: {{ urls: [\"http://127.0.0.1:1\"] }} }}\n", with_stores(TO_SITE)));
+    let board = fixture.reconciler.providers.board();
+    board.send("b", whole("routes: [{ name: r, match: { path: { prefix: /r } }, cluster: pool }]"), None);
+    board.send("c", whole("nonsense: 1"), None);
+    assert_eq!((fixture.take(), fixture.problems().len()), (None, 2));
+    fixture.send("a", &[("config/pool", &cluster("pool", 1))], "127.0.0.1:3");
+    let problems = fixture.problems();
+    assert_eq!((fixture.endpoints("pool"), problems.len()), (ports(&[1]), 1), "{problems:?}");
+    assert!(problems[0].contains("nonsense"), "{problems:?}");
+}
+
+#[test]
+fn what_was_lacking_and_comes_by_the_api_brings_in_what_lacked_it() {
+    let mut fixture = Fixture::started(&with_stores(TO_SITE));
+    let route =
+        |name: &str| format!("routes: [{{ name: {name}, match: {{ path: {{ prefix: /{name} }} }}, cluster: pool }}]");
+    fixture.reconciler.providers.board().send("b", whole(&route("all")), None);
+    fixture.send("a", &[("config/r", &route("r"))], "127.0.0.1:3");
+    assert_eq!((fixture.left_out("a").len(), fixture.problems().len()), (1, 1));
+    fixture.put(&with_cluster(&with_stores(TO_SITE), "pool"));
+    let board = fixture.reconciler.providers.board();
+    assert!(board.is_due(), "they are tried again");
+    assert!(fixture.take().is_some());
+    assert_eq!((fixture.left_out("a"), fixture.problems()), (Vec::new(), Vec::new()));
+}
