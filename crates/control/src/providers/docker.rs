@@ -51,7 +51,7 @@ const COMPOSE: &str = "com.docker.compose.service";
 /// Lists and watches containers.
 pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
     let mut failures = 0;
-    let mut checked = Checked::default();
+    let mut checked = Checked::after(&outlet.known());
     loop {
         let mut has_listed = false;
         let ended = follow((&settings, &mut checked), &outlet, &mut has_listed).await;
@@ -152,6 +152,14 @@ struct Checked {
     faults: HashMap<String, Option<String>>,
     /// By cluster the text of its routes.
     routed: BTreeMap<String, String>,
+}
+
+impl Checked {
+    /// As if what a state says was found last: its texts are the routes, by cluster.
+    fn after(state: &State) -> Self {
+        let routed = state.texts.iter().map(|text| (text.name.clone(), text.text.clone())).collect();
+        Self { routed, ..Self::default() }
+    }
 }
 
 /// What one container comes to.
@@ -445,13 +453,26 @@ mod tests {
         assert!(read_all(&[whole], &all).0.endpoints.is_empty());
     }
 
+    fn shop(name: &str, path: &str, address: &str, status: &str) -> Value {
+        let labels = json!({ "equipoise.cluster": "shop", "equipoise.route.path": path });
+        let networks = json!({ "Networks": { "shop_default": { "IPAddress": address } } });
+        one(name, labels, json!({ "Status": status, "NetworkSettings": networks }))
+    }
+
+    #[test]
+    fn who_had_the_routes_of_a_cluster_has_them_also_when_the_provider_begins_anew() {
+        let old = shop("shop-b", "/old", "172.18.0.2", "Up 5 minutes");
+        let new = shop("shop-a", "/new", "172.18.0.3", "Up 5 minutes");
+        let (state, _) = read_all(std::slice::from_ref(&old), &settings());
+        let outlet = Outlet::after(state.clone());
+        let mut checked = Checked::after(&outlet.known());
+        let (again, problems) = read(&[new, old], &settings(), "engine", &mut checked);
+        assert_eq!(again, state);
+        assert_eq!(problems, ["shop-a: its routes to `shop` are not those of shop-b"]);
+    }
+
     #[test]
     fn a_container_with_other_routes_takes_none_from_those_that_get_work() {
-        let shop = |name: &str, path: &str, address: &str, status: &str| {
-            let labels = json!({ "equipoise.cluster": "shop", "equipoise.route.path": path });
-            let networks = json!({ "Networks": { "shop_default": { "IPAddress": address } } });
-            one(name, labels, json!({ "Status": status, "NetworkSettings": networks }))
-        };
         let (up, starting) = ("Up 5 minutes", "Up 1 second (health: starting)");
         let there = shop("shop-b", "/old", "172.18.0.2", up);
         let mut checked = Checked::default();
