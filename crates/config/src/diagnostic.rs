@@ -46,7 +46,7 @@ pub struct Diagnostic {
 pub enum Bond {
     /// An object is referred to that is not there: `listeners` or `clusters`, and its name.
     Lacks(&'static str, String),
-    /// The document of this name was first to have the name.
+    /// The document of this name was first to have the name, or has the object beside which this is wrong.
     Taken(String),
 }
 

@@ -81,7 +81,8 @@ impl Resolver<'_> {
                 let at = format!("clusters/{}/persistence/cookie", cluster.name);
                 let place = if self.has(&at, "name") { format!("{at}/name") } else { at };
                 let mend = format!("give one of them another name: `name: {}-{}`", cookie.name, cluster.name);
-                self.report(&place, message, Some(mend));
+                let bond = self.taken_at(&format!("clusters/{}", first.name));
+                self.report_bound(&place, (message, Some(mend)), bond);
             }
             sharing.push(cluster);
         }

@@ -66,7 +66,9 @@ impl Resolver<'_> {
                 Some(true) => {}
                 Some(false) => {
                     let message = format!("listener `{name}` speaks tcp and has no routes");
-                    self.report(&path, message, Some("name its cluster in the listener".to_owned()));
+                    let mend = "name its cluster in the listener".to_owned();
+                    let bond = self.taken_at(&format!("listeners/{name}"));
+                    self.report_bound(&path, (message, Some(mend)), bond);
                 }
                 None => {
                     let suggestion = self.sink.wants_suggestions().then(|| {

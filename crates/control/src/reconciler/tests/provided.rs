@@ -290,3 +290,52 @@ fn what_was_lacking_and_comes_by_the_api_brings_in_what_lacked_it() {
     assert!(fixture.take().is_some());
     assert_eq!((fixture.left_out("a"), fixture.problems()), (Vec::new(), Vec::new()));
 }
+
+/// A cluster with a cookie, and a route to it.
+fn sticky(name: &str, port: u16) -> String {
+    format!(
+        "clusters: {{ {name}: {{ endpoints: [\"127.0.0.1:{port}\"], \
+         persistence: {{ cookie: {{ name: lb, secret: 0123456789abcdef }} }} }} }}\n\
+         routes: [{{ name: {name}, match: {{ path: {{ prefix: /{name} }} }}, cluster: {name} }}]"
+    )
+}
+
+#[test]
+fn a_cookie_that_clients_have_already_is_told_of_the_part_that_is_new() {
+    let mut fixture = Fixture::started(&with_stores(TO_SITE));
+    let (early, late, new) = (sticky("early", 1), sticky("late", 2), cluster("new", 4));
+    fixture.send("a", &[("config/z", &late)], "127.0.0.1:3");
+    assert_eq!((fixture.endpoints("late"), fixture.left_out("a")), (ports(&[2]), Vec::new()));
+    // Of two that have it the second is told of: that is the one in force.
+    let texts = [("config/a", early.as_str()), ("config/n", new.as_str()), ("config/z", late.as_str())];
+    fixture.send("a", &texts, "127.0.0.1:3");
+    assert_eq!((fixture.endpoints("late"), fixture.endpoints("new")), (ports(&[2]), ports(&[4])));
+    assert_eq!(fixture.endpoints("early"), None);
+    let told = fixture.left_out("a");
+    assert!(told.len() == 1 && told[0].starts_with("config/a: provider:a:config/z:1:"), "{told:?}");
+    assert!(told[0].contains("the cluster `early` sets a cookie `lb` for the same clients"), "{told:?}");
+    // Once the other has gone it may have it.
+    fixture.send("a", &texts[..2], "127.0.0.1:3");
+    assert_eq!((fixture.endpoints("early"), fixture.left_out("a")), (ports(&[1]), Vec::new()));
+}
+
+#[test]
+fn a_listener_that_is_to_have_no_routes_stays_while_one_names_it_and_holds_up_nothing_else() {
+    let mut fixture = Fixture::started(&with_stores(TO_SITE));
+    let route = "routes: [{ name: r, listeners: [side], match: { path: { prefix: /r } }, cluster: site }]";
+    let side = |more: &str| format!("listeners: {{ side: {{ bind: \"127.0.0.1:0\"{more} }} }}");
+    let (http, tcp) = (side(""), side(", protocol: tcp, cluster: site"));
+    fixture.send("a", &[("config/l", &http), ("config/r", route)], "127.0.0.1:3");
+    assert_eq!(fixture.left_out("a"), Vec::<String>::new());
+    let new = cluster("new", 4);
+    fixture.send("a", &[("config/l", &tcp), ("config/n", &new), ("config/r", route)], "127.0.0.1:3");
+    assert_eq!(fixture.endpoints("new"), ports(&[4]));
+    let told = fixture.left_out("a");
+    assert!(told.len() == 1 && told[0].starts_with("config/l: provider:a:config/r:1:"), "{told:?}");
+    assert!(told[0].contains("listener `side` speaks tcp and has no routes"), "{told:?}");
+    let plan = fixture.reconciler.view().plan().unwrap();
+    assert!(plan.routes.iter().any(|route| route.route.name.as_str() == "r"), "the route is in force");
+    // It comes in with the route gone.
+    fixture.send("a", &[("config/l", &tcp), ("config/n", &new)], "127.0.0.1:3");
+    assert_eq!(fixture.left_out("a"), Vec::<String>::new());
+}
