@@ -80,6 +80,9 @@ pub(crate) struct Given {
     laid: Arc<Mutex<HashMap<Name, Laid>>>,
 }
 
+/// A list of endpoints, their names if they have some, and what they came to.
+type Listed = (Vec<EndpointSettings>, Vec<String>, Arc<[Endpoint]>);
+
 /// A cluster that was given its endpoints: made once, as long as it is made of the same.
 #[derive(Debug)]
 struct Laid {
@@ -95,12 +98,15 @@ impl PartialEq for Given {
 }
 
 impl Accepted {
-    /// Understands the endpoints of a state. Those that are as in `before` are taken from there, as are lists that stand for themselves
-    /// and are wrong now.
+    /// Understands the endpoints of a state. Those that are as in `before` are taken from there. So is, of lists that stand for themselves
+    /// and are wrong now, what they have still.
     fn of(loader: &Loader<'_>, provider: &str, wanted: Arc<State>, before: Option<&Self>) -> Result<Self, Diagnostics> {
         let mut it = Self { state: Arc::clone(&wanted), wanted, left_out: BTreeMap::new(), endpoints: BTreeMap::new() };
         for (key, list) in &it.wanted.endpoints {
-            let known = before.filter(|before| before.state.endpoints.get(key) == Some(list));
+            let place = format!("endpoints/{key}");
+            let is_known =
+                |known: &&Self| known.state.endpoints.get(key) == Some(list) && !known.left_out.contains_key(&place);
+            let known = before.filter(is_known);
             let found = match known.and_then(|before| before.endpoints.get(key)) {
                 Some(known) => Arc::clone(known),
                 None => match loader.endpoints(provider, key, list) {
@@ -108,21 +114,45 @@ impl Accepted {
                     Err(why) if !it.wanted.by_parts => return Err(why),
                     Err(why) => {
                         let message = why.list.first().map_or("", |first| first.message.as_str());
-                        it.left_out.insert(format!("endpoints/{key}"), format!("the endpoints of `{key}`: {message}"));
-                        let state = Arc::make_mut(&mut it.state);
-                        state.endpoints.remove(key);
-                        state.names.remove(key);
-                        let known = before.and_then(|before| Some((before, before.endpoints.get(key)?)));
-                        let Some((before, found)) = known else { continue };
-                        state.endpoints.extend(before.state.endpoints.get(key).map(|list| (key.clone(), list.clone())));
-                        state.names.extend(before.state.names.get(key).map(|names| (key.clone(), names.clone())));
-                        Arc::clone(found)
+                        it.left_out.insert(place, format!("the endpoints of `{key}`: {message}"));
+                        let rest = before.and_then(|before| before.rest_of(loader, (provider, key), list));
+                        let as_it_is = if rest.is_none() { without_work(loader, (provider, key), list) } else { None };
+                        match as_it_is {
+                            Some(found) => found,
+                            None => {
+                                let state = Arc::make_mut(&mut it.state);
+                                state.endpoints.remove(key);
+                                state.names.remove(key);
+                                let Some((rest, names, found)) = rest else { continue };
+                                state.endpoints.insert(key.clone(), rest);
+                                state.names.extend(Some((key.clone(), names)).filter(|(_, names)| !names.is_empty()));
+                                found
+                            }
+                        }
                     }
                 },
             };
             it.endpoints.insert(key.clone(), found);
         }
         Ok(it)
+    }
+
+    /// What there is of a list without the endpoints that another has no more. `None`: nothing that can stand.
+    fn rest_of(&self, loader: &Loader<'_>, (provider, key): (&str, &str), list: &[EndpointSettings]) -> Option<Listed> {
+        let (known, found) = (self.state.endpoints.get(key)?, self.endpoints.get(key)?);
+        let names = self.state.names.get(key).map_or(&[][..], Vec::as_slice);
+        let now: HashSet<&str> = list.iter().map(|one| one.address.as_str()).collect();
+        let stays: Vec<usize> = (0..known.len()).filter(|place| now.contains(known[*place].address.as_str())).collect();
+        if stays.is_empty() {
+            return None;
+        }
+        let rest: Vec<EndpointSettings> = stays.iter().map(|place| known[*place].clone()).collect();
+        let names = stays.iter().filter_map(|place| names.get(*place).cloned()).collect();
+        let found = match rest.len() == known.len() {
+            true => Arc::clone(found),
+            false => loader.endpoints(provider, key, &rest).ok()?,
+        };
+        Some((rest, names, found))
     }
 
     /// With the texts that another has, which wanted the same texts.
@@ -237,6 +267,20 @@ impl Accepted {
     fn text(&self, name: &str) -> Option<&Text> {
         self.state.texts.iter().find(|text| text.name == name)
     }
+}
+
+/// The endpoints of a list of which nothing is wrong but that none has a weight: they get no new work.
+fn without_work(
+    loader: &Loader<'_>,
+    (provider, key): (&str, &str),
+    list: &[EndpointSettings],
+) -> Option<Arc<[Endpoint]>> {
+    if list.iter().any(|one| one.weight > 0) {
+        return None;
+    }
+    let weighed: Vec<EndpointSettings> = list.iter().map(|one| EndpointSettings { weight: 1, ..one.clone() }).collect();
+    let found = loader.endpoints(provider, key, &weighed).ok()?;
+    Some(found.iter().map(|one| Endpoint { weight: 0, ..one.clone() }).collect())
 }
 
 /// Texts with some of those that were there before, each behind that behind which it was: the order of routes has a meaning.
@@ -558,6 +602,47 @@ mod tests {
         let wanted = Arc::clone(less.lacking().next().unwrap().1);
         let again = load::without_names(|loader| less.with_endpoints(loader, "store", wanted)).unwrap();
         assert_eq!(shown(&again), shown(&less));
+    }
+
+    #[test]
+    fn an_endpoint_that_is_taken_away_goes_also_from_a_list_that_is_wrong_now() {
+        // Their ports and weights.
+        let with = |before: &Given, all: &[(u16, u32)]| {
+            let list: Vec<EndpointSettings> = all
+                .iter()
+                .map(|(port, weight)| EndpointSettings {
+                    weight: *weight,
+                    ..EndpointSettings::at(format!("127.0.0.1:{port}"))
+                })
+                .collect();
+            let names: Vec<String> = all.iter().map(|(port, _)| port.to_string()).collect();
+            let state = State {
+                endpoints: [("web".to_owned(), list)].into(),
+                names: [("web".to_owned(), names)].into(),
+                by_parts: true,
+                ..State::default()
+            };
+            load::without_names(|loader| before.with(loader, "store", Arc::new(state))).unwrap()
+        };
+        let shown = |given: &Given| {
+            let accepted = &given.by_name["store"];
+            let (names, found) = (accepted.state.names["web"].join(" "), &accepted.endpoints["web"]);
+            let found: Vec<String> = found.iter().map(|one| format!("{}={}", one.address, one.weight)).collect();
+            (names, found.join(" ").replace("127.0.0.1:", ""), accepted.left_out.values().cloned().collect::<Vec<_>>())
+        };
+        let told = vec!["the endpoints of `web`: all weights are 0".to_owned()];
+        let all = with(&Given::default(), &[(1, 1), (2, 1), (3, 0)]);
+        assert_eq!(shown(&all), ("1 2 3".to_owned(), "1=1 2=1 3=0".to_owned(), Vec::new()));
+        let fewer = with(&all, &[(2, 0), (3, 0)]);
+        assert_eq!(shown(&fewer), ("2 3".to_owned(), "2=1 3=0".to_owned(), told.clone()));
+        // Without the last that had a weight there is no work for any.
+        let none = with(&fewer, &[(3, 0)]);
+        assert_eq!(shown(&none), ("3".to_owned(), "3=0".to_owned(), told.clone()));
+        let same = with(&none, &[(3, 0)]);
+        assert_eq!(shown(&same), ("3".to_owned(), "3=0".to_owned(), told.clone()), "it is told as long as it is so");
+        assert_eq!(shown(&with(&none, &[(4, 0)])), ("4".to_owned(), "4=0".to_owned(), told));
+        let again = with(&none, &[(3, 0), (4, 1)]);
+        assert_eq!(shown(&again), ("3 4".to_owned(), "3=0 4=1".to_owned(), Vec::new()));
     }
 
     #[test]
