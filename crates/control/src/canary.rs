@@ -111,6 +111,7 @@ fn too_slow(terms: &Terms, is_over: bool, old: &Outcome, new: &Outcome) -> Optio
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::time::Instant;
 
     use model::{Facts, Name, Scheme};
     use telemetry::trial::Trial;
@@ -120,7 +121,9 @@ mod tests {
 
     /// So many exchanges, so many of them failed, all of this time but for one in ten.
     fn outcome(exchanges: u64, failed: u64, ms: u64) -> Outcome {
-        let trial = Trial::new(1, 1);
+        // Before any of them began.
+        let since = Instant::now().checked_sub(Duration::from_millis(ms)).expect("clocks run for longer");
+        let trial = Trial::new(1, 1, since);
         let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
         let (scheme, client) = (Scheme::Http, peer.ip());
         let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };

@@ -511,7 +511,7 @@ impl Reconciler {
             return Err(Refusal::Unpublished(what.to_owned()));
         }
         let workers = self.view.telemetry().workers();
-        let counts = Trial::new(candidate.plan.generation, workers);
+        let counts = Trial::new(candidate.plan.generation, workers, Instant::now());
         self.view.telemetry().set_trial(Some(Arc::clone(&counts)));
         let trial = plan::Trial { plan: Arc::clone(&candidate.plan), share_percent: terms.share_percent };
         if let Err(reason) = self.publisher.try_out(Some(trial)) {

@@ -3,6 +3,7 @@
 //! While nothing is tried, nothing of this exists.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use model::fault::Source;
 
@@ -16,6 +17,8 @@ pub struct Trial {
     /// The generation of the plan that is tried first. When both plans get other endpoints meanwhile, the next two numbers are those
     /// of the one in force and of the one that is tried, and so on: every second one from here on is new, every other is old.
     generation: u64,
+    /// When it began. Trials use numbers of generations again: what began before this one may be of another.
+    since: Instant,
     shards: Box<[Shard]>,
 }
 
@@ -48,13 +51,17 @@ pub struct Outcome {
 
 impl Trial {
     /// Nothing was counted yet.
-    pub fn new(generation: u64, workers: usize) -> Arc<Self> {
-        Arc::new(Self { generation, shards: (0..workers.max(1)).map(|_| Shard::default()).collect() })
+    pub fn new(generation: u64, workers: usize, since: Instant) -> Arc<Self> {
+        Arc::new(Self { generation, since, shards: (0..workers.max(1)).map(|_| Shard::default()).collect() })
     }
 
-    /// Counts what has ended under the plan of this generation. Only the worker may call it.
+    /// Counts what has ended under the plan of this generation, unless it began before the trial. Only the worker may
+    /// call it.
     pub fn count(&self, worker: usize, generation: u64, record: &Record<'_>) {
         let Some(shard) = self.shards.get(worker).filter(|_| record.kind != Kind::Flow) else { return };
+        if record.phases.total > self.since.elapsed() {
+            return;
+        }
         let is_new = generation >= self.generation && (generation - self.generation).is_multiple_of(2);
         let tally = if is_new { &shard.new } else { &shard.old };
         tally.exchanges.add(1);
@@ -90,9 +97,32 @@ mod tests {
 
     use super::*;
 
+    fn a_second_ago() -> Instant {
+        Instant::now().checked_sub(Duration::from_secs(1)).expect("clocks run for longer")
+    }
+
+    #[test]
+    fn what_began_before_the_trial_is_not_counted() {
+        let trial = Trial::new(7, 1, a_second_ago());
+        let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
+        let (scheme, client) = (Scheme::Http, peer.ip());
+        let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };
+        for kind in [Kind::Exchange, Kind::Stream] {
+            for total in [Duration::from_millis(900), Duration::from_secs(86_400)] {
+                let mut record = Record::empty(&facts, kind);
+                (record.response_status, record.phases.total) = (500, total);
+                trial.count(0, 6, &record);
+                trial.count(0, 7, &record);
+            }
+        }
+        let (old, new) = trial.outcomes();
+        assert_eq!((old.exchanges, old.failed, old.latency.count()), (2, 2, 1));
+        assert_eq!((new.exchanges, new.failed, new.latency.count()), (2, 2, 1));
+    }
+
     #[test]
     fn both_sides_are_counted_apart() {
-        let trial = Trial::new(7, 2);
+        let trial = Trial::new(7, 2, a_second_ago());
         let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
         let (scheme, client) = (Scheme::Http, peer.ip());
         let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };
