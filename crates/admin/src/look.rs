@@ -232,10 +232,14 @@ pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<R
     // Each worker looks at all of its connections for this: never twice at a time.
     static ONE: Semaphore = Semaphore::const_new(1);
     let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "a worker is busy; ask again");
-    let _turn = ONE.acquire().await.map_err(|_| busy())?;
-    let listed = tokio::task::spawn_blocking(move || view.connections().map(|all| (all.list)(&page))).await;
+    let turn = ONE.acquire().await.map_err(|_| busy())?;
+    let listed = tokio::task::spawn_blocking(move || {
+        // Also when nobody waits for it any more.
+        let _turn = turn;
+        view.connections().map(|all| (all.list)(&page))
+    });
     // A page without those of a worker that is late would look whole.
-    let all = listed.map_err(|_| busy())?.unwrap_or_else(|| Some(Vec::new())).ok_or_else(busy)?;
+    let all = listed.await.map_err(|_| busy())?.unwrap_or_else(|| Some(Vec::new())).ok_or_else(busy)?;
     let next = all.last().filter(|_| all.len() == max).map(|last| last.id);
     let told: Vec<Value> = all
         .iter()
@@ -259,9 +263,14 @@ pub(crate) async fn explained(shared: Shared, query: Option<&str>) -> Result<Res
     // a time.
     static ONE: Semaphore = Semaphore::const_new(1);
     let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this cannot be explained now");
-    let _turn = ONE.acquire().await.map_err(|_| busy())?;
+    let turn = ONE.acquire().await.map_err(|_| busy())?;
     let query = query.unwrap_or_default().to_owned();
-    match tokio::task::spawn_blocking(move || explain::explain(&shared.view, &query)).await {
+    let made = tokio::task::spawn_blocking(move || {
+        // Also when nobody waits for it any more.
+        let _turn = turn;
+        explain::explain(&shared.view, &query)
+    });
+    match made.await {
         Ok(Ok(explanation)) => Ok(Json(explanation).into_response()),
         Ok(Err(refused)) => Ok(refused.into_response()),
         Err(_) => Err(busy()),
