@@ -384,6 +384,41 @@ fn http3_that_comes_back_with_the_new_one_finds_its_port_though_the_old_one_stil
     assert_eq!(site.product.wait_ended().code(), Some(0), "it has heard that its client went");
 }
 
+/// What ends a service tells the new process alone, and kills what is left when that has gone.
+#[test]
+fn a_new_process_that_is_told_to_end_waits_for_what_the_old_one_carries_to_its_end() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |mut visit| {
+        while visit.request().is_some() {
+            visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 400004\r\n\r\nhalf");
+            wait.lock().expect("channel").recv().expect("the test lets it go");
+            visit.peer.send(vec![7; 400_000]);
+        }
+    });
+    let mut site = site(Setup::to(&origin).top("shutdown: { drain_timeout: 30s }"), 2);
+    let mut client = site.connect();
+    let mut slow = client.open(http3::request("GET", "/slow"));
+    client.end(&mut slow, <_>::default());
+    assert_eq!(client.head(&mut slow).expect("a head").0, 200);
+    let new = site.product.upgrade();
+    let drains = || site.product.stderr().matches("info draining").count();
+    let before = drains();
+    sys::signal(new, libc::SIGTERM);
+    eventually("the new one drains too", || drains() > before);
+    // Its listeners have gone before it could end.
+    eventually("it accepts nothing", || std::net::TcpStream::connect(site.product.web()).is_err());
+    go.send(()).expect("the origin waits");
+    let mut received = 0;
+    while let Some(chunk) = client.chunk(&mut slow).expect("the connection lives") {
+        received += chunk.len();
+    }
+    assert_eq!(received, 400_004);
+    assert!(std::path::Path::new(&format!("/proc/{new}")).exists(), "it waits");
+    drop(client);
+    assert_eq!(site.product.wait_ended().code(), Some(0));
+}
+
 #[test]
 fn connections_of_http3_of_an_old_process_that_is_killed_are_reset_by_the_new_one() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
