@@ -141,7 +141,10 @@ impl Loader<'_> {
         let mut list = routes.to_vec();
         match (known, object) {
             (Some(at), Some(object)) => list[at] = object,
-            (Some(at), None) => drop(list.remove(at)),
+            (Some(at), None) => {
+                keep_names(&mut list, at + 1);
+                drop(list.remove(at));
+            }
             (None, Some(object)) => list.push(object),
             (None, None) => {}
         }
@@ -208,6 +211,19 @@ impl Loaded {
 
 fn route_name(index: usize, route: &Node) -> String {
     route.get("name").and_then(Node::text).map_or_else(|| format!("route-{}", index + 1), str::to_owned)
+}
+
+/// Routes from this place on that have no name get the one that they are counted by: it stays theirs when one before them goes.
+fn keep_names(routes: &mut [Node], from: usize) {
+    for (index, route) in routes.iter_mut().enumerate().skip(from) {
+        if route.get("name").is_some() {
+            continue;
+        }
+        let name = scalar(&route_name(index, route), false, route.span);
+        if let Kind::Map(entries) = &mut route.kind {
+            put(Arc::make_mut(entries), "name", Some(name));
+        }
+    }
 }
 
 /// A route is put by its name: it has that one.

@@ -97,6 +97,30 @@ fn one_object_is_put_added_and_taken_out() {
 }
 
 #[test]
+fn a_route_that_is_taken_out_leaves_the_others_their_names() {
+    let site = SITE.replace("  - { name: last", "  - { cluster: a }\n  - { cluster: a }\n  - { name: last");
+    let loaded = LOADER.load_text("site.yaml", &site, Path::new("")).unwrap_or_else(|error| panic!("{error}"));
+    let load = |changes: &Changes| LOADER.load_changed(&loaded, changes).unwrap_or_else(|error| panic!("{error}"));
+    let without = |loaded: &Loaded, changes: &Changes, name| {
+        LOADER.replace_object(loaded, changes, ("routes", name), None).unwrap()
+    };
+    let changes = without(&loaded, &Changes::default(), "route-2");
+    let after = load(&changes);
+    assert_eq!(after.route_names(), ["route-1", "route-3", "last"]);
+    let names: Vec<_> = after.snapshot.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["route-1", "route-3", "last"]);
+    assert!(format!("{:?}", after.snapshot.routes[2].filters).contains("Basic secret"));
+    let again = without(&after, &changes, "route-2");
+    assert_eq!(load(&again).route_names(), after.route_names(), "it is gone already");
+    // One that comes by its name takes nobody else's, and one that is counted to such a name is told.
+    let more = LOADER.replace_object(&after, &changes, ("routes", "route-2"), Some("cluster: a")).unwrap();
+    assert_eq!(load(&more).route_names(), ["route-1", "route-3", "last", "route-2"]);
+    let whole = "version: 1\nroutes:\n  - { name: route-2, respond: {} }\n  - respond: {}\n";
+    let refused = LOADER.replace(&after, whole).unwrap_err().to_string();
+    assert!(refused.contains("the name `route-2` is taken by the route"), "{refused}");
+}
+
+#[test]
 fn endpoints_come_go_and_get_another_weight() {
     let loaded = loaded();
     let edit = |edit: EndpointEdit| LOADER.edit_endpoints(&loaded, &Changes::default(), "a", &edit).unwrap();

@@ -470,6 +470,27 @@ fn a_history_that_is_none_hinders_no_start() {
     assert!(fixture.path("a/history.json.unread").exists());
 }
 
+#[test]
+fn a_route_that_has_no_name_is_taken_out_once() {
+    let mut fixture = Fixture::started(&GOOD.replace("{ cluster: site }", "{ cluster: site }, { respond: {} }"));
+    let order = crate::Order {
+        change: crate::Change::ReplaceObject { kind: "routes", name: "route-1".into(), text: None },
+        author: "me".into(),
+        expected: None,
+        is_dry: false,
+        canary: None,
+        is_trusted: true,
+        under: None,
+    };
+    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    fixture.reconciler.commit(candidate, origin).unwrap();
+    let again = fixture.reconciler.workshop().prepare_change(&order);
+    assert!(matches!(again, Err(Refusal::Missing { .. })), "it is gone, and no other has its name");
+    let plan = fixture.reconciler.view().plan().unwrap();
+    let names: Vec<&str> = plan.snapshot.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["route-2"]);
+}
+
 /// As many clusters as it takes to tell what is touched from what is not.
 fn many(weight: u32) -> String {
     let cluster = |number: u32| {
