@@ -22,6 +22,8 @@ pub(crate) const FILE: &str = "changes.json";
 const FORMAT: u32 = 1;
 /// Largest file that is kept, and read. States of providers have a bound of a quarter of it, before they are written as JSON.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Largest number of a generation that is believed: the history takes twice as many.
+const GENERATION_MAX: u64 = 1 << 52;
 
 /// What is wanted beside the files of the configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -52,6 +54,9 @@ impl Desired {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     format: u32,
+    /// The generation that brought it; 0 where it was not written down. The history may be older, or away.
+    #[serde(default)]
+    generation: u64,
     #[serde(flatten)]
     desired: Desired,
 }
@@ -61,14 +66,22 @@ struct Kept {
 /// # Errors
 /// The file is there and cannot be read or understood.
 pub fn read(folder: &Path) -> io::Result<Desired> {
+    read_counted(folder).map(|(desired, _)| desired)
+}
+
+/// The same, and the generation that brought it; 0 if nobody knows.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_counted(folder: &Path) -> io::Result<(Desired, u64)> {
     let path = folder.join(FILE);
     let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
-    let Some(text) = read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(Desired::default()) };
+    let Some(text) = read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(<_>::default()) };
     let kept: Kept = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
     if kept.format != FORMAT {
         return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
     }
-    Ok(kept.desired)
+    Ok((kept.desired, kept.generation.min(GENERATION_MAX)))
 }
 
 /// Reads a file that was kept. `None`: there is none.
@@ -108,12 +121,12 @@ pub struct Staged {
     beside: Option<PathBuf>,
 }
 
-/// Writes a new content beside the old one.
+/// Writes a new content, which this generation brings, beside the old one.
 ///
 /// # Errors
 /// The disk is full, the folder cannot be written.
-pub fn stage(folder: &Path, desired: &Desired) -> io::Result<Staged> {
-    let kept = Kept { format: FORMAT, desired: desired.clone() };
+pub fn stage(folder: &Path, desired: &Desired, generation: u64) -> io::Result<Staged> {
+    let kept = Kept { format: FORMAT, generation, desired: desired.clone() };
     let text = serde_json::to_string_pretty(&kept).map_err(io::Error::other)?;
     stage_file(folder, FILE, text.as_bytes())
 }
@@ -199,17 +212,31 @@ mod tests {
         assert!(read(folder).unwrap().is_empty());
         let mut desired = Desired::default();
         desired.wishes.set(("a", "b:1"), Some("drain"), "me", SystemTime::UNIX_EPOCH);
-        stage(folder, &desired).unwrap().finish().unwrap();
+        stage(folder, &desired, 1).unwrap().finish().unwrap();
         assert_eq!(read(folder).unwrap(), desired);
         let mut other = desired.clone();
         other.wishes.set(("a", "c:1"), Some("up"), "me", SystemTime::UNIX_EPOCH);
-        drop(stage(folder, &other).unwrap());
+        drop(stage(folder, &other, 2).unwrap());
         assert_eq!(read(folder).unwrap(), desired, "it was not published");
         assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is left behind");
         // What this process left behind is written over.
         fs::write(beside(folder, FILE), "half").unwrap();
-        stage(folder, &other).unwrap().finish().unwrap();
+        stage(folder, &other, 2).unwrap().finish().unwrap();
         assert_eq!(read(folder).unwrap(), other);
+    }
+
+    #[test]
+    fn the_generation_is_read_back_and_one_that_nobody_counts_to_is_not_believed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let folder = folder.path();
+        let counted = || read_counted(folder).unwrap().1;
+        assert_eq!(counted(), 0, "nothing is kept");
+        stage(folder, &Desired::default(), 43).unwrap().finish().unwrap();
+        assert_eq!(counted(), 43);
+        fs::write(folder.join(FILE), r#"{"format":1,"changes":{},"wishes":[]}"#).unwrap();
+        assert_eq!(counted(), 0, "as it was written once");
+        stage(folder, &Desired::default(), u64::MAX).unwrap().finish().unwrap();
+        assert_eq!(counted(), GENERATION_MAX);
     }
 
     #[test]
@@ -219,12 +246,12 @@ mod tests {
         let elsewhere = folder.path().join("elsewhere");
         fs::write(&elsewhere, "precious").unwrap();
         symlink(&elsewhere, beside(folder.path(), FILE)).unwrap();
-        stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
+        stage(folder.path(), &Desired::default(), 1).unwrap().finish().unwrap();
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
         let beside = beside(folder.path(), FILE);
         fs::write(&beside, "half").unwrap();
         fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
-        stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
+        stage(folder.path(), &Desired::default(), 1).unwrap().finish().unwrap();
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -237,7 +264,7 @@ mod tests {
         for name in [alive, &dead, "changes.json", "history.json.new"] {
             fs::write(path(name), "half").unwrap();
         }
-        stage(folder.path(), &Desired::default()).unwrap().finish().unwrap();
+        stage(folder.path(), &Desired::default(), 1).unwrap().finish().unwrap();
         sweep(folder.path(), FILE);
         assert_eq!(fs::read_to_string(path(alive)).unwrap(), "half");
         assert!(!path(&dead).exists() && path("changes.json").exists() && path("history.json.new").exists());

@@ -194,12 +194,13 @@ impl Reconciler {
     /// The thread of the probes cannot be started, what was kept cannot be read.
     pub fn new(source: Source, inspect: Inspect, publisher: Publisher, view: View) -> io::Result<Self> {
         let folder = source.state_folder();
-        let desired = folder.as_deref().map(keep::read).transpose()?.unwrap_or_default();
+        let (desired, counted) = folder.as_deref().map(keep::read_counted).transpose()?.unwrap_or_default();
         if let Some(folder) = &folder {
             [keep::FILE, history::kept::FILE].iter().for_each(|file| keep::sweep(folder, file));
         }
         view.remember(folder.as_deref().map(history::kept::take_up).unwrap_or_default());
-        let past = view.generation();
+        // After a crash the history, which is written with rests, may be behind the changes.
+        let past = view.generation().max(counted);
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
         let (providers, not_kept, running) = (Providers::default(), None, None);
@@ -442,7 +443,10 @@ impl Reconciler {
                 found == candidate.desired
             }
         };
-        if is_there { Ok(None) } else { keep::stage(folder, &candidate.desired).map(Some).map_err(failed) }
+        if is_there {
+            return Ok(None);
+        }
+        keep::stage(folder, &candidate.desired, candidate.plan.generation).map(Some).map_err(failed)
     }
 
     /// Puts what was written in its place, and notes what is kept.
@@ -463,7 +467,8 @@ impl Reconciler {
             return;
         }
         let Some(kept) = &mut self.kept else { return };
-        if keep::stage(&kept.folder, &self.desired).and_then(Staged::finish).is_ok() {
+        let generation = self.running.as_ref().map_or(self.past, |running| running.generation);
+        if keep::stage(&kept.folder, &self.desired, generation).and_then(Staged::finish).is_ok() {
             kept.desired = Some(self.desired.clone());
             self.not_kept = None;
             telemetry::log::info("changes by the API are kept again", &[]);

@@ -491,6 +491,25 @@ fn a_route_that_has_no_name_is_taken_out_once() {
     assert_eq!(names, ["route-2"]);
 }
 
+#[test]
+fn no_generation_is_counted_twice_where_the_history_is_behind_the_changes() {
+    let mut fixture = Fixture::new(&keeping("a"));
+    std::fs::create_dir(fixture.path("a")).unwrap();
+    fixture.write("a/changes.json", r#"{"format":1,"generation":43,"changes":{},"wishes":[]}"#);
+    fixture.follow();
+    fixture.start();
+    assert_eq!(remembered(&fixture), [(44, Origin::Start)]);
+    fixture.reconciler.past();
+    let older = std::fs::read_to_string(fixture.path("a/history.json")).unwrap();
+    assert_eq!(wish(&mut fixture, Some("drain")), Ok(45));
+    // As when it was killed before the history was written.
+    fixture.reconciler.past();
+    fixture.write("a/history.json", &older);
+    fixture.follow();
+    fixture.start();
+    assert_eq!(remembered(&fixture)[0], (46, Origin::Start));
+}
+
 /// As many clusters as it takes to tell what is touched from what is not.
 fn many(weight: u32) -> String {
     let cluster = |number: u32| {
