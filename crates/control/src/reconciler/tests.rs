@@ -148,6 +148,19 @@ impl Fixture {
     }
 }
 
+/// By somebody who may do everything.
+fn order(change: crate::Change) -> crate::Order {
+    crate::Order {
+        change,
+        author: "me".into(),
+        expected: None,
+        is_dry: false,
+        canary: None,
+        is_trusted: true,
+        under: None,
+    }
+}
+
 #[test]
 fn a_program_is_ready_with_its_first_generation() {
     let mut fixture = Fixture::new(GOOD);
@@ -303,15 +316,7 @@ fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
 /// Tries another weight of an endpoint of a cluster.
 fn weight_tried(fixture: &mut Fixture, cluster: &str, endpoint: &str) -> Result<(), Refusal> {
     let edit = config::EndpointEdit::Weight(endpoint.to_owned(), 7);
-    let order = crate::Order {
-        change: crate::Change::Endpoints { cluster: cluster.to_owned(), edit },
-        author: "me".into(),
-        expected: None,
-        is_dry: false,
-        canary: None,
-        is_trusted: false,
-        under: None,
-    };
+    let order = order(crate::Change::Endpoints { cluster: cluster.to_owned(), edit });
     let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order)?;
     fixture.reconciler.begin_canary(candidate, origin.into(), Terms::default())
 }
@@ -418,15 +423,7 @@ fn a_start_takes_the_history_up_and_any_generation_of_it_can_be_gone_back_to() {
     for (one, other) in after[1..].iter().zip(&before) {
         assert_eq!((&one.author, &one.differences, &one.text), (&other.author, &other.differences, &other.text));
     }
-    let order = crate::Order {
-        change: crate::Change::Rollback(1),
-        author: "me".into(),
-        expected: None,
-        is_dry: false,
-        canary: None,
-        is_trusted: true,
-        under: None,
-    };
+    let order = order(crate::Change::Rollback(1));
     let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
     assert_eq!(fixture.reconciler.commit(candidate, origin).unwrap(), 5);
     let plan = fixture.reconciler.view().plan().unwrap();
@@ -473,15 +470,7 @@ fn a_history_that_is_none_hinders_no_start() {
 #[test]
 fn a_route_that_has_no_name_is_taken_out_once() {
     let mut fixture = Fixture::started(&GOOD.replace("{ cluster: site }", "{ cluster: site }, { respond: {} }"));
-    let order = crate::Order {
-        change: crate::Change::ReplaceObject { kind: "routes", name: "route-1".into(), text: None },
-        author: "me".into(),
-        expected: None,
-        is_dry: false,
-        canary: None,
-        is_trusted: true,
-        under: None,
-    };
+    let order = order(crate::Change::ReplaceObject { kind: "routes", name: "route-1".into(), text: None });
     let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
     let again = fixture.reconciler.workshop().prepare_change(&order);
@@ -541,15 +530,7 @@ fn one_endpoint_changed_by_the_api_or_in_the_file_leaves_all_other_clusters_the_
     let plan = |fixture: &Fixture| fixture.reconciler.view().plan().unwrap();
     let first = plan(&fixture);
     let edit = config::EndpointEdit::Weight("127.0.0.1:1".to_owned(), 7);
-    let order = crate::Order {
-        change: crate::Change::Endpoints { cluster: "c42".to_owned(), edit },
-        author: "me".into(),
-        expected: None,
-        is_dry: false,
-        canary: None,
-        is_trusted: false,
-        under: None,
-    };
+    let order = order(crate::Change::Endpoints { cluster: "c42".to_owned(), edit });
     let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
     let second = plan(&fixture);

@@ -54,15 +54,7 @@ impl Fixture {
 
     /// By the API.
     fn put(&mut self, text: &str) {
-        let order = crate::Order {
-            change: crate::Change::Replace(text.to_owned()),
-            author: "me".into(),
-            expected: None,
-            is_dry: false,
-            canary: None,
-            is_trusted: true,
-            under: None,
-        };
+        let order = order(crate::Change::Replace(text.to_owned()));
         let (candidate, origin) = self.reconciler.workshop().prepare_change(&order).unwrap();
         self.reconciler.commit(candidate, origin).unwrap();
     }
@@ -258,7 +250,7 @@ fn files_that_are_new_push_nothing_out_that_is_in_force_though_another_part_of_i
     assert_eq!((fixture.endpoints("x"), fixture.left_out("a").len()), (ports(&[1]), 1));
     fixture.write("site.yaml", &with_cluster(&with_stores(TO_SITE), "x"));
     let refused = fixture.reconciler.reload().unwrap_err().to_string();
-    assert!(refused.contains('x'), "{refused}");
+    assert!(refused.contains("`x` is defined twice"), "{refused}");
     assert_eq!((fixture.endpoints("x"), fixture.left_out("a").len()), (ports(&[1]), 1));
 }
 
