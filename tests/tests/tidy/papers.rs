@@ -156,3 +156,12 @@ fn every_fault_is_provoked_by_a_test() {
         .collect();
     assert_none("provoke it in tests/tests/black_box", &missing);
 }
+
+#[test]
+fn every_flag_of_a_fault_is_explained_where_people_look_for_trouble() {
+    let page = files::read("docs/guides/troubleshoot.md");
+    let all = faults(&files::read("crates/model/src/fault.rs"));
+    let missing: Vec<String> =
+        all.into_iter().map(|(flag, _)| flag).filter(|flag| !page.contains(&format!("`{flag}`"))).collect();
+    assert_none("docs/guides/troubleshoot.md has no cause and fix for", &missing);
+}
