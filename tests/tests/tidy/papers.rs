@@ -94,6 +94,49 @@ fn links_between_pages_lead_somewhere() {
     assert_none("dead links", &found);
 }
 
+/// The anchors of a page's headings, as forges make them: lower case, spaces to hyphens, other punctuation dropped; a second heading of the
+/// same text gets `-1`.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut found, mut is_code) = (BTreeSet::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        let heading = line.trim_start_matches('#');
+        if is_code || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+        let slug: String =
+            heading.trim().to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-");
+        let number = (1..).find(|number| !found.contains(&format!("{slug}-{number}"))).unwrap_or_default();
+        let slug = if found.contains(&slug) { format!("{slug}-{number}") } else { slug };
+        found.insert(slug);
+    }
+    found
+}
+
+#[test]
+fn anchors_in_links_between_pages_are_headings() {
+    let mut found = Vec::new();
+    for file in files::below(&["."], &[".md"]) {
+        let path = file.path.trim_start_matches("./");
+        let folder = Path::new(path).parent().unwrap_or_else(|| Path::new(""));
+        for target in file.text.match_indices("](").filter_map(|(at, _)| file.text[at + 2..].split(')').next()) {
+            let Some((page, anchor)) = target.split_once('#').filter(|_| !target.contains("://")) else { continue };
+            let text = match page {
+                "" => file.text.clone(),
+                _ if !page.ends_with(".md") => continue,
+                _ => std::fs::read_to_string(repository().join(folder).join(page)).unwrap_or_default(),
+            };
+            if !anchors(&text).contains(anchor) {
+                found.push(format!("{path}: {target}"));
+            }
+        }
+    }
+    assert_none("dead anchors", &found);
+}
+
 /// Places that exist on one machine only. Written in two parts, so that this file does not hold them.
 const MACHINE: &[(&str, &str)] =
     &[("/wo", "rk/"), ("/ro", "ot/"), ("/fa", "rm/"), ("/ho", "me/"), ("/tmp/bash", "_jobs")];
