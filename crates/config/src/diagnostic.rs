@@ -41,6 +41,25 @@ pub struct Diagnostic {
     pub bond: Option<Box<Bond>>,
 }
 
+/// How much a diagnostic matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// The configuration is good all the same.
+    Warning,
+}
+
+impl Severity {
+    /// Names it: `error` or `warning`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
 /// What a problem has to do with another place than its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Bond {
@@ -51,6 +70,11 @@ pub enum Bond {
 }
 
 impl Diagnostic {
+    /// Returns how much it matters.
+    pub fn severity(&self) -> Severity {
+        if self.is_warning { Severity::Warning } else { Severity::Error }
+    }
+
     fn new(problem: &Problem, name: &str, line_text: &str) -> Self {
         let Span { line, column, end, .. } = problem.span;
         let (line_text, caret) = excerpt(line_text, column);
@@ -130,6 +154,9 @@ pub struct Diagnostics {
     pub list: Vec<Diagnostic>,
     /// How many more there are.
     pub left_out: usize,
+    /// Warnings found beside them, in the same order. None of them is counted as a problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Diagnostic>,
     /// What it would use and may not ([`crate::Loader::within`]). It was not looked at further: there is nothing else then.
     #[serde(skip)]
     pub beyond: Option<String>,
@@ -137,15 +164,25 @@ pub struct Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for diagnostic in &self.list {
+        for diagnostic in self.list.iter().chain(&self.warnings) {
             writeln!(f, "{diagnostic}\n")?;
         }
-        let count = self.list.len() + self.left_out;
-        write!(f, "{count} {}", if count == 1 { "problem" } else { "problems" })?;
+        f.write_str(&self.summary())
+    }
+}
+
+impl Diagnostics {
+    /// Counts problems, and warnings apart from them: `2 problems, 1 warning`.
+    pub fn summary(&self) -> String {
+        let counted = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        let mut summary = counted(self.list.len() + self.left_out, "problem");
         if self.left_out > 0 {
-            write!(f, ", the last {} not shown", self.left_out)?;
+            summary.push_str(&format!(", the last {} not shown", self.left_out));
         }
-        Ok(())
+        if !self.warnings.is_empty() {
+            summary.push_str(&format!(", {}", counted(self.warnings.len(), "warning")));
+        }
+        summary
     }
 }
 
@@ -218,6 +255,13 @@ impl Sink {
         self.problems.len() < SUGGESTIONS_MAX
     }
 
+    /// The same for what is no problem.
+    pub(crate) fn finish_warnings(self, documents: &Documents) -> Vec<Diagnostic> {
+        let mut warnings = self.finish(documents).list;
+        warnings.iter_mut().for_each(|warning| warning.is_warning = true);
+        warnings
+    }
+
     pub(crate) fn finish(mut self, documents: &Documents) -> Diagnostics {
         self.problems.sort_by_key(|problem| problem.span);
         // They are in the order of files and lines: each text is gone through once, and no further than it takes.
@@ -233,7 +277,7 @@ impl Sink {
             let line = lines.peek().filter(|(at, _)| *at == number).map(|(_, line)| *line);
             Diagnostic::within(document, problem, line)
         });
-        Diagnostics { list: list.collect(), left_out: self.left_out, beyond: None }
+        Diagnostics { list: list.collect(), left_out: self.left_out, ..Diagnostics::default() }
     }
 }
 
@@ -332,6 +376,23 @@ mod tests {
         let all = sink.finish(&documents);
         assert_eq!((all.list.len(), all.left_out), (DIAGNOSTICS_MAX, 7));
         assert!(all.to_string().ends_with("507 problems, the last 7 not shown"));
+    }
+
+    #[test]
+    fn warnings_are_shown_behind_problems_and_counted_apart() {
+        let (documents, file) = documents("a\nb\n");
+        let sink = |line| {
+            let mut sink = Sink::default();
+            sink.push(Span { file, line, column: 1, end: 2 }, format!("line {line}"), None);
+            sink
+        };
+        let mut all = sink(2).finish(&documents);
+        all.warnings = sink(1).finish_warnings(&documents);
+        let wanted = "a.yaml:2:1: line 2\n   2 | b\n     | ^\n\na.yaml:1:1: warning: line 1\n   1 | a\n     | ^\n\n\
+                      1 problem, 1 warning";
+        assert_eq!(all.to_string(), wanted);
+        let severities = [all.list[0].severity(), all.warnings[0].severity()].map(Severity::as_str);
+        assert_eq!(severities, ["error", "warning"]);
     }
 
     #[test]

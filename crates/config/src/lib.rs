@@ -35,7 +35,7 @@ mod yaml;
 
 pub use change::{EndpointEdit, check_change};
 pub use changes::Changes;
-pub use diagnostic::{Bond, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, did_you_mean};
+pub use diagnostic::{Bond, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, did_you_mean};
 pub use history::{KeptDifference, KeptGeneration, read_history, write_history};
 pub use load::{Beside, Loaded, Loader, check_provided, check_text, fault_of_provided, unsealed};
 pub use provided::{Provided, ProvidedEndpoints, ProvidedText, place_of as place_of_provided};

@@ -268,16 +268,15 @@ impl Loader<'_> {
     ) -> Result<Loaded, Diagnostics> {
         let resolver = Resolver::new(self, access, (&documents, &tree), faulty, &mut sink);
         let resolved = resolver.knowing(before.map(Loaded::as_before)).run();
+        let warnings = resolved.warnings.finish_warnings(&documents);
         if !sink.is_empty() {
-            return Err(sink.finish(&documents));
+            return Err(Diagnostics { warnings, ..sink.finish(&documents) });
         }
         let secret = match before {
             Some(before) => Arc::clone(&before.secret),
             None => Arc::new(effective::secret_names(self.filters)),
         };
         let effective = effective::shown(resolved.effective, &tree, &secret);
-        let mut warnings = resolved.warnings.finish(&documents).list;
-        warnings.iter_mut().for_each(|warning| warning.is_warning = true);
         let Resolved { snapshot, files, contained, own_zone, .. } = resolved;
         Ok(Loaded {
             snapshot,
