@@ -9,6 +9,7 @@
 //!
 //! Start reading at [`Loader`], then [`file`](mod@file).
 
+mod broken;
 mod change;
 mod changes;
 mod diagnostic;

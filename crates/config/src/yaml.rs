@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as Marked, StrInput, Tag};
 
+use crate::broken::{self, Explained, Progress, Spot};
 use crate::diagnostic::Sink;
 use crate::source::{FileId, Span, lines};
 use crate::tree::{Key, Kind, Node, Scalar, Text};
@@ -38,10 +39,15 @@ pub(crate) fn parse(file: FileId, text: &str, budget: &mut Budget, sink: &mut Si
         sink.push(problem, "a character that YAML does not allow", Some("remove it, or write it as an escape".into()));
         return None;
     }
-    let mut builder = Builder { file, budget, sink, stack: Vec::new(), anchors: HashMap::new(), root: None };
+    let understood = Spot { line: 1, column: 0 };
+    let mut builder =
+        Builder { file, budget, sink, stack: Vec::new(), anchors: HashMap::new(), root: None, understood };
     for event in Parser::new(StrInput::new(text)) {
         match event {
-            Ok((event, at)) => builder.event(event, at)?,
+            Ok((event, at)) => {
+                builder.understood = Spot { line: at.end.line().max(1), column: at.end.col() };
+                builder.event(event, at)?;
+            }
             Err(error) => {
                 builder.broken(text, &error);
                 return None;
@@ -106,6 +112,8 @@ struct Builder<'a> {
     stack: Vec<Frame>,
     anchors: HashMap<usize, Anchored>,
     root: Option<Node>,
+    /// The end of what came last.
+    understood: Spot,
 }
 
 impl Builder<'_> {
@@ -247,29 +255,16 @@ impl Builder<'_> {
     }
 
     fn broken(&mut self, text: &str, error: &ScanError) {
-        let marker: &Marker = error.marker();
-        let at = Marked::empty(*marker);
-        let mut span = self.span(at);
-        span.end = span.column.saturating_add(1);
-        let line = lines(text).nth(span.line as usize - 1).unwrap_or_default();
-        self.sink.push(span, format!("not YAML: {}", error.info()), mend(line));
+        let spot = |marker: &Marker| Spot { line: marker.line().max(1), column: marker.col() };
+        let column = |span: Span| Spot { line: span.line as usize, column: (span.column as usize).saturating_sub(1) };
+        let open = self.stack.iter().map(|frame| column(frame.span)).collect();
+        let progress = Progress { open, understood: self.understood, failed: spot(error.marker()) };
+        let Explained { spot, message, mend } = broken::explain(text, error.info(), &progress);
+        let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let at = short(spot.column).saturating_add(1);
+        let span = Span { file: self.file, line: short(spot.line), column: at, end: at.saturating_add(1) };
+        self.sink.push(span, message, mend);
     }
-}
-
-/// A guess at the mend of a line that is not YAML.
-fn mend(line: &str) -> Option<String> {
-    let indent = line.len() - line.trim_start().len();
-    if line[..indent].contains('\t') {
-        return Some("indent with spaces: YAML does not allow tabs there".into());
-    }
-    if line.contains("${") {
-        return Some("inside `{ }` and `[ ]`, put text that holds `${…}` in quotes".into());
-    }
-    let value = line.split_once(": ").map_or(line, |(_, value)| value).trim_start();
-    if value.starts_with(['*', '&', '@', '`', '%', '!']) {
-        return Some(format!("put text that begins with `{}` in quotes", &value[..1]));
-    }
-    None
 }
 
 /// Makes a key of a value, or reports why it cannot be one.

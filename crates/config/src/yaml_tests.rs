@@ -61,12 +61,91 @@ fn a_key_stands_once_and_is_text() {
     );
 }
 
+/// The first problem of a text that is not YAML, with its mend.
+fn broken(text: &str) -> String {
+    let mut documents = Documents::default();
+    let document = Document { name: "t".into(), folder: "".into(), text: text.into(), on_disk: false };
+    let file = documents.add(document);
+    let (mut sink, mut budget) = (Sink::default(), Budget::default());
+    parse(file, text, &mut budget, &mut sink);
+    let told = sink.finish(&documents).list.into_iter().next().unwrap_or_else(|| panic!("this is YAML:\n{text}"));
+    let mend = told.suggestion.map_or_else(String::new, |mend| format!(" ({mend})"));
+    format!("{}:{}: {}{mend}", told.line, told.column, told.message.trim_start_matches("not YAML: "))
+}
+
+#[test]
+fn text_that_begins_with_a_sign_of_yaml_is_to_be_put_in_quotes() {
+    let wildcard = "`*.a.example` is not text here: `*` refers to an anchor, and there is none of that name \
+                    (put it in quotes: \"*.a.example\")";
+    assert_eq!(broken("host: *.a.example\n"), format!("1:7: {wildcard}"));
+    assert_eq!(broken("a: { host: *.a.example }\n"), format!("1:12: {wildcard}"));
+    assert_eq!(broken("a: { host: [*.a.example, b] }\n"), format!("1:13: {wildcard}"));
+    assert_eq!(
+        broken("a: *\n"),
+        "1:4: `*` is not text here: `*` refers to an anchor, and there is none of that name (put it in quotes: \"*\")"
+    );
+    assert_eq!(
+        broken("a: *missing\n"),
+        "1:4: no anchor `&missing` stands before `*missing` (define `&missing` above, or put it in quotes: \"*missing\")"
+    );
+    assert_eq!(
+        broken("a: { b: @host }\n"),
+        "1:9: `@host` is not text here: text without quotes cannot begin with `@` (put it in quotes: \"@host\")"
+    );
+}
+
+#[test]
+fn escapes_and_quotes_are_explained_where_they_stand() {
+    assert_eq!(
+        broken("a: { regex: \"/x\\\\y\\.php$\" }\n"),
+        "1:19: `\\.` is no escape in double quotes (put the text in single quotes: '/x\\\\y\\.php$')"
+    );
+    assert_eq!(broken("a: \"it's \\.\"\n"), "1:10: `\\.` is no escape in double quotes (write `\\\\.`)");
+    let open = "the text that begins with `\"` here is never closed (add a `\"` at its end)";
+    assert_eq!(broken("a:\n  b: [\"x, y]\nc: d\n"), format!("2:7: {open}"));
+    assert_eq!(broken("a: \"x\n"), format!("1:4: {open}"));
+}
+
+#[test]
+fn a_bracket_that_is_never_closed_is_shown_where_it_is_opened() {
+    let never = |sign: char, partner: char| {
+        format!("the `{sign}` that is opened here is never closed (add the `{partner}` that belongs to it)")
+    };
+    let brace = never('{', '}');
+    assert_eq!(broken("l:\n  web: { bind: \"a\"\nroutes:\n  - cluster: a\n"), format!("2:8: {brace}"));
+    assert_eq!(broken("l:\n  web: { bind: \"a\"\n  two: { bind: b }\nr: 1\n"), format!("2:8: {brace}"));
+    assert_eq!(broken("c: { a: { e: [\"x\"] }\n"), format!("1:4: {brace}"));
+    assert_eq!(broken("r:\n  - match: { host: a\n    cluster: b\n  - cluster: c\n"), format!("2:12: {brace}"));
+    assert_eq!(broken("c:\n  a: { e: [\"x\"\n  b: { e: [] }\nr: []\n"), format!("2:11: {}", never('[', ']')));
+    assert_eq!(broken("c:\n  a:\n    e: [\"x\",\n"), format!("3:8: {}", never('[', ']')));
+    // Quotes and comments may hold brackets.
+    assert_eq!(broken("c: { a: \"}\", # }\n     b: '}'\n"), format!("1:4: {brace}"));
+    assert_eq!(
+        broken("c:\n  a: { e: [\"x\" }\n"),
+        "2:11: the `[` that is opened here is never closed: `}` in line 2 comes first (add the `]` that belongs to it)"
+    );
+}
+
 #[test]
 fn what_is_not_yaml_gets_a_hint() {
-    let hint = |line: &str| mend(line).unwrap_or_default();
-    assert!(hint("\ta: 1").contains("spaces"));
-    assert!(hint("a: { b: ${X} }").contains("quotes"));
-    assert_eq!(hint("host: *.example.com"), "put text that begins with `*` in quotes");
-    assert_eq!(hint("a: b"), "");
-    assert!(parsed("a: [1").1[0].contains("not YAML"));
+    let comma = "while parsing a flow mapping, did not find expected ',' or '}'";
+    assert_eq!(
+        broken("c: { e: [x] balance: y }\n"),
+        format!("1:13: {comma} (a comma is missing before this, or the `{{` of line 1 is not closed)")
+    );
+    assert_eq!(
+        broken("c: { e: [x]\n     balance: y }\nd: 1\n"),
+        format!("2:6: {comma} (a comma is missing before this, or the `{{` of line 1 is not closed)")
+    );
+    assert_eq!(
+        broken("c: { regex: ^/a{2} }\n"),
+        format!("1:16: {comma} (inside `{{ }}` and `[ ]`, put text that holds brackets or commas in quotes)")
+    );
+    assert_eq!(
+        broken("c: { regex: [a-z]+ }\n"),
+        format!("1:18: {comma} (inside `{{ }}` and `[ ]`, put text that holds brackets or commas in quotes)")
+    );
+    assert!(broken("a: { b: ${X} }\n").ends_with("(inside `{ }` and `[ ]`, put text that holds `${…}` in quotes)"));
+    assert!(broken("a:\n\tb: 1\n").ends_with("(indent with spaces: YAML does not allow tabs there)"));
+    assert_eq!(broken("c: { a: 1 } }\n"), "1:13: misplaced bracket");
 }
