@@ -33,6 +33,7 @@ impl FromStr for StatusRange {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a status such as 404, 5xx or 500-599");
         let one = |text: &str| {
+            let text = text.trim();
             let is_status = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse().ok().filter(|status| is_status && (100..600).contains(status))
         };
@@ -70,9 +71,11 @@ mod tests {
         assert!(holds("404", 404) && !holds("404", 405));
         assert!(holds("5xx", 500) && holds("5XX", 599) && !holds("5xx", 499));
         assert!(holds("500-503", 503) && !holds("500-503", 504));
-        for wrong in
-            ["", "40", "4040", "600", "099", "6xx", "xx", "5x", "+40", "500-", "-503", "500-50", "a-b", "5xx-599"]
-        {
+        assert!(holds("500 - 503", 503) && holds(" 404", 404));
+        for wrong in [
+            "", "40", "4040", "5 xx", "600", "099", "6xx", "xx", "5x", "+40", "500-", "-503", "500-50", "a-b",
+            "5xx-599",
+        ] {
             let told = wrong.parse::<StatusRange>().unwrap_err();
             assert_eq!(told, format!("`{wrong}` is not a status such as 404, 5xx or 500-599"));
         }

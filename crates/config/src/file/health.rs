@@ -102,7 +102,7 @@ pub struct HttpCheck {
     /// Fields that are sent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Good statuses: numbers such as `200`, or ranges such as `200-299`.
+    /// Good statuses: numbers such as `200`, classes such as `2xx`, or ranges such as `200-299`.
     #[serde(default = "check_statuses")]
     #[schemars(length(min = 1))]
     pub statuses: Vec<Statuses>,
@@ -172,7 +172,7 @@ pub struct ScriptStep {
 pub enum Statuses {
     /// This one.
     One(#[schemars(range(min = 100, max = 599))] u16),
-    /// A range.
+    /// A class or a range.
     Range(String),
 }
 

@@ -13,7 +13,7 @@ use crate::units::{Percent, Size, Time};
 pub struct Retry {
     /// After what: `connect_failure` (refused, timed out, or TLS failed; with HTTP/2 also a stream that is refused), `reset` (the connection ended before a
     /// response), `timeout` (no response in time), `bad_response` (an answer that is no HTTP), statuses such as `503`,
-    /// ranges such as `502-504`, and for calls of gRPC that end with a status alone `grpc_cancelled`,
+    /// classes such as `5xx`, ranges such as `502-504`, and for calls of gRPC that end with a status alone `grpc_cancelled`,
     /// `grpc_deadline_exceeded`, `grpc_internal`, `grpc_resource_exhausted`, `grpc_unavailable`.
     #[schemars(length(min = 1))]
     pub on: Vec<RetryOn>,

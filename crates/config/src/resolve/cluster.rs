@@ -8,6 +8,7 @@ use model::queue::Queue;
 use model::snapshot::{
     Cluster, ClusterSettings, Endpoint, Pool, SharedPool, SharedVersion, UpstreamTimeouts, UpstreamTls,
 };
+use model::status::StatusRange;
 
 use model::retry::Retry;
 
@@ -281,11 +282,9 @@ pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }
 
-/// The statuses that a number or a range such as `502-504` stands for.
+/// The statuses that a number, a class such as `5xx` or a range such as `502-504` stands for.
 pub(super) fn status_range(text: &str) -> Option<(u16, u16)> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    (first <= last && first >= 100 && last <= 599).then_some((first, last))
+    text.parse::<StatusRange>().ok().map(|range| (range.first(), range.last()))
 }
 
 impl std::fmt::Display for file::Statuses {
