@@ -183,7 +183,7 @@ pub(crate) struct Proxy {
     /// Where connections arrive; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// An endpoint, `host:port` or `unix:/path`; give it several times to balance
+    /// An endpoint, `host:port`, `http://host:port` or `unix:/path`; give it several times to balance
     #[arg(long, value_name = "ADDR", required = true, value_parser = endpoint)]
     pub(crate) to: Vec<String>,
     /// How an endpoint is chosen
@@ -295,8 +295,11 @@ pub(crate) struct Reference {
     pub(crate) check: bool,
 }
 
-/// `host:port` or `unix:/path`. Whether the host has an address is found when the configuration is resolved.
+/// Reads `host:port`, `http://host:port` or `unix:/path`. Whether the host has an address is found when the configuration is resolved.
 fn endpoint(text: &str) -> Result<String, String> {
+    if let Some((scheme, rest)) = text.split_once("://") {
+        return of_url(text, &scheme.to_ascii_lowercase(), rest);
+    }
     if text.starts_with("unix:") {
         // The configuration would take `${…}` for a variable.
         return Ok(text.replace("${", "$${"));
@@ -309,6 +312,26 @@ fn endpoint(text: &str) -> Result<String, String> {
     match port.parse::<u16>() {
         Ok(1..) if !host.is_empty() => Ok(text.to_owned()),
         _ => Err("an endpoint is host:port, with a port from 1 to 65535".into()),
+    }
+}
+
+/// Reads the endpoint that a URL names. Its port is 80 where none is given.
+fn of_url(url: &str, scheme: &str, rest: &str) -> Result<String, String> {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let with_port = |port: u16| if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+    match scheme {
+        "http" if authority == rest.trim_end_matches('/') => endpoint(&with_port(80)),
+        "http" => Err(format!(
+            "an endpoint has no path: write {}; in a file, the filter `rewrite` changes the paths of requests",
+            with_port(80)
+        )),
+        "https" => Err(format!(
+            "`proxy` speaks no TLS to endpoints: write a file whose cluster has `endpoints: [\"{}\"]` and `tls: true`, and \
+             start it by `equipoise run -c FILE`",
+            with_port(443)
+        )),
+        _ => Err(format!("`{url}` is no endpoint: write host:port, such as 127.0.0.1:9001")),
     }
 }
 
@@ -392,7 +415,19 @@ mod tests {
         assert_eq!(proxy.listen, "127.0.0.1:8080".parse().unwrap());
         let Ok(Command::Proxy(proxy)) = parse("equipoise proxy --to unix:/run/${x}.sock") else { panic!() };
         assert_eq!(proxy.to, ["unix:/run/$${x}.sock"]);
-        for bad in ["a", "a:", ":1", "a:0", "a:65536", "::1:80", "a:b"] {
+        for (url, wanted) in
+            [("http://a:1", "a:1"), ("HTTP://a/", "a:80"), ("http://[::1]", "[::1]:80"), ("http://[::1]:2", "[::1]:2")]
+        {
+            assert_eq!(endpoint(url).as_deref(), Ok(wanted));
+        }
+        let told = |url: &str| endpoint(url).unwrap_err();
+        assert_eq!(
+            told("http://127.0.0.1/api"),
+            "an endpoint has no path: write 127.0.0.1:80; in a file, the filter `rewrite` changes the paths of requests"
+        );
+        assert_eq!(told("ftp://a:1"), "`ftp://a:1` is no endpoint: write host:port, such as 127.0.0.1:9001");
+        assert!(told("https://a.example").contains("`endpoints: [\"a.example:443\"]` and `tls: true`"));
+        for bad in ["a", "a:", ":1", "a:0", "a:65536", "::1:80", "a:b", "http://", "http://:80", "http://::1"] {
             assert!(parse(&format!("equipoise proxy --to {bad}")).is_err(), "{bad}");
         }
         assert!(parse("equipoise proxy").is_err());
