@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::changes::{self, Changes, difference, is_same, put, restore, written};
 use crate::diagnostic::{Diagnostics, Sink};
+use crate::interpolate::take_types;
 use crate::load::{Loaded, Loader, document};
 use crate::read::{Access, Reading, read, read_part};
 use crate::schema::cached;
@@ -58,6 +59,7 @@ impl Loader<'_> {
         let Reading { documents, tree, whole, mut sink } =
             read(files.documents.clone(), sent, &|name| self.variable(name), Access::None);
         let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
+        take_types(&cached(self.filters), &[], &mut tree);
         if whole {
             keep_unchanged(&mut tree, loaded);
             admin(&mut tree, loaded, &mut sink);
@@ -107,7 +109,10 @@ impl Loader<'_> {
             Some(text) => {
                 let sent = document(SENT, text, "".as_ref());
                 match read_part(&mut documents, sent, &|name| self.variable(name), &mut sink) {
-                    Some(object) => Some(object),
+                    Some(mut object) => {
+                        take_types(&cached(self.filters), &[kind, name], &mut object);
+                        Some(object)
+                    }
                     None => return Err(sink.finish(&documents)),
                 }
             }
@@ -183,7 +188,10 @@ impl Loader<'_> {
                 let (mut documents, mut sink) = (Documents::default(), Sink::default());
                 let sent = document(SENT, text, "".as_ref());
                 match read_part(&mut documents, sent, &|name| self.variable(name), &mut sink) {
-                    Some(node) if sink.is_empty() => list.push(node),
+                    Some(mut node) if sink.is_empty() => {
+                        take_types(&cached(self.filters), &["clusters", cluster, "endpoints", ""], &mut node);
+                        list.push(node);
+                    }
                     _ => return Err(sink.finish(&documents)),
                 }
             }

@@ -233,9 +233,12 @@ impl Sink {
         }
     }
 
-    /// The same, with a message that is made only if it is told. There is none like it.
-    pub(crate) fn push_with(&mut self, span: Span, message: impl FnOnce() -> String) {
-        self.add(|| Problem { span, message: message(), suggestion: None, bond: None });
+    /// The same, with message and mend that are made only if they are told. There is none like it.
+    pub(crate) fn push_with(&mut self, span: Span, told: impl FnOnce() -> (String, String)) {
+        self.add(|| {
+            let (message, suggestion) = told();
+            Problem { span, message, suggestion: Some(suggestion), bond: None }
+        });
     }
 
     /// Takes over what another one collected.
@@ -289,33 +292,75 @@ pub(crate) fn show(documents: &Documents, span: Span, message: &str, suggestion:
     Diagnostic::within(document, &problem, line)
 }
 
-/// The candidate most like `word`, if any is near enough to be meant.
+/// Names longer than this are not compared: that would cost the product of their lengths.
+const COMPARED_MAX: usize = 64;
+/// Letters that may differ in names that are near, however long these are.
+const EDITS_MAX: usize = 3;
+/// Choices that are listed whole.
+const CHOICES_MAX: usize = 8;
+/// Of more choices, how many are named.
+const CHOICES_NAMED: usize = 3;
+
+/// The candidate most like `word`, if any is near enough to be meant: one letter of three may differ, or one of both goes on where the
+/// other ends.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    const NEAR: f64 = 0.8;
-    // Names are short; comparing long texts would cost their product in time.
-    if word.len() > 64 {
+    if word.len() > COMPARED_MAX {
         return None;
     }
     let lower = word.to_lowercase();
-    let scored = candidates.into_iter().filter(|name| name.len() <= 64).map(|name| {
+    let near = candidates.into_iter().filter(|name| name.len() <= COMPARED_MAX).filter_map(|name| {
         let low = name.to_lowercase();
-        let jaro = strsim::jaro_winkler(&lower, &low);
         let edits = strsim::osa_distance(&lower, &low);
-        let close = edits <= 2 && edits < low.chars().count().max(2) / 2;
-        (if close { jaro.max(NEAR) } else { jaro }, name)
+        let (shorter, longer) = if lower.len() < low.len() { (&lower, &low) } else { (&low, &lower) };
+        let goes_on = shorter.len() >= 4 && shorter.len() * 2 >= longer.len() && longer.starts_with(shorter.as_str());
+        let is_near = edits <= (longer.chars().count() / 3).min(EDITS_MAX) || goes_on;
+        is_near.then(|| (strsim::jaro_winkler(&lower, &low), name))
     });
-    scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+    near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
 /// `did you mean …?`, or what there is to choose from.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
+    choose(word, candidates, "")
+}
+
+/// The same, which says where all choices are when there are too many to list: `all are in …`.
+pub(crate) fn choose<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str> + Clone,
+    all: &str,
+) -> Option<String> {
     if let Some(name) = nearest(word, candidates.clone()) {
         return Some(format!("did you mean `{name}`?"));
     }
-    let mut shown = candidates.into_iter().peekable();
-    shown.peek()?;
-    let list = shown.by_ref().take(24).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    Some(format!("there is {list}{}", if shown.next().is_some() { ", …" } else { "" }))
+    let count = candidates.clone().into_iter().count();
+    let quoted = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match count {
+        0 => None,
+        1..=CHOICES_MAX => Some(format!("there is {}", quoted(candidates.into_iter().collect()))),
+        _ => {
+            let all = if all.is_empty() { String::new() } else { format!("; {all}") };
+            Some(format!("there are {count}, such as {}{all}", quoted(nearest_few(word, candidates))))
+        }
+    }
+}
+
+/// The candidates that are most like `word`, the nearest first, however far they are.
+pub(crate) fn nearest_few<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let lower: String = word.to_lowercase().chars().take(COMPARED_MAX).collect();
+    let likeness = |name: &str| match name.len() {
+        0..=COMPARED_MAX => strsim::jaro_winkler(&lower, &name.to_lowercase()),
+        _ => 0.0,
+    };
+    let mut scored: Vec<(f64, &str)> = candidates.into_iter().map(|name| (likeness(name), name)).collect();
+    // Of equal ones, as of a word that is empty, the first.
+    scored.sort_by(|one, other| other.0.total_cmp(&one.0));
+    scored.into_iter().take(CHOICES_NAMED).map(|(_, name)| name).collect()
+}
+
+/// Whether so many choices are listed whole.
+pub(crate) fn are_listed(count: usize) -> bool {
+    count <= CHOICES_MAX
 }
 
 #[cfg(test)]
@@ -403,5 +448,14 @@ mod tests {
         assert_eq!(nearest("Clusters", names), Some("clusters"));
         assert_eq!(nearest("zzz", names), None);
         assert_eq!(did_you_mean("zzz", ["a", "b"]).unwrap(), "there is `a`, `b`");
+        assert_eq!(nearest("compress", ["cors", "rewrite"]), None, "one letter of three may differ");
+        assert_eq!(nearest("warn", ["warning", "err"]), Some("warning"), "the beginning of a word");
+        assert_eq!(nearest("a", ["b", "ab"]), None);
+        let many = ["red", "green", "teal", "grey", "pink", "white", "black", "brown", "violet"];
+        assert_eq!(did_you_mean("vanilla", many).unwrap(), "there are 9, such as `violet`, `teal`, `green`");
+        assert_eq!(
+            choose("", many, "all are there").unwrap(),
+            "there are 9, such as `red`, `green`, `teal`; all are there"
+        );
     }
 }

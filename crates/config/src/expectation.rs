@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::diagnostic::{are_listed, nearest_few};
 use crate::tree::{Kind, Node};
 use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT};
 
@@ -107,8 +108,18 @@ fn own_values(branch: &Map<String, Value>) -> Vec<&Value> {
     }
 }
 
+/// Lists values, or of many the few that are most like a word.
+pub(crate) fn names_near(values: &[&Value], word: &str) -> String {
+    if are_listed(values.len()) {
+        return names_of(values);
+    }
+    let few = nearest_few(word, values.iter().filter_map(|value| value.as_str()));
+    let few: Vec<Value> = few.into_iter().map(Value::from).collect();
+    format!("one of {} values such as {}", values.len(), names_of(&few.iter().collect::<Vec<_>>()))
+}
+
 /// Lists values: `a`, `b` or `c`.
-pub(crate) fn names_of(values: &[&Value]) -> String {
+fn names_of(values: &[&Value]) -> String {
     let shown: Vec<String> = values
         .iter()
         .map(|value| match value {
@@ -129,7 +140,7 @@ pub(crate) fn expectation(schema: &Map<String, Value>, root: &Value) -> String {
     }
     let values = allowed_values(schema);
     if !values.is_empty() {
-        return names_of(&values);
+        return names_near(&values, "");
     }
     if let Some(branches) = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array)
         && !schema.contains_key("type")

@@ -159,8 +159,8 @@ fn one_of(keys: &[&str]) -> Value {
 pub struct Admin {
     /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` and `identities` the API asks
     /// for no credentials, so only a loopback address or a Unix socket is accepted; by a name in the abstract namespace
-    /// (`unix:@name`), which has no permissions, nothing can be changed then.
-    pub bind: String,
+    /// (`unix:@name`), which has no permissions, nothing can be changed then. A port alone means `0.0.0.0` and that port.
+    pub bind: Bind,
     /// Permissions of the Unix socket, in octal. By default `"0600"`: the user that the program runs as, and nobody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,

@@ -1,13 +1,21 @@
 //! `${NAME}` and `${NAME:-default}` in values, from the environment. `$${` stands for `${`.
 //!
-//! Only whole scalars are replaced, after parsing: a variable can never add a key or change the shape of the file.
+//! Only whole scalars are replaced, after parsing: a variable can never add a key or change the shape of the file. A scalar that is
+//! one variable and nothing else has the type that its place asks for, with quotes or without; see [`take_types`].
 
 use std::sync::Arc;
+
+use serde_json::{Map, Value};
 
 use crate::diagnostic::Sink;
 use crate::source::Span;
 use crate::tree::{Kind, Node, Scalar};
 use crate::yaml::{Budget, UNFOLDED_BYTES_MAX};
+
+/// `$ref`s and branches inside one another.
+const SCHEMA_DEPTH_MAX: usize = 64;
+/// Branches of a schema that are looked at for one value.
+const BRANCHES_MAX: usize = 256;
 
 /// Replaces variables everywhere in the tree. A scalar that cannot be filled in is reported and becomes invalid.
 pub(crate) fn fill(
@@ -110,6 +118,106 @@ fn value_of(inside: &str, environment: &dyn Fn(&str) -> Option<String>) -> Resul
             format!("the environment variable `{name}` is not set"),
             format!("set it, or give a default: `${{{name}:-…}}`"),
         )),
+    }
+}
+
+/// Gives every scalar that is one variable and nothing else the type that the schema asks for: a number or a truth value where such
+/// a one is wanted, and text where text is wanted, whatever it looks like. `way` are the keys that lead from the root of the schema to
+/// the node; any key stands for the item of a list.
+pub(crate) fn take_types(schema: &Value, way: &[&str], node: &mut Node) {
+    if !holds_variable(node) {
+        return;
+    }
+    let mut here = Vec::new();
+    flatten(schema, schema, &mut here, 0);
+    for key in way {
+        here = below(schema, &here, Some(key));
+    }
+    settle(schema, &here, node);
+}
+
+fn holds_variable(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().any(|(_, node)| holds_variable(node)),
+        Kind::List(items) => items.iter().any(holds_variable),
+        Kind::Scalar(scalar) => scalar.is_one_variable(),
+        Kind::Invalid => false,
+    }
+}
+
+fn settle(root: &Value, here: &[&Map<String, Value>], node: &mut Node) {
+    match &mut node.kind {
+        Kind::Map(entries) => {
+            for (key, node) in Arc::make_mut(entries).iter_mut().filter(|(_, node)| holds_variable(node)) {
+                settle(root, &below(root, here, Some(&key.text)), node);
+            }
+        }
+        Kind::List(items) => {
+            let below = below(root, here, None);
+            Arc::make_mut(items).iter_mut().for_each(|node| settle(root, &below, node));
+        }
+        Kind::Scalar(scalar) if scalar.is_one_variable() => take_type(here, scalar),
+        Kind::Scalar(_) | Kind::Invalid => {}
+    }
+}
+
+fn take_type(here: &[&Map<String, Value>], scalar: &mut Scalar) {
+    let asks = |kinds: &[&str]| here.iter().any(|map| asked(map).iter().any(|kind| kinds.contains(kind)));
+    let bare = Scalar { plain: true, ..scalar.clone() };
+    match bare.value() {
+        Value::Number(_) if asks(&["integer", "number"]) => scalar.plain = true,
+        Value::Bool(_) if asks(&["boolean"]) => scalar.plain = true,
+        // Without quotes, nothing is no text.
+        Value::Null if scalar.text.is_empty() => {}
+        _ if asks(&["string"]) => scalar.plain = false,
+        _ => {}
+    }
+}
+
+/// The types that one schema names itself.
+fn asked(map: &Map<String, Value>) -> Vec<&str> {
+    let of_value = |value: &Value| match value {
+        Value::Number(_) => "number",
+        Value::Bool(_) => "boolean",
+        Value::String(_) => "string",
+        _ => "",
+    };
+    match (map.get("const"), map.get("enum"), map.get("type")) {
+        (Some(value), ..) => vec![of_value(value)],
+        (_, Some(Value::Array(values)), _) => values.iter().map(of_value).collect(),
+        (.., Some(Value::String(one))) => vec![one.as_str()],
+        (.., Some(Value::Array(several))) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The schemas of the value under a key, or of the items of a list.
+fn below<'s>(root: &'s Value, here: &[&'s Map<String, Value>], key: Option<&str>) -> Vec<&'s Map<String, Value>> {
+    let mut found = Vec::new();
+    for map in here {
+        let named = key.and_then(|key| map.get("properties")?.get(key));
+        let schema = named.or_else(|| map.get("additionalProperties").filter(|_| key.is_some()));
+        if let Some(schema) = schema.or_else(|| map.get("items")) {
+            flatten(root, schema, &mut found, 0);
+        }
+    }
+    found
+}
+
+/// A schema with all its branches.
+fn flatten<'s>(root: &'s Value, schema: &'s Value, found: &mut Vec<&'s Map<String, Value>>, depth: usize) {
+    let Some(map) = schema.as_object().filter(|_| depth < SCHEMA_DEPTH_MAX && found.len() < BRANCHES_MAX) else {
+        return;
+    };
+    let target = map.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+    if let Some(target) = target.and_then(|pointer| root.pointer(pointer)) {
+        flatten(root, target, found, depth + 1);
+    }
+    found.push(map);
+    for branches in ["anyOf", "oneOf", "allOf"] {
+        for branch in map.get(branches).and_then(Value::as_array).into_iter().flatten() {
+            flatten(root, branch, found, depth + 1);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod change;
 mod changes;
 mod diagnostic;
 mod effective;
+mod elsewhere;
 mod expectation;
 pub mod file;
 mod given;

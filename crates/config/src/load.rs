@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::changes::{self, Changes};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
+use crate::interpolate::take_types;
 use crate::paths;
 use crate::provided::{Provided, ProvidedEndpoints, ProvidedText};
 use crate::read::{Access, Reading, read, read_part, read_text};
@@ -165,7 +166,8 @@ impl Loader<'_> {
         let main = Document { name: path.display().to_string(), folder, text, on_disk: true };
         let Reading { documents, tree, mut sink, .. } =
             read(Documents::default(), main, self.environment, Access::Disk);
-        let Some(tree) = tree else { return <_>::default() };
+        let Some(mut tree) = tree else { return <_>::default() };
+        take_types(&cached(self.filters), &[], &mut tree);
         let faulty = validate(&cached(self.filters), &tree, None, &mut sink);
         Resolver::new(self, Access::Disk, (&documents, &tree), &faulty, &mut sink).providers_alone()
     }
@@ -216,6 +218,7 @@ impl Loader<'_> {
         let Reading { documents, tree, whole, mut sink } = read(Documents::default(), main, self.environment, access);
         let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
         paths::settle(&cached(self.filters), &mut tree, &documents);
+        take_types(&cached(self.filters), &[], &mut tree);
         if !whole {
             validate(&cached(self.filters), &tree, None, &mut sink);
             return Err(sink.finish(&documents));
@@ -242,7 +245,9 @@ impl Loader<'_> {
         for (place, text) in changes.texts() {
             let part = text.map(|text| {
                 let part = document(&format!("api:{place}"), text, &folder);
-                read_part(&mut documents, part, &|name| self.variable(name), &mut sink)
+                let mut part = read_part(&mut documents, part, &|name| self.variable(name), &mut sink)?;
+                take_types(&cached(self.filters), &place.split('/').collect::<Vec<_>>(), &mut part);
+                Some(part)
             });
             is_whole &= !matches!(part, Some(None));
             objects.push((place.to_owned(), part.flatten()));

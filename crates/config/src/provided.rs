@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::diagnostic::{Bond, Diagnostics, Sink};
 use crate::file::{self, EndpointSettings};
 use crate::given;
+use crate::interpolate::take_types;
 use crate::load::{FilesAlone, Loader};
 use crate::paths;
 use crate::read::{Access, read_part};
@@ -151,7 +152,8 @@ impl Loader<'_> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let part = Document { name: String::new(), folder: PathBuf::new(), text: text.into(), on_disk: false };
         let environment = if has_environment { self.environment } else { &|_: &str| None };
-        let node = read_part(&mut documents, part, environment, &mut sink)?;
+        let mut node = read_part(&mut documents, part, environment, &mut sink)?;
+        take_types(given_schema(), &[], &mut node);
         let is_known = |(key, node): &(crate::tree::Key, Node)| match key.text.as_str() {
             "version" => node.text() == Some("1"),
             "endpoints" => matches!(node.kind, Kind::Map(_)),
@@ -185,14 +187,12 @@ impl Loader<'_> {
     }
 
     fn endpoints_of(&self, documents: &Documents, (key, list): (&str, Node), sink: &mut Sink) -> Vec<Endpoint> {
-        static SCHEMA: OnceLock<Value> = OnceLock::new();
-        let schema = SCHEMA.get_or_init(|| {
-            tidied(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<GivenEndpoints>().to_value())
-        });
+        let schema = given_schema();
         let span = list.span;
         let entry = |text: &str| crate::tree::Key { text: text.into(), span };
         let by_key = Node { span, kind: Kind::map(vec![(entry(key), list)]) };
-        let tree = Node { span, kind: Kind::map(vec![(entry("endpoints"), by_key)]) };
+        let mut tree = Node { span, kind: Kind::map(vec![(entry("endpoints"), by_key)]) };
+        take_types(schema, &[], &mut tree);
         let mut own = Sink::default();
         let faulty = validate(schema, &tree, None, &mut own);
         let mut found = Vec::new();
@@ -227,6 +227,7 @@ impl Joining<'_> {
             match read_part(&mut self.documents, part, environment, self.sink) {
                 Some(mut node) => {
                     paths::settle(schema, &mut node, &self.documents);
+                    take_types(schema, &[], &mut node);
                     self.add(&from.provider, node);
                 }
                 None => is_whole = false,
@@ -323,6 +324,14 @@ impl Joining<'_> {
             Arc::make_mut(known).extend(routes);
         }
     }
+}
+
+/// The schema of endpoints that a provider gives.
+fn given_schema() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        tidied(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<GivenEndpoints>().to_value())
+    })
 }
 
 /// What diagnostics call a text of a provider.

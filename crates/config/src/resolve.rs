@@ -12,8 +12,10 @@ mod balance;
 mod check;
 mod cluster;
 mod discovery;
+mod expression;
 mod filter;
 mod health;
+mod hidden;
 mod listener;
 mod path;
 mod pem;
@@ -37,7 +39,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::diagnostic::{Bond, Sink, did_you_mean};
+use crate::diagnostic::{Bond, Sink, choose};
 use crate::file;
 use crate::load::Loader;
 use crate::read::Access;
@@ -367,7 +369,10 @@ impl<'a> Resolver<'a> {
         let suggestion = self.sink.wants_suggestions().then(|| {
             let mut names: Vec<&str> = clusters.keys().collect();
             names.sort_unstable();
-            if names.is_empty() { Some("define it under `clusters`".to_owned()) } else { did_you_mean(name, names) }
+            match names.is_empty() {
+                true => Some("define it under `clusters`".to_owned()),
+                false => choose(name, names, "all are under `clusters`"),
+            }
         });
         let suggestion = suggestion.flatten();
         self.report_lack(path, ("clusters", name), suggestion);

@@ -108,6 +108,11 @@ impl Scalar {
         self.written.as_deref().unwrap_or(&self.text)
     }
 
+    /// Whether what was written is one variable and nothing else: `${NAME}`.
+    pub(crate) fn is_one_variable(&self) -> bool {
+        self.written.as_ref().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1))
+    }
+
     /// The value by the core schema of YAML 1.2 (section 10.3): `on` and `yes` are text.
     pub(crate) fn value(&self) -> Value {
         if !self.plain {
@@ -217,6 +222,11 @@ impl Node {
             Kind::Scalar(scalar) => Some(&scalar.text),
             _ => None,
         }
+    }
+
+    /// Whether this is a text that holds what an environment variable holds.
+    pub(crate) fn is_from_environment(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar(Scalar { written: Some(_), .. }))
     }
 
     /// The same as JSON. Recursion is bounded by the depth that the parser allows.

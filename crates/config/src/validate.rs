@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::changes::NAMED;
-use crate::diagnostic::{Sink, did_you_mean, nearest};
-use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_of, shape};
+use crate::diagnostic::{Sink, are_listed, choose, nearest};
+use crate::elsewhere::{self, Place};
+use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_near, shape};
 use crate::file::{NAME_FORMAT, WHEN};
 use crate::source::Span;
 use crate::tree::{Key, Kind, Node, Scalar, Twins};
@@ -21,6 +22,9 @@ use crate::wording::{gist, lower_first, mend_type, mismatch, place, quoted, requ
 
 /// `$ref`s followed in a row: a schema that refers to itself ends here.
 const REFERENCES_MAX: usize = 32;
+
+/// Keys of one map that are compared with those that are missing.
+const ENTRIES_COMPARED_MAX: usize = 100;
 
 /// The places with something wrong in them, by the object (such as `routes/3`, `clusters/api` or `admin`) that they are
 /// in, as paths below it.
@@ -34,6 +38,12 @@ enum Part {
 }
 
 impl Faulty {
+    /// Whether something is wrong with a filter of a route, or in it.
+    pub(crate) fn has_filter(&self, route: usize, (place, name): (usize, &str)) -> bool {
+        let way = [Part::Key("filters".to_owned()), Part::Index(place), Part::Key(name.to_owned())];
+        self.0.get(&format!("routes/{route}")).into_iter().flatten().any(|path| path.starts_with(&way))
+    }
+
     /// Takes everything faulty out of an object, so that the rest can be looked at. `false`: nothing is left of it.
     pub(crate) fn prune(&self, object: &str, value: &mut Value) -> bool {
         self.0.get(object).into_iter().flatten().all(|path| take_out(value, path))
@@ -210,13 +220,21 @@ impl<'a> Validator<'a> {
         if values.contains(&&actual) {
             return;
         }
-        let message = mismatch(&self.subject(), &names_of(values), node);
         let text = node.text().unwrap_or_default();
+        // What comes from the environment is compared with nothing: what is like it would tell of it.
+        let word = if node.is_from_environment() { "" } else { text };
+        let message = mismatch(&self.subject(), &names_near(values, word), node);
+        let list = self.path.iter().rev().find_map(|step| match step {
+            Step::Key(key) => Some(key.text.as_str()),
+            Step::Index(_) => None,
+        });
         let suggestion = if values.iter().any(|value| value.as_str() == Some(text)) {
             Some(format!("put it in quotes: \"{text}\""))
         } else if self.advise {
-            nearest(text, values.iter().filter_map(|value| value.as_str()))
-                .map(|name| format!("did you mean `{name}`?"))
+            let near = || nearest(word, values.iter().filter_map(|value| value.as_str()));
+            elsewhere::value(list.unwrap_or_default(), word)
+                .or_else(|| near().map(|name| format!("did you mean `{name}`?")))
+                .or_else(|| (!are_listed(values.len())).then(|| ALL_VALUES.to_owned()))
         } else {
             None
         };
@@ -267,7 +285,13 @@ impl<'a> Validator<'a> {
             [_] => {}
             [] => {
                 // A misspelt key is reported as such; saying that it is missing too would tell the same thing twice.
-                let misspelt = node.entries().iter().any(|(key, _)| nearest(&key.text, keys.iter().copied()).is_some());
+                let is_free = |name: &str| keys.contains(&name);
+                let place = Place { is_free: &is_free, is_set: &|_| false, is_filter: &|_| false };
+                let is_meant = |key: &str| {
+                    nearest(key, keys.iter().copied()).is_some()
+                        || elsewhere::key(key, place).is_some_and(|told| told.starts_with("did you mean"))
+                };
+                let misspelt = node.entries().iter().take(ENTRIES_COMPARED_MAX).any(|(key, _)| is_meant(&key.text));
                 if self.path.len() > 2 {
                     self.mark();
                 }
@@ -341,7 +365,7 @@ impl<'a> Validator<'a> {
             let message =
                 format!("{} {}", self.subject(), if entries.is_empty() { "is empty" } else { "names no filter" });
             let names = properties.map(|known| known.keys().map(String::as_str).filter(|name| *name != WHEN));
-            self.tell(span, message, names.and_then(|names| did_you_mean("", names)));
+            self.tell(span, message, names.and_then(|names| choose("", names, ALL_FILTERS)));
         } else if most.is_some_and(|most| held > most) {
             let message = format!("{} holds {held} keys where one is allowed", self.subject());
             self.tell(span, message, Some("begin each with its own `- `".to_owned()));
@@ -367,8 +391,17 @@ impl<'a> Validator<'a> {
     fn unknown_key(&mut self, properties: Option<&'a Map<String, Value>>, key: &'a Key, entries: &[(Key, Node)]) {
         let place = self.place(self.path.len());
         let suggestion = if self.advise {
+            // A filter is looked for among filters; `when` is none.
+            let of_filter = self.inside_filter();
             let names = properties.into_iter().flat_map(Map::keys).map(String::as_str);
-            similar_key(&key.text, names, entries)
+            let names = names.filter(|name| !of_filter || *name != WHEN);
+            let filters = self.root.pointer("/$defs/Filter/properties").and_then(Value::as_object);
+            let has_filters = properties.is_some_and(|known| known.contains_key("filters"));
+            let is_filter =
+                |name: &str| has_filters && name != WHEN && filters.is_some_and(|all| all.contains_key(name));
+            let is_within = matches!(self.path.get(2), Some(Step::Key(key)) if key.text == "filters");
+            let all = if is_within { ALL_FILTERS } else { ALL_KEYS };
+            similar_key(&key.text, names, entries, (&is_filter, all))
         } else {
             None
         };
@@ -455,6 +488,11 @@ impl<'a> Validator<'a> {
         place(&self.path[..depth], self.tree)
     }
 }
+
+/// Where all keys, values and filters are, when there are too many to list.
+const ALL_KEYS: &str = "all are in docs/reference/configuration.md and in `equipoise schema`";
+const ALL_VALUES: &str = "all are in docs/reference/configuration.md and in `equipoise schema`";
+const ALL_FILTERS: &str = "all are in docs/reference/filters.md";
 
 const NAME_RULE: &str = "names begin with a letter, a digit or `_`, go on with these, `-` and `.`, and have at most 64";
 

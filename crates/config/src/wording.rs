@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::diagnostic::{did_you_mean, nearest};
+use crate::diagnostic::choose;
+use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, shape};
 use crate::tree::{Key, Kind, Node};
 use crate::units::{
@@ -40,77 +41,19 @@ pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
     if inner.is_empty() { owner } else { format!("`{}` of {owner}", inner.join(".")) }
 }
 
-/// The key that may have been meant by an unknown one. Those that are there already are less likely.
+/// The key that may have been meant by an unknown one: none that is there already. `all` says where all keys are.
 pub(crate) fn similar_key<'k>(
     word: &str,
     names: impl Iterator<Item = &'k str> + Clone,
     entries: &[(Key, Node)],
+    (is_filter, all): (&dyn Fn(&str) -> bool, &str),
 ) -> Option<String> {
-    if let Some(known) = elsewhere(word, names.clone()) {
-        return Some(format!("did you mean `{known}`?"));
-    }
-    let there = |name: &&str| entries.iter().any(|(other, _)| other.text == **name);
-    match (nearest(word, names.clone().filter(|name| !there(name))), nearest(word, names.clone())) {
-        (Some(name), _) => Some(format!("did you mean `{name}`?")),
-        (None, Some(name)) => Some(format!("did you mean `{name}`, which is here already?")),
-        (None, None) => did_you_mean(word, names),
-    }
-}
-
-/// What other products call things, and our names for them, of which the first that there is here is meant.
-const ELSEWHERE: &[(&str, &[&str])] = &[
-    ("maxconn", &["connections_max"]),
-    ("max_conns", &["connections_max"]),
-    ("max_connections", &["connections_max", "requests_max"]),
-    ("max_requests", &["requests_max", "connections_max", "requests_per_connection_max"]),
-    ("maxqueue", &["requests_max", "pending_max", "queue"]),
-    ("max_pending_requests", &["pending_max", "requests_max"]),
-    ("max_retries", &["retries_max", "attempts_max"]),
-    ("num_retries", &["attempts_max", "retry"]),
-    ("retries", &["retry", "attempts_max"]),
-    ("per_try_timeout", &["timeout"]),
-    ("max_fails", &["consecutive_failures", "passive_health"]),
-    ("fail_timeout", &["ejection_time", "passive_health"]),
-    ("outlier_detection", &["passive_health"]),
-    ("base_ejection_time", &["ejection_time"]),
-    ("max_ejection_percent", &["ejected_max"]),
-    ("inter", &["interval"]),
-    ("slowstart", &["slow_start"]),
-    ("algorithm", &["balance"]),
-    ("lb_policy", &["balance"]),
-    ("load_balancing", &["balance"]),
-    ("sticky", &["persistence"]),
-    ("stick_table", &["persistence"]),
-    ("affinity", &["persistence"]),
-    ("session_affinity", &["persistence"]),
-    ("ttl", &["expires", "max_age"]),
-    ("normalize_path", &["normalize", "paths"]),
-    ("normalize_uri", &["normalize", "paths"]),
-    ("merge_slashes", &["paths"]),
-    ("path_with_escaped_slashes_action", &["escaped_slashes", "paths"]),
-    ("backends", &["endpoints", "clusters"]),
-    ("servers", &["endpoints", "clusters"]),
-    ("targets", &["endpoints"]),
-    ("hosts", &["host", "endpoints"]),
-    ("upstreams", &["clusters"]),
-    ("services", &["clusters"]),
-    ("frontends", &["listeners"]),
-    ("entrypoints", &["listeners"]),
-    ("virtual_hosts", &["routes"]),
-    ("locations", &["routes"]),
-];
-
-/// Our name for a word of another product. `max_x` is `x_max` here.
-fn elsewhere<'k>(word: &str, names: impl Iterator<Item = &'k str> + Clone) -> Option<String> {
-    let plain = word.to_ascii_lowercase().replace('-', "_");
-    let known = |name: &str| names.clone().any(|known| known == name);
-    let listed = ELSEWHERE.iter().find(|(other, _)| *other == plain);
-    let named = listed.and_then(|(_, ours)| ours.iter().find(|name| known(name))).map(|name| (*name).to_owned());
-    let turned = || {
-        let (bound, rest) = plain.split_once('_')?;
-        Some(format!("{rest}_{bound}")).filter(|name| matches!(bound, "max" | "min") && known(name))
-    };
-    named.or_else(turned)
+    let is_there = |name: &str| entries.iter().any(|(other, _)| other.text == *name);
+    let is_set = |name: &str| is_there(name) && names.clone().any(|known| known == name);
+    let free = names.clone().filter(|name| !is_there(name));
+    let is_free = |name: &str| free.clone().any(|known| known == name);
+    let place = Place { is_free: &is_free, is_set: &is_set, is_filter };
+    elsewhere::key(word, place).or_else(|| choose(word, free.clone(), all))
 }
 
 /// The keys of which exactly one is needed, if that is all these branches say.
@@ -162,8 +105,16 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node) 
         let one = node.items().first().and_then(Node::text).filter(|_| node.items().len() == 1);
         return one.filter(|_| shape(schema) == Shape::Text).map(|text| format!("write `{text}`, without the list"));
     };
-    if scalar.written.is_some() {
-        return None;
+    if let Some(written) = &scalar.written {
+        let item = format!("a variable stands for one value: write it as a list: `[\"{written}\"]`");
+        let is_one = scalar.is_one_variable();
+        return match shape(schema) {
+            Shape::List => Some(item),
+            Shape::Integer | Shape::Number | Shape::Boolean if is_one => {
+                Some(format!("set the variable to that; what `{written}` holds is not shown"))
+            }
+            _ => None,
+        };
     }
     let text = scalar.text.as_str();
     match (shape(schema), scalar.value()) {

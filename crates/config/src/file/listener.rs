@@ -4,10 +4,43 @@ use std::collections::BTreeMap;
 
 use model::limits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::Value;
 
 use super::{AcceptProxy, ListenerSocket};
 use crate::units::{Size, Time};
+
+/// Where to listen: an address with a port, or a Unix socket. A port alone is kept as `0.0.0.0:PORT`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Bind(pub String);
+
+impl<'de> Deserialize<'de> for Bind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match Value::deserialize(deserializer)? {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text,
+            other => return Err(de::Error::custom(format!("{other} is not an address with a port"))),
+        };
+        let port = text.strip_prefix(':').unwrap_or(&text);
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+        Ok(Self(if is_port { format!("0.0.0.0:{port}") } else { text }))
+    }
+}
+
+impl JsonSchema for Bind {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Bind".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0, "maximum": 65535 }] })
+    }
+}
 
 /// A place where connections arrive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +48,8 @@ use crate::units::{Size, Time};
 pub struct Listener {
     /// Address and port, such as `127.0.0.1:8080`, `0.0.0.0:80` or `[::]:443`. Port 0 takes a free one. Or a Unix socket,
     /// such as `unix:/run/equipoise.sock`, or `unix:@name` in Linux's abstract namespace: its clients count as 127.0.0.1.
-    pub bind: String,
+    /// A port alone, `8080` or `:8080`, means `0.0.0.0:8080`: all IPv4 addresses. For IPv6, `[::]:8080` needs a listener of its own.
+    pub bind: Bind,
     /// What is spoken here.
     #[serde(default)]
     pub protocol: Protocol,

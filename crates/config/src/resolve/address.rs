@@ -189,7 +189,10 @@ pub(super) fn is_host_name(text: &str) -> bool {
 
 fn mend_bind(text: &str) -> String {
     let port = text.strip_prefix(':').or_else(|| text.strip_prefix("*:")).unwrap_or(text);
-    if port.parse::<u16>().is_ok() {
+    if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        if port.parse::<u16>().is_err() {
+            return "ports go from 0 to 65535".to_owned();
+        }
         return format!("write `0.0.0.0:{port}` for all IPv4 addresses, `[::]:{port}` for all IPv6 addresses");
     }
     if let Some(port) = text.strip_prefix("localhost:") {

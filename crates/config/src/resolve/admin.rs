@@ -14,7 +14,7 @@ const MODE: u32 = 0o600;
 
 impl Resolver<'_> {
     pub(super) fn admin(&mut self, admin: &file::Admin) -> Option<Admin> {
-        let bind = self.bind_anywhere("admin/bind", &admin.bind)?;
+        let bind = self.bind_anywhere("admin/bind", &admin.bind.0)?;
         self.take_bind("admin/bind", (&bind, false), "the administrator's page".to_owned());
         self.check_who_reaches(admin, &bind);
         self.warn_of_clear_tokens(admin, &bind);
@@ -58,7 +58,7 @@ impl Resolver<'_> {
             let message = format!(
                 "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
                  it can read the configuration",
-                admin.bind
+                admin.bind.0
             );
             let port = address.port();
             let mend = format!(
@@ -73,7 +73,7 @@ impl Resolver<'_> {
         let Address::Ip(address) = bind else { return };
         let is_clear = !self.has("admin", "tls") && !address.ip().to_canonical().is_loopback();
         if is_clear && !admin.tokens.is_empty() && !admin.tokens_in_clear {
-            let message = format!("tokens travel as they are to `{}`, which can be reached from outside", admin.bind);
+            let message = format!("tokens travel as they are to `{}`, which can be reached from outside", admin.bind.0);
             let mend = format!(
                 "add `tls`, bind `127.0.0.1:{}`, or accept this with `tokens_in_clear: true` where something else encrypts them",
                 address.port()

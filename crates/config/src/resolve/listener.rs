@@ -49,7 +49,7 @@ enum Carried {
 impl Resolver<'_> {
     pub(super) fn listener(&mut self, name: &str, written: &mut file::Listener) -> Option<Listener> {
         let at = format!("listeners/{name}");
-        let bind = self.bind_anywhere(&format!("{at}/bind"), &written.bind);
+        let bind = self.bind_anywhere(&format!("{at}/bind"), &written.bind.0);
         if let Some(bind) = &bind {
             let is_udp = written.protocol == file::Protocol::Udp;
             self.take_bind(&format!("{at}/bind"), (bind, is_udp), format!("listener `{name}`"));

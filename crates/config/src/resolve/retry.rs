@@ -5,7 +5,8 @@ use model::retry::{Backoff, Budget, Conditions, Methods, Retry};
 
 use super::Resolver;
 use super::cluster::status_range;
-use crate::diagnostic::did_you_mean;
+use crate::diagnostic::nearest;
+use crate::elsewhere;
 use crate::file;
 
 const NAMES: [&str; 4] = ["connect_failure", "reset", "timeout", "bad_response"];
@@ -55,16 +56,31 @@ impl Resolver<'_> {
                     (Some(range), _) => all.statuses.push(range),
                     (None, Some((_, number))) => all.grpc_statuses.push(*number),
                     (None, None) => {
-                        let names = NAMES.into_iter().chain(GRPC.map(|(name, _)| name));
-                        let mend = did_you_mean(other, names.chain(["a status such as 503", "502-504"]));
                         let message = format!("nothing is tried again after `{other}`");
-                        self.report(&format!("{at}/{index}"), message, mend);
+                        self.report(&format!("{at}/{index}"), message, Some(mend_condition(other)));
                     }
                 },
             }
         }
         all
     }
+}
+
+/// What may have been meant by a condition that there is not.
+fn mend_condition(written: &str) -> String {
+    if let Some((first, last)) = written.split_once('-')
+        && status_range(&format!("{last}-{first}")).is_some()
+    {
+        return format!("write the smaller status first: `{last}-{first}`");
+    }
+    let names = || NAMES.into_iter().chain(GRPC.map(|(name, _)| name));
+    let near = || nearest(written, names()).map(|name| format!("did you mean `{name}`?"));
+    elsewhere::value("retry", written).or_else(near).unwrap_or_else(|| {
+        let list = NAMES.map(|name| format!("`{name}`")).join(", ");
+        format!(
+            "there is {list}, a status such as `503`, `5xx` or `502-504`, and for gRPC `grpc_unavailable` and its like"
+        )
+    })
 }
 
 pub(super) fn methods(written: file::RetryMethods) -> Methods {

@@ -8,7 +8,7 @@ use model::snapshot::{Action, Redirect, Route};
 use model::{Issue, LocalResponse, Name};
 
 use super::Resolver;
-use crate::diagnostic::did_you_mean;
+use crate::diagnostic::choose;
 use crate::file;
 
 /// How names of conditions are compared.
@@ -26,7 +26,7 @@ impl Resolver<'_> {
         self.route_listeners(&at, &written.listeners);
         self.note_forms(&written.listeners);
         let matches = self.matches(&format!("{at}/match"), &written.matches);
-        let filters = self.filters(&format!("{at}/filters"), &written.filters);
+        let filters = self.filters(index, &written.filters);
         let action = self.action(&at, written);
         Some(Route {
             name: name.into(),
@@ -74,7 +74,7 @@ impl Resolver<'_> {
                     let suggestion = self.sink.wants_suggestions().then(|| {
                         let mut known: Vec<&str> = listeners.keys().copied().collect();
                         known.sort_unstable();
-                        did_you_mean(name, known)
+                        choose(name, known, "all are under `listeners`")
                     });
                     let suggestion = suggestion.flatten();
                     self.report_lack(&path, ("listeners", name), suggestion);
@@ -104,7 +104,10 @@ impl Resolver<'_> {
             file::PathMatch { prefix: Some(path), .. } => {
                 Some(PathMatch::Prefix(self.plain_path(&format!("{at}/prefix"), path)))
             }
-            file::PathMatch { regex: Some(regex), .. } => Some(PathMatch::Regex(regex.clone())),
+            file::PathMatch { regex: Some(regex), .. } => {
+                self.path_expression(&format!("{at}/regex"), regex);
+                Some(PathMatch::Regex(regex.clone()))
+            }
             _ => None,
         }
     }
@@ -159,6 +162,9 @@ impl Resolver<'_> {
                 continue;
             }
             if let Some(test) = value_test(test) {
+                if let ValueTest::Regex(pattern) = &test {
+                    self.expression(&format!("{at}/{name}/regex"), pattern);
+                }
                 all.push(ValueMatch { name: name.clone(), test });
             }
         }

@@ -6,12 +6,14 @@ use std::collections::{HashMap, HashSet};
 use model::Name;
 use model::fitness::Fitness;
 use model::persistence::WhenFull;
+use model::provider::ProviderKind;
 use model::retry::{Methods, Retry};
 use model::snapshot::{
     Action, Balance, Cluster, HealthCheckKind, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget,
 };
 
 use super::Resolver;
+use crate::source::Span;
 use crate::tree::Twins;
 
 /// Statuses from here on tell of a failure.
@@ -20,6 +22,19 @@ const FAILURES_FROM: u16 = 400;
 impl Resolver<'_> {
     /// Looks at a configuration that is whole.
     pub(super) fn warn_of_useless(&mut self, snapshot: &Snapshot) {
+        // Providers may bring what leads to a cluster, and listeners. Of some it is known that they bring endpoints alone.
+        let may_be_brought = snapshot.providers.iter().any(|one| !matches!(one.kind, ProviderKind::Dns(_)));
+        // By the API of an administrator all of it may come.
+        let is_bare = snapshot.admin.is_some() && snapshot.routes.is_empty() && snapshot.clusters.is_empty();
+        if snapshot.listeners.is_empty() && !may_be_brought && !is_bare {
+            let mend = "add one: `listeners: { web: { bind: \"127.0.0.1:8080\" } }`".to_owned();
+            self.warnings.push(
+                Span::whole(self.tree.span.file),
+                "there are no listeners: no connection is taken",
+                Some(mend),
+            );
+        }
+        self.warn_of_hidden(&snapshot.routes);
         let used = used(snapshot);
         let targets = snapshot.clusters.iter().filter(|cluster| used.contains(&cluster.name));
         let clusters: HashMap<&Name, &Cluster> = targets.map(|cluster| (&cluster.name, &**cluster)).collect();
@@ -29,11 +44,14 @@ impl Resolver<'_> {
         let tree = self.tree;
         let written = Twins::of(tree.get("clusters"));
         for cluster in &snapshot.clusters {
-            if !used.contains(&cluster.name)
+            if !may_be_brought
+                && !used.contains(&cluster.name)
                 && let Some(key) = written.place(&cluster.name).and_then(|place| written.key(place))
             {
-                let message = || format!("no route and no listener leads to the cluster `{}`", cluster.name);
-                self.warnings.push_with(key.span, message);
+                self.warnings.push_with(key.span, || {
+                    let message = format!("no route and no listener leads to the cluster `{}`", cluster.name);
+                    (message, "name it in a route or a listener, or take it out".to_owned())
+                });
             }
             if !may_be_useless(cluster) {
                 continue;

@@ -75,7 +75,12 @@ fn mistakes_in_a_balancer_are_told_with_what_to_write() {
         of("least_requests"),
         [format!("`balance` must be {NAMES}, not the text `least_requests` (did you mean `least_request`?)")]
     );
-    assert_eq!(of("hash"), [format!("`balance` must be {NAMES}, not the text `hash`")]);
+    assert_eq!(
+        of("hash"),
+        [format!(
+            "`balance` must be {NAMES}, not the text `hash` (did you mean `{{ hash: {{ on: … }} }}`? See docs/guides/coming-from-nginx.md)"
+        )]
+    );
     assert_eq!(of("[random]"), [format!("`balance` must be {NAMES} or a map, not a list")]);
     assert_eq!(of("{ hahs: { on: path } }"), ["unknown key `hahs` in `balance` of cluster `a` (did you mean `hash`?)"]);
     assert_eq!(

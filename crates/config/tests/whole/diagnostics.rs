@@ -6,7 +6,7 @@ use crate::support::{messages, told};
 fn all_mistakes_are_shown_at_once_with_their_lines() {
     let text = r#"version: 1
 listeners:
-  web: { bind: ":8080", timeot: 5s }
+  web: { bind: "*:8080", timeot: 5s }
 routes:
   - match: { host: shop.example.com, path: /api }
     cluster: apii
@@ -16,14 +16,14 @@ clusters:
     balance: least_requests
     queue: { timeout: 5 }
 "#;
-    let wanted = r#"site.yaml:3:16: `:8080` is not an address with a port
-   3 |   web: { bind: ":8080", timeot: 5s }
-     |                ^^^^^^^
+    let wanted = r#"site.yaml:3:16: `*:8080` is not an address with a port
+   3 |   web: { bind: "*:8080", timeot: 5s }
+     |                ^^^^^^^^
      help: write `0.0.0.0:8080` for all IPv4 addresses, `[::]:8080` for all IPv6 addresses
 
-site.yaml:3:25: unknown key `timeot` in listener `web`
-   3 |   web: { bind: ":8080", timeot: 5s }
-     |                         ^^^^^^
+site.yaml:3:26: unknown key `timeot` in listener `web`
+   3 |   web: { bind: "*:8080", timeot: 5s }
+     |                          ^^^^^^
      help: did you mean `timeouts`?
 
 site.yaml:5:44: `path` must be a map, not the text `/api`
@@ -318,9 +318,8 @@ fn a_receiver_of_syslog_says_how_it_is_reached_and_who_speaks() {
             &format!("6: `udp:unix:/dev/log` does not say how the receiver is reached ({like})"),
             "7: `127.0.0.1` has no port (write `127.0.0.1:80`)",
             "8: `dev/log` is not an absolute path (write it like `unix:/run/equipoise.sock`)",
-            "9: `facility` must be `kern`, `user`, `mail`, `daemon`, `auth`, `syslog`, `lpr`, `news`, `uucp`, `cron`, \
-             `authpriv`, `ftp`, `local0`, `local1`, `local2`, `local3`, `local4`, `local5`, `local6` or `local7`, not the \
-             text `local8` (did you mean `local7`?)",
+            "9: `facility` must be one of 20 values such as `local0`, `local1` or `local2`, not the text `local8` \
+             (did you mean `local7`?)",
             "9: `a b` cannot be the name of a program in a syslog message (take letters, digits and `_-./`, 32 at most)",
             "10: `severity` must be `emerg`, `alert`, `crit`, `err`, `warning`, `notice`, `info` or `debug`, not the text \
              `warn` (did you mean `warning`?)",
@@ -360,8 +359,8 @@ shutdown: 5s
             "9: `rise` must be a whole number from 1 to 1000, not 0",
             "10: the path `x` does not begin with `/` (write `/x`)",
             "10: `a b` is not a host name, nor an address, without a port",
-            "10: `300-200` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
-            "10: `x` is not a status, nor a range of them (write a status such as 200, or a range such as \"200-299\", from 100 to 599)",
+            "10: `300-200` is not a status, nor a range of them (write a status such as 200, a class such as 2xx, or a range such as 200-299, from 100 to 599)",
+            "10: `x` is not a status, nor a range of them (write a status such as 200, a class such as 2xx, or a range such as 200-299, from 100 to 599)",
             "11: `health_check` of cluster `c` needs one of `tcp`, `tls`, `http`, `grpc` or `script`",
             "11: `a:b` is not a host name, nor an address, without a port",
             "11: `verify` must be `true` or `false`, not the text `no` (write `false`)",
@@ -431,7 +430,8 @@ fn mistakes_in_passive_health_are_told() {
             "7: no ejection can last 30s at most when the first lasts 1m (write 1m or more)",
             "8: `consecutive_5xx` must be a whole number from 1 to 1000000, not 0",
             "8: `deviations` must be a number from 0.5 to 10, not 0.1",
-            "9: unknown key `max_fails` in `passive_health` of cluster `g` (did you mean `consecutive_failures`?)",
+            "9: unknown key `max_fails` in `passive_health` of cluster `g` \
+             (did you mean `consecutive_failures`? See docs/guides/coming-from-nginx.md)",
         ]
     );
 }
@@ -454,8 +454,9 @@ fn rules_for_retries_are_checked_one_by_one() {
         told,
         [
             "6: nothing is tried again after `conect_failure` (did you mean `connect_failure`?)",
-            "6: nothing is tried again after `504-502` (did you mean `502-504`?)",
-            "6: nothing is tried again after `later` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, `grpc_cancelled`, `grpc_deadline_exceeded`, `grpc_resource_exhausted`, `grpc_internal`, `grpc_unavailable`, `a status such as 503`, `502-504`)",
+            "6: nothing is tried again after `504-502` (write the smaller status first: `502-504`)",
+            "6: nothing is tried again after `later` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, \
+             a status such as `503`, `5xx` or `502-504`, and for gRPC `grpc_unavailable` and its like)",
             "7: `attempts_max` must be a whole number from 1 to 10, not 11",
             "8: so much of a body is not kept (at most 48 KiB can be kept)",
             "9: the first pause is longer than the longest (make `max` at least as long as `base`)",

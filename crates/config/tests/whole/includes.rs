@@ -106,7 +106,7 @@ fn mistakes_are_told_in_the_file_that_has_them() {
     assert!(all[0].starts_with("F/sites/a.yaml:2: unknown key `clustr` in route 2"), "{all:?}");
     assert_eq!(all[1], "F/sites/b.yaml:1: the file must be a map (write `listeners:`, `routes:` or `clusters:`)");
     assert_eq!(all[2], "F/sites/c.yaml:1: `routes` must be a list");
-    assert!(all[3].starts_with("F/sites/d.yaml:2: not YAML: "), "{all:?}");
+    assert!(all[3].starts_with("F/sites/d.yaml:1: not YAML: "), "{all:?}");
     // What was not read may define what seems to be missing.
     assert_eq!(all.len(), 4);
     fs::remove_file(folder.path().join("sites/b.yaml")).unwrap();

@@ -10,6 +10,7 @@ mod examples;
 mod hostile;
 mod http3;
 mod includes;
+mod newcomers;
 mod pages;
 mod paths;
 mod persistence;

@@ -82,7 +82,7 @@ fn the_pages_tell_every_key_filter_balancer_and_fault() {
             assert!(page(file).contains(&told), "{name}.{key}");
         }
     }
-    assert!(page("configuration.md").contains("| `bind` | text | needed |"));
+    assert!(page("configuration.md").contains("| `bind` | text, or number from 0 to 65535 | needed |"));
     assert!(page("filters.md").contains("## basic_auth"));
     assert!(page("filters.md").contains("| `users` | map | needed |"));
     assert!(page("balancers.md").contains("## random\n\nBy chance."));

@@ -167,7 +167,7 @@ fn what_is_not_a_providers_to_give_is_refused_by_its_own_lines() {
         ("clusters: { b: { endpints: [] } }", "unknown key `endpints`"),
         ("routes: [{ cluster: nobody }]", "there is no cluster `nobody`"),
         ("routes: [{ respond: { body: '${HOME}' } }]", "HOME"),
-        ("clusters: { a: [", "provider:fleet:a.yaml:2:1: not YAML"),
+        ("clusters: { a: [", "provider:fleet:a.yaml:1:16: not YAML"),
         ("endpoints: { site: ['app.example.com:80'] }", "names are not looked up here"),
         ("endpoints: { site: ['unix:/run/a'] }", "`unix:/run/a` is not an address with a port"),
         ("endpoints: { site: ['127.0.0.1:1', '127.0.0.1:1'] }", "the endpoint `127.0.0.1:1` stands here twice"),

@@ -72,6 +72,9 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     match name {
         "PORT" => Some("8443".to_owned()),
         "PIN" => Some("90210".to_owned()),
+        "YES" => Some("true".to_owned()),
+        "SOON" => Some("250ms".to_owned()),
+        "EMPTY" => Some(String::new()),
         "TOKEN" => Some("s3cret".to_owned()),
         "CERTS" => CERTS.with(|certs| certs.borrow().clone()),
         _ => None,

@@ -55,7 +55,7 @@ clusters:
             "18: no endpoint is ever ejected: 30% of 2 endpoints is none (write 50% or more)",
             "19: 200 tells of no failure: a good answer is thrown away and asked for again (name statuses from 400 on)",
             "20: nobody waits here: the cluster has no queue (give the cluster a `queue`)",
-            "22: no route and no listener leads to the cluster `e`",
+            "22: no route and no listener leads to the cluster `e` (name it in a route or a listener, or take it out)",
         ]
     );
 }
@@ -103,22 +103,22 @@ clusters:
     assert_eq!(
         told,
         [
-            "2: unknown key `upstreams` in the file (did you mean `clusters`?)",
-            "3: unknown key `frontends` in the file (did you mean `listeners`?)",
-            "5: unknown key `maxconn` in `endpoints` of cluster `a` (did you mean `connections_max`?)",
-            "5: unknown key `max_connections` in `endpoints` of cluster `a` (did you mean `connections_max`?)",
-            "5: unknown key `max_requests` in cluster `a` (did you mean `requests_max`?)",
-            "5: unknown key `sticky` in cluster `a` (did you mean `persistence`?)",
-            "5: unknown key `slowstart` in cluster `a` (did you mean `slow_start`?)",
-            "6: unknown key `servers` in cluster `b` (did you mean `endpoints`?)",
-            "6: unknown key `max_requests` in `circuit_breaker` of cluster `b` (did you mean `requests_max`?)",
-            "6: unknown key `max-retries` in `circuit_breaker` of cluster `b` (did you mean `retries_max`?)",
-            "6: unknown key `max_pending_requests` in `circuit_breaker` of cluster `b` (did you mean `pending_max`?)",
-            "7: unknown key `max_fails` in `passive_health` of cluster `c` (did you mean `consecutive_failures`?)",
-            "7: unknown key `fail_timeout` in `passive_health` of cluster `c` (did you mean `ejection_time`?)",
+            "2: unknown key `upstreams` in the file (write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-nginx.md)",
+            "3: unknown key `frontends` in the file (did you mean `listeners`? See docs/guides/coming-from-haproxy.md)",
+            "5: unknown key `maxconn` in `endpoints` of cluster `a` (did you mean `connections_max`? See docs/guides/coming-from-haproxy.md)",
+            "5: unknown key `max_connections` in `endpoints` of cluster `a` (did you mean `connections_max`? See docs/guides/coming-from-envoy.md)",
+            "5: unknown key `max_requests` in cluster `a` (did you mean `requests_max`? See docs/guides/coming-from-envoy.md)",
+            "5: unknown key `sticky` in cluster `a` (did you mean `persistence`? See docs/guides/coming-from-nginx.md)",
+            "5: unknown key `slowstart` in cluster `a` (did you mean `slow_start`? See docs/guides/coming-from-haproxy.md)",
+            "6: unknown key `servers` in cluster `b` (it is called `endpoints` here, which is set already: leave this out; see docs/guides/coming-from-traefik.md)",
+            "6: unknown key `max_requests` in `circuit_breaker` of cluster `b` (it is called `requests_max` here, which is set already: leave this out; see docs/guides/coming-from-envoy.md)",
+            "6: unknown key `max-retries` in `circuit_breaker` of cluster `b` (did you mean `retries_max`? See docs/guides/coming-from-envoy.md)",
+            "6: unknown key `max_pending_requests` in `circuit_breaker` of cluster `b` (did you mean `pending_max`? See docs/guides/coming-from-envoy.md)",
+            "7: unknown key `max_fails` in `passive_health` of cluster `c` (did you mean `consecutive_failures`? See docs/guides/coming-from-nginx.md)",
+            "7: unknown key `fail_timeout` in `passive_health` of cluster `c` (did you mean `ejection_time`? See docs/guides/coming-from-nginx.md)",
             "7: unknown key `balancer` in cluster `c` (did you mean `balance`?)",
             "8: `requests_max` is missing in `queue` of cluster `d` (add `requests_max`: requests that wait at once, over all workers)",
-            "8: unknown key `max_requests` in `queue` of cluster `d` (did you mean `requests_max`?)",
+            "8: unknown key `max_requests` in `queue` of cluster `d` (did you mean `requests_max`? See docs/guides/coming-from-envoy.md)",
         ]
     );
 }
@@ -188,4 +188,103 @@ clusters:
              (add `methods: any` if that does no harm)",
         ]
     );
+}
+
+#[test]
+fn an_expression_that_no_path_matches_is_warned_of() {
+    let told = warnings(
+        r"routes:
+  - { match: { path: { regex: '\.php$' } }, respond: {} }
+  - { match: { path: { regex: '^api/' } }, respond: {} }
+  - { match: { path: { regex: 'api|v[12]' } }, respond: {} }
+  - { match: { path: { regex: '.*\.php$' } }, respond: {} }
+  - { match: { path: { regex: '(?i)/API/[^/]+' }, headers: { x: { regex: 'api' } } }, respond: {} }
+  - { match: { path: { regex: '[^a]+' } }, respond: {} }
+  - respond: {}
+    filters: [{ rewrite: {}, when: { not: { path: { regex: '\.gif' } } } }]
+",
+    );
+    let none =
+        |pattern: &str| format!("no path matches `{pattern}`: it must match the whole path, which begins with `/`");
+    assert_eq!(
+        told,
+        [
+            format!("4: {} (write `.*\\.php`)", none(r"\.php$")),
+            format!("5: {} (write `/api/.*`)", none("^api/")),
+            format!("6: {} (write `.*(?:api|v[12]).*`)", none("api|v[12]")),
+            format!("11: {} (write `.*\\.gif.*`)", none(r"\.gif")),
+        ]
+    );
+}
+
+#[test]
+fn a_route_that_no_request_reaches_is_warned_of() {
+    let told = warnings(
+        "routes:
+  - { name: first, match: { host: [a.example, b.example], path: { prefix: /x/ }, method: [GET, PUT] }, respond: {} }
+  - { name: same, match: { host: [A.example], path: { prefix: /x }, method: [PUT, GET] }, respond: {} }
+  - { name: other-host, match: { host: [a.example, c.example], path: { prefix: /x }, method: [GET, PUT] }, respond: {} }
+  - { name: more, match: { host: a.example, path: { prefix: /x }, method: [GET, PUT], query: { a: b } }, respond: {} }
+  - { name: fewer, match: { host: a.example, path: { prefix: /x }, method: GET }, respond: {} }
+  - { name: root, match: { path: { prefix: / } }, respond: {} }
+  - { name: all, respond: {} }
+  - { name: above, priority: 1, match: { headers: { X: y } }, respond: {} }
+  - { name: below, match: { headers: { x: y } }, respond: {} }
+",
+    );
+    let mend = "give it another `match`, or take it out";
+    let hidden = |line: u32, name: &str, first: &str, of: u32| {
+        format!(
+            "{line}: no request reaches route `{name}`: route `{first}` in line {of} takes the same requests and comes first ({mend})"
+        )
+    };
+    assert_eq!(
+        told,
+        [
+            hidden(5, "same", "first", 4),
+            hidden(10, "all", "root", 9),
+            hidden(12, "below", "above", 11).replace("comes first", "has a higher `priority`"),
+        ]
+    );
+}
+
+#[test]
+fn routes_of_other_listeners_are_reached() {
+    let told = |listeners: &str, second: &str| {
+        let text = format!(
+            "version: 1
+listeners: {{ a: {{ bind: '127.0.0.1:0' }}, b: {{ bind: '127.0.0.1:0' }} }}
+routes:
+  - {{ {listeners} respond: {{}} }}
+  - {{ {second} respond: {{}} }}
+"
+        );
+        load(&text).unwrap_or_else(|error| panic!("{error}")).warnings().len()
+    };
+    assert_eq!(told("listeners: [a],", "listeners: [b],"), 0);
+    assert_eq!(told("listeners: [a],", ""), 0, "the second has b for itself");
+    assert_eq!(told("listeners: [a],", "listeners: [a, b],"), 0);
+    assert_eq!(told("listeners: [a],", "listeners: [a],"), 1);
+    assert_eq!(told("", "listeners: [a],"), 1);
+    assert_eq!(told("priority: -1,", ""), 1, "then it is the first that is hidden");
+}
+
+#[test]
+fn a_file_without_listeners_is_warned_of_unless_they_may_come_from_elsewhere() {
+    let told = |lines: &str| {
+        let loaded = load(&format!("version: 1\n{lines}")).unwrap_or_else(|error| panic!("{error}"));
+        loaded.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let none = "site.yaml: warning: there are no listeners: no connection is taken\n     \
+                help: add one: `listeners: { web: { bind: \"127.0.0.1:8080\" } }`";
+    assert_eq!(told("routes: [{ respond: {} }]\n"), [none]);
+    assert_eq!(told("providers: { names: { dns: {} } }\n"), [none]);
+    assert_eq!(told("admin: { bind: '127.0.0.1:0' }\nroutes: [{ respond: {} }]\n"), [none]);
+    for fine in [
+        "admin: { bind: '127.0.0.1:0' }\n",
+        "routes: [{ respond: {} }]\nproviders: { fleet: { file: { path: x } } }\n",
+        "clusters: { a: { endpoints: ['127.0.0.1:1'] } }\nproviders: { fleet: { file: { path: x } } }\n",
+    ] {
+        assert_eq!(told(fine), [""; 0], "{fine}");
+    }
 }

@@ -1,0 +1,310 @@
+//! What a new user writes first, and what is said of it: variables, words of other products, ports alone.
+
+use model::snapshot::{Action, Protocol};
+
+use crate::support::{load, messages, told};
+
+/// Messages about a file with these lines under `version: 1`.
+fn about(lines: &str) -> Vec<String> {
+    messages(&format!("version: 1\n{lines}"))
+}
+
+#[test]
+fn a_variable_has_the_type_that_its_place_asks_for_with_quotes_or_without() {
+    for quote in ["", "\"", "'"] {
+        let q = |variable: &str| format!("{quote}${{{variable}}}{quote}");
+        let text = format!(
+            "version: 1
+listeners:
+  a:
+    bind: 127.0.0.1:0
+    connections_max: {pin}
+    head_bytes_max: {port}
+    request_id: {no}
+    timeouts:
+      idle: {soon}
+routes:
+  - respond:
+      body: {pin}
+      headers:
+        x-yes: {yes}
+        x-port: {port}
+      status: {status}
+    early_data: {yes}
+",
+            pin = q("PIN"),
+            port = q("PORT"),
+            no = q("NOT_THERE:-false"),
+            soon = q("SOON"),
+            yes = q("YES"),
+            status = q("STATUS:-204").replace("204", "201"),
+        );
+        let snapshot = load(&text).unwrap_or_else(|error| panic!("{error}")).snapshot;
+        let (listener, route) = (&snapshot.listeners[0], &snapshot.routes[0]);
+        let Protocol::Http(http) = &listener.protocol else { panic!("{listener:?}") };
+        assert_eq!((listener.connections_max, http.head_bytes_max, http.request_id.as_ref()), (90_210, 8_443, None));
+        assert_eq!(http.idle_timeout.as_millis(), 250);
+        let Action::Respond(respond) = &route.action else { panic!("{route:?}") };
+        assert_eq!((respond.status, respond.body.as_slice(), route.early_data), (201, &b"90210"[..], true));
+        let fields: Vec<_> = respond.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(fields, [("x-port", "8443"), ("x-yes", "true")]);
+    }
+}
+
+#[test]
+fn variables_that_do_not_hold_what_is_asked_for_are_told_without_what_they_hold() {
+    let told = about(
+        "listeners:
+  a: { bind: '127.0.0.1:0', connections_max: '${TOKEN}', http_versions: '${TOKEN}', fields_max: '${PIN}' }
+  b: { bind: '127.0.0.1:0', fields_max: '${EMPTY}', connections_max: '1${PORT}', protocol: '${PORT}' }
+routes: [{ respond: {}, early_data: '${PORT}' }]
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `connections_max` must be a whole number from 1 to 4294967295, not the text `${TOKEN}` \
+             (set the variable to that; what `${TOKEN}` holds is not shown)",
+            "3: `http_versions` must be a list, not the text `${TOKEN}` \
+             (a variable stands for one value: write it as a list: `[\"${TOKEN}\"]`)",
+            "3: `fields_max` must be a whole number from 1 to 512, not ${PIN}",
+            "4: `fields_max` must be a whole number from 1 to 512, not the text `${EMPTY}` \
+             (set the variable to that; what `${EMPTY}` holds is not shown)",
+            "4: `connections_max` must be a whole number from 1 to 4294967295, not the text `1${PORT}`",
+            "4: `protocol` must be `http`, `tcp` or `udp`, not the text `${PORT}`",
+            "5: `early_data` must be `true` or `false`, not the text `${PORT}` \
+             (set the variable to that; what `${PORT}` holds is not shown)",
+        ]
+    );
+}
+
+#[test]
+fn a_port_alone_is_that_port_of_all_ipv4_addresses() {
+    for port in ["8080", "\"8080\"", "\":8080\"", ":8080", "\"${NOT_THERE:-8080}\"", "\":${NOT_THERE:-8080}\""] {
+        let loaded = load(&format!("version: 1\nlisteners: {{ web: {{ bind: {port} }} }}\n"));
+        let loaded = loaded.unwrap_or_else(|error| panic!("{port}: {error}"));
+        assert_eq!(loaded.snapshot.listeners[0].bind.to_string(), "0.0.0.0:8080", "{port}");
+    }
+    let same = load("version: 1\nlisteners: { web: { bind: 8080 } }\n").unwrap().effective();
+    assert_eq!(same["listeners"]["web"]["bind"], "0.0.0.0:8080");
+    let told = about(
+        "listeners:
+  a: { bind: 99999 }
+  b: { bind: '99999' }
+  c: { bind: '*:80' }
+  d: { bind: ':' }
+  e: { bind: 8081 }
+  f: { bind: '0.0.0.0:8081' }
+admin: { bind: 9900 }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `bind` must be a whole number from 0 to 65535, not 99999",
+            "4: `99999` is not an address with a port (ports go from 0 to 65535)",
+            "5: `*:80` is not an address with a port (write `0.0.0.0:80` for all IPv4 addresses, `[::]:80` for all IPv6 addresses)",
+            "6: `:` is not an address with a port (write it like `127.0.0.1:8080` or `[::1]:8080`)",
+            "8: `0.0.0.0:8081` is taken by listener `e` already (choose another port)",
+            "9: `0.0.0.0:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
+             reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or \
+             accept this with `allow_remote: true`)",
+        ]
+    );
+}
+
+#[test]
+fn keys_of_other_products_are_known_by_the_place_where_they_stand() {
+    let told = about(
+        "entryPoints: {}
+server: {}
+static_resources: {}
+routes:
+  - { proxy_pass: 'http://a' }
+  - { cluster: a, location: /x, add_header: {}, middlewares: [] }
+  - { match: { server_name: a, location: /x }, cluster: a, basic_auth: {}, retry_policy: {}, rateLimit: {} }
+  - { return: 404 }
+clusters:
+  a:
+    endpoints: [{ url: 'http://a' , address: '127.0.0.1:1', down: true }]
+    lb_policy: ROUND_ROBIN
+    ip_hash: true
+    proxy_read_timeout: 5s
+    timeout connect: 5s
+    httpchk: GET /
+    outlier_detection: {}
+    circuitBreaker: {}
+  b: { endpoints: ['127.0.0.1:1'], timeouts: { timeout server: 5s }, health_check: { httpchk: / } }
+  c: { endpoints: ['127.0.0.1:1'], balance: random, least_conn: true, timeouts: {}, connect_timeout: 1s }
+",
+    );
+    let (nginx, haproxy) = ("docs/guides/coming-from-nginx.md", "docs/guides/coming-from-haproxy.md");
+    let (envoy, traefik) = ("docs/guides/coming-from-envoy.md", "docs/guides/coming-from-traefik.md");
+    let route = "write a route: `routes: [{ match: { host: …, path: … }, cluster: … }]`";
+    let wanted = [
+        format!("2: unknown key `entryPoints` in the file (did you mean `listeners`? See {traefik})"),
+        format!("3: unknown key `server` in the file (did you mean `listeners`? See {nginx})"),
+        format!(
+            "4: unknown key `static_resources` in the file (write `listeners`, `routes` and `clusters` at the top of the \
+             file; see {envoy})"
+        ),
+        format!("6: unknown key `proxy_pass` in route 1 (did you mean `cluster`? See {nginx})"),
+        format!("7: unknown key `location` in route 2 ({route}; see {nginx})"),
+        format!(
+            "7: unknown key `add_header` in route 2 (write it as a filter: `filters: [{{ set_response_header: … }}]`; see {nginx})"
+        ),
+        format!("7: unknown key `middlewares` in route 2 (did you mean `filters`? See {traefik})"),
+        format!("8: unknown key `server_name` in `match` of route 3 (did you mean `host`? See {nginx})"),
+        format!("8: unknown key `location` in `match` of route 3 (did you mean `path`? See {nginx})"),
+        "8: unknown key `basic_auth` in route 3 (write it as a filter: `filters: [{ basic_auth: … }]`)".to_owned(),
+        format!("8: unknown key `retry_policy` in route 3 (did you mean `retry`? See {envoy})"),
+        format!("8: unknown key `rateLimit` in route 3 (rate limits are not supported yet; see {traefik})"),
+        format!("9: unknown key `return` in route 4 (did you mean `redirect`? See {nginx})"),
+        format!(
+            "12: unknown key `url` in `endpoints` of cluster `a` (it is called `address` here, which is set already: leave \
+             this out; see {traefik})"
+        ),
+        format!(
+            "12: unknown key `down` in `endpoints` of cluster `a` (did you mean `state: maintenance`? See {nginx})"
+        ),
+        format!("13: unknown key `lb_policy` in cluster `a` (did you mean `balance`? See {envoy})"),
+        format!("14: unknown key `ip_hash` in cluster `a` (did you mean `balance: source_hash`? See {nginx})"),
+        format!("15: unknown key `proxy_read_timeout` in cluster `a` (did you mean `timeouts`? See {nginx})"),
+        format!("16: unknown key `timeout connect` in cluster `a` (did you mean `timeouts`? See {haproxy})"),
+        format!("17: unknown key `httpchk` in cluster `a` (did you mean `health_check`? See {haproxy})"),
+        format!("18: unknown key `outlier_detection` in cluster `a` (did you mean `passive_health`? See {envoy})"),
+        format!("19: unknown key `circuitBreaker` in cluster `a` (did you mean `circuit_breaker`? See {traefik})"),
+        format!(
+            "20: unknown key `timeout server` in `timeouts` of cluster `b` (did you mean `response_head`? See {haproxy})"
+        ),
+        format!("20: unknown key `httpchk` in `health_check` of cluster `b` (did you mean `http`? See {haproxy})"),
+        format!(
+            "21: unknown key `least_conn` in cluster `c` (change `balance`, which is set already, to `balance: least_request`; \
+             see {nginx})"
+        ),
+        format!(
+            "21: unknown key `connect_timeout` in cluster `c` (write `timeouts: {{ connect, response_head, idle, tunnel }}` in \
+             the cluster; see {envoy})"
+        ),
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn values_of_other_products_are_known_by_their_key() {
+    let told = about(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], balance: leastconn }
+  b: { endpoints: ['127.0.0.1:1'], balance: least_conn }
+  c: { endpoints: ['127.0.0.1:1'], balance: LEAST_REQUEST }
+  d: { endpoints: ['127.0.0.1:1'], balance: RING_HASH }
+  e: { endpoints: ['127.0.0.1:1'], http_versions: [h2c], retry: { on: [gateway-error, http_503] } }
+",
+    );
+    let balance = "`balance` must be `round_robin`, `random`, `least_request`, `power_of_two`, `least_time`, `peak_ewma`, \
+                   `first` or `source_hash`, not the text";
+    assert_eq!(
+        told,
+        [
+            format!("3: {balance} `leastconn` (did you mean `least_request`? See docs/guides/coming-from-haproxy.md)"),
+            format!("4: {balance} `least_conn` (did you mean `least_request`? See docs/guides/coming-from-nginx.md)"),
+            format!("5: {balance} `LEAST_REQUEST` (did you mean `least_request`? See docs/guides/coming-from-envoy.md)"),
+            format!(
+                "6: {balance} `RING_HASH` (did you mean `{{ hash: {{ on: …, algorithm: ketama }} }}`? \
+                 See docs/guides/coming-from-envoy.md)"
+            ),
+            "7: an item of `http_versions` must be `h1`, `h2` or `h3`, not the text `h2c` (did you mean `h2`? \
+             See docs/guides/coming-from-traefik.md)"
+                .to_owned(),
+            "7: nothing is tried again after `gateway-error` (did you mean `502-504`? See docs/guides/coming-from-envoy.md)"
+                .to_owned(),
+            "7: nothing is tried again after `http_503` (did you mean `503`? See docs/guides/coming-from-nginx.md)".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn only_what_is_near_and_not_there_yet_is_suggested() {
+    let told = about(
+        "routes:
+  - { respond: {}, filters: [{ compress: {} }, { rate_limit: {} }, { respond: {} }, { basic_auht: {} }] }
+  - { respond: {}, retry: { attempts_max: 2, attempt_timeout: 1s } }
+  - { respond: {}, retry: { timeout: 2s, attempt_timeout: 1s, attempts_mx: 3 } }
+clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { cookie: { secret: 0123456789abcdef, wibble: 1 } } } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: unknown filter `compress` in `filters` of route 1 (compression is not supported yet; \
+             see docs/guides/coming-from-traefik.md)",
+            "3: unknown filter `rate_limit` in `filters` of route 1 (rate limits are not supported yet; \
+             see docs/guides/coming-from-envoy.md)",
+            "3: unknown filter `respond` in `filters` of route 1 (there is `set_request_header`, `set_response_header`, \
+             `remove_response_header`, `rewrite`, `basic_auth`)",
+            "3: unknown filter `basic_auht` in `filters` of route 1 (did you mean `basic_auth`?)",
+            "4: unknown key `attempt_timeout` in `retry` of route 2 (did you mean `timeout`?)",
+            "5: unknown key `attempt_timeout` in `retry` of route 3 (it is called `timeout` here, which is set already: leave \
+             this out)",
+            "5: unknown key `attempts_mx` in `retry` of route 3 (did you mean `attempts_max`?)",
+            "6: unknown key `wibble` in `persistence.cookie` of cluster `a` (there are 11, such as `idle_max`, `life_max`, `name`; all are in \
+             docs/reference/configuration.md and in `equipoise schema`)",
+        ]
+    );
+}
+
+#[test]
+fn all_that_is_wrong_with_a_route_is_told_together() {
+    let told = about(
+        "routes:
+  - match: { host: '*', path: { regex: '(' }, headers: { x: { regex: '[' } }, query: { q: { regex: a } } }
+    respond: {}
+    filters: [{ rewrite: {}, when: { path: { regex: 'x{' } } }]
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `*` is not a host name, nor `*.` followed by one",
+            "3: `(` is not a regular expression: unclosed group",
+            "3: `[` is not a regular expression: unclosed character class",
+            "5: `x{` is not a regular expression: unclosed counted repetition",
+        ]
+    );
+}
+
+#[test]
+fn statuses_are_written_alike_everywhere() {
+    let text = "version: 1
+listeners: { a: { bind: '127.0.0.1:0' } }
+routes: [{ cluster: a }]
+clusters:
+  a:
+    endpoints: ['127.0.0.1:1']
+    retry: { on: [5xx, 429, '502 - 504', 400-403] }
+    health_check: { http: { statuses: [2xx, 301] } }
+";
+    let snapshot = load(text).unwrap_or_else(|error| panic!("{error}")).snapshot;
+    let retry = &snapshot.clusters[0].retry;
+    assert_eq!(retry.on.statuses, [(500, 599), (429, 429), (502, 504), (400, 403)]);
+    let told = about("clusters: { a: { endpoints: ['127.0.0.1:1'], retry: { on: [6xx, 503-502] } } }\n");
+    assert_eq!(
+        told,
+        [
+            "2: nothing is tried again after `6xx` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, a status \
+             such as `503`, `5xx` or `502-504`, and for gRPC `grpc_unavailable` and its like)",
+            "2: nothing is tried again after `503-502` (write the smaller status first: `502-503`)",
+        ]
+    );
+}
+
+#[test]
+fn an_unclosed_bracket_is_shown_where_it_is_opened() {
+    let wanted = "site.yaml:3:8: not YAML: the `{` that is opened here is never closed
+   3 |   web: { bind: 8080
+     |        ^
+     help: add the `}` that belongs to it
+
+1 problem";
+    assert_eq!(told("version: 1\nlisteners:\n  web: { bind: 8080\nroutes:\n  - respond: {}\n"), wanted);
+}
