@@ -208,6 +208,20 @@ fn a_proxy_runs_from_the_command_line_alone() {
     let said: std::collections::BTreeSet<String> =
         (0..4).map(|_| super::harness::Peer::connect(web).get("/").text()).collect();
     assert_eq!(said.len(), 2, "{said:?}");
+    let url = format!("http://{}/", origins[0].address());
+    let by_url = Product::spawn(folder(), &["proxy", "--listen", "127.0.0.1:0", "--workers", "1", "--to", &url]);
+    assert_eq!(super::harness::Peer::connect(by_url.only_address()).get("/").text(), "one");
+    for (wrong, wanted) in [
+        (
+            "https://app.example",
+            "`proxy` speaks no TLS to endpoints: write a file whose cluster has `endpoints: [\"app.example:443\"]`",
+        ),
+        ("http://app.example/x", "an endpoint has no path: write app.example:80"),
+    ] {
+        let ended = command(&["proxy", "--to", wrong]);
+        assert_eq!(ended.status.code(), Some(2), "{wrong}");
+        assert!(ended.stderr.contains(wanted), "{wrong}: {}", ended.stderr);
+    }
     let line = run(arguments(&["--tcp", "--admin", "127.0.0.1:0"]));
     assert_eq!(line.api("/api/status")["listeners"][0]["protocol"], "tcp");
 }
@@ -266,6 +280,151 @@ fn every_example_is_good() {
             .expect("the product runs");
         assert_eq!(ended.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&ended.stderr));
     }
+}
+
+/// What is said of a configuration that begins with a version and a listener of its own.
+fn said_of(lines: &str) -> String {
+    let ended = check(format!("version: 1\nlisteners: {{ web: {{ bind: 0 }} }}\n{lines}"));
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    ended.stderr
+}
+
+fn expect_said(lines: &str, wanted: &[&str]) {
+    let said = said_of(lines);
+    for wanted in wanted {
+        assert!(said.contains(wanted), "{wanted}\nis not in:\n{said}");
+    }
+}
+
+#[test]
+fn a_port_alone_and_a_variable_in_quotes_are_what_they_stand_for() {
+    let origin = Origin::saying("fine");
+    let text = format!(
+        "version: 1
+listeners: {{ web: {{ bind: \"${{NO_SUCH_PORT:-0}}\", connections_max: \"${{NO_SUCH_BOUND:-100}}\" }} }}
+routes: [{{ cluster: site, early_data: \"${{NO_SUCH_FLAG:-false}}\" }}]
+clusters: {{ site: {{ endpoints: [\"{}\"] }} }}
+",
+        origin.address()
+    );
+    let product = Product::start_in(folder(), &text, 1);
+    assert_eq!(product.get("/").text(), "fine");
+    for port in ["0", "\"0\"", "\":0\""] {
+        let ended =
+            check(format!("version: 1\nlisteners: {{ web: {{ bind: {port} }} }}\nroutes: [{{ respond: {{}} }}]\n"));
+        assert_eq!(ended.status.code(), Some(0), "{port}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_size_with_a_wrong_unit_is_the_only_mistake_that_is_told() {
+    let said = said_of("routes: [{ respond: {}, filters: [{ body_limit: { max: 10m } }] }]\n");
+    let wanted = "site.yaml:3:56: `max`: `10m` is not a size
+   3 | routes: [{ respond: {}, filters: [{ body_limit: { max: 10m } }] }]
+     |                                                        ^^^
+     help: did you mean `10MiB`?
+
+1 problem";
+    assert_eq!(said.trim_end(), wanted);
+}
+
+#[test]
+fn words_of_other_products_lead_to_ours_and_to_their_guide() {
+    expect_said(
+        "routes:
+  - { proxy_pass: \"http://site\" }
+  - { cluster: site, filters: [{ stripPrefix: {} }, { add_header: {} }, { client_max_body_size: 1m }] }
+clusters:
+  site: { endpoints: [\"127.0.0.1:1\"], balance: leastconn, outlier_detection: {} }
+",
+        &[
+            "unknown key `proxy_pass` in route 1",
+            "help: did you mean `cluster`? See docs/guides/coming-from-nginx.md",
+            "unknown filter `stripPrefix` in `filters` of route 2",
+            "help: did you mean `rewrite`? See docs/guides/coming-from-traefik.md",
+            "unknown filter `add_header` in `filters` of route 2",
+            "help: did you mean `set_response_header`? See docs/guides/coming-from-nginx.md",
+            "unknown filter `client_max_body_size` in `filters` of route 2",
+            "help: did you mean `body_limit`? See docs/guides/coming-from-nginx.md",
+            "not the text `leastconn`",
+            "help: did you mean `least_request`? See docs/guides/coming-from-haproxy.md",
+            "unknown key `outlier_detection` in cluster `site`",
+            "help: did you mean `passive_health`? See docs/guides/coming-from-envoy.md",
+            "6 problems",
+        ],
+    );
+    let many = said_of("routes: [{ respond: {}, filters: [{ wibble: {} }] }]\n");
+    assert!(many.contains(", such as `"), "{many}");
+    assert!(many.contains("; all are in docs/reference/filters.md\n"), "{many}");
+    assert!(!many.contains("did you mean"), "nothing is near: {many}");
+}
+
+#[test]
+fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
+    let lines = r"routes:
+  - { name: a, match: { path: { prefix: /x } }, respond: {} }
+  - { name: b, match: { path: { prefix: /x/ } }, respond: {} }
+  - { name: c, match: { path: { regex: '\.php$' } }, respond: {} }
+";
+    let wanted = [
+        "site.yaml:5:16: warning: no request reaches route `b`: route `a` in line 4 takes the same requests and comes first",
+        "help: give it another `match`, or take it out",
+        "site.yaml:6:",
+        ": warning: no path matches `\\.php$`: it must match the whole path, which begins with `/`",
+        "help: write `.*\\.php`",
+    ];
+    expect_said(lines, &wanted);
+    let ended = check(format!("version: 1\nlisteners: {{ web: {{ bind: 0 }} }}\n{lines}"));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let none = check("version: 1\nroutes: [{ respond: {} }]\n");
+    assert_eq!(none.status.code(), Some(0), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("site.yaml: warning: there are no listeners: no connection is taken"),
+        "{}",
+        none.stderr
+    );
+}
+
+#[test]
+fn statuses_are_written_alike_for_retries_and_for_pages() {
+    let text = "routes:
+  - { cluster: a, retry: { on: [5xx, 429, 502-504] }, filters: [{ error_page: { status: [5xx, 429, 502-504], body: x } }] }
+clusters: { a: { endpoints: [\"127.0.0.1:1\", \"127.0.0.1:2\"] } }
+";
+    assert_eq!(said_of(text), "");
+}
+
+#[test]
+fn what_is_not_yaml_is_told_where_it_has_to_change() {
+    expect_said(
+        "clusters:\n  a: { endpoints: [\"127.0.0.1:1\"]\nroutes: []\n",
+        &[
+            "site.yaml:4:6: not YAML: the `{` that is opened here is never closed",
+            "help: add the `}` that belongs to it",
+        ],
+    );
+    expect_said(
+        "routes:\n  - match: { host: *.example.com }\n    respond: {}\n",
+        &[
+            "site.yaml:4:20: not YAML: `*.example.com` is not text here: `*` refers to an anchor, and there is none of that name",
+            "help: put it in quotes: \"*.example.com\"",
+        ],
+    );
+    expect_said(
+        "routes:\n  - match: { path: { regex: \"/a\\.php\" } }\n    respond: {}\n",
+        &[
+            "site.yaml:4:32: not YAML: `\\.` is no escape in double quotes",
+            "help: put the text in single quotes: '/a\\.php'",
+        ],
+    );
+}
+
+#[test]
+fn all_that_is_wrong_with_a_route_is_told_at_once() {
+    expect_said(
+        "routes: [{ match: { host: \"a b\", path: { regex: \"(\" } }, respond: {} }]\n",
+        &["`a b` is not a host name", "`(` is not a regular expression: unclosed group", "2 problems"],
+    );
 }
 
 const SHOP: &str = "\
