@@ -81,6 +81,9 @@ pub struct File {
     /// `EQUIPOISE_ZONE`, if there is one.
     #[schemars(length(min = 1, max = 64))]
     pub zone: Option<String>,
+    /// How the host names of endpoints are looked up.
+    #[schemars(default)]
+    pub names: Names,
     /// The administrator's page and API. Without it there is none.
     pub admin: Option<Admin>,
     /// Where records of exchanges are written.

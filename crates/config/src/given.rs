@@ -79,7 +79,7 @@ mod tests {
     use crate::load::Loader;
 
     fn with<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-        let no_names = |_: &str, _: u16| Err(std::io::ErrorKind::Unsupported.into());
+        let no_names = |_: &model::provider::NameService, _: &str, _: u16| Err(std::io::ErrorKind::Unsupported.into());
         use_it(&Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None })
     }
 

@@ -39,7 +39,7 @@ pub use change::{EndpointEdit, check_change};
 pub use changes::Changes;
 pub use diagnostic::{Bond, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, did_you_mean};
 pub use history::{KeptDifference, KeptGeneration, read_history, write_history};
-pub use load::{Beside, Loaded, Loader, check_provided, check_text, fault_of_provided, unsealed};
+pub use load::{Beside, Loaded, Loader, ResolveHost, check_provided, check_text, fault_of_provided, unsealed};
 pub use provided::{Provided, ProvidedEndpoints, ProvidedText, place_of as place_of_provided};
 pub use read::{files_in, files_of, open_file, read_text};
 pub use reference::reference;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::filter::FilterSpec;
-use model::provider::Provider;
+use model::provider::{NameService, Provider};
 use model::snapshot::EndpointsFrom;
 use model::{Issue, Name, Snapshot};
 use serde_json::{Value, json};
@@ -26,6 +26,9 @@ use crate::tree::{Key, Node, Twins};
 use crate::validate::{Faulty, validate};
 use crate::whole::{Objects, Whole};
 
+/// Gives the addresses of a host name with a port.
+pub type ResolveHost<'a> = dyn Fn(&NameService, &str, u16) -> io::Result<Vec<SocketAddr>> + 'a;
+
 /// What loading needs to know of the world. It reads files itself, but asks for everything else.
 #[derive(Clone, Copy)]
 pub struct Loader<'a> {
@@ -33,8 +36,8 @@ pub struct Loader<'a> {
     pub filters: &'a [FilterSpec],
     /// An environment variable, for `${NAME}`.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// The addresses of a host name, for endpoints; the first is used. May block.
-    pub resolve_host: &'a dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    /// The addresses of a host name with a port, for endpoints; the least is used. May block.
+    pub resolve_host: &'a ResolveHost<'a>,
     /// For changes: files, Unix sockets and variables that this one does not use already may not be used
     /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is told. `None`: all may.
     pub within: Option<&'a Loaded>,
@@ -430,7 +433,7 @@ pub fn unsealed(value: Value) -> Value {
 /// # Errors
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
-    let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
     let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
     let beside = Beside { provided: &[], changes: &Changes::default() };
     loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
@@ -455,7 +458,7 @@ pub fn fault_of_provided(loader: &Loader<'_>, provider: &str, text: &str) -> Opt
 pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
-    let no_names = |_: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
     let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };
     let provided = [Provided { provider: "fleet".to_owned(), texts: vec![text] }];

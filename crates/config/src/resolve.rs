@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
+use model::provider::NameService;
 use model::snapshot::{Cluster, ClusterSettings, Paths, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -88,6 +89,10 @@ pub(crate) struct Resolver<'a> {
     before: Option<Before<'a>>,
     /// A file was read, for the object that is resolved.
     looks_outside: bool,
+    /// How host names of endpoints are looked up.
+    names: NameService,
+    /// A host name was looked up, for the cluster that is resolved.
+    has_names: bool,
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
     files: Vec<PathBuf>,
     /// `None`: some are not known, so any reference may be right.
@@ -140,6 +145,8 @@ impl<'a> Resolver<'a> {
             warnings,
             before: None,
             looks_outside: false,
+            names: NameService::default(),
+            has_names: false,
             pems,
             files,
             clusters,
@@ -172,6 +179,8 @@ impl<'a> Resolver<'a> {
         let listeners = self.named("listeners", &mut effective, Self::listener);
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
+        // Clusters look names up by it.
+        self.names = self.single("names", &mut effective, Self::name_service).unwrap_or_default();
         effective.insert("clusters".to_owned(), Value::Object(Map::new()));
         let (clusters, contained) = self.all_clusters();
         self.unique_cookies(&routes, &clusters);
@@ -196,6 +205,7 @@ impl<'a> Resolver<'a> {
             admin: admin.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             providers: providers.into_iter().map(Arc::new).collect(),
+            names: self.names.clone(),
             is_watched,
             drain_timeout: shutdown.drain_timeout.0,
             upgrade_timeout: shutdown.upgrade_timeout.0,

@@ -38,10 +38,12 @@ pub enum Origin {
     Provider,
     /// A provider gave other endpoints; the configuration stayed.
     ProviderEndpoints,
+    /// Host names of endpoints have other addresses; the configuration stayed.
+    Names,
 }
 
 impl Origin {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Start,
         Self::Upgrade,
         Self::Reload,
@@ -51,6 +53,7 @@ impl Origin {
         Self::Endpoint,
         Self::Provider,
         Self::ProviderEndpoints,
+        Self::Names,
     ];
 
     /// The one that is called so.
@@ -75,6 +78,7 @@ impl Origin {
             Self::Endpoint => "endpoint",
             Self::Provider => "provider",
             Self::ProviderEndpoints => "provider_endpoints",
+            Self::Names => "names",
         }
     }
 }
@@ -119,7 +123,7 @@ impl History {
     /// Adds the newest, forgetting the oldest when there are more than [`GENERATIONS_MAX`].
     /// Of endpoints that change again and again only the last is remembered: generations to go back to would be lost.
     pub fn push(&mut self, entry: Entry) {
-        let endpoints = |entry: &Entry| entry.origin == Origin::ProviderEndpoints;
+        let endpoints = |entry: &Entry| matches!(entry.origin, Origin::ProviderEndpoints | Origin::Names);
         if endpoints(&entry) && self.entries.back().is_some_and(endpoints) {
             self.entries.pop_back();
         }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use config::Changes;
 use serde::{Deserialize, Serialize};
 
+use crate::names::Moved;
 use crate::providers::Given;
 use crate::wishes::Wishes;
 
@@ -35,6 +36,9 @@ pub struct Desired {
     /// What providers give, which is kept elsewhere.
     #[serde(skip)]
     pub(crate) given: Given,
+    /// Endpoints whose host names have other addresses than when the files were read. A start looks all names up.
+    #[serde(skip)]
+    pub(crate) moved: Moved,
 }
 
 /// As far as it is kept here.

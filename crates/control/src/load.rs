@@ -4,20 +4,21 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader};
-use model::provider::Provider;
+use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader, ResolveHost};
+use model::provider::{NameService, Provider};
 use model::snapshot::{EndpointsFrom, LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
 use crate::admin_tls::{self, AdminTls};
 use crate::keep::Desired;
+use crate::names::{self, Moved};
 use crate::providers::{self, Given};
 use crate::workshop::Tried;
 
@@ -147,7 +148,17 @@ pub(crate) fn prepare_with(
     names: &Names,
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
-    let look_up = |host: &str, port: u16| names.look_up(host, port);
+    let present = OnceCell::new();
+    let look_up = |service: &NameService, host: &str, port: u16| {
+        let found = names.look_up(service, host, port)?;
+        let present =
+            present.get_or_init(|| next.previous.map(|plan| addresses_of(&plan.snapshot)).unwrap_or_default());
+        // An address stays as long as the name has it, whatever the order of answers.
+        let stays = present.get(format!("{host}:{port}").as_str()).copied().flatten();
+        Ok(stays.filter(|address| found.contains(address)).map_or(found, |address| vec![address]))
+    };
+    // All names were looked up just now.
+    let desired = Desired { moved: Moved::default(), ..desired };
     let provided = desired.given.texts();
     let beside = Beside { provided: &provided, changes: &desired.changes };
     let mut loaded = with_loader(&look_up, |loader| match source {
@@ -218,9 +229,9 @@ pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(
         let addresses = addresses.get_or_init(|| addresses_of(&loaded.snapshot));
         addresses.get(format!("{host}:{port}").as_str()).copied().flatten()
     };
-    let resolve = |host: &str, port: u16| match known(host, port) {
+    let resolve = |service: &NameService, host: &str, port: u16| match known(host, port) {
         Some(address) => Ok(vec![address]),
-        None => names.look_up(host, port),
+        None => names.look_up(service, host, port),
     };
     with_loader(&resolve, use_it)
 }
@@ -239,6 +250,7 @@ fn compile(
     let mut snapshot = loaded.snapshot.clone();
     desired.given.retain(&snapshot);
     desired.given.apply(&mut snapshot, &loaded);
+    desired.moved.apply(&mut snapshot);
     desired.wishes.apply(&mut snapshot, Instant::now());
     match plan::compile(Arc::new(snapshot), previous, generation) {
         Ok(plan) => {
@@ -325,12 +337,13 @@ impl Names {
         Self::within(Duration::from_secs(10))
     }
 
-    fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    fn look_up(&self, service: &NameService, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let key = (host.to_owned(), port);
         let known = self.known.borrow().get(&key).cloned();
         let found = known.unwrap_or_else(|| {
             let left = self.ends.saturating_duration_since(Instant::now());
-            let found = look_up(key.0.clone(), port, left).map_err(|error| (error.kind(), error.to_string()));
+            let found =
+                look_up(service.clone(), key.0.clone(), port, left).map_err(|error| (error.kind(), error.to_string()));
             self.known.borrow_mut().insert(key, found.clone());
             found
         });
@@ -338,15 +351,15 @@ impl Names {
     }
 }
 
-/// Asks the system's resolver, on a thread that is left behind when it takes too long.
-fn look_up(host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
+/// Asks for a name, on a thread that is left behind when it takes too long.
+fn look_up(service: NameService, host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the name service took too long");
     if patience.is_zero() {
         return Err(late());
     }
     let (sender, found) = channel();
     std::thread::Builder::new().name("names".into()).spawn(move || {
-        let all = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        let all = names::look_up(&service, &host, port);
         // Who asked may have gone.
         let _ = sender.send(all);
     })?;
@@ -355,14 +368,11 @@ fn look_up(host: String, port: u16, patience: Duration) -> io::Result<Vec<Socket
 
 /// Works with a loader that looks no name up.
 pub(crate) fn without_names<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-    let no_names = |_: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
+    let no_names = |_: &NameService, _: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
     with_loader(&no_names, use_it)
 }
 
-fn with_loader<T>(
-    resolve_host: &dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
-    use_it: impl FnOnce(&Loader<'_>) -> T,
-) -> T {
+fn with_loader<T>(resolve_host: &ResolveHost<'_>, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
     let environment = |name: &str| std::env::var(name).ok();
     use_it(&Loader { filters: &plan::filter::specs(), environment: &environment, resolve_host, within: None })
 }
@@ -374,13 +384,13 @@ mod tests {
     #[test]
     fn names_are_looked_up_once_and_all_within_one_time() {
         let names = Names::within(Duration::from_secs(60));
-        assert_eq!(names.look_up("127.0.0.1", 80).unwrap(), ["127.0.0.1:80".parse().unwrap()]);
+        assert_eq!(names.look_up(&NameService::default(), "127.0.0.1", 80).unwrap(), ["127.0.0.1:80".parse().unwrap()]);
         assert_eq!(names.known.borrow().len(), 1);
-        assert!(names.look_up("127.0.0.1", 80).is_ok());
+        assert!(names.look_up(&NameService::default(), "127.0.0.1", 80).is_ok());
         assert_eq!(names.known.borrow().len(), 1);
         let late = Names::within(Duration::ZERO);
         for _ in 0..2 {
-            let error = late.look_up("127.0.0.1", 80).unwrap_err();
+            let error = late.look_up(&NameService::default(), "127.0.0.1", 80).unwrap_err();
             assert_eq!(
                 (error.kind(), error.to_string().as_str()),
                 (io::ErrorKind::TimedOut, "the name service took too long")

@@ -5,6 +5,7 @@
 //!  commit:  publish on all workers or on none → counters, probes and view follow → a new generation
 //! ```
 
+mod named;
 mod provided;
 mod watched;
 
@@ -29,6 +30,7 @@ use crate::history::scribe::Scribe;
 use crate::history::{self, Entry, Origin};
 use crate::keep::{self, Desired, Staged};
 use crate::load::{self, Candidate, Inspect, Next, Source};
+use crate::names::Follower;
 use crate::probes::{self, Probes};
 use crate::providers::{Given, Providers, State};
 use crate::view::{Canary as Told, Shown, View};
@@ -113,6 +115,8 @@ pub struct Reconciler {
     view: View,
     probes: Probes,
     providers: Providers,
+    /// Looks host names of endpoints up again.
+    names: Follower,
     /// What is desired beside the files.
     desired: Desired,
     /// What is known of the folder in which that is kept.
@@ -204,7 +208,8 @@ impl Reconciler {
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
         let (providers, not_kept, running) = (Providers::default(), None, None);
-        view.set_providers(providers.inbox());
+        let names = Follower::default();
+        view.set_inboxes(providers.inbox(), names.inbox());
         Ok(Self {
             source,
             inspect,
@@ -212,6 +217,7 @@ impl Reconciler {
             view,
             probes,
             providers,
+            names,
             desired,
             kept,
             not_kept,
@@ -276,6 +282,7 @@ impl Reconciler {
             generation: self.next().generation,
             view: self.view.clone(),
             board: Arc::clone(self.providers.board()),
+            names: Arc::clone(self.names.book()),
             takes_news: true,
             tried: self.canary.as_ref().map(|canary| canary.candidate.as_tried()),
         }
@@ -332,7 +339,7 @@ impl Reconciler {
         let generation = candidate.plan.generation;
         let differences = Arc::new(self.differences(&candidate));
         let mut staged = self.stage(&candidate);
-        if !matches!(origin, Origin::Provider | Origin::ProviderEndpoints | Origin::Certificates) {
+        if !matches!(origin, Origin::Provider | Origin::ProviderEndpoints | Origin::Names | Origin::Certificates) {
             // Whoever asks for something is told that it cannot be kept. For what comes by itself nobody would ask again.
             staged = Ok(staged.inspect_err(|_| self.view.count_refused())?);
         }
@@ -362,6 +369,7 @@ impl Reconciler {
         self.tell_warnings(&loaded, origin);
         self.desired = desired;
         self.follow_providers(&plan.snapshot, &loaded);
+        self.follow_names(&plan.snapshot);
         if matches!(origin, Origin::Api | Origin::Rollback) && self.has_open_wishes() {
             // What was in their way may be gone, and what they lacked may have come. Reading files anew tries them itself.
             self.providers.board().try_again();

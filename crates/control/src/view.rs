@@ -20,6 +20,7 @@ use crate::connections::Connections;
 use crate::difference::Differences;
 use crate::history::{Entry, History};
 use crate::keep::Desired;
+use crate::names;
 use crate::probes::Reasons;
 use crate::providers::{self, Inbox, Reach};
 use crate::status::{self, Latency, ListenerStatus, State, Status};
@@ -50,6 +51,7 @@ struct Shared {
     running: Mutex<Running>,
     connections: OnceLock<Connections>,
     providers: OnceLock<Inbox>,
+    names: OnceLock<names::Inbox>,
     samples: Mutex<VecDeque<(Instant, Totals)>>,
     canaries: Mutex<Canaries>,
 }
@@ -137,6 +139,7 @@ impl View {
             running: Mutex::default(),
             connections: OnceLock::new(),
             providers: OnceLock::new(),
+            names: OnceLock::new(),
             samples: Mutex::default(),
             canaries: Mutex::new(Canaries {
                 list: VecDeque::new(),
@@ -308,6 +311,9 @@ impl View {
         }
         let providers = self.providers();
         providers.iter().for_each(|provider| push_provider(&mut gauges, provider));
+        let (failing, failed) = self.0.names.get().map(names::Inbox::failures).unwrap_or_default();
+        gauges.push(Gauge::new(Metric::NamesFailing, &[], failing as f64));
+        gauges.push(Gauge::new(Metric::NameLookupsFailed, &[], failed as f64));
         self.0.telemetry.expose(&gauges, out);
     }
 
@@ -327,9 +333,10 @@ impl View {
         self.0.connections.get()
     }
 
-    pub(crate) fn set_providers(&self, providers: Inbox) {
+    pub(crate) fn set_inboxes(&self, providers: Inbox, names: names::Inbox) {
         // A second time would be another owner of the configuration.
         let _ = self.0.providers.set(providers);
+        let _ = self.0.names.set(names);
     }
 
     /// The providers and how they are, in the order in which they are configured.

@@ -1,5 +1,6 @@
 //! Where configurations are made ready: with copies of what the owner holds, so that the owner goes on meanwhile.
 
+mod named;
 mod provided;
 
 use std::collections::HashMap;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use config::{Changes, Diagnostics, Loaded, Loader, Whole};
+use model::snapshot::Cluster;
 use plan::Plan;
 
 use crate::admin_tls::AdminTls;
@@ -14,10 +16,12 @@ use crate::desk::{Change, Order};
 use crate::history::Origin;
 use crate::keep::Desired;
 use crate::load::{self, Candidate, Inspect, Names, Next, Source};
+use crate::names::Book;
 use crate::providers::Board;
 use crate::reconciler::Refusal;
 use crate::view::View;
 
+pub use named::Moves;
 pub(crate) use provided::refuse;
 pub use provided::{Fitted, Wanted};
 
@@ -35,6 +39,8 @@ pub struct Workshop {
     pub(crate) view: View,
     /// What providers want.
     pub(crate) board: Arc<Board>,
+    /// What host names of endpoints were found to have.
+    pub(crate) names: Arc<Book>,
     /// Whether that comes in when files are read.
     pub(crate) takes_news: bool,
     /// What is tried.
@@ -51,9 +57,11 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    /// The same beside another candidate for what is in force, with the endpoints that providers have given that.
+    /// The same beside another candidate for what is in force, with the endpoints that providers have given that, and the addresses
+    /// that host names have there.
     fn anew(&self, beside: &Candidate, inspect: Inspect) -> Result<Candidate, Diagnostics> {
-        let desired = Desired { given: beside.desired.given.clone(), ..self.desired.clone() };
+        let (given, moved) = (beside.desired.given.clone(), beside.desired.moved.clone());
+        let desired = Desired { given, moved, ..self.desired.clone() };
         let previous = self.states_beside(&beside.plan);
         let generation = beside.plan.generation + 1;
         // It is the one in force that shakes hands meanwhile.
@@ -63,14 +71,13 @@ impl Tried {
         Ok(Candidate { read_from: self.read_from, ..candidate })
     }
 
-    /// A plan to take runtime state from, and nothing else: a cluster whose endpoints are given is that of the other plan, which knows
-    /// the new ones, if it asks for the same there; all others are as they are tried.
+    /// A plan to take runtime state from, and nothing else: a cluster whose endpoints are given, or have host names, is that of the other
+    /// plan, which knows the new ones, if it asks for the same there; all others are as they are tried.
     fn states_beside(&self, other: &Plan) -> Plan {
         let known: HashMap<&str, _> = other.clusters.iter().map(|plan| (plan.cluster.name.as_str(), plan)).collect();
         let clusters = self.plan.clusters.iter().map(|tried| {
-            let from = tried.cluster.endpoints_from.as_ref();
             let known = known.get(tried.cluster.name.as_str()).copied();
-            let known = known.filter(|known| from.is_some() && known.cluster.endpoints_from.as_ref() == from);
+            let known = known.filter(|known| are_found_alike(&tried.cluster, &known.cluster));
             Arc::clone(known.unwrap_or(tried))
         });
         let (listeners, routes) = (self.plan.listeners.clone(), self.plan.routes.clone());
@@ -189,6 +196,16 @@ impl Workshop {
             missing(format!("generation {generation} is not remembered"), help)
         })
     }
+}
+
+/// Whether two clusters get endpoints, or addresses of endpoints, from the same place.
+fn are_found_alike(one: &Cluster, other: &Cluster) -> bool {
+    if one.endpoints_from.is_some() {
+        return one.endpoints_from == other.endpoints_from;
+    }
+    let names =
+        |cluster: &'_ Cluster| cluster.endpoints.iter().map(|endpoint| endpoint.name.clone()).collect::<Vec<_>>();
+    one.follows_names && other.follows_names && names(one) == names(other)
 }
 
 /// Numbers in their order, those that follow one another as `1 to 5`.

@@ -76,7 +76,7 @@ fn a_cluster_that_nobody_asks_for_holds_few_bytes() {
     let loader = Loader {
         filters: &filters,
         environment: &|_| None,
-        resolve_host: &|_, _| Err(std::io::ErrorKind::Unsupported.into()),
+        resolve_host: &|_, _, _| Err(std::io::ErrorKind::Unsupported.into()),
         within: None,
     };
     // What is made once, whatever there is.

@@ -486,7 +486,7 @@ impl Live {
     pub(crate) async fn serve(&mut self, signals: &mut Signals) -> After {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let provided = self.reconciler.inbox();
+        let (provided, names) = (self.reconciler.inbox(), self.reconciler.names());
         loop {
             if std::mem::take(&mut self.has_prepared) {
                 // What was in force before, and what was thrown away.
@@ -528,6 +528,13 @@ impl Live {
                         return After::Told;
                     }
                     provided.pause_after(limits::cpu_time() - here + (self.spent_aside - aside));
+                }
+                () = names.next() => {
+                    let (here, aside) = (limits::cpu_time(), self.spent_aside);
+                    if self.take_names(signals).await.is_none() {
+                        return After::Told;
+                    }
+                    names.pause_after(limits::cpu_time() - here + (self.spent_aside - aside));
                 }
                 _ = looks.tick() => {
                     self.look_after();
@@ -624,6 +631,23 @@ impl Live {
             Ok(()) => {}
         }
         Vec::new()
+    }
+
+    /// Puts into force where endpoints are by now whose host names have other addresses. `None`: as with a reload.
+    async fn take_names(&mut self, signals: &mut Signals) -> Option<()> {
+        let done = match self.aside(signals, Workshop::prepare_names).await? {
+            Some(Ok(None)) => Ok(()),
+            Some(Ok(Some((candidate, moves)))) => {
+                self.put_into_force(candidate, Origin::Names.into()).inspect(|()| moves.tell())
+            }
+            Some(Err(wrong)) => Err(Refusal::Bad(wrong)),
+            None => Err(Refusal::Failed),
+        };
+        if let Err(refusal) = done {
+            // The next lookup of the same name tries it again.
+            tell_refusal("endpoints stay at addresses that their host names no longer have", &refusal);
+        }
+        Some(())
     }
 
     /// What is due once in a while.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::limits;
 use crate::provider::Origin;
 
 /// The domain name system.
@@ -20,6 +21,29 @@ pub struct DnsProvider {
     pub ttl_max: Duration,
     /// For one answer of one resolver.
     pub timeout: Duration,
+}
+
+/// How the host names of endpoints are looked up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NameService {
+    /// Resolvers, and how long their answers hold. Without resolvers the system is asked, by all means that it has.
+    pub dns: DnsProvider,
+    /// Time between lookups of a name that the system knows by other means than DNS: nothing says how long such an answer holds.
+    pub interval: Duration,
+}
+
+impl Default for NameService {
+    fn default() -> Self {
+        let dns = DnsProvider {
+            resolvers: Vec::new(),
+            ipv4: true,
+            ipv6: true,
+            ttl_min: limits::DNS_TTL_MIN,
+            ttl_max: limits::NAME_TTL_MAX,
+            timeout: limits::DISCOVERY_TIMEOUT,
+        };
+        Self { dns, interval: limits::NAME_INTERVAL }
+    }
 }
 
 /// A prefix of the keys of etcd.

@@ -286,6 +286,14 @@ pub const LINGER_BYTES_MAX: u64 = 1 << 20;
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
 /// Default of the longest.
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(300);
+/// Default of the longest time for which an address of an endpoint's host name holds.
+pub const NAME_TTL_MAX: Duration = Duration::from_secs(3_600);
+/// Default of the time between lookups of a host name whose answer has no time to live.
+pub const NAME_INTERVAL: Duration = Duration::from_secs(30);
+/// Host names of endpoints that are looked up at once; others wait for their turn.
+pub const NAME_LOOKUPS_MAX: usize = 32;
+/// Threads on which the system is asked for host names. More lookups wait, within their time-out.
+pub const NAME_THREADS_MAX: usize = 4;
 /// Default of the time for one answer of a registry.
 pub const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default of how long a query to Consul waits for something new.

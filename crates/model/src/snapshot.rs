@@ -16,7 +16,7 @@ use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::persistence::{Persistence, Secret};
 use crate::placement::{Placed, Spread, SubsetRule};
-use crate::provider::Provider;
+use crate::provider::{NameService, Provider};
 use crate::proxy_protocol::{AcceptProxy, SendProxy};
 use crate::queue::Precedence;
 pub use crate::queue::Queue;
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub drain_timeout: Duration,
     /// Who gives parts of the configuration while the program runs, in the order of the file; names are unique.
     pub providers: Vec<Arc<Provider>>,
+    /// How host names of endpoints are looked up.
+    pub names: NameService,
     /// The files of the configuration are read again when they change.
     pub is_watched: bool,
     /// Bound on the time that a new program takes to be ready to take over.
@@ -411,6 +413,8 @@ pub struct ClusterSettings {
     pub proxy_protocol: Option<SendProxy>,
     /// Calls of gRPC-Web go to the endpoints as gRPC.
     pub grpc_web: bool,
+    /// Some endpoints have host names, which are looked up again while the configuration is in force.
+    pub follows_names: bool,
     /// Connections kept for reuse.
     pub pool: Pool,
     /// Time-outs towards the endpoints.

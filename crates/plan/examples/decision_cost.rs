@@ -132,6 +132,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
             socket: model::socket::ClusterSocket::default(),
             proxy_protocol: None,
             grpc_web: false,
+            follows_names: false,
             pool: Pool { idle_max: 1, idle_timeout: SECOND, requests_per_connection_max: None, shared: None },
             timeouts: UpstreamTimeouts { connect: SECOND, response_head: SECOND, idle: SECOND, tunnel: None },
             retry: model::retry::Retry::default(),

@@ -198,6 +198,10 @@ metrics! {
     ProviderLastSuccess = Gauge "equipoise_provider_last_success_timestamp_seconds" ["provider"];
     /// When a provider last wanted something else than before, in seconds since 1970.
     ProviderLastChange = Gauge "equipoise_provider_last_change_timestamp_seconds" ["provider"];
+    /// Host names of endpoints that cannot be looked up now; their endpoints keep their addresses.
+    NamesFailing = Gauge "equipoise_names_failing" [];
+    /// Lookups of host names of endpoints that gave no address.
+    NameLookupsFailed = Counter "equipoise_name_lookups_failed_total" [];
     /// Workers.
     Workers = Gauge "equipoise_workers" [];
     /// Always 1; the label tells the version.

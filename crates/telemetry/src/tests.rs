@@ -370,6 +370,8 @@ fn every_metric_of_the_table_reaches_the_page() {
         (Metric::ProviderEndpoints, &["fleet"]),
         (Metric::ProviderLastSuccess, &["fleet"]),
         (Metric::ProviderLastChange, &["fleet"]),
+        (Metric::NamesFailing, &[]),
+        (Metric::NameLookupsFailed, &[]),
         (Metric::BuildInfo, &["1"]),
     ]
     .into_iter()

@@ -17,15 +17,15 @@ use super::harness::{Origin, Peer, Product, eventually, sys, until};
 use super::reload::Load;
 
 /// A name server for the zone `test`.
-struct NameServer {
+pub(super) struct NameServer {
     folder: TempDir,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     child: Option<Child>,
 }
 
 impl NameServer {
     /// Starts one with these records, each of which lives for no time at all unless it says so.
-    fn start(records: &str) -> Self {
+    pub(super) fn start(records: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let mut it = Self { folder, address: free(), child: None };
         it.write(records);
@@ -37,7 +37,7 @@ impl NameServer {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn write(&self, records: &str) {
+    pub(super) fn write(&self, records: &str) {
         let start = "$ORIGIN test.\n$TTL 0\n@ IN SOA ns root 1 60 60 60 0\n@ IN NS ns\nns IN A 127.0.0.1\n";
         // Put in its place at once: NSD may read it at any time.
         std::fs::write(self.path("zone.new"), format!("{start}{records}\n")).expect("a zone");
@@ -45,7 +45,7 @@ impl NameServer {
     }
 
     /// Runs it for the zone of this name, and waits until it answers.
-    fn run(&mut self, zone: &str) {
+    pub(super) fn run(&mut self, zone: &str) {
         let dir = self.folder.path().display();
         let (ip, port) = (self.address.ip(), self.address.port());
         let config = format!(
@@ -64,7 +64,7 @@ impl NameServer {
     }
 
     /// Other records, from now on.
-    fn change(&self, records: &str) {
+    pub(super) fn change(&self, records: &str) {
         self.write(records);
         sys::signal(self.child.as_ref().expect("it runs").id(), libc::SIGHUP);
     }
@@ -81,7 +81,7 @@ impl NameServer {
         got.is_ok_and(|length| length >= at + 4) && answer[at..at + 4] == [127, 0, 0, last]
     }
 
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             sys::signal(child.id(), libc::SIGTERM);
             child.wait().expect("a child");
@@ -96,7 +96,7 @@ impl Drop for NameServer {
 }
 
 /// Origins at addresses of this machine that have the same port, each of which says its last number.
-fn fleet(last: &[u8]) -> (Vec<Origin>, u16) {
+pub(super) fn fleet(last: &[u8]) -> (Vec<Origin>, u16) {
     static ONE_BY_ONE: Mutex<()> = Mutex::new(());
     let _one = ONE_BY_ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let port = free().port();

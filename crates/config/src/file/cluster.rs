@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, ClusterSocket, EndpointState,
-    HealthCheck, Hedge, HttpVersion, PassiveHealth, Persistence, Queue, Retry, SendProxy,
+    HealthCheck, Hedge, HttpVersion, PassiveHealth, Persistence, Queue, Resolve, Retry, SendProxy,
 };
 use crate::units::{Margin, Percent, Time};
 
@@ -19,6 +19,10 @@ pub struct Cluster {
     /// The endpoints: a list, of an address each or a map with its settings; or the provider that gives them, such as
     /// `{ from: consul }`.
     pub endpoints: Endpoints,
+    /// When host names of endpoints are looked up: `ttl`, again and again, by the time to live of the answers; or `once`, when the
+    /// configuration is read. See `names` at the top of the file.
+    #[serde(default)]
+    pub resolve: Resolve,
     /// HTTP versions that the endpoints speak. With TLS, each endpoint chooses among them as its connections begin. Without TLS
     /// there is no such choice: `[h2]` speaks HTTP/2 from the first byte on. `[h3]` stands alone, and needs `tls`.
     #[serde(default = "http_versions")]
@@ -160,8 +164,9 @@ pub enum Endpoint {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointSettings {
-    /// `ip:port`, `[ipv6]:port`, `name:port`, or a Unix socket such as `unix:/run/app.sock`. A name is looked up when the configuration is read, and the least of its
-    /// addresses is used.
+    /// `ip:port`, `[ipv6]:port`, `name:port`, or a Unix socket such as `unix:/run/app.sock`. A name is
+    /// looked up when the configuration is read, and again by its time to live, see `resolve` of the cluster. The least of its addresses
+    /// is used, and kept as long as the name has it.
     pub address: String,
     /// Its share of the work compared with the others; 0 gets no new work.
     #[serde(default = "weight")]

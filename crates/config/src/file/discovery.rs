@@ -42,6 +42,49 @@ pub enum Family {
     Ipv6,
 }
 
+/// How the host names of endpoints are looked up, see `resolve` of a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Names {
+    /// DNS servers to ask, in order: addresses, with a port unless it is 53. They are asked for whole names, and nothing else is
+    /// asked. By default the system is asked: `/etc/hosts`, the servers of `/etc/resolv.conf`, and what else it has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub resolvers: Vec<String>,
+    /// A name is looked up again when its records have lived as long as they say, but no sooner than this.
+    pub ttl_min: Time,
+    /// And no later than this.
+    pub ttl_max: Time,
+    /// Time for one answer of one DNS server.
+    pub timeout: Time,
+    /// Time between lookups of a name that the system knows by other means than DNS, such as mDNS: nothing says how long such an
+    /// answer holds.
+    pub interval: Time,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            resolvers: Vec::new(),
+            ttl_min: ttl_min(),
+            ttl_max: Time(limits::NAME_TTL_MAX),
+            timeout: timeout(),
+            interval: Time(limits::NAME_INTERVAL),
+        }
+    }
+}
+
+/// When the host names of endpoints are looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Resolve {
+    /// When the configuration is read, and again whenever the records have lived as long as they say.
+    #[default]
+    Ttl,
+    /// When the configuration is read.
+    Once,
+}
+
 /// Endpoints and configuration from etcd 3.4 or newer, watched. Behind the prefix, `endpoints/KEY/NAME` holds an endpoint of the key
 /// KEY: `ip:port`, or its settings in JSON; and `config/NAME` a text in YAML or JSON with `listeners`, `routes`, `clusters` and
 /// `endpoints`.

@@ -90,20 +90,7 @@ impl Resolver<'_> {
         }
         let address = match split_endpoint(text) {
             Ok(Target::Address(address)) => address,
-            Ok(Target::Name(host, port)) => match (self.loader.resolve_host)(host, port) {
-                // The least, so that a name whose addresses come in changing order stays the same endpoint.
-                Ok(found) => match found.iter().min() {
-                    Some(least) => *least,
-                    None => {
-                        self.report(path, format!("the name `{host}` has no address"), None);
-                        return None;
-                    }
-                },
-                Err(error) => {
-                    self.report(path, format!("the name `{host}` cannot be looked up: {error}"), None);
-                    return None;
-                }
-            },
+            Ok(Target::Name(host, port)) => self.look_up(path, host, port)?,
             Err((message, suggestion)) => {
                 self.report(path, message, suggestion);
                 return None;
@@ -114,6 +101,24 @@ impl Resolver<'_> {
             return None;
         }
         Some(address.into())
+    }
+
+    /// Looks up the host name of an endpoint.
+    fn look_up(&mut self, path: &str, host: &str, port: u16) -> Option<SocketAddr> {
+        self.has_names = true;
+        let found = match (self.loader.resolve_host)(&self.names, host, port) {
+            Ok(found) => found,
+            Err(error) => {
+                self.report(path, format!("the name `{host}` cannot be looked up: {error}"), None);
+                return None;
+            }
+        };
+        // The least, so that a name whose addresses come in changing order stays the same endpoint.
+        let least = found.into_iter().min();
+        if least.is_none() {
+            self.report(path, format!("the name `{host}` has no address"), None);
+        }
+        least
     }
 
     /// Reads texts into addresses or patterns, reporting those that are none.

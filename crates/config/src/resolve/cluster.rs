@@ -21,7 +21,9 @@ impl Resolver<'_> {
     pub(super) fn cluster(&mut self, name: &str, written: &file::Cluster) -> Option<Cluster> {
         let at = format!("clusters/{name}");
         let endpoints_from = self.endpoints_from(&at, name, &written.endpoints);
+        self.has_names = false;
         let endpoints = self.endpoints(&format!("{at}/endpoints"), written.endpoints.written());
+        let follows_names = self.has_names && written.resolve == file::Resolve::Ttl;
         if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.address.ip().is_none()) {
             self.fit_for_unix(&at, written, &endpoint.name);
         }
@@ -50,6 +52,7 @@ impl Resolver<'_> {
                 .as_ref()
                 .map(|sent| self.send_proxy(&format!("{at}/proxy_protocol"), sent)),
             grpc_web: written.grpc_web,
+            follows_names,
             pool: Pool {
                 idle_max: written.pool.idle_max,
                 idle_timeout: written.pool.idle_timeout.0,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use model::Address;
-use model::provider::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, Origin, Place};
+use model::provider::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameService, Origin, Place};
 
 use super::Resolver;
 use super::provider::split_url;
@@ -15,8 +15,31 @@ const DNS_PORT: u16 = 53;
 
 impl Resolver<'_> {
     pub(super) fn dns_provider(&mut self, at: &str, written: &file::DnsProvider) -> DnsProvider {
+        let resolvers = self.resolvers(at, &written.resolvers);
+        let ttl_min = self.time_to_live(at, written.ttl_min.0, written.ttl_max.0);
+        let has = |family| written.families.contains(&family);
+        DnsProvider {
+            resolvers,
+            ipv4: has(file::Family::Ipv4),
+            ipv6: has(file::Family::Ipv6),
+            ttl_min,
+            ttl_max: written.ttl_max.0,
+            timeout: written.timeout.0,
+        }
+    }
+
+    pub(super) fn name_service(&mut self, written: &file::Names) -> NameService {
+        let resolvers = self.resolvers("names", &written.resolvers);
+        let ttl_min = self.time_to_live("names", written.ttl_min.0, written.ttl_max.0);
+        let (ttl_max, timeout) = (written.ttl_max.0, written.timeout.0);
+        let dns = DnsProvider { resolvers, ipv4: true, ipv6: true, ttl_min, ttl_max, timeout };
+        NameService { dns, interval: self.often("names/interval", written.interval.0) }
+    }
+
+    /// Reads the addresses of DNS servers.
+    fn resolvers(&mut self, at: &str, written: &[String]) -> Vec<SocketAddr> {
         let mut resolvers = Vec::new();
-        for (index, text) in written.resolvers.iter().enumerate() {
+        for (index, text) in written.iter().enumerate() {
             let path = format!("{at}/resolvers/{index}");
             let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
             match bare.or_else(|_| text.parse::<SocketAddr>()) {
@@ -31,19 +54,16 @@ impl Resolver<'_> {
                 }
             }
         }
-        let ttl_min = self.often(&format!("{at}/ttl_min"), written.ttl_min.0);
-        if written.ttl_max.0 < ttl_min {
+        resolvers
+    }
+
+    /// Checks the bounds on how long answers hold; gives the lower one.
+    fn time_to_live(&mut self, at: &str, min: Duration, max: Duration) -> Duration {
+        let min = self.often(&format!("{at}/ttl_min"), min);
+        if max < min {
             self.report(&format!("{at}/ttl_max"), "`ttl_max` is shorter than `ttl_min`", None);
         }
-        let has = |family| written.families.contains(&family);
-        DnsProvider {
-            resolvers,
-            ipv4: has(file::Family::Ipv4),
-            ipv6: has(file::Family::Ipv6),
-            ttl_min,
-            ttl_max: written.ttl_max.0,
-            timeout: written.timeout.0,
-        }
+        min
     }
 
     pub(super) fn etcd_provider(&mut self, at: &str, written: &file::EtcdProvider) -> EtcdProvider {

@@ -11,6 +11,7 @@ mod hostile;
 mod http3;
 mod includes;
 mod newcomers;
+mod names;
 mod pages;
 mod paths;
 mod persistence;

@@ -193,6 +193,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
             socket: model::socket::ClusterSocket::default(),
             proxy_protocol: None,
             grpc_web: false,
+            follows_names: false,
             pool: Pool { idle_max: 1, idle_timeout: second, requests_per_connection_max: None, shared: None },
             timeouts: UpstreamTimeouts { connect: second, response_head: second, idle: second, tunnel: None },
             retry: model::retry::Retry::default(),

@@ -10,7 +10,7 @@
 mod board;
 mod client;
 mod consul;
-mod dns;
+pub(crate) mod dns;
 mod docker;
 mod etcd;
 mod file;
@@ -77,10 +77,15 @@ pub(crate) fn backoff(failures: u32, name: &str) -> Duration {
 
 /// By up to a quarter less.
 pub(crate) fn jittered(whole: Duration, name: &str) -> Duration {
+    whole.saturating_sub(chance(whole / 4, name))
+}
+
+/// A time below this, at random.
+pub(crate) fn chance(below: Duration, name: &str) -> Duration {
     use std::hash::{BuildHasher as _, RandomState};
     // The keys of each state are random.
     let chance = RandomState::new().hash_one(name) % 1024;
-    whole.saturating_sub(whole / 4096 * u32::try_from(chance).unwrap_or(0))
+    below / 1024 * u32::try_from(chance).unwrap_or(0)
 }
 
 /// What the thread is to do.

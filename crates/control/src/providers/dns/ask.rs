@@ -31,22 +31,32 @@ pub(super) enum Found {
 
 /// What is not there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Lack {
+pub(crate) enum Lack {
     /// Under no name that was asked for is there anything at all.
     Name,
     /// There is such a name, without such records.
     Records,
 }
 
+impl Lack {
+    /// As it is told.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "there is no such name",
+            Self::Records => "the name has no such records",
+        }
+    }
+}
+
 /// Whom to ask, as it is now.
-pub(super) struct Asker {
+pub(crate) struct Asker {
     resolving: Resolving,
     hosts: Option<String>,
 }
 
 impl Asker {
     /// The resolvers of the settings, or what the system says at this moment.
-    pub(super) fn of(settings: &DnsProvider) -> Self {
+    pub(crate) fn of(settings: &DnsProvider) -> Self {
         if settings.resolvers.is_empty() {
             let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
             let mut resolving = Resolving::parse(&read(RESOLV_CONF));

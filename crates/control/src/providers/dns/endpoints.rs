@@ -45,7 +45,7 @@ impl Target {
 
 /// What was answered last about a key: by host the addresses of both families, and places.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     pub(super) places: Vec<Srv>,
     /// What is not there, if nothing is there by the name of the key.
     pub(super) lack: Option<Lack>,
@@ -54,7 +54,7 @@ pub(super) struct Answers {
 
 impl Answers {
     /// The addresses of a host, IPv4 first.
-    pub(super) fn addresses_of(&mut self, host: &str) -> &mut [Vec<IpAddr>; 2] {
+    pub(crate) fn addresses_of(&mut self, host: &str) -> &mut [Vec<IpAddr>; 2] {
         self.addresses.entry(host.trim_end_matches('.').to_ascii_lowercase()).or_default()
     }
 

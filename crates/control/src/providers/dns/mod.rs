@@ -19,8 +19,10 @@ use model::provider::DnsProvider;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use self::ask::{Asker, Found, Lack};
-use self::endpoints::{Answers, Target};
+pub(crate) use self::ask::Asker;
+use self::ask::{Found, Lack};
+pub(crate) use self::endpoints::Answers;
+use self::endpoints::Target;
 use super::{Outlet, State, backoff, jittered};
 
 /// Names that are looked up at once; others wait for their turn.
@@ -103,12 +105,7 @@ fn tell(watched: &BTreeMap<String, Watched>, before: &State, outlet: &Outlet) {
         Some(why) if has_some => outlet.send_lacking(whole, why),
         Some(why) => outlet.failed(why),
     }
-    let lacking = watched.iter().filter_map(|(key, one)| {
-        Some(match one.lack? {
-            Lack::Name => format!("{key}: there is no such name"),
-            Lack::Records => format!("{key}: the name has no such records"),
-        })
-    });
+    let lacking = watched.iter().filter_map(|(key, one)| Some(format!("{key}: {}", one.lack?.as_str())));
     outlet.leave_out(lacking.collect());
 }
 
@@ -153,9 +150,9 @@ async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers)
     let asker = Asker::of(settings);
     match target {
         Target::Host { host, .. } => {
-            let (ttl, lack) = addresses(&asker, (host, settings), answers).await?;
-            answers.lack = lack;
-            Ok(ttl)
+            let found = addresses(&asker, (host, settings), answers).await?;
+            answers.lack = found.lack;
+            Ok(found.whole)
         }
         Target::Places(name) => {
             let mut ttl = match asker.look_up(name, wire::dns::Kind::Srv).await? {
@@ -177,20 +174,29 @@ async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers)
             answers.forget_others(&hosts);
             for host in hosts {
                 // Whole names: nothing is searched for behind them.
-                ttl = ttl.min(addresses(&asker, (&format!("{host}."), settings), answers).await?.0);
+                ttl = ttl.min(addresses(&asker, (&format!("{host}."), settings), answers).await?.whole);
             }
             Ok(ttl)
         }
     }
 }
 
-/// Both families at once. What one has no answer for stays as it was known, as long as the other has one. Gives how long the answers
-/// live, and what is not there, if there are none.
-async fn addresses(
+/// How long answers about a host live.
+pub(crate) struct Lives {
+    /// All of them, also that one family has no addresses.
+    pub(crate) whole: Duration,
+    /// The addresses, if there are any.
+    pub(crate) addresses: Duration,
+    /// What is not there, if there are none.
+    pub(crate) lack: Option<Lack>,
+}
+
+/// Both families at once. What one has no answer for stays as it was known, as long as the other has one.
+pub(crate) async fn addresses(
     asker: &Asker,
     (host, settings): (&str, &DnsProvider),
     answers: &mut Answers,
-) -> Result<(Duration, Option<Lack>), String> {
+) -> Result<Lives, String> {
     let ask = async |is_wanted: bool, kind| if is_wanted { Some(asker.look_up(host, kind).await) } else { None };
     let (v4, v6) = tokio::join!(ask(settings.ipv4, wire::dns::Kind::A), ask(settings.ipv6, wire::dns::Kind::Aaaa));
     let known = answers.addresses_of(host);
@@ -215,9 +221,12 @@ async fn addresses(
     }
     match (lives, nothing, why) {
         // One family is enough. That the other is not there holds as long as is said, if anything is.
-        (Some(ttl), nothing, _) => Ok((seconds(nothing.flatten().into_iter().chain([ttl]).min().unwrap_or(ttl)), None)),
+        (Some(ttl), nothing, _) => {
+            let whole = seconds(nothing.flatten().map_or(ttl, |nothing| nothing.min(ttl)));
+            Ok(Lives { whole, addresses: seconds(ttl), lack: None })
+        }
         (None, _, Some(why)) => Err(why),
-        (None, Some(ttl), None) => Ok((negative(ttl), Some(lack))),
+        (None, Some(ttl), None) => Ok(Lives { whole: negative(ttl), addresses: negative(ttl), lack: Some(lack) }),
         (None, None, None) => Err("no family of addresses is wanted".to_owned()),
     }
 }
