@@ -157,6 +157,8 @@ faults! {
     VerificationFull = Local Route 503 false false "PV" "verification_full";
     /// The cluster has no endpoint that is up.
     NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
+    /// The cluster has no endpoints at all.
+    EmptyCluster = Local Pick 503 false false "PM" "empty_cluster";
     /// All endpoints are full and the queue is too, or there is none.
     QueueFull = Local Pick 503 false false "PQ" "queue_full";
     /// Requests have waited too long for too long, and some are refused so that the others get through.

@@ -348,7 +348,7 @@ pub struct Redirect {
 pub struct Cluster {
     /// Unique; the stable id.
     pub name: Name,
-    /// At least one, unless a provider gives them; addresses are unique.
+    /// Addresses are unique when they are read. There may be none, until a provider or a change adds some.
     pub endpoints: Vec<Endpoint>,
     /// Who gives the endpoints, if the configuration does not.
     pub endpoints_from: Option<Box<EndpointsFrom>>,

@@ -44,6 +44,7 @@ use crate::kernel::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::listen;
 use crate::past::{self, End, Fate, Message, Past, Says};
 use crate::persistence::{moment, seed};
+use crate::pick::none;
 use crate::registry::{Registration, Seat};
 use crate::socket;
 use crate::watch::Watch;
@@ -589,7 +590,7 @@ impl Life {
         let lease = match picked {
             Pick::Endpoint(lease) => lease,
             Pick::Full => return Err(full(&worker, &now)),
-            Pick::None => return Err(Fault::NoEndpoint),
+            Pick::None => return Err(none(cluster)),
         };
         gate.occupy(&mut self.pass, None)?;
         self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));

@@ -26,7 +26,7 @@ pub(crate) struct Turn {
 /// `queued`, however it ended.
 ///
 /// # Errors
-/// [`Fault::NoEndpoint`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::ConcurrencyLimit`], [`Fault::Shed`], [`Fault::QueueTimeout`],
+/// [`Fault::NoEndpoint`], [`Fault::EmptyCluster`], [`Fault::QueueFull`], [`Fault::CircuitFull`], [`Fault::ConcurrencyLimit`], [`Fault::Shed`], [`Fault::QueueTimeout`],
 /// [`Fault::ClosedInQueue`], or what rang the watch before.
 pub(crate) async fn pick(
     worker: &Worker,
@@ -38,7 +38,7 @@ pub(crate) async fn pick(
     let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), ask);
     match picked {
         Pick::Endpoint(lease) => Ok(lease),
-        Pick::None => Err(Fault::NoEndpoint),
+        Pick::None => Err(none(cluster)),
         // Boxed: waiting is rare, and its state would make every exchange larger.
         Pick::Full => {
             let pinned = cluster.pinned_in_queue(ask);
@@ -48,6 +48,12 @@ pub(crate) async fn pick(
             Box::pin(wait_in_queue(worker, connection, (cluster, now, wait), queued)).await
         }
     }
+}
+
+/// What it means that no endpoint may get work. An empty cluster has no queue to wait in: nothing says that endpoints will come.
+#[cold]
+pub(crate) fn none(cluster: &ClusterPlan) -> Fault {
+    if cluster.cluster.endpoints.is_empty() { Fault::EmptyCluster } else { Fault::NoEndpoint }
 }
 
 async fn wait_in_queue(

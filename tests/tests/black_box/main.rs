@@ -23,6 +23,7 @@ mod discovery_consul;
 mod discovery_dns;
 mod discovery_docker;
 mod discovery_etcd;
+mod empty_clusters;
 mod endpoint_names;
 mod error_page;
 mod faults;

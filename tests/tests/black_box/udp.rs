@@ -69,7 +69,7 @@ impl Client {
         Self(socket)
     }
 
-    fn send(&self, bytes: &[u8]) {
+    pub(super) fn send(&self, bytes: &[u8]) {
         self.0.send(bytes).expect("it is taken");
     }
 

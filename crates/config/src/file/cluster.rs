@@ -17,7 +17,7 @@ use crate::units::{Margin, Percent, Time};
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// The endpoints: a list, of an address each or a map with its settings; or the provider that gives them, such as
-    /// `{ from: consul }`.
+    /// `{ from: consul }`. The list may be empty: requests are answered with 503 until endpoints are added.
     pub endpoints: Endpoints,
     /// When host names of endpoints are looked up: `ttl`, again and again, by the time to live of the answers; or `once`, when the
     /// configuration is read. See `names` at the top of the file.
@@ -116,7 +116,7 @@ pub struct Cluster {
 #[schemars(inline)]
 pub enum Endpoints {
     /// Themselves.
-    List(#[schemars(length(min = 1))] Vec<Endpoint>),
+    List(Vec<Endpoint>),
     /// Who gives them.
     From(EndpointsFrom),
 }

@@ -94,8 +94,8 @@ impl Resolver<'_> {
         let Some(endpoints) = tree.get("clusters").and_then(|clusters| clusters.get(cluster)?.get("endpoints")) else {
             return;
         };
-        // A provider may give some that have it.
-        if matches!(endpoints.kind, Kind::Map(_)) {
+        // Some that have it may come.
+        if matches!(endpoints.kind, Kind::Map(_)) || endpoints.items().is_empty() {
             return;
         }
         for (name, value) in labels {

@@ -53,6 +53,11 @@ impl Resolver<'_> {
                     (message, "name it in a route or a listener, or take it out".to_owned())
                 });
             }
+            if cluster.endpoints.is_empty() && cluster.endpoints_from.is_none() {
+                // What suits no endpoints now may suit those that come.
+                self.lasting_emptiness(snapshot, cluster);
+                continue;
+            }
             if !may_be_useless(cluster) {
                 continue;
             }
@@ -61,6 +66,18 @@ impl Resolver<'_> {
             self.useless_health(&at, cluster);
             self.useless_attempts(&at, cluster);
         }
+    }
+
+    /// An empty cluster to which nothing can add endpoints while the program runs, but another file.
+    fn lasting_emptiness(&mut self, snapshot: &Snapshot, cluster: &Cluster) {
+        let api_adds = snapshot.admin.as_ref().is_some_and(|admin| admin.changes_allowed);
+        if api_adds || !snapshot.providers.is_empty() {
+            return;
+        }
+        let message =
+            format!("the cluster `{}` has no endpoints, and neither the API nor a provider can add some", cluster.name);
+        let mend = "add endpoints, or an `admin` address for the API".to_owned();
+        self.warn_at_key(&format!("clusters/{}", cluster.name), "endpoints", message, Some(mend));
     }
 
     fn useless_in_route(&mut self, at: &str, route: &Route, clusters: &HashMap<&Name, &Cluster>) {

@@ -156,7 +156,6 @@ fn endpoints_are_checked_one_by_one() {
             "9: `localhost:0` has port 0",
             "11: `10.0.0.1:80` and `app.internal:80` are the same endpoint, 10.0.0.1:80 (use `weight` to give an endpoint more work)",
             "12: the endpoint `10.0.0.1:80` stands here twice (use `weight` to give an endpoint more work)",
-            "13: `endpoints` is empty (it needs at least one item)",
             "14: `endpoints` must be a list or a map, not the text `127.0.0.1:1` (write it as a list: `[127.0.0.1:1]`)",
             "15: all weights are 0 (give at least one endpoint a weight)",
         ]

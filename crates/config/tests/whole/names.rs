@@ -57,3 +57,17 @@ clusters:
         ]
     );
 }
+
+#[test]
+fn a_cluster_may_be_empty_and_a_subset_of_it_is_no_mistake() {
+    let text = "version: 1
+routes: [{ cluster: a, subset: { labels: { version: v2 } } }]
+clusters: { a: { endpoints: [] } }
+";
+    let loaded = load(text).unwrap_or_else(|error| panic!("{error}"));
+    assert!(loaded.snapshot.clusters[0].endpoints.is_empty());
+    assert_eq!(
+        messages("version: 1\nclusters: { a: {} }\n"),
+        ["2: `endpoints` is missing in cluster `a` (add `endpoints`: the endpoints)"]
+    );
+}

@@ -214,6 +214,9 @@ fn why(
     if session == Session::Refused {
         return "the endpoint of its session is away, and no other may have it: 503".into();
     }
+    if plan.cluster.endpoints.is_empty() {
+        return "the cluster has no endpoints: 503".into();
+    }
     if rehearsal.view.tiers(ask.subset).is_empty() {
         let whole = ask.subset == Subset::ALL;
         return format!(
