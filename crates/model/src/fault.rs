@@ -149,6 +149,8 @@ faults! {
     ClosedInHead = Downstream Receive 0 false false "CC" "closed_in_head";
     /// No route matches.
     NoRoute = Local Route 404 false false "PN" "no_route";
+    /// The request names a cluster that its route does not allow.
+    UnknownCluster = Local Route 404 false false "PU" "unknown_cluster";
     /// A filter refused the request.
     Refused = Local Route 403 false false "PF" "refused_by_filter";
     /// A filter closed the connection, or the stream, without an answer.

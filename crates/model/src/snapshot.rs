@@ -320,10 +320,35 @@ pub enum Action {
     Cluster(Name),
     /// Forward to one of several, at random by weight. Weights may be 0, not all.
     Weighted(Vec<(Name, u32)>),
+    /// Forward to the one that the request names.
+    Choice(ClusterChoice),
     /// Send the client elsewhere.
     Redirect(Redirect),
     /// Answer here.
     Respond(LocalResponse),
+}
+
+impl Action {
+    /// The clusters that it may forward to, in the order of the file.
+    pub fn clusters(&self) -> Vec<&Name> {
+        match self {
+            Self::Cluster(name) => vec![name],
+            Self::Weighted(shares) => shares.iter().map(|(name, _)| name).collect(),
+            Self::Choice(choice) => choice.allowed.iter().chain(&choice.otherwise).collect(),
+            Self::Redirect(_) | Self::Respond(_) => Vec::new(),
+        }
+    }
+}
+
+/// Clusters of which a request names one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterChoice {
+    /// What gives the name: text with variables as in [`crate::template`].
+    pub from: String,
+    /// Those that may be named; at least one, each once.
+    pub allowed: Vec<Name>,
+    /// For all other values. `None`: the request is refused.
+    pub otherwise: Option<Name>,
 }
 
 /// Where a client is sent. What is not given is kept from the request.

@@ -44,6 +44,7 @@ pub use queue::{Refusal, Ticket, Wait};
 pub use random::Random;
 pub use resilience::guard::Pass;
 pub use resilience::{breaker, hedge, retry};
+pub use route::choice::ClusterChoice;
 pub use route::redirect::RedirectPlan;
 pub use route::router::Router;
 pub use route::sni::SniTable;

@@ -20,7 +20,9 @@ use model::resilience::Hedge;
 use model::snapshot::HttpListener;
 use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Scheme, Version};
 use plan::filter::{Chain, Failure, Flow, Job, ResponseView};
-use plan::{ActionPlan, Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset};
+use plan::{
+    ActionPlan, Ask, ClusterChoice, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset,
+};
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
@@ -255,6 +257,7 @@ impl<'p> Exchange<'p> {
         let cluster = match &route.action {
             ActionPlan::Cluster(cluster) => cluster,
             ActionPlan::Weighted(clusters) => self.choose_cluster(clusters),
+            ActionPlan::Choice(clusters) => self.named_cluster(clusters)?,
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
                 let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
@@ -311,6 +314,13 @@ impl<'p> Exchange<'p> {
             self.connection.watch.set_bound(bound);
         }
         Ok(route)
+    }
+
+    /// The cluster that the request names, of those that its route allows.
+    fn named_cluster(&self, clusters: &'p ClusterChoice) -> Result<&'p Arc<ClusterPlan>, Fault> {
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
+        let mut scratch = self.worker.scratch.borrow_mut();
+        clusters.choose(&self.incoming.head, &facts, &mut scratch).ok_or(Fault::UnknownCluster)
     }
 
     /// What came before its handshake was over, anybody who has seen it may have sent again. It waits until that is ruled out,

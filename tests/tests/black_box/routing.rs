@@ -1,5 +1,6 @@
 //! Which request goes where.
 
+use super::harness::product::{command_in, folder};
 use super::harness::{Message, Origin, Peer, Product, Setup, http2};
 use super::http3;
 
@@ -396,4 +397,106 @@ fn a_listener_says_what_becomes_of_slashes_and_whether_paths_stay_as_they_came()
         let seen: Vec<&str> = requests[before..].iter().map(Message::target).collect();
         assert_eq!(seen, Vec::from_iter(sent), "{paths} {target}");
     }
+}
+
+/// A site whose route lets requests name a cluster; `more` goes into `cluster`.
+fn naming(origins: &[Origin; 3], more: &str) -> Setup {
+    let address = |place: usize| origins[place].address();
+    let route = format!(
+        "{{ name: named, filters: [{{ remove_request_header: [x-gone] }}], cluster: {{ from: \"shop{{request_header:x-cluster}}{{request_header:x-gone}}\", \
+         allowed: [shop-b, shop-a]{more} }} }}"
+    );
+    Setup::to(&origins[2])
+        .cluster_more(format!("shop-a: {{ endpoints: [\"{}\"] }}", address(0)))
+        .cluster_more(format!("shop-b: {{ endpoints: [\"{}\"] }}", address(1)))
+        .route_before(route)
+}
+
+/// Asks over every version with this value of a field, if it has one: status and body.
+fn ask_all(site: &http3::Site, plain: &Product, value: Option<&[u8]>) -> [(u16, String); 3] {
+    let mut request = b"GET / HTTP/1.1\r\nHost: test\r\nX-Gone: x\r\n".to_vec();
+    let mut http = http2::request("GET", "/");
+    http.headers_mut().insert("x-gone", http::HeaderValue::from_static("x"));
+    if let Some(value) = value {
+        request.extend([b"X-Cluster: ", value, b"\r\n"].concat());
+        http.headers_mut().insert("x-cluster", http::HeaderValue::from_bytes(value).expect("a value"));
+    }
+    request.extend(b"\r\n");
+    let first = plain.connect().ask(request);
+    let second = http2::Client::connect(plain.web()).ask(http.clone(), b"");
+    let third = site.connect().ask(http, b"");
+    [(first.status(), first.text()), (second.status, second.text()), (third.status, third.text())]
+}
+
+#[test]
+fn a_request_names_a_cluster_of_those_that_its_route_allows() {
+    let origins = [Origin::saying("a"), Origin::saying("b"), Origin::saying("rest")];
+    for (more, other) in [(", otherwise: site", (200, "rest")), (", otherwise: shop-a", (200, "a")), ("", (404, ""))] {
+        let setup = naming(&origins, more);
+        let (plain, site) = (setup.clone().listener("http_versions: [h1, h2]").start(), http3::site(setup, 2));
+        for (value, body) in [("-a", "a"), ("-b", "b")] {
+            let told = ask_all(&site, &plain, Some(value.as_bytes()));
+            assert_eq!(told, [(); 3].map(|()| (200, body.to_owned())), "{value}");
+        }
+        let long = [b"-a".as_slice(), &[b'x'; 9_000]].concat();
+        let hostile: [&[u8]; 8] = [b"-A", b"-", b"-a\xff", b"\xff\xfe", b"-a,-b", b"-c", b"{x}", &long];
+        for value in hostile.map(Some).into_iter().chain([None]) {
+            for (status, body) in ask_all(&site, &plain, value) {
+                assert_eq!(status, other.0, "{value:?}");
+                assert!(status != 200 || body == other.1, "{value:?} {body}");
+            }
+        }
+        for product in [&plain, &site.product] {
+            if other.0 == 404 {
+                let record = product.flagged("PU");
+                assert_eq!(record["fault"], "unknown_cluster");
+                assert!(record["cluster"].is_null() && record["route"] == "named", "{record}");
+            } else {
+                assert!(product.records().iter().all(|record| record["flag"] != "PU"));
+            }
+        }
+    }
+}
+
+#[test]
+fn it_is_explained_which_cluster_a_request_names() {
+    let origins = [Origin::saying("a"), Origin::saying("b"), Origin::saying("rest")];
+    let place = folder();
+    let explain = |more: &str, value: &str| {
+        let text = naming(&origins, more).text().replace("DIR", ".");
+        std::fs::write(place.path().join("site.yaml"), text).expect("our folder");
+        let field = format!("x-cluster: {value}");
+        let ended = command_in(place.path(), &["explain", "-c", "site.yaml", "http://test/", "-H", &field]);
+        assert!(ended.status.success(), "{}", ended.stderr);
+        ended.stdout
+    };
+    let told = explain("", "-b");
+    assert!(told.contains("cluster `shop-b`") && told.contains("the request names this cluster"), "{told}");
+    let told = explain(", otherwise: site", "-c");
+    let note = "the request names no cluster that its route allows";
+    assert!(told.contains("cluster `site`") && told.contains(note), "{told}");
+    let told = explain("", "-c");
+    assert!(told.contains("404") && told.contains("names a cluster that its route does not allow"), "{told}");
+}
+
+#[test]
+fn a_choice_of_clusters_may_change_and_its_variables_are_checked() {
+    let origins = [Origin::saying("a"), Origin::saying("b"), Origin::saying("rest")];
+    let setup = naming(&origins, "");
+    let product = setup.start();
+    let mut peer = product.connect();
+    let mut ask = |value: &str| peer.ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-Cluster: {value}\r\n\r\n")).text();
+    assert_eq!(ask("-b"), "b");
+    let text = setup.text();
+    let said = product.reload(&text.replace("allowed: [shop-b, shop-a]", "allowed: [shop-a], otherwise: site"));
+    assert!(said.contains("configuration is live"), "{said}");
+    assert_eq!((ask("-b"), ask("-a")), ("rest".to_owned(), "a".to_owned()));
+    for (wrong, message) in [
+        ("{request_heade:x-cluster}", "there is no variable `{request_heade}`"),
+        ("{status}", "`{status}` has no value before there is a response"),
+    ] {
+        let said = product.reload(&text.replace("{request_header:x-cluster}", wrong));
+        assert!(said.contains(message), "{said}");
+    }
+    assert_eq!(ask("-a"), "a");
 }

@@ -51,9 +51,10 @@ pub struct Route {
     /// requests of other routes. Endpoints see `early-data: 1` (RFC 8470).
     #[serde(default)]
     pub early_data: bool,
-    /// Forward to this cluster.
+    /// Forward to this cluster; or to the one that the request names, such as
+    /// `{ from: "{request_header:x-cluster}", allowed: [one, two] }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
+    pub cluster: Option<RouteCluster>,
     /// Forward to one of these clusters, at random by weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
@@ -64,6 +65,50 @@ pub struct Route {
     /// Answer here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
+}
+
+impl Route {
+    /// The clusters that it may forward to.
+    pub(crate) fn clusters(&self) -> Vec<&str> {
+        let of_one = self.cluster.iter().flat_map(RouteCluster::names);
+        of_one.chain(self.clusters.iter().flatten().map(|part| part.cluster.as_str())).collect()
+    }
+}
+
+/// Where a route forwards to: a cluster, or one of several that the request names.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum RouteCluster {
+    /// The cluster.
+    Name(String),
+    /// One of several.
+    Choice(ClusterChoice),
+}
+
+impl RouteCluster {
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Name(name) => vec![name],
+            Self::Choice(choice) => choice.allowed.iter().chain(&choice.otherwise).map(String::as_str).collect(),
+        }
+    }
+}
+
+/// Clusters of which a request names one.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterChoice {
+    /// Gives the name of the cluster: text with variables, such as `{request_header:x-cluster}` or `shop-{cookie:group}`, as it is
+    /// behind the filters of the route. Upper and lower case differ.
+    #[schemars(length(min = 1))]
+    pub from: String,
+    /// The clusters that may be named.
+    #[schemars(length(min = 1))]
+    pub allowed: Vec<String>,
+    /// The cluster for all other values, and for requests without one. By default these are answered with 404.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<String>,
 }
 
 /// What a route asks of a request. All conditions must hold.

@@ -76,8 +76,7 @@ impl Resolver<'_> {
             };
             labels.insert(name.clone(), value);
         }
-        let clusters = route.cluster.iter().chain(route.clusters.iter().flatten().map(|part| &part.cluster));
-        for cluster in clusters {
+        for cluster in route.clusters() {
             self.labels_exist(&format!("{at}/labels"), cluster, &labels);
         }
         let otherwise = match &written.otherwise {

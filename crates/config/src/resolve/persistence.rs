@@ -12,7 +12,7 @@ use model::persistence::{
     Learned, Persistence, PrefixLengths, SameSite, Secret, SessionBy, SessionCookie, SessionRoute, SessionTable,
     WhenAway, WhenFull,
 };
-use model::snapshot::{Action, Cluster, HashKey, Route};
+use model::snapshot::{Cluster, HashKey, Route};
 
 use super::Resolver;
 use crate::file;
@@ -20,11 +20,7 @@ use crate::units::Time;
 
 /// Whether a client's requests of one host, or of one domain, may go to both clusters by different routes.
 fn meet(routes: &[(usize, Route)], (one, other): (&str, &str), domain: &Option<String>) -> bool {
-    let leads = |route: &Route, cluster: &str| match &route.action {
-        Action::Cluster(name) => name.as_str() == cluster,
-        Action::Weighted(all) => all.iter().any(|(name, _)| name.as_str() == cluster),
-        Action::Redirect(_) | Action::Respond(_) => false,
-    };
+    let leads = |route: &Route, cluster: &str| route.action.clusters().iter().any(|name| name.as_str() == cluster);
     let of = |cluster| routes.iter().map(|(_, route)| route).filter(move |route| leads(route, cluster));
     if of(one).any(|route| leads(route, other)) {
         return false;

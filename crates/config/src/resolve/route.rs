@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use model::fields::is_token;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
-use model::snapshot::{Action, Redirect, Route};
+use model::snapshot::{Action, ClusterChoice, Redirect, Route};
+use model::template::Piece;
 use model::{Issue, LocalResponse, Name};
 
 use super::Resolver;
@@ -176,9 +177,15 @@ impl Resolver<'_> {
     }
 
     fn action(&mut self, at: &str, written: &file::Route) -> Option<Action> {
-        if let Some(name) = &written.cluster {
-            self.cluster_exists(&format!("{at}/cluster"), name);
-            return Some(Action::Cluster(name.as_str().into()));
+        match &written.cluster {
+            Some(file::RouteCluster::Name(name)) => {
+                self.cluster_exists(&format!("{at}/cluster"), name);
+                return Some(Action::Cluster(name.as_str().into()));
+            }
+            Some(file::RouteCluster::Choice(choice)) => {
+                return Some(Action::Choice(self.cluster_choice(&format!("{at}/cluster"), choice)));
+            }
+            None => {}
         }
         if let Some(clusters) = &written.clusters {
             return Some(self.weighted(&format!("{at}/clusters"), clusters));
@@ -204,6 +211,33 @@ impl Resolver<'_> {
             self.report(at, "all weights are 0", Some("give at least one cluster a weight".to_owned()));
         }
         Action::Weighted(all)
+    }
+
+    fn cluster_choice(&mut self, at: &str, written: &file::ClusterChoice) -> ClusterChoice {
+        match model::template::parse(&written.from) {
+            Err(message) => self.report(&format!("{at}/from"), message, None),
+            Ok(pieces) if pieces.iter().all(|piece| matches!(piece, Piece::Literal(_))) => {
+                let message = format!("`{}` holds no variable: all requests go to the same cluster", written.from);
+                let mend = "write `cluster: NAME`, or a variable such as `{request_header:x-cluster}`".to_owned();
+                self.report(&format!("{at}/from"), message, Some(mend));
+            }
+            Ok(_) => {}
+        }
+        for (index, name) in written.allowed.iter().enumerate() {
+            let path = format!("{at}/allowed/{index}");
+            self.cluster_exists(&path, name);
+            if written.allowed[..index].contains(name) {
+                self.report(&path, format!("cluster `{name}` stands here twice"), None);
+            }
+        }
+        if let Some(name) = &written.otherwise {
+            self.cluster_exists(&format!("{at}/otherwise"), name);
+        }
+        ClusterChoice {
+            from: written.from.clone(),
+            allowed: written.allowed.iter().map(|name| name.as_str().into()).collect(),
+            otherwise: written.otherwise.as_deref().map(Name::from),
+        }
     }
 
     fn redirect(&mut self, at: &str, written: &file::Redirect) -> Redirect {

@@ -9,7 +9,7 @@ use model::persistence::WhenFull;
 use model::provider::ProviderKind;
 use model::retry::{Methods, Retry};
 use model::snapshot::{
-    Action, Balance, Cluster, HealthCheckKind, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget,
+    Balance, Cluster, HealthCheckKind, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget,
 };
 
 use super::Resolver;
@@ -82,7 +82,7 @@ impl Resolver<'_> {
 
     fn useless_in_route(&mut self, at: &str, route: &Route, clusters: &HashMap<&Name, &Cluster>) {
         let targets: Vec<&Cluster> =
-            targets(&route.action).into_iter().filter_map(|name| clusters.get(name).copied()).collect();
+            route.action.clusters().into_iter().filter_map(|name| clusters.get(name).copied()).collect();
         // What a route does that forwards nowhere is told elsewhere.
         if targets.is_empty() {
             return;
@@ -215,17 +215,9 @@ fn may_be_useless(cluster: &Cluster) -> bool {
         || cluster.endpoints.iter().any(|endpoint| endpoint.agent_port.is_some())
 }
 
-fn targets(action: &Action) -> Vec<&Name> {
-    match action {
-        Action::Cluster(name) => vec![name],
-        Action::Weighted(shares) => shares.iter().map(|(name, _)| name).collect(),
-        Action::Redirect(_) | Action::Respond(_) => Vec::new(),
-    }
-}
-
 /// The clusters that something leads to.
 fn used(snapshot: &Snapshot) -> HashSet<&Name> {
-    let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| targets(&route.action)).collect();
+    let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| route.action.clusters()).collect();
     for listener in &snapshot.listeners {
         let tcp = match &listener.protocol {
             Protocol::Http(_) => continue,

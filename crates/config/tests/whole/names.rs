@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::snapshot::Action;
 
 use crate::support::{load, messages};
 
@@ -69,5 +70,58 @@ clusters: { a: { endpoints: [] } }
     assert_eq!(
         messages("version: 1\nclusters: { a: {} }\n"),
         ["2: `endpoints` is missing in cluster `a` (add `endpoints`: the endpoints)"]
+    );
+}
+
+#[test]
+fn a_route_chooses_among_clusters_by_a_value() {
+    let text = "version: 1
+listeners: { web: { bind: '127.0.0.1:0' } }
+routes:
+  - { name: a, cluster: { from: '{cookie:group}', allowed: [one, two], otherwise: three } }
+clusters: { one: { endpoints: [] }, two: { endpoints: [] }, three: { endpoints: [] } }
+admin: { bind: '127.0.0.1:0' }
+";
+    let loaded = load(text).unwrap_or_else(|error| panic!("{error}"));
+    let Action::Choice(choice) = &loaded.snapshot.routes[0].action else { panic!("no choice") };
+    assert_eq!(choice.from, "{cookie:group}");
+    let names: Vec<&str> = loaded.snapshot.routes[0].action.clusters().iter().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["one", "two", "three"]);
+    assert!(loaded.warnings().is_empty(), "something leads to each: {:?}", loaded.warnings());
+}
+
+#[test]
+fn mistakes_in_a_choice_of_clusters_are_told_where_they_stand() {
+    let told = messages(
+        "version: 1
+routes:
+  - cluster:
+      from: 'one'
+      allowed: [one, twoo, one]
+      otherwise: thre
+  - cluster: { from: '{path', allowed: [one] }
+  - cluster: { from: '{path}', allowed: [] }
+  - cluster: { from: '{path}' }
+  - cluster: { from: '{path}', allowed: [one], else: two }
+  - { cluster: { from: '{path}', allowed: [one] }, redirect: { scheme: https } }
+clusters:
+  one: { endpoints: ['127.0.0.1:1'] }
+  two: { endpoints: ['127.0.0.1:1'] }
+  three: { endpoints: ['127.0.0.1:1'] }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "4: `one` holds no variable: all requests go to the same cluster (write `cluster: NAME`, or a variable such as `{request_header:x-cluster}`)",
+            "5: there is no cluster `twoo` (did you mean `two`?)",
+            "5: cluster `one` stands here twice",
+            "6: there is no cluster `thre` (did you mean `three`?)",
+            "7: `{` is never closed in `{path`: write `{{` for a brace",
+            "8: `allowed` is empty (it needs at least one item)",
+            "9: `allowed` is missing in `cluster` of route 4 (add `allowed`: the clusters that may be named)",
+            "10: unknown key `else` in `cluster` of route 5 (there is `from`, `allowed`, `otherwise`)",
+            "11: `cluster` and `redirect` exclude each other in route 6 (keep one of them)",
+        ]
     );
 }

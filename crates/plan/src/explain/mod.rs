@@ -178,14 +178,30 @@ impl Told<'_> {
                 let to = local.fields.first().map_or("", |(_, value)| value);
                 Outcome::Answer { status: local.status, why: format!("the route redirects to {to}") }
             }
+            ActionPlan::Choice(choice) => match choice.choose(head, facts, scratch) {
+                None => refused(Fault::UnknownCluster),
+                Some(cluster) => {
+                    let ask = self.asked(route, head);
+                    let mut told = cluster::tell(cluster, 100.0, &ask, chance);
+                    let is_named = scratch.as_slice() == cluster.cluster.name.as_str().as_bytes();
+                    told.notes.push(match is_named {
+                        true => "the request names this cluster".to_owned(),
+                        false => "the request names no cluster that its route allows".to_owned(),
+                    });
+                    Outcome::Forward(vec![told])
+                }
+            },
             ActionPlan::Cluster(_) | ActionPlan::Weighted(_) => {
-                let ask =
-                    cluster::Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at };
+                let ask = self.asked(route, head);
                 let shares = route.action.shares().into_iter();
                 Outcome::Forward(shares.map(|(cluster, share)| cluster::tell(cluster, share, &ask, chance)).collect())
             }
         };
         Ok((filters, outcome))
+    }
+
+    fn asked<'a>(&self, route: &'a RoutePlan, head: &'a RequestHead) -> cluster::Asked<'a> {
+        cluster::Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at }
     }
 
     /// Where a connection goes that is not looked into.

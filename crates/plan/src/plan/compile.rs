@@ -8,14 +8,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::snapshot::{Action, Cluster, Listener, Protocol, Route, Snapshot, TcpTarget};
+use model::snapshot::{Action, Cluster, ClusterChoice as Choice, Listener, Protocol, Route, Snapshot, TcpTarget};
 use model::{Issue, LocalResponse, Name};
 
 use crate::addresses::AddressTable;
 use crate::cluster::ClusterPlan;
 use crate::cluster::subset::{self, SubsetPlan};
-use crate::filter::Chain;
+use crate::filter::variables::Stage;
+use crate::filter::{Chain, Template};
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
+use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
@@ -135,6 +137,7 @@ impl<'a> Compiler<'a> {
         match action {
             Action::Cluster(name) => self.cluster(name, || format!("routes/{index}/cluster")).map(ActionPlan::Cluster),
             Action::Weighted(shares) => self.weighted(index, shares).map(ActionPlan::Weighted),
+            Action::Choice(choice) => self.choice(index, choice).map(ActionPlan::Choice),
             Action::Redirect(redirect) => self
                 .take(RedirectPlan::compile(redirect), || format!("routes/{index}/redirect"))
                 .map(ActionPlan::Redirect),
@@ -159,6 +162,19 @@ impl<'a> Compiler<'a> {
             self.issues.push(Issue::at(format!("routes/{index}/clusters"), "no cluster has a weight above 0"));
         }
         weighted
+    }
+
+    fn choice(&mut self, index: usize, choice: &Choice) -> Option<ClusterChoice> {
+        let path = || format!("routes/{index}/cluster");
+        let from = Template::compile(&choice.from, Stage::Request).map_err(|issue| vec![issue.below("from")]);
+        let from = self.take(from, path);
+        let mut allowed = Vec::with_capacity(choice.allowed.len());
+        for (place, name) in choice.allowed.iter().enumerate() {
+            allowed.extend(self.cluster(name, || format!("{}/allowed/{place}", path())));
+        }
+        let otherwise = choice.otherwise.as_ref().map(|name| self.cluster(name, || format!("{}/otherwise", path())));
+        let is_whole = allowed.len() == choice.allowed.len() && !matches!(otherwise, Some(None));
+        from.filter(|_| is_whole).map(|from| ClusterChoice::new(from, allowed, otherwise.flatten()))
     }
 
     fn listeners(&mut self, routes: &[Arc<RoutePlan>]) -> Vec<Arc<ListenerPlan>> {
@@ -296,12 +312,7 @@ fn labels_wanted(snapshot: &Snapshot) -> HashMap<&str, BTreeSet<subset::Names>> 
     let mut wanted: HashMap<&str, BTreeSet<subset::Names>> = HashMap::new();
     for route in &snapshot.routes {
         let Some(rule) = &route.subset else { continue };
-        let clusters: Vec<&Name> = match &route.action {
-            Action::Cluster(name) => vec![name],
-            Action::Weighted(shares) => shares.iter().map(|(name, _)| name).collect(),
-            Action::Redirect(_) | Action::Respond(_) => Vec::new(),
-        };
-        for cluster in clusters {
+        for cluster in route.action.clusters() {
             wanted.entry(cluster.as_str()).or_default().extend(subset::names_of(rule));
         }
     }

@@ -17,6 +17,7 @@ use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
 use crate::cluster::subset::SubsetPlan;
 use crate::filter::Chain;
+use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
@@ -169,6 +170,8 @@ pub enum ActionPlan {
     Cluster(Arc<ClusterPlan>),
     /// Forward to one of several, see [`WeightedClusters::choose`].
     Weighted(WeightedClusters),
+    /// Forward to the one that the request names, see [`ClusterChoice::choose`].
+    Choice(ClusterChoice),
     /// Answer here.
     Respond(LocalResponse),
     /// Send the client elsewhere.
@@ -181,6 +184,7 @@ impl ActionPlan {
         match self {
             Self::Cluster(cluster) => std::slice::from_ref(cluster),
             Self::Weighted(weighted) => weighted.clusters(),
+            Self::Choice(choice) => choice.clusters(),
             Self::Respond(_) | Self::Redirect(_) => &[],
         }
     }

@@ -334,3 +334,42 @@ fn datagrams_cannot_go_where_their_cluster_speaks_what_they_do_not_carry() {
         [format!("listeners/dns/cluster: the endpoint `{first}` of `a` has no ports")]
     );
 }
+
+fn named(from: &str, allowed: &[&str], otherwise: Option<&str>) -> Action {
+    let allowed = allowed.iter().map(|name| Name::from(*name)).collect();
+    Action::Choice(Choice { from: from.to_owned(), allowed, otherwise: otherwise.map(Name::from) })
+}
+
+#[test]
+fn a_choice_of_clusters_stays_the_same_until_one_of_them_changes() {
+    let choosing = |change: &dyn Fn(&mut Vec<Cluster>)| {
+        changed(|_, routes, clusters| {
+            routes[0].action = named("{cookie:group}", &["b"], Some("a"));
+            change(clusters);
+        })
+    };
+    let one = compiled(choosing(&|_| {}), None);
+    let names: Vec<&str> = one.routes[0].action.clusters().iter().map(|plan| plan.cluster.name.as_str()).collect();
+    assert_eq!(names, ["b", "a"]);
+    let two = compiled(choosing(&|_| {}), Some(&one));
+    assert!(Arc::ptr_eq(&one.routes[0], &two.routes[0]));
+    let three = compiled(choosing(&|clusters| clusters[0].connections_max = Some(1)), Some(&two));
+    assert!(!Arc::ptr_eq(&two.routes[0], &three.routes[0]), "the one for other values is one of them");
+}
+
+#[test]
+fn what_is_wrong_in_a_choice_of_clusters_is_told_with_its_place() {
+    let wrong = changed(|_, routes, _| {
+        routes[0].action = named("{cooky:group}", &["a", "c"], Some("d"));
+    });
+    let issues = compile(wrong, None, 1).unwrap_err();
+    let told: Vec<(&str, &str)> = issues.iter().map(|issue| (issue.path.as_str(), issue.message.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("routes/0/cluster/from", "there is no variable `{cooky}`"),
+            ("routes/0/cluster/allowed/1", "there is no cluster `c`"),
+            ("routes/0/cluster/otherwise", "there is no cluster `d`"),
+        ]
+    );
+}
