@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use model::limits;
@@ -30,6 +31,7 @@ pub(crate) fn at_once(list: &[EndpointSettings]) -> Option<Arc<[Endpoint]>> {
             address: address.into(),
             weight: settings.weight,
             connections_max: smaller(settings.connections_max, settings.requests_max),
+            queue_max: settings.queue_max.and_then(NonZeroU32::new),
             state: settings.state.into(),
             agent_port: settings.agent_port,
             placement: placement_of(settings).into(),
@@ -47,6 +49,7 @@ fn is_within_bounds(settings: &EndpointSettings) -> bool {
         && (1..=ZONE_CHARS_MAX).contains(&zone)
         && settings.connections_max != Some(0)
         && settings.requests_max != Some(0)
+        && settings.queue_max != Some(0)
         && settings.agent_port != Some(0)
 }
 
@@ -100,6 +103,7 @@ mod tests {
             endpoint(|one| {
                 (one.address, one.weight, one.backup) = ("10.0.0.2:80".into(), 0, true);
                 (one.connections_max, one.requests_max, one.agent_port) = (Some(7), Some(5), Some(9));
+                one.queue_max = Some(3);
                 (one.state, one.zone) = (EndpointState::Drain, Some("é".repeat(ZONE_CHARS_MAX)));
                 one.labels = [("version".to_owned(), "v2".to_owned()), (String::new(), String::new())].into();
             }),
@@ -121,6 +125,7 @@ mod tests {
             endpoint(|one| one.priority = limits::PRIORITY_MAX + 1),
             endpoint(|one| one.connections_max = Some(0)),
             endpoint(|one| one.requests_max = Some(0)),
+            endpoint(|one| one.queue_max = Some(0)),
             endpoint(|one| one.agent_port = Some(0)),
             endpoint(|one| one.zone = Some(String::new())),
             endpoint(|one| one.zone = Some("z".repeat(ZONE_CHARS_MAX + 1))),

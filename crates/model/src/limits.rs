@@ -39,6 +39,8 @@ pub const ERROR_WINDOW_MIN: Duration = Duration::from_millis(100);
 pub const RETRIES_SAVED_MAX: u32 = 100;
 /// Longest sequence that weighted round robin precomputes for one cluster.
 pub const ROUND_ROBIN_STEPS_MAX: usize = 65_536;
+/// Longest sequence of turns that endpoints with an equal load take, as `least_request` precomputes it for one cluster.
+pub const LEAST_TURNS_MAX: usize = 1_024;
 /// Points on a ketama ring of an endpoint of mean weight.
 pub const KETAMA_POINTS: u64 = 160;
 /// Points on one ketama ring, 8 bytes each.

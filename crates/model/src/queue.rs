@@ -17,6 +17,8 @@ pub struct Queue {
     pub fair_by: Vec<HashKey>,
     /// Refusing some while waiting is hopeless.
     pub shed: Option<Shed>,
+    /// Whether a request goes to a free backup when the regular endpoints are full, before it waits.
+    pub use_backups: bool,
     /// After which those may come again who are refused, wait too long or are shed.
     pub retry_after_seconds: u64,
     /// What they are told, whole; the answer to the fault when there is none.
@@ -27,7 +29,15 @@ impl Queue {
     /// One of these bounds, in order of arrival.
     pub fn new(requests_max: u32, timeout: Duration) -> Self {
         let retry_after_seconds = QUEUE_RETRY_AFTER.as_secs();
-        Self { requests_max, timeout, fair_by: Vec::new(), shed: None, retry_after_seconds, page: None }
+        Self {
+            requests_max,
+            timeout,
+            fair_by: Vec::new(),
+            shed: None,
+            use_backups: false,
+            retry_after_seconds,
+            page: None,
+        }
     }
 }
 

@@ -17,8 +17,12 @@ pub struct Retry {
     pub methods: Methods,
     /// Bound on one attempt, from the request being sent whole to the response head; the cluster's own bound stays.
     pub timeout: Option<Duration>,
-    /// Pause before an attempt; `None`: none, and no endpoint is tried twice.
+    /// Pause before an attempt; `None`: none.
     pub backoff: Option<Backoff>,
+    /// Whether an endpoint that has failed in this exchange is asked again when no other is left.
+    pub same_endpoint: bool,
+    /// No attempt begins later than this after the first one began; `None`: without a bound but `attempts_max`.
+    pub time_max: Option<Duration>,
     /// Request bodies up to this many bytes are received whole and kept, so that they can be sent again.
     pub body_bytes_max: usize,
     /// How much is added to the load; `None`: without a bound but `attempts_max`.
@@ -33,6 +37,8 @@ impl Default for Retry {
             methods: Methods::Idempotent,
             timeout: None,
             backoff: None,
+            same_endpoint: false,
+            time_max: None,
             body_bytes_max: 0,
             budget: None,
         }

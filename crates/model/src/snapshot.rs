@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -472,6 +473,8 @@ pub struct Endpoint {
     pub weight: u32,
     /// Exchanges (HTTP) or connections (TCP) at once, over all workers.
     pub connections_max: Option<u32>,
+    /// Those that wait for this endpoint alone, because of their sessions.
+    pub queue_max: Option<NonZeroU32>,
     /// What the operator wants of it.
     pub state: AdminState,
     /// Where it stands among the others.

@@ -14,7 +14,7 @@ use model::snapshot::{
     Balance, Cluster, ClusterSettings, Endpoint, Hash, HashAlgorithm, HealthCheck, HealthCheckKind, Pool, Snapshot,
     UpstreamTimeouts,
 };
-use plan::{Ask, ClusterPlan, Outcome, Pick, PickCache, Plan, Random, Seen, Subset};
+use plan::{Ask, ClusterPlan, Outcome, Pick, PickCache, Plan, Random, Seen};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 500_000;
@@ -103,7 +103,7 @@ fn picks(cluster: &ClusterPlan) -> f64 {
 }
 
 fn pick(cluster: &ClusterPlan, (cache, random): (&mut PickCache, &mut Random), now: Instant) -> Pick {
-    let ask = Ask { tried: &[], key: Some(random.next_u64()), now, subset: Subset::ALL, pinned: None };
+    let ask = Ask { key: Some(random.next_u64()), ..Ask::new(now) };
     cluster.pick(cache, &mut || random.next_u64(), &ask)
 }
 
@@ -123,6 +123,7 @@ fn cluster(balance: Balance, endpoints: u32, connections_max: Option<u32>) -> Cl
             address: std::net::SocketAddr::from(address).into(),
             weight: 1 + place % 3,
             connections_max,
+            queue_max: None,
             agent_port: None,
             state: AdminState::Auto,
             placement: Placed::default(),

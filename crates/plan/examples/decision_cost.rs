@@ -13,7 +13,7 @@ use model::snapshot::{
     Protocol, Route, Snapshot, UpstreamTimeouts,
 };
 use model::{FieldName, RequestHead, Version};
-use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router, Subset};
+use plan::{Ask, ClusterPlan, ListenerTarget, Pick, PickCache, Plan, Random, Router};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 2_000_000;
@@ -49,7 +49,7 @@ fn picks(cluster: &Arc<ClusterPlan>) -> f64 {
     let mut cache = PickCache::default();
     let mut random = Random::new(7);
     let start = Instant::now();
-    let ask = Ask { tried: &[], key: None, now: start, subset: Subset::ALL, pinned: None };
+    let ask = Ask::new(start);
     for _ in 0..ROUNDS {
         let pick = cluster.pick(&mut cache, &mut || random.next_u64(), &ask);
         assert!(matches!(std::hint::black_box(pick), Pick::Endpoint(_)));
@@ -115,6 +115,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
         connections_max,
         state: model::fitness::AdminState::Auto,
         placement: model::placement::Placed::default(),
+        queue_max: None,
         agent_port: None,
     };
     Cluster {

@@ -30,7 +30,7 @@ pub mod trunk;
 mod twins;
 
 pub use addresses::AddressTable;
-pub use balance::{Ask, PickCache};
+pub use balance::{Ask, LastResort, PickCache};
 pub use cluster::state::{ClusterState, EndpointState, ListenerState};
 pub use cluster::subset::Subset;
 pub use cluster::{ClusterPlan, Configured, EndpointPlan, Endpoints, Lease, Pick};
@@ -40,7 +40,7 @@ pub use health::{Change, Health, HealthState, Outcome};
 pub use plan::compile::compile;
 pub use plan::publish::{Publisher, Trial};
 pub use plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
-pub use queue::{Refusal, Ticket, Wait};
+pub use queue::{Refusal, Ticket, Tried, Wait};
 pub use random::Random;
 pub use resilience::guard::Pass;
 pub use resilience::{breaker, hedge, retry};

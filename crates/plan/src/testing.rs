@@ -17,7 +17,7 @@ use model::snapshot::{
 use model::{FieldName, RequestHead, Version};
 
 use crate::balance::tests::begin;
-use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Subset, Ticket, Wait};
+use crate::{Ask, ClusterPlan, Lease, Pick, PickCache, Plan, Random, Ticket, Wait};
 
 /// An endpoint whose name is its address; `place` makes it unlike others.
 pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) -> Endpoint {
@@ -27,6 +27,7 @@ pub(crate) fn endpoint(place: u16, weight: u32, connections_max: Option<u32>) ->
         name: name.into(),
         weight,
         connections_max,
+        queue_max: None,
         state: AdminState::Auto,
         placement: Placed::default(),
         agent_port: None,
@@ -178,7 +179,7 @@ impl Worker {
     }
 
     pub(crate) fn pick_but(&mut self, plan: &ClusterPlan, tried: &[u32]) -> Pick {
-        self.pick_for(plan, &Ask { tried, key: None, now: begin(), subset: Subset::ALL, pinned: None })
+        self.pick_for(plan, &Ask { tried, ..Ask::new(begin()) })
     }
 
     pub(crate) fn pick_for(&mut self, plan: &ClusterPlan, ask: &Ask<'_>) -> Pick {
@@ -186,7 +187,7 @@ impl Worker {
     }
 
     pub(crate) fn pick_pinned(&mut self, plan: &ClusterPlan, endpoint: u32) -> Pick {
-        let ask = Ask { tried: &[], key: None, now: begin(), subset: Subset::ALL, pinned: Some(endpoint) };
+        let ask = Ask { pinned: Some(endpoint), ..Ask::new(begin()) };
         self.pick_for(plan, &ask)
     }
 

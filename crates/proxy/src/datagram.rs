@@ -29,7 +29,7 @@ use model::persistence::SessionPick;
 use model::snapshot::{Protocol, UdpListener};
 use model::socket::ListenerSocket;
 use plan::{
-    Ask, ClusterPlan, EndpointPlan, EndpointState, HealthState, Lease, ListenerTarget, Pass, Pick, Seen, Subset,
+    Ask, ClusterPlan, EndpointPlan, EndpointState, HealthState, LastResort, Lease, ListenerTarget, Pass, Pick, Seen,
 };
 use socket2::SockRef;
 use telemetry::{Counter, Kind, ListenerSeries, Phases, Record, WorkerSeries};
@@ -585,7 +585,8 @@ impl Life {
         gate.let_in(&mut self.pass, at)?;
         let session = cluster.persistence.as_deref().map(|known| known.find(None, client, moment(at), &mut seed));
         let pinned = session.and_then(|session| session.pinned());
-        let ask = Ask { tried: &[], key: cluster.key_of_client(client), now: at, subset: Subset::ALL, pinned };
+        let (key, last_resort) = (cluster.key_of_client(client), LastResort::BackupsAtOnce);
+        let ask = Ask { key, pinned, last_resort, ..Ask::new(at) };
         let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask);
         let lease = match picked {
             Pick::Endpoint(lease) => lease,

@@ -393,7 +393,7 @@ impl<'p> Exchange<'p> {
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
         let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
         let fair_key = cluster.fair_key(head, self.client, &mut seed);
-        let turn = Turn { precedence, key: fair_key };
+        let mut turn = Turn { precedence, key: fair_key, ..Turn::default() };
         let pinned = match &cluster.persistence {
             Some(persistence) => self.find_session(persistence).pinned(),
             None => self.authenticated_at(cluster),
@@ -403,7 +403,14 @@ impl<'p> Exchange<'p> {
         let mut failed = None;
         loop {
             gate.let_in(&mut self.pass, self.told.now).map_err(|because| self.end_by(failed, because))?;
-            let ask = Ask { tried: &self.replay.tried, key, now: self.told.now, subset, pinned };
+            let ask = Ask {
+                tried: &self.replay.tried,
+                key,
+                now: self.told.now,
+                subset,
+                pinned,
+                last_resort: turn.last_resort,
+            };
             let queued = self.told.phases.queue;
             let into = &mut self.told.phases.queue;
             let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
@@ -439,6 +446,7 @@ impl<'p> Exchange<'p> {
                 // Boxed: it is rare, and its state would make every exchange larger.
                 Box::pin(self.pause(pause)).await.map_err(|because| self.end_by(failed, because))?;
             }
+            turn = self.turn_again(now, turn);
         }
     }
 

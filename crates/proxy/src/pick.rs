@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use model::Fault;
 use model::queue::Precedence;
-use plan::{Ask, ClusterPlan, Lease, Pick, Refusal, Wait};
+use plan::{Ask, ClusterPlan, LastResort, Lease, Pick, Refusal, Tried, Wait};
 
 use crate::connection::Connection;
 use crate::guard::{full, queue_full};
@@ -15,11 +15,22 @@ use crate::worker::Worker;
 use crate::worker_plan::ClusterNow;
 
 /// Where an exchange or stream stands among others, should it have to wait.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Turn {
     pub precedence: Precedence,
     /// The key by which those who wait take turns.
     pub key: Option<u64>,
+    /// How long it waits at most, if that is shorter than the queue allows.
+    pub patience_ms: u32,
+    /// What it takes when no other endpoint has room.
+    pub last_resort: LastResort,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        let (precedence, last_resort) = (Precedence::default(), LastResort::Backups);
+        Self { precedence, key: None, patience_ms: u32::MAX, last_resort }
+    }
 }
 
 /// Picks an endpoint by what is asked for, waiting in the cluster's queue if it has one. How long the wait was is added to
@@ -40,13 +51,7 @@ pub(crate) async fn pick(
         Pick::Endpoint(lease) => Ok(lease),
         Pick::None => Err(none(cluster)),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => {
-            let pinned = cluster.pinned_in_queue(ask);
-            let Turn { precedence, key } = *turn;
-            let (subset, affinity) = (ask.subset, ask.key);
-            let wait = Wait { subset, pinned, precedence, key, affinity, arrived: Instant::now() };
-            Box::pin(wait_in_queue(worker, connection, (cluster, now, wait), queued)).await
-        }
+        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, now), (ask, turn), queued)).await,
     }
 }
 
@@ -56,23 +61,48 @@ pub(crate) fn none(cluster: &ClusterPlan) -> Fault {
     if cluster.cluster.endpoints.is_empty() { Fault::EmptyCluster } else { Fault::NoEndpoint }
 }
 
+fn wait_of(cluster: &ClusterPlan, ask: &Ask<'_>, turn: &Turn) -> Wait {
+    let tried = match ask.last_resort {
+        LastResort::Repeat => Tried::NONE,
+        _ => Tried::new(ask.tried),
+    };
+    let Turn { precedence, key, .. } = *turn;
+    let pinned = cluster.pinned_in_queue(ask);
+    Wait { subset: ask.subset, pinned, tried, precedence, key, affinity: ask.key, arrived: Instant::now() }
+}
+
 async fn wait_in_queue(
     worker: &Worker,
     connection: &mut Connection,
-    (cluster, now, wait): (&Arc<ClusterPlan>, &ClusterNow, Wait),
+    (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
+    (ask, turn): (&Ask<'_>, &Turn),
     queued: &mut Duration,
 ) -> Result<Lease, Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(full(worker, now)) };
-    connection.watch.set(wait.arrived, queue.timeout);
+    let wait = wait_of(cluster, ask, turn);
+    connection.watch.set(wait.arrived, queue.timeout.min(Duration::from_millis(turn.patience_ms.into())));
     // Many may wait, and a buffer is large: only those keep one who have sent more than a head.
     if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {
         worker.buffers.give(empty);
     }
     let fault = |refusal| match refusal {
-        Refusal::Full => queue_full(worker, now),
+        Refusal::Full | Refusal::Crowded => queue_full(worker, now),
         Refusal::Shed => Fault::Shed,
     };
-    let ticket = poll_fn(|cx| Poll::Ready(cluster.enqueue(wait, cx.waker()))).await.map_err(fault)?;
+    let entered = match poll_fn(|cx| Poll::Ready(cluster.enqueue(wait, cx.waker()))).await {
+        Err(Refusal::Crowded) => {
+            // Its session moves to another endpoint, or the request waits for any of them.
+            let ask = Ask { pinned: None, ..*ask };
+            match cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
+                Pick::Endpoint(lease) => return Ok(lease),
+                Pick::None => return Err(Fault::NoEndpoint),
+                Pick::Full => (),
+            }
+            poll_fn(|cx| Poll::Ready(cluster.enqueue(Wait { pinned: None, ..wait }, cx.waker()))).await
+        }
+        entered => entered,
+    };
+    let ticket = entered.map_err(fault)?;
     let leased = poll_fn(|cx| match ticket.poll(cx.waker(), Instant::now()) {
         Some(answer) => Poll::Ready(answer.map_err(fault)),
         None if connection.poll_gone(&worker.buffers, cx).is_ready() => Poll::Ready(Err(Fault::ClosedInQueue)),

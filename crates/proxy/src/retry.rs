@@ -8,12 +8,13 @@ use model::Fault;
 use model::fault::{Phase, Source};
 use model::retry::Retry;
 use plan::retry::{Attempted, Failure, Verdict, decide, take_back};
-use plan::{Lease, Subset};
+use plan::{LastResort, Lease, Session, Subset};
 use wire::http1::Framing;
 
 use crate::exchange::Exchange;
 use crate::grpc;
 use crate::guard::Gate;
+use crate::pick::Turn;
 use crate::upstream::conversation::hedge;
 use crate::worker_plan::ClusterNow;
 
@@ -28,6 +29,9 @@ pub(crate) struct Replay {
     pub after_status: Option<Duration>,
     /// Slots of endpoints that were asked by attempts before, hedges included.
     pub tried: Vec<u32>,
+    /// When the first attempt could begin, but for its wait for an endpoint: milliseconds after the exchange did. Known only where
+    /// the rules for retries are written.
+    began_ms: u32,
 }
 
 impl Replay {
@@ -55,6 +59,7 @@ impl<'p> Exchange<'p> {
         let policy = policy(self, now);
         if let Some(budget) = policy.budget {
             now.savings.borrow_mut().earn(budget);
+            self.replay.began_ms = millis(self.told.now - self.told.begun);
         }
         let hedge = hedge::rules(self, now);
         let length = match self.request.framing {
@@ -99,7 +104,7 @@ impl<'p> Exchange<'p> {
             Poll::Ready(Ok(()))
         })
         .await?;
-        self.told.look();
+        self.replay.began_ms = millis(self.told.look() - self.told.begun);
         self.replay.body = self.connection.received.as_ref().map(|buffer| buffer.data()[..length].into());
         Ok(())
     }
@@ -137,12 +142,30 @@ impl<'p> Exchange<'p> {
     /// # Errors
     /// The fault, when it is final.
     pub(crate) fn pause_after(&mut self, now: &'p ClusterNow, fault: Fault) -> Result<Duration, Fault> {
-        match fault {
-            Fault::RetriedStatus => self.replay.after_status.take().ok_or(fault),
+        let pause = match fault {
+            Fault::RetriedStatus => self.replay.after_status.take(),
             // Half an interim response cannot be taken back.
-            _ if self.told.is_interim_cut || self.told.status != 0 => Err(fault),
-            _ => self.verdict(now, Failure::Fault(fault)).ok_or(fault),
+            _ if self.told.is_interim_cut || self.told.status != 0 => None,
+            _ => self.verdict(now, Failure::Fault(fault)),
+        };
+        if self.told.retries == 0 {
+            self.replay.began_ms = self.replay.began_ms.saturating_add(millis(self.told.phases.queue));
         }
+        pause.ok_or(fault)
+    }
+
+    /// Time since the first attempt began, `waited` being its wait for an endpoint if that is not in `began_ms` yet.
+    fn since_first(&self, waited: Duration) -> Duration {
+        let before = Duration::from_millis(self.replay.began_ms.into()) + waited;
+        (self.told.now - self.told.begun).saturating_sub(before)
+    }
+
+    /// How a further attempt waits for an endpoint: as the first one did, but no longer than a new attempt may begin.
+    pub(crate) fn turn_again(&self, now: &ClusterNow, turn: Turn) -> Turn {
+        let policy = policy(self, now);
+        let left = policy.time_max.map(|max| millis(max.saturating_sub(self.since_first(Duration::ZERO))));
+        let last_resort = if policy.same_endpoint { LastResort::Repeat } else { LastResort::Backups };
+        Turn { patience_ms: left.unwrap_or(u32::MAX), last_resort, ..turn }
     }
 
     fn verdict(&mut self, now: &'p ClusterNow, failure: Failure) -> Option<Duration> {
@@ -150,15 +173,19 @@ impl<'p> Exchange<'p> {
         let subset = self.told.route.map_or(Subset::ALL, |route| now.plan.subset(route, &self.incoming.head));
         let present = self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
         let is_tried = |slot| present == Some(slot) || self.replay.tried.contains(&slot);
+        let pinned = self.session.as_ref().and_then(Session::pinned);
+        let at = self.told.look();
+        let waited = if self.told.retries == 0 { self.told.phases.queue } else { Duration::ZERO };
         let attempted = Attempted {
             failure,
             method: self.incoming.head.method,
             is_replayable: self.is_replayable(),
             attempts,
-            has_untried: now.plan.has_untried(&mut now.cache.borrow_mut(), subset, is_tried),
+            since_first: self.since_first(waited),
+            has_untried: now.plan.has_untried(&mut now.cache.borrow_mut(), subset, pinned, is_tried),
         };
         let savings = &mut now.savings.borrow_mut();
-        match decide(policy(self, now), &attempted, savings, self.told.look(), &mut || self.worker.random.next()) {
+        match decide(policy(self, now), &attempted, savings, at, &mut || self.worker.random.next()) {
             Verdict::Again(pause) => {
                 let gate = Gate { worker: self.worker, cluster: &now.plan, now };
                 let may_retry = gate.may_retry(&mut self.pass);
@@ -175,10 +202,10 @@ impl<'p> Exchange<'p> {
         }
     }
 
-    /// Whether another attempt would go to an endpoint that was tried, without a pause in which that could have changed: all others are
-    /// full, or its session allows no other.
+    /// Whether another attempt would go to an endpoint that has failed, which the rules do not allow. The queue gives such a place
+    /// only where the configuration has changed during the wait.
     pub(crate) fn would_repeat(&self, now: &'p ClusterNow, lease: &Lease) -> bool {
-        self.replay.tried.contains(&lease.state().slot) && policy(self, now).backoff.is_none()
+        self.replay.tried.contains(&lease.state().slot) && !policy(self, now).same_endpoint
     }
 
     /// Another attempt is made. Until here, the one that `failed` could have been the last.
@@ -224,4 +251,9 @@ impl<'p> Exchange<'p> {
         self.told.look();
         Ok(())
     }
+}
+
+/// As many whole milliseconds as there is room for.
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }

@@ -167,11 +167,12 @@ impl<'p> Stream<'p> {
         let pinned = session.and_then(|session| session.pinned());
         let gate = Gate { worker: self.worker, cluster, now };
         let (mut attempt, mut failed) = (0, None);
+        let mut turn = Turn { key: fair_key, ..Turn::default() };
+        let mut first = None;
         loop {
             let at = Instant::now();
             gate.let_in(&mut self.pass, at).map_err(|because| end_by(failed, because))?;
-            let ask = Ask { tried: &tried[..attempt], key, now: at, subset: Subset::ALL, pinned };
-            let turn = Turn { key: fair_key, ..Turn::default() };
+            let ask = Ask { tried: &tried[..attempt], key, pinned, ..Ask::new(at) };
             let queued = self.phases.queue;
             let into = &mut self.phases.queue;
             let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
@@ -193,6 +194,7 @@ impl<'p> Stream<'p> {
             now.series.of(self.worker.index).picked(lease.reason());
             let shard = side.series.of(self.worker.index);
             let begun = Instant::now();
+            let first = *first.get_or_insert(begun);
             let settings = &cluster.cluster;
             let target = Target { endpoint: &endpoint.endpoint, socket: &settings.socket, tls: now.tls.as_deref() };
             let connected = connect(target, self.opening(cluster), self.connection, settings.timeouts.connect).await;
@@ -214,22 +216,26 @@ impl<'p> Stream<'p> {
                     }
                     tried[attempt] = endpoint.state.slot;
                     attempt += 1;
-                    if !self.may_try_another((cluster, now), fault, &tried[..attempt]) {
-                        return Err(fault);
-                    }
+                    let may = self.may_try_another((cluster, now), (fault, pinned), &tried[..attempt]);
+                    turn.patience_ms = time_left(cluster, done - first).filter(|_| may).ok_or(fault)?;
                     failed = Some((fault, shard));
                 }
             }
         }
     }
 
-    /// Whether another endpoint is asked after a connection that failed. There is no pause in which one of those that were `tried` could
-    /// have changed.
-    fn may_try_another(&mut self, (cluster, now): (&ClusterPlan, &ClusterNow), fault: Fault, tried: &[u32]) -> bool {
+    /// Whether another endpoint is asked after a connection that failed. There is no pause in which one of those that were `tried`
+    /// could have changed: none is asked again.
+    fn may_try_another(
+        &mut self,
+        (cluster, now): (&ClusterPlan, &ClusterNow),
+        (fault, pinned): (Fault, Option<u32>),
+        tried: &[u32],
+    ) -> bool {
         let retry = &cluster.cluster.retry;
         retry.on.holds_fault(fault)
             && tried.len() < retry.attempts_max as usize
-            && cluster.has_untried(&mut now.cache.borrow_mut(), Subset::ALL, |slot| tried.contains(&slot))
+            && cluster.has_untried(&mut now.cache.borrow_mut(), Subset::ALL, pinned, |slot| tried.contains(&slot))
             && Gate { worker: self.worker, cluster, now }.may_retry(&mut self.pass)
     }
 
@@ -272,6 +278,13 @@ impl<'p> Stream<'p> {
         };
         self.worker.tell(&record, &series, self.plan.plan.generation);
     }
+}
+
+/// How many milliseconds are left for another attempt to begin, so long after the first one did. `None`: it is too late.
+fn time_left(cluster: &ClusterPlan, since_first: Duration) -> Option<u32> {
+    let Some(max) = cluster.cluster.retry.time_max else { return Some(u32::MAX) };
+    let left = max.checked_sub(since_first)?;
+    Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX))
 }
 
 /// Why a stream ends when no attempt follows one that failed.

@@ -223,7 +223,8 @@ fn a_pause_before_another_attempt_holds_no_connection() {
     let origin = Origin::start(|mut visit| {
         visit.answer_all(|request| (request.target() != "/ill").then(|| ok("well")));
     });
-    let setup = Setup::to(&origin).cluster("retry: { on: [reset], backoff: { base: 1m, max: 1m } }");
+    let setup =
+        Setup::to(&origin).cluster("retry: { on: [reset], same_endpoint: true, backoff: { base: 1m, max: 1m } }");
     let product = setup.cluster("circuit_breaker: { connections_max: 1 }").start();
     let _pausing = Peer::sending(product.web(), "GET /ill HTTP/1.1\r\nHost: test\r\n\r\n");
     eventually("it was answered", || origin.requests().len() == 1);

@@ -273,7 +273,7 @@ fn a_call_of_text_that_is_tried_again_is_decoded_again() {
     let product = Setup::to_addresses(&[origin.address()])
         .cluster("http_versions: [h2]")
         .cluster("grpc_web: true")
-        .cluster("retry: { on: [grpc_unavailable], methods: any }")
+        .cluster("retry: { on: [grpc_unavailable], methods: any, same_endpoint: true }")
         .workers(1)
         .start();
     let answer = ask_text(&product, TEXT, &segment(&message("a pear")));

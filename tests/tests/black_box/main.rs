@@ -26,6 +26,7 @@ mod discovery_etcd;
 mod empty_clusters;
 mod endpoint_names;
 mod error_page;
+mod failover;
 mod faults;
 mod filter_when;
 mod filters;

@@ -222,7 +222,8 @@ fn all_attempts_together_are_bounded_by_the_time_of_the_route() {
         })
     };
     let origins = [silent(), silent(), silent()];
-    let setup = Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 1s, attempts_max: 10 }");
+    let setup =
+        Setup::to_all(&origins).cluster("retry: { on: [timeout], timeout: 1s, attempts_max: 10, same_endpoint: true }");
     let product = setup.route("timeout: 2500ms").start();
     let begun = Instant::now();
     assert_eq!(product.get("/").status(), 504);
@@ -236,7 +237,7 @@ fn all_attempts_together_are_bounded_by_the_time_of_the_route() {
 #[test]
 fn retries_add_no_more_than_their_budget_to_the_load_of_endpoints_that_are_all_ill() {
     let origins = [with_status(503), with_status(503)];
-    let rules = "retry: { on: [503], backoff: { base: 1ms, max: 1ms }, budget: { share: 10%, per_second: 0 } }";
+    let rules = "retry: { on: [503], same_endpoint: true, backoff: { base: 1ms, max: 1ms }, budget: { share: 10%, per_second: 0 } }";
     let product = Setup::to_all(&origins).cluster(rules).workers(1).start();
     let mut client = product.connect();
     for _ in 0..200 {
@@ -248,7 +249,7 @@ fn retries_add_no_more_than_their_budget_to_the_load_of_endpoints_that_are_all_i
 }
 
 #[test]
-fn the_only_endpoint_is_tried_again_after_a_pause() {
+fn the_only_endpoint_is_tried_again_after_a_pause_where_the_rules_say_so() {
     let failed = AtomicUsize::new(0);
     let origin = Origin::start(move |mut visit| {
         if failed.fetch_add(1, Ordering::SeqCst) < 2 {
@@ -257,7 +258,8 @@ fn the_only_endpoint_is_tried_again_after_a_pause() {
         }
         visit.answer_all(|_| Some(ok("recovered")));
     });
-    let product = Setup::to(&origin).cluster("retry: { backoff: { base: 40ms, max: 1s } }").start();
+    let product =
+        Setup::to(&origin).cluster("retry: { same_endpoint: true, backoff: { base: 40ms, max: 1s } }").start();
     let begun = Instant::now();
     assert_eq!(product.get("/").text(), "recovered");
     assert!(begun.elapsed() >= Duration::from_millis(20 + 40), "two pauses, each at least half of what it may be");
@@ -267,7 +269,8 @@ fn the_only_endpoint_is_tried_again_after_a_pause() {
 #[test]
 fn a_client_that_resets_during_a_pause_ends_its_exchange() {
     let origin = dying();
-    let product = Setup::to(&origin).cluster("retry: { backoff: { base: 30s, max: 30s } }").start();
+    let product =
+        Setup::to(&origin).cluster("retry: { same_endpoint: true, backoff: { base: 30s, max: 30s } }").start();
     let mut client = product.connect();
     client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     until("the first attempt has failed", || (origin.requests().len() == 1 && origin.open() == 0).then_some(()));

@@ -183,6 +183,12 @@ pub struct EndpointSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_max: Option<u32>,
+    /// Requests that wait in the `queue` for this endpoint alone, because their session belongs to it, over all workers. Further
+    /// ones go to another endpoint, where their session stays from then on; with `otherwise: refuse` they get the answer of a full
+    /// queue. No bound by default but that of the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub queue_max: Option<u32>,
     /// Port of its agent, for `agent_check` of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -190,11 +196,13 @@ pub struct EndpointSettings {
     /// What is wanted of it, whatever its checks say.
     #[serde(default)]
     pub state: EndpointState,
-    /// Endpoints of a lower number come first; others get what those cannot bear, see `overprovisioning`.
+    /// Endpoints of a lower number come first. Others get what those cannot bear, see `overprovisioning`, and what they cannot
+    /// take: all are full, or have failed in this exchange. Requests wait in the `queue` once all priorities are full.
     #[serde(default)]
     #[schemars(range(min = 0, max = limits::PRIORITY_MAX))]
     pub priority: u32,
-    /// Give it work only while no endpoint that is not a backup is fit for any.
+    /// Give it only requests that no other endpoint can take: all that are no backups are unfit, full, or have failed in this
+    /// exchange. With a `queue`, requests wait while those are full, unless it says `use_backups`.
     #[serde(default)]
     pub backup: bool,
     /// The zone that it is in, see `prefer_own_zone`.
@@ -214,6 +222,7 @@ impl EndpointSettings {
             weight: weight(),
             connections_max: None,
             requests_max: None,
+            queue_max: None,
             agent_port: None,
             state: EndpointState::default(),
             priority: 0,
@@ -273,7 +282,12 @@ impl Default for ClusterTlsSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pool {
-    /// Idle connections that each worker keeps to each endpoint; 0 switches reuse off.
+    /// Use a connection for further requests. With `false`, each request opens a connection of its own, and over HTTP/1.1 the endpoint
+    /// gets `Connection: close`; over HTTP/2 and HTTP/3 a connection carries one request. All other settings of the pool but
+    /// `ping_interval` and `ping_timeout` have no meaning then.
+    pub reuse: bool,
+    /// Idle connections that each worker keeps to each endpoint. With 0 none is kept; over HTTP/2 and HTTP/3 requests at the same
+    /// time still share one.
     pub idle_max: u32,
     /// Time an idle connection is kept. Keep it below what the endpoints allow.
     pub idle_timeout: Time,
@@ -294,6 +308,7 @@ pub struct Pool {
 impl Default for Pool {
     fn default() -> Self {
         Self {
+            reuse: true,
             idle_max: limits::IDLE_UPSTREAM_CONNECTIONS_MAX,
             idle_timeout: Time(limits::UPSTREAM_IDLE),
             requests_per_connection_max: None,

@@ -27,6 +27,10 @@ pub struct Queue {
     /// Refuse some while waiting is hopeless, so that the others get through soon. By default none is refused for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shed: Option<Shed>,
+    /// Send a request to a free backup instead of letting it wait while all other endpoints are full. By default it waits for one of
+    /// these, and backups get only requests that they cannot take: all are unfit, or have failed in this exchange.
+    #[serde(default)]
+    pub use_backups: bool,
     /// What `Retry-After` tells those who find the queue full, wait too long or are shed, in whole seconds.
     #[serde(default = "retry_after")]
     pub retry_after: Time,

@@ -26,8 +26,15 @@ pub struct Retry {
     /// `timeouts.response_head`. The route's `timeout` bounds all attempts together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
-    /// Pauses between attempts. An endpoint is tried twice only if all were tried and there is a pause.
+    /// No attempt begins later than this after the first one began; a pause or a wait in the queue that would end later is not
+    /// made. An attempt that has begun goes on under its own time-outs. No bound by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_max: Option<Time>,
+    /// Pauses between attempts.
     pub backoff: Backoff,
+    /// Ask an endpoint again that has failed in this exchange, when no other is left, backups included. By default the client gets
+    /// the failure then. For an endpoint that restarts, together with `backoff`. TCP listeners never do this.
+    pub same_endpoint: bool,
     /// Bodies up to this size are received whole before the first attempt and kept, so that they can be sent again.
     /// Requests with larger ones, or of unknown length, are tried again only while nothing of them is sent; a body of unknown
     /// length up to this size also once it was sent whole to an endpoint that speaks HTTP/2. At most 48 KiB.
@@ -43,7 +50,9 @@ impl Default for Retry {
             attempts_max: 3,
             methods: RetryMethods::Idempotent,
             timeout: None,
+            time_max: None,
             backoff: Backoff::default(),
+            same_endpoint: false,
             body_max: Size(16 * 1024),
             budget: RetryBudget::default(),
         }

@@ -1,6 +1,7 @@
 //! Clusters and their endpoints.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use model::Address;
 use model::fitness::AdminState;
@@ -53,12 +54,7 @@ impl Resolver<'_> {
                 .map(|sent| self.send_proxy(&format!("{at}/proxy_protocol"), sent)),
             grpc_web: written.grpc_web,
             follows_names,
-            pool: Pool {
-                idle_max: written.pool.idle_max,
-                idle_timeout: written.pool.idle_timeout.0,
-                requests_per_connection_max: written.pool.requests_per_connection_max,
-                shared: self.shared_pool(&at, name, written),
-            },
+            pool: self.pool(&at, name, written),
             timeouts: UpstreamTimeouts {
                 connect: written.timeouts.connect.0,
                 response_head: written.timeouts.response_head.0,
@@ -74,6 +70,42 @@ impl Resolver<'_> {
         };
         let endpoints_from = endpoints_from.map(Box::new);
         Some(Cluster { name: name.into(), endpoints, endpoints_from, settings: self.shared(settings) })
+    }
+
+    /// Which connections are kept. Without reuse there is one for each request.
+    fn pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Pool {
+        let (pool, default) = (&written.pool, file::Pool::default());
+        let shared = self.shared_pool(at, name, written);
+        if pool.reuse {
+            return Pool {
+                idle_max: pool.idle_max,
+                idle_timeout: pool.idle_timeout.0,
+                requests_per_connection_max: pool.requests_per_connection_max,
+                shared,
+            };
+        }
+        let keys = [
+            ("idle_max", pool.idle_max > 0 && pool.idle_max != default.idle_max),
+            ("idle_timeout", pool.idle_timeout.0 != default.idle_timeout.0),
+            ("requests_per_connection_max", pool.requests_per_connection_max.is_some_and(|max| max > 1)),
+            (
+                "streams_per_connection_max",
+                shared.is_some()
+                    && pool.streams_per_connection_max > 1
+                    && pool.streams_per_connection_max != default.streams_per_connection_max,
+            ),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, is_asked)| *is_asked) {
+            let span = self.key_span(&format!("{at}/pool"), key);
+            let message = format!("`{key}` is for connections that carry further requests, and `reuse` is `false`");
+            self.sink.push(span, message, Some(format!("leave `{key}` or `reuse` out")));
+        }
+        Pool {
+            idle_max: 0,
+            idle_timeout: pool.idle_timeout.0,
+            requests_per_connection_max: Some(1),
+            shared: shared.map(|shared| SharedPool { streams_max: 1, ..shared }),
+        }
     }
 
     /// What its endpoints speak of HTTP/2 or HTTP/3.
@@ -236,9 +268,11 @@ impl Resolver<'_> {
                     (path, &settings.address, settings.weight, places)
                 }
             };
-            let (state, agent_port) = match endpoint {
-                file::Endpoint::Address(_) => (AdminState::Auto, None),
-                file::Endpoint::Settings(settings) => (settings.state.into(), settings.agent_port),
+            let (state, agent_port, queue_max) = match endpoint {
+                file::Endpoint::Address(_) => (AdminState::Auto, None, None),
+                file::Endpoint::Settings(settings) => {
+                    (settings.state.into(), settings.agent_port, settings.queue_max.and_then(NonZeroU32::new))
+                }
             };
             let Some(address) = self.endpoint_address(&path, name) else { continue };
             if let Some(first) = seen.insert(address.clone(), name) {
@@ -251,7 +285,7 @@ impl Resolver<'_> {
                 continue;
             }
             let (name, placement) = (name.as_str().into(), placement(endpoint).into());
-            all.push(Endpoint { name, address, weight, connections_max, state, agent_port, placement });
+            all.push(Endpoint { name, address, weight, connections_max, queue_max, state, agent_port, placement });
         }
         if !all.is_empty() && all.iter().all(|endpoint| endpoint.weight == 0) {
             self.report(at, "all weights are 0", Some("give at least one endpoint a weight".to_owned()));

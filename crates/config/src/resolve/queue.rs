@@ -30,6 +30,7 @@ impl Resolver<'_> {
                     file::ShedFrom::Newest => ShedFrom::Newest,
                 },
             }),
+            use_backups: written.use_backups,
             retry_after_seconds: seconds,
             page,
         }

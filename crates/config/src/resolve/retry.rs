@@ -34,6 +34,8 @@ impl Resolver<'_> {
             attempts_max: written.attempts_max,
             methods: methods(written.methods),
             timeout: written.timeout.map(|time| time.0),
+            same_endpoint: written.same_endpoint,
+            time_max: written.time_max.map(|time| time.0),
             backoff: Some(Backoff { base: written.backoff.base.0, max: written.backoff.max.0 }),
             body_bytes_max: written.body_max.0 as usize,
             budget: Some(Budget { percent: u32::from(written.budget.share.0), per_second: written.budget.per_second }),

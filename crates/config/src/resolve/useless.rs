@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use model::Name;
 use model::fitness::Fitness;
-use model::persistence::WhenFull;
+use model::persistence::{WhenAway, WhenFull};
 use model::provider::ProviderKind;
 use model::retry::{Methods, Retry};
 use model::snapshot::{
@@ -115,11 +115,31 @@ impl Resolver<'_> {
             let message = "nobody waits here: the cluster has no queue";
             self.warn_at_key(&format!("{at}/persistence"), "when_full", message, mend);
         }
+        let may_wait = cluster.queue.is_some()
+            && cluster
+                .persistence
+                .as_ref()
+                .is_some_and(|it| it.when_full == WhenFull::Wait || it.otherwise == WhenAway::Refuse);
+        for (index, _) in cluster.endpoints.iter().enumerate().filter(|(_, it)| it.queue_max.is_some() && !may_wait) {
+            let mend = "give the cluster a `queue`, and a `persistence` whose sessions wait".to_owned();
+            let message = "nothing waits for this endpoint alone";
+            self.warn_at_key(&format!("{at}/endpoints/{index}"), "queue_max", message, Some(mend));
+        }
         let Some(queue) = &cluster.queue else { return };
         if !has_bound {
             let message = "nobody ever waits in this queue: neither the cluster nor an endpoint has a bound";
             let mend = "give the cluster or its endpoints a `connections_max`".to_owned();
             self.warn_at_key(at, "queue", message, Some(mend));
+        }
+        let has_backup = cluster.endpoints.iter().any(|endpoint| endpoint.placement.is_backup);
+        if queue.use_backups && !has_backup && cluster.endpoints_from.is_none() {
+            let mend = "give an endpoint `backup: true`".to_owned();
+            self.warn_at_key(
+                &format!("{at}/queue"),
+                "use_backups",
+                "no endpoint of this cluster is a backup",
+                Some(mend),
+            );
         }
         if let Some(pending) = pending_max.filter(|pending| *pending > queue.requests_max) {
             let message = format!("the queue holds {} at most, so {pending} never wait", queue.requests_max);
@@ -176,7 +196,13 @@ impl Resolver<'_> {
         if cluster.resilience.hedge.is_some() && cluster.endpoints.len() == 1 {
             self.warn_at_key(at, "hedge", "with one endpoint there is no other to send a request to", None);
         }
-        self.useless_conditions(&format!("{at}/retry"), &cluster.retry);
+        let retry = &cluster.retry;
+        let is_written = retry.budget.is_some() && retry.attempts_max > 1 && self.has(at, "retry");
+        if is_written && !retry.same_endpoint && cluster.endpoints.len() == 1 && cluster.endpoints_from.is_none() {
+            let mend = "add `same_endpoint: true` if it is to be asked again".to_owned();
+            self.warn_at_key(at, "retry", "with one endpoint there is no other to try", Some(mend));
+        }
+        self.useless_conditions(&format!("{at}/retry"), retry);
     }
 
     fn useless_conditions(&mut self, at: &str, retry: &Retry) {
@@ -212,7 +238,8 @@ fn may_be_useless(cluster: &Cluster) -> bool {
         || cluster.resilience.hedge.is_some()
         || !on.grpc_statuses.is_empty()
         || !on.statuses.is_empty()
-        || cluster.endpoints.iter().any(|endpoint| endpoint.agent_port.is_some())
+        || cluster.retry.budget.is_some()
+        || cluster.endpoints.iter().any(|endpoint| endpoint.agent_port.is_some() || endpoint.queue_max.is_some())
 }
 
 /// The clusters that something leads to.

@@ -145,3 +145,35 @@ fn a_route_has_a_turn() {
         ["4: `queue` has no meaning for a route that forwards to no cluster (leave it out, or name a cluster)"]
     );
 }
+
+#[test]
+fn a_queue_may_leave_backups_to_those_that_would_wait() {
+    assert!(!queue("").use_backups);
+    assert!(queue(", use_backups: true").use_backups);
+    assert_eq!(told(", use_backups: 1"), ["`use_backups` must be `true` or `false`, not the number 1"]);
+}
+
+#[test]
+fn so_many_may_wait_for_one_endpoint_alone() {
+    let with = |max: &str| {
+        format!(
+            "version: 1\nclusters:\n  a:\n    endpoints: [{{ address: '127.0.0.1:1', queue_max: {max} }}]\n    queue: {{ requests_max: 5 }}\n"
+        )
+    };
+    let loaded = load(&with("3")).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+    assert_eq!(loaded.snapshot.clusters[0].endpoints[0].queue_max.map(|max| max.get()), Some(3));
+    assert_eq!(messages(&with("0")), ["4: `queue_max` must be a whole number from 1 to 4294967295, not 0"]);
+}
+
+#[test]
+fn rules_for_retries_say_whether_one_endpoint_is_asked_twice_and_when_the_last_attempt_begins() {
+    let retry = |settings: &str| cluster(&format!("retry: {{ {settings} }}")).retry.clone();
+    let by_default = retry("");
+    assert_eq!((by_default.same_endpoint, by_default.time_max), (false, None));
+    let written = retry("same_endpoint: true, time_max: 10s");
+    assert_eq!((written.same_endpoint, written.time_max), (true, Some(Duration::from_secs(10))));
+    assert_eq!(
+        messages(&with("retry: { time_max: soon }", "")),
+        ["5: `time_max`: `soon` is not a duration (write it like `250ms`, `5s` or `1m30s`)"]
+    );
+}

@@ -158,3 +158,26 @@ fn statuses_of_grpc_after_which_a_call_is_tried_again_have_names() {
     let web = load(&cluster("http_versions: [h2], grpc_web: true")).unwrap();
     assert!(web.snapshot.clusters[0].grpc_web);
 }
+
+#[test]
+fn without_reuse_a_connection_carries_one_request_and_settings_for_more_are_refused() {
+    let pool = |lines: &str| load(&cluster(lines)).unwrap().snapshot.clusters[0].pool.clone();
+    let never = pool("pool: { reuse: false }");
+    assert_eq!((never.idle_max, never.requests_per_connection_max, never.shared), (0, Some(1), None));
+    for versions in ["http_versions: [h2]", "http_versions: [h3], tls: true"] {
+        let never = pool(&format!("{versions}, pool: {{ reuse: false, ping_interval: 3s }}"));
+        let shared = never.shared.unwrap();
+        assert_eq!((never.idle_max, never.requests_per_connection_max, shared.streams_max), (0, Some(1), 1));
+        assert_eq!(shared.ping_interval, Duration::from_secs(3));
+    }
+    let more = "idle_max: 3, idle_timeout: 1s, requests_per_connection_max: 2, streams_per_connection_max: 5";
+    let keys = ["idle_max", "idle_timeout", "requests_per_connection_max", "streams_per_connection_max"];
+    let told = |key| {
+        format!(
+            "2: `{key}` is for connections that carry further requests, and `reuse` is `false` (leave `{key}` or `reuse` out)"
+        )
+    };
+    assert_eq!(messages(&cluster(&format!("http_versions: [h2], pool: {{ reuse: false, {more} }}"))), keys.map(told));
+    // What is as it is by default asks for nothing.
+    assert!(load(&cluster("pool: { reuse: false, idle_max: 0, requests_per_connection_max: 1 }")).is_ok());
+}

@@ -83,6 +83,42 @@ clusters:
     assert!(told.is_empty(), "{told:?}");
 }
 
+#[test]
+fn what_waits_for_nothing_and_retries_that_have_nowhere_to_go_are_warned_of() {
+    let told = warnings(
+        "routes:
+  - { match: { path: { exact: /a } }, cluster: a }
+  - { match: { path: { exact: /b } }, cluster: b }
+  - { match: { path: { exact: /c } }, cluster: c }
+clusters:
+  a: { endpoints: ['127.0.0.1:1'], retry: {} }
+  b:
+    endpoints: [{ address: '127.0.0.1:1', connections_max: 1, queue_max: 2 }, '127.0.0.1:2']
+    queue: { requests_max: 3, use_backups: true }
+  c: { endpoints: ['127.0.0.1:1'], retry: { same_endpoint: true } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "8: with one endpoint there is no other to try (add `same_endpoint: true` if it is to be asked again)",
+            "10: nothing waits for this endpoint alone (give the cluster a `queue`, and a `persistence` whose sessions wait)",
+            "11: no endpoint of this cluster is a backup (give an endpoint `backup: true`)",
+        ]
+    );
+    let told = warnings(
+        "routes: [{ cluster: a }]
+clusters:
+  a:
+    endpoints: [{ address: '127.0.0.1:1', connections_max: 1, queue_max: 2 }, { address: '127.0.0.1:2', backup: true }]
+    queue: { requests_max: 3, use_backups: true }
+    persistence: { source: {} }
+    retry: {}
+",
+    );
+    assert!(told.is_empty(), "{told:?}");
+}
+
 /// What is told of a file that begins with its version.
 fn told(lines: &str) -> Vec<String> {
     messages(&format!("version: 1\n{lines}"))

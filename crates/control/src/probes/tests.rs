@@ -175,6 +175,7 @@ fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&
         connections_max: None,
         state: model::fitness::AdminState::Auto,
         placement: model::placement::Placed::default(),
+        queue_max: None,
         agent_port: None,
     });
     let second = Duration::from_secs(1);
@@ -380,8 +381,7 @@ async fn an_endpoint_that_left_the_configuration_is_asked_until_nothing_is_under
     let probes = Probes::start(Arc::default()).unwrap();
     let first = plan(&[leaves], Some(http_check(PATIENCE)), None);
     let mut cache = plan::PickCache::default();
-    let ask =
-        plan::balance::Ask { tried: &[], key: None, now: Instant::now(), subset: plan::Subset::ALL, pinned: None };
+    let ask = plan::balance::Ask::new(Instant::now());
     let picked = first.clusters[0].pick(&mut cache, &mut || 1, &ask);
     let plan::Pick::Endpoint(lease) = picked else { panic!("{picked:?}") };
     probes.follow(Arc::clone(&first));

@@ -1,6 +1,8 @@
 //! The search for the member that bears least, whatever is meant by that.
 
-use super::{Chance, Member, Tier};
+use model::limits::LEAST_TURNS_MAX;
+
+use super::{Chance, Member, Tier, round_robin};
 use crate::cluster::Lease;
 use crate::random::scale;
 
@@ -9,21 +11,30 @@ const SCAN_MAX: usize = 64;
 /// Members that are drawn where there are more.
 const SAMPLE: usize = 16;
 
-/// Takes a place at the member with the least burden. Another worker may fill it first: then the search is made again, at
-/// most once for each member.
+/// Times that a worker tries to take a turn that others take at the same moment. Then two of them may take the same one.
+const RACES_MAX: u32 = 8;
+
+/// Places in the tier, one for each turn among equals: every place as often as its weight, spread out. Empty where members are
+/// drawn.
+pub(super) fn turns(weights: &[u32]) -> Box<[u32]> {
+    if weights.len() > SCAN_MAX { Box::default() } else { round_robin::sequence_within(weights, LEAST_TURNS_MAX) }
+}
+
+/// Takes a place at the member with the least burden; equals take turns. Another worker may fill it first: then the search is
+/// made again, at most once for each member.
 #[inline]
 pub(super) fn take(
     tier: &Tier,
+    turns: &[u32],
     chance: &mut Chance<'_>,
-    tried: &[u32],
-    burden: impl Fn(&Member) -> f64,
+    (tried, burden): (&[u32], impl Fn(&Member) -> f64),
 ) -> Option<Lease> {
     let count = tier.members().len();
     if count > SCAN_MAX {
         return take_of_sample(tier, chance, tried, burden);
     }
     for _ in 0..count {
-        if let Some(lease) = tier.take(least_of_all(tier, chance, tried, &burden)?) {
+        if let Some(lease) = tier.take(least_of_all(tier, turns, tried, &burden)?) {
             return Some(lease);
         }
     }
@@ -32,41 +43,44 @@ pub(super) fn take(
 
 fn least_of_all<'a>(
     tier: &'a Tier,
-    chance: &mut Chance<'_>,
+    turns: &[u32],
     tried: &[u32],
     burden: &impl Fn(&Member) -> f64,
 ) -> Option<&'a Member> {
-    let mut best: Option<(&Member, f64)> = None;
-    let mut equals = 1_u32;
-    let mut equal_weight = 0;
-    for member in tier.members().iter().filter(|member| member.is_open(tried)) {
+    let mut least = f64::INFINITY;
+    // A bit for each place: there are no more than SCAN_MAX.
+    let mut equals = 0_u64;
+    for (place, member) in tier.members().iter().enumerate().filter(|(_, member)| member.is_open(tried)) {
         let bears = burden(member);
-        let least = best.map_or(f64::INFINITY, |(_, least)| least);
         if bears < least {
-            best = Some((member, bears));
-            equals = 1;
-            equal_weight = u64::from(member.weight);
+            least = bears;
+            equals = 1 << place;
         } else if bears == least {
-            equals += 1;
-            equal_weight += u64::from(member.weight);
+            equals |= 1 << place;
         }
     }
-    let (first, least) = best?;
-    if equals == 1 {
-        return Some(first);
-    }
-    // The one that `drawn` falls on. Burdens may have moved since they were compared: the first stands in when too few
-    // equals are left.
-    let mut drawn = scale(chance(), equal_weight);
-    for member in tier.members().iter().filter(|member| member.is_open(tried)) {
-        if burden(member) == least {
-            match drawn.checked_sub(member.weight.into()) {
-                Some(rest) => drawn = rest,
-                None => return Some(member),
-            }
+    let place =
+        if equals.count_ones() > 1 { whose_turn(tier, turns, equals) } else { equals.trailing_zeros() as usize };
+    tier.members().get(place)
+}
+
+/// The place, of several that are equal, whose turn comes next. Turns of others are passed over, and come again in the next
+/// round. All workers take turns from one counter.
+fn whose_turn(tier: &Tier, turns: &[u32], equals: u64) -> usize {
+    let mut place = equals.trailing_zeros();
+    let mut from = tier.next_turn();
+    for _ in 0..RACES_MAX {
+        let Some(begin) = from.checked_rem(turns.len()) else { break };
+        let (before, after) = turns.split_at(begin);
+        let coming = after.iter().chain(before).enumerate();
+        let Some((passed, &next)) = coming.into_iter().find(|(_, place)| equals >> **place & 1 == 1) else { break };
+        place = next;
+        match tier.pass_turn(from, from.wrapping_add(passed + 1)) {
+            Ok(_) => break,
+            Err(other) => from = other,
         }
     }
-    Some(first)
+    place as usize
 }
 
 /// The least of some that are drawn. Among equals the first counts, which chance has drawn.

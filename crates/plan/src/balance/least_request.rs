@@ -7,13 +7,14 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "least_request",
     doc: "The endpoint with the fewest exchanges in flight for its weight.\n\n\
         An endpoint of weight 2 is taken to bear twice as many at once as one of weight 1. The counts are those of the \
-        whole process. Up to 64 endpoints are all looked at; of more, 16 that chance draws. Among equals, such as all idle \
-        endpoints, chance decides by weight. Good when requests differ much in cost.",
+        whole process. Endpoints that are equal, such as all idle ones, take turns by weight, over all workers. With more than \
+        64 endpoints, the balancer looks at 16 of them that chance draws, and chance decides among equals. Good when requests \
+        differ much in cost.",
 };
 
 #[inline]
-pub(super) fn take(tier: &Tier, chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {
-    least::take(tier, chance, tried, burden)
+pub(super) fn take(tier: &Tier, turns: &[u32], chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {
+    least::take(tier, turns, chance, (tried, burden))
 }
 
 /// Exchanges in flight by weight. Equal quotients are equal as floats too, and bounds keep others apart.

@@ -11,7 +11,8 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
         `{ least_time: { half_life: 10s } }` says after which time an answer counts half. While nothing is heard of an \
         endpoint its mean fades, so that one that was slow is tried again. An endpoint of which nothing is known gets one \
         request to begin with. A failure, or a status from 500 to 599, counts as a second at least: who fails fast does \
-        not look fast. Up to 64 endpoints are all looked at; of more, 16 that chance draws.\n\n\
+        not look fast. Endpoints that are equal, such as those of which nothing is known, take turns by \
+        weight. With more than 64 endpoints, the balancer looks at 16 of them that chance draws.\n\n\
         Good when endpoints differ in speed, steadily. Where they have bad moments, or several instances of the program \
         face the same endpoints, `peak_ewma` follows faster and does not herd.",
 };
@@ -20,9 +21,14 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
 const UNKNOWN: f32 = 1e6;
 
 #[inline]
-pub(super) fn take(tier: &Tier, timing: Timing, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+pub(super) fn take(
+    tier: &Tier,
+    (turns, timing): (&[u32], Timing),
+    chance: &mut Chance<'_>,
+    ask: &Ask<'_>,
+) -> Option<Lease> {
     let now = Tick::of(ask.now);
-    least::take(tier, chance, ask.tried, |member| burden(member, now, timing))
+    least::take(tier, turns, chance, (ask.tried, |member: &Member| burden(member, now, timing)))
 }
 
 /// The time until a new exchange is answered, as far as can be told, by weight.

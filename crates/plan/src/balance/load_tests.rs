@@ -114,7 +114,7 @@ impl<'a> Simulation<'a> {
         while self.now < end {
             self.now += apart;
             self.finish(&takes);
-            let ask = Ask { tried: &[], key: None, now: self.now, subset: Subset::ALL, pinned: None };
+            let ask = Ask::new(self.now);
             let Pick::Endpoint(lease) = self.worker.pick_for(self.plan, &ask) else { panic!("no endpoint") };
             let place = lease.endpoint_index();
             self.shares[place] += 1;
@@ -171,7 +171,7 @@ fn every_pick_by_least_time_is_of_the_least_burden() {
             f64::from(time) / f64::from(weights[place])
         };
         let before: Vec<f64> = (0..4).map(burden).collect();
-        let ask = Ask { tried: &[], key: None, now: simulation.now, subset: Subset::ALL, pinned: None };
+        let ask = Ask::new(simulation.now);
         let Pick::Endpoint(lease) = simulation.worker.pick_for(&plan, &ask) else { panic!("no endpoint") };
         let least = before.iter().copied().fold(f64::INFINITY, f64::min);
         assert_eq!(before[lease.endpoint_index()], least, "{before:?}");

@@ -25,7 +25,7 @@ use crate::cluster::{ClusterPlan, Lease, Stamped};
 use crate::random::mix;
 use tier::{Choice, Member, Seed};
 pub(crate) use tier::{Tier, TierKey, TierState};
-pub(crate) use view::View;
+pub(crate) use view::{Scope, View};
 
 /// One balancer, as the reference page tells of it.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +49,24 @@ pub const BALANCERS: &[BalancerSpec] = &[
     first::SPEC,
 ];
 
+/// What a pick falls back to when no regular endpoint that is left has room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LastResort {
+    /// Nothing: a hedge is no reason to use a backup.
+    Nothing,
+    /// A backup, unless the cluster has a queue in which requests wait for a regular endpoint.
+    #[default]
+    Backups,
+    /// A backup whether or not others wait: for datagrams, which cannot.
+    BackupsAtOnce,
+    /// As `Backups`, then the endpoints that have failed in this exchange.
+    Repeat,
+}
+
 /// What a pick goes by, beside chance.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Endpoints, by slot, that are left out unless no other has room.
+    /// Endpoints, by slot, that have failed in this exchange. They are left out, see [`LastResort::Repeat`].
     pub tried: &'a [u32],
     /// Hash of the request's key, [`ClusterPlan::key`]; `None` when there is none.
     pub key: Option<u64>,
@@ -63,26 +77,32 @@ pub struct Ask<'a> {
     /// The place of the endpoint that its session belongs to, [`crate::sticky::Session::pinned`]; in a cluster without sessions
     /// the place of one that is liked best, and taken as long as it gets work and has room.
     pub pinned: Option<u32>,
+    /// What follows when no other endpoint has room.
+    pub last_resort: LastResort,
+}
+
+impl Ask<'_> {
+    /// For any endpoint of the cluster, by a request without a key or a session.
+    pub fn new(now: Instant) -> Self {
+        Self { tried: &[], key: None, now, subset: Subset::ALL, pinned: None, last_resort: LastResort::Backups }
+    }
 }
 
 /// Random bits, a new number at each call.
 pub(crate) type Chance<'a> = dyn FnMut() -> u64 + 'a;
 
-/// Takes a place by the rules of the cluster's balancer. Tried endpoints are left out unless no other has room. `None`: all
-/// are full.
+/// Takes a place by the rules of the cluster's balancer, at none of the endpoints that were tried. `None`: all others are full.
 #[inline]
 pub(crate) fn take(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
     let [tier] = tiers else { return take_of_tiers(tiers, chance, ask) };
     if let [only] = tier.members() {
-        return tier.take(only);
+        return if ask.tried.contains(&only.state.slot) { None } else { tier.take(only) };
     }
-    let lease = choose(tier, chance, ask);
-    if lease.is_none() && !ask.tried.is_empty() { choose(tier, chance, &Ask { tried: &[], ..*ask }) } else { lease }
+    choose(tier, chance, ask)
 }
 
-/// Takes a place at one endpoint, if it gets work, was not tried, and has room.
-#[cold]
-pub(crate) fn take_at(tiers: &[Tier], place: u32, tried: &[u32]) -> Option<Lease> {
+/// Takes a place at one endpoint of these tiers, if it is there, was not tried, and has room.
+fn take_at(tiers: &[Tier], place: u32, tried: &[u32]) -> Option<Lease> {
     tiers.iter().find_map(|tier| {
         let member = tier.members().iter().find(|member| member.index == place)?;
         if tried.contains(&member.state.slot) { None } else { tier.take(member) }
@@ -91,7 +111,7 @@ pub(crate) fn take_at(tiers: &[Tier], place: u32, tried: &[u32]) -> Option<Lease
 
 /// Takes a place for one who waited, as the balancer would, or near to it: by load where it goes by time. May miss a place
 /// where others come first as far as newcomers are concerned.
-pub(crate) fn take_for_waiting(tiers: &[Tier], key: Option<u64>) -> Option<Lease> {
+pub(crate) fn take_for_waiting(tiers: &[Tier], key: Option<u64>, tried: &[u32]) -> Option<Lease> {
     let mut chance = || tiers.first().map_or(0, Tier::bits);
     let place = match tiers {
         [] | [_] => 0,
@@ -103,12 +123,14 @@ pub(crate) fn take_for_waiting(tiers: &[Tier], key: Option<u64>) -> Option<Lease
     };
     let tier = tiers.get(place)?;
     match tier.choice() {
-        Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, &[]),
-        Choice::Random(sums) => random::take(tier, sums, &mut chance, &[]),
-        Choice::LeastRequest | Choice::LeastTime(_) => least_request::take(tier, &mut chance, &[]),
-        Choice::PowerOfTwo(sums) | Choice::PeakEwma(sums, _) => power_of_two::take(tier, sums, &mut chance, &[]),
-        Choice::First => first::take(tier, &[]),
-        Choice::Hash(table) => hash::take_by(tier, table, key.unwrap_or_else(chance), &[]),
+        Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, tried),
+        Choice::Random(sums) => random::take(tier, sums, &mut chance, tried),
+        Choice::LeastRequest(turns) | Choice::LeastTime(turns, _) => {
+            least_request::take(tier, turns, &mut chance, tried)
+        }
+        Choice::PowerOfTwo(sums) | Choice::PeakEwma(sums, _) => power_of_two::take(tier, sums, &mut chance, tried),
+        Choice::First => first::take(tier, tried),
+        Choice::Hash(table) => hash::take_by(tier, table, key.unwrap_or_else(chance), tried),
     }
 }
 
@@ -117,12 +139,8 @@ fn take_of_tiers(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Opti
     // Not the bits by which the key finds its endpoint within the tier.
     let drawn = ask.key.map_or_else(&mut *chance, |key| mix(!key));
     let first = priority::choose(drawn, tiers.iter().map(|tier| tier.share_end));
-    let mut in_order = |ask: &Ask<'_>| {
-        let first = tiers.get(first).and_then(|tier| choose(tier, chance, ask));
-        first.or_else(|| tiers.iter().find_map(|tier| choose(tier, chance, ask)))
-    };
-    let lease = in_order(ask);
-    if lease.is_none() && !ask.tried.is_empty() { in_order(&Ask { tried: &[], ..*ask }) } else { lease }
+    let first = tiers.get(first).and_then(|tier| choose(tier, chance, ask));
+    first.or_else(|| tiers.iter().find_map(|tier| choose(tier, chance, ask)))
 }
 
 #[inline]
@@ -130,9 +148,9 @@ fn choose(tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> 
     match tier.choice() {
         Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, ask.tried),
         Choice::Random(sums) => random::take(tier, sums, chance, ask.tried),
-        Choice::LeastRequest => least_request::take(tier, chance, ask.tried),
+        Choice::LeastRequest(turns) => least_request::take(tier, turns, chance, ask.tried),
         Choice::PowerOfTwo(sums) => power_of_two::take(tier, sums, chance, ask.tried),
-        Choice::LeastTime(timing) => least_time::take(tier, *timing, chance, ask),
+        Choice::LeastTime(turns, timing) => least_time::take(tier, (turns, *timing), chance, ask),
         Choice::PeakEwma(sums, timing) => peak_ewma::take(tier, (sums, *timing), chance, ask),
         Choice::First => first::take(tier, ask.tried),
         Choice::Hash(table) => hash::take(tier, table, chance, ask),

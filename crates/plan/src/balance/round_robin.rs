@@ -39,7 +39,12 @@ pub(super) fn take(tier: &Tier, sequence: &[u32], tried: &[u32]) -> Option<Lease
 /// Endpoints of equal weight behave alike up to a shift, so they form one group and take the group's turns in a
 /// circle. The cost is steps × different weights, at most 65,536 × 362: more weights that differ have a larger sum.
 pub(super) fn sequence(weights: &[u32]) -> Box<[u32]> {
-    let weights = reduced(weights);
+    sequence_within(weights, ROUND_ROBIN_STEPS_MAX)
+}
+
+/// The same with so many turns at most, each place having at least one.
+pub(super) fn sequence_within(weights: &[u32], steps_max: usize) -> Box<[u32]> {
+    let weights = reduced(weights, steps_max);
     let total: i64 = weights.iter().map(|&weight| i64::from(weight)).sum();
     let mut groups = groups(&weights);
     let mut sequence = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
@@ -87,11 +92,11 @@ fn groups(weights: &[u32]) -> Vec<Group> {
 }
 
 /// Weights in the same proportion (as nearly as the bound on steps allows) with the smallest sum. None becomes 0.
-fn reduced(weights: &[u32]) -> Vec<u32> {
+fn reduced(weights: &[u32], steps_max: usize) -> Vec<u32> {
     let divisor = weights.iter().copied().fold(0, greatest_common_divisor).max(1);
     let weights: Vec<u32> = weights.iter().map(|weight| weight / divisor).collect();
     let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-    let most = ROUND_ROBIN_STEPS_MAX as u64;
+    let most = steps_max as u64;
     if total <= most {
         return weights;
     }
@@ -142,7 +147,7 @@ mod tests {
         let mut random = crate::Random::new(11);
         for _ in 0..500 {
             let weights: Vec<u32> = (0..1 + random.below(9)).map(|_| 1 + random.below(7) as u32).collect();
-            let reduced = reduced(&weights);
+            let reduced = reduced(&weights, ROUND_ROBIN_STEPS_MAX);
             assert_eq!(*sequence(&weights), plain(&reduced), "{weights:?}");
         }
     }

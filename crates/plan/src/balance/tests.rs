@@ -43,7 +43,7 @@ fn only_an_endpoint_that_gets_work_and_was_not_tried_is_left_for_another_attempt
     let plan = plan_of(config);
     let mut cache = PickCache::default();
     let slot = |place: usize| plan.endpoints[place].state.slot;
-    let mut is_left = |tried: &[u32]| plan.has_untried(&mut cache, Subset::ALL, |slot| tried.contains(&slot));
+    let mut is_left = |tried: &[u32]| plan.has_untried(&mut cache, Subset::ALL, None, |slot| tried.contains(&slot));
     assert!(is_left(&[]) && is_left(&[slot(0)]));
     assert!(!is_left(&[slot(0), slot(1)]), "the third has no weight");
     plan.observe(1, Outcome::Failure);
@@ -166,13 +166,66 @@ fn least_request_takes_the_fewest_in_flight_for_the_weight() {
 }
 
 #[test]
+fn endpoints_that_are_equal_take_turns_by_weight_over_all_workers() {
+    let half_life = BALANCE_HALF_LIFE;
+    for balance in [LeastRequest, Balance::LeastTime { half_life }] {
+        for (weights, expected) in [
+            (&[1, 1][..], &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1][..]),
+            (&[7, 7, 7], &[0, 1, 2, 0, 1, 2]),
+            (&[2, 1], &[0, 1, 0, 0, 1, 0]),
+            (&[5, 1, 1], &[0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]),
+        ] {
+            let plan = plan_of(cluster("c", balance.clone(), weighted(weights)));
+            let mut workers = [Worker::new(1), Worker::new(2), Worker::new(3)];
+            let place = |turn: usize| workers[turn % 3].lease(&plan).endpoint_index();
+            let places: Vec<usize> = (0..expected.len()).map(place).collect();
+            assert_eq!(places, expected, "{weights:?}");
+        }
+    }
+}
+
+#[test]
+fn turns_are_exact_among_those_that_are_equal_beside_others_that_come_and_go() {
+    let plan = plan_of(cluster("c", LeastRequest, weighted(&[1; 5])));
+    let (mut worker, mut chance) = (Worker::new(1), crate::Random::new(8));
+    let _busy = plan.endpoints[1].state.try_take(None);
+    assert_eq!(shares(&plan, &mut worker, 400), [100, 0, 100, 100, 100]);
+    // Two at a time: the second finds one endpoint less, another each time.
+    let mut counts = [0_i32; 5];
+    for _ in 0..1_000 {
+        let held: Vec<Lease> = (0..1 + chance.below(3)).map(|_| worker.lease(&plan)).collect();
+        held.iter().for_each(|lease| counts[lease.endpoint_index()] += 1);
+    }
+    let even = (counts.iter().sum::<i32>() - counts[1]) / 4;
+    assert!([0, 2, 3, 4].iter().all(|place| (counts[*place] - even).abs() <= 3), "{counts:?}");
+}
+
+#[test]
+fn endpoints_stay_equally_loaded_while_several_workers_pick_at_the_same_time() {
+    let plan = plan_of(cluster("c", LeastRequest, weighted(&[1; 4])));
+    let take_all = |seed: u64| {
+        let mut worker = Worker::new(seed);
+        (0..2_000).map(|_| worker.lease(&plan)).collect::<Vec<Lease>>()
+    };
+    let held: Vec<Vec<Lease>> = std::thread::scope(|scope| {
+        let take_all = &take_all;
+        let workers: Vec<_> = (0..4).map(|seed| scope.spawn(move || take_all(seed))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let counts: Vec<u32> = plan.endpoints.iter().map(|endpoint| endpoint.state.in_flight()).collect();
+    // Each of the others may take a place after one has looked.
+    assert!(counts.iter().all(|count| count.abs_diff(2_000) <= 4), "{counts:?}");
+    drop(held);
+}
+
+#[test]
 fn least_request_shares_evenly_among_idle_endpoints_beside_busy_ones() {
     let plan = plan_of(cluster("c", LeastRequest, weighted(&[1; 8])));
     let mut worker = Worker::new(5);
     let _busy: Vec<_> = (0..4).map(|place| plan.endpoints[place].state.try_take(None)).collect();
     let shares = shares(&plan, &mut worker, 8_000);
     assert_eq!(shares[..4], [0; 4]);
-    assert!(shares[4..].iter().all(|share| share.abs_diff(2_000) < 233), "{shares:?}");
+    assert_eq!(shares[4..], [2_000; 4]);
 }
 
 #[test]
@@ -236,26 +289,26 @@ fn weight_0_gets_no_work() {
 }
 
 #[test]
-fn tried_endpoints_are_left_out_unless_no_other_has_room() {
+fn endpoints_that_have_failed_are_left_out_and_asked_again_as_a_last_resort_alone() {
     for balance in all() {
         let plan = plan_of(cluster("c", balance.clone(), bounded(&[9, 1, 9])));
         let mut worker = Worker::new(8);
         let slot = |place: usize| plan.endpoints[place].state.slot;
         let picked = |pick: Pick| match pick {
-            Pick::Endpoint(lease) => lease,
-            other => panic!("{other:?}"),
+            Pick::Endpoint(lease) => Some(lease),
+            _ => None,
         };
+        let tried = [slot(0), slot(2)];
         for _ in 0..20 {
-            let lease = picked(worker.pick_but(&plan, &[slot(0), slot(2)]));
-            assert_eq!(lease.endpoint_index(), 1);
+            assert_eq!(picked(worker.pick_but(&plan, &tried)).map(|lease| lease.endpoint_index()), Some(1));
         }
-        let _full = picked(worker.pick_but(&plan, &[slot(0), slot(2)]));
-        assert_ne!(picked(worker.pick_but(&plan, &[slot(0), slot(2)])).endpoint_index(), 1);
+        let _full = picked(worker.pick_but(&plan, &tried)).unwrap();
+        assert!(picked(worker.pick_but(&plan, &tried)).is_none());
+        let again = Ask { tried: &tried, last_resort: LastResort::Repeat, ..Ask::new(begin()) };
+        assert_ne!(picked(worker.pick_for(&plan, &again)).unwrap().endpoint_index(), 1);
         let all: Vec<u32> = (0..3).map(slot).collect();
-        drop(picked(worker.pick_but(&plan, &all)));
-        let one = plan_of(cluster("c", balance.clone(), weighted(&[1])));
-        let slot = one.endpoints[0].state.slot;
-        drop(picked(worker.pick_but(&one, &[slot])));
+        assert!(picked(worker.pick_but(&plan, &all)).is_none());
+        assert!(picked(worker.pick_for(&plan, &Ask { tried: &all, ..again })).is_some());
     }
 }
 

@@ -7,7 +7,7 @@ use model::PickReason;
 use model::snapshot::Balance;
 
 use super::hash::HashTable;
-use super::{random, round_robin};
+use super::{least, random, round_robin};
 use crate::balance::response_time::Timing;
 use crate::cluster::Lease;
 use crate::cluster::state::EndpointState;
@@ -49,10 +49,12 @@ pub(super) enum Choice {
     RoundRobin(Box<[u32]>),
     /// Sums of the weights up to and with each member.
     Random(Box<[u64]>),
-    LeastRequest,
+    /// Places in the tier, one for each turn among equals.
+    LeastRequest(Box<[u32]>),
     /// Sums as above.
     PowerOfTwo(Box<[u64]>),
-    LeastTime(Timing),
+    /// Turns as above.
+    LeastTime(Box<[u32]>, Timing),
     /// Sums as above.
     PeakEwma(Box<[u64]>, Timing),
     First,
@@ -134,9 +136,11 @@ impl Tier {
         let choice = match balance {
             Balance::RoundRobin => Choice::RoundRobin(round_robin::sequence(&weights())),
             Balance::Random => Choice::Random(random::sums(&weights())),
-            Balance::LeastRequest => Choice::LeastRequest,
+            Balance::LeastRequest => Choice::LeastRequest(least::turns(&weights())),
             Balance::PowerOfTwo => Choice::PowerOfTwo(random::sums(&weights())),
-            Balance::LeastTime { half_life } => Choice::LeastTime(Timing::new(*half_life, false)),
+            Balance::LeastTime { half_life } => {
+                Choice::LeastTime(least::turns(&weights()), Timing::new(*half_life, false))
+            }
             Balance::PeakEwma { half_life } => {
                 Choice::PeakEwma(random::sums(&weights()), Timing::new(*half_life, true))
             }
@@ -178,6 +182,18 @@ impl Tier {
         self.state.turns.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The turn that comes next, without taking it.
+    #[inline]
+    pub(super) fn next_turn(&self) -> usize {
+        self.state.turns.load(Ordering::Relaxed)
+    }
+
+    /// Goes on from one turn to another, unless another worker has gone on from there already: then says to which.
+    #[inline]
+    pub(super) fn pass_turn(&self, from: usize, to: usize) -> Result<usize, usize> {
+        self.state.turns.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
     #[inline]
     pub(super) fn mark(&self) -> usize {
         self.state.mark.load(Ordering::Relaxed)
@@ -200,12 +216,13 @@ impl Tier {
     }
 
     /// Takes any free place, whatever the balancer would choose, for one who waited: whose turn it is was settled before.
-    /// `known`: only at members with these slots.
-    pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>) -> Option<Lease> {
+    /// `known`: only at members with these slots; at none that were `tried`.
+    pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>, tried: &[u32]) -> Option<Lease> {
         let start = if matches!(self.choice, Choice::First) { 0 } else { self.bits() as usize };
         let (before, after) = self.members.split_at(start.checked_rem(self.members.len())?);
         let is_known = |member: &Member| known.is_none_or(|known| known.contains_key(&member.state.slot));
-        let open = |member: &&Member| is_known(member) && !member.state.is_full(member.max);
+        let may_be = |member: &Member| is_known(member) && !tried.contains(&member.state.slot);
+        let open = |member: &&Member| may_be(member) && !member.state.is_full(member.max);
         let taken = after.iter().chain(before).filter(open).find(|member| member.state.try_take(member.max));
         taken.map(|member| self.lease(member))
     }

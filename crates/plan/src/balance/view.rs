@@ -6,10 +6,10 @@ use model::PickReason;
 use model::placement::Placement;
 use model::snapshot::Cluster;
 
-use super::Ask;
 use super::aperture::narrow;
 use super::priority::{Fitness, shares};
 use super::tier::{Configured, Member, Tier, TierKey};
+use super::{Ask, Chance, LastResort};
 use crate::cluster::state::ClusterState;
 use crate::cluster::subset::{Subset, Subsets};
 use crate::cluster::{EndpointPlan, Lease};
@@ -23,11 +23,31 @@ pub(crate) struct View {
     scopes: Box<[Scope]>,
     /// Where sessions may go on; empty in a cluster without.
     pub(crate) pins: Pins,
+    /// Whether backups get what regular endpoints have no room for, as nothing waits for those.
+    lends: bool,
 }
 
-/// The tiers of endpoints that get work, the first in order to begin with. Some may have no share: they take over only
-/// what others have no room for.
-type Scope = Box<[Tier]>;
+/// The endpoints of the cluster, or of a subset, that get work.
+#[derive(Default)]
+pub(crate) struct Scope {
+    /// The first in order to begin with. Some may have no share: they take over only what others have no room for. These are
+    /// backups while no regular endpoint may get work.
+    regular: Box<[Tier]>,
+    /// Backups that get what no regular endpoint can take.
+    reserve: Box<[Tier]>,
+}
+
+impl Scope {
+    /// All tiers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Tier> {
+        self.regular.iter().chain(&self.reserve)
+    }
+
+    /// Those from which requests that wait may get a place; backups are among them if `lends`.
+    pub(crate) fn awaited(&self, lends: bool) -> impl Iterator<Item = &Tier> {
+        self.regular.iter().chain(self.reserve.iter().filter(move |_| lends))
+    }
+}
 
 /// What becomes a tier.
 #[derive(Default)]
@@ -57,21 +77,66 @@ impl View {
         let mut scopes = Vec::with_capacity(1 + subsets.parts.len());
         scopes.push(maker.scope(0, 0..endpoints.len()));
         scopes.extend(subsets.parts.iter().map(|(called, places)| maker.scope(*called, places.iter().copied())));
-        let pins = Pins::new(cluster, endpoints, roll, &scopes);
-        Self { scopes: scopes.into(), pins }
+        let lends = cluster.queue.as_ref().is_none_or(|queue| queue.use_backups);
+        let pins = Pins::new((cluster, lends), endpoints, roll, &scopes);
+        Self { scopes: scopes.into(), pins, lends }
     }
 
-    /// The tiers of a subset, or of that which takes over for it; none when nobody may get work.
+    /// The tiers of a subset, or of that which takes over for it, but for the backups in reserve; none when nobody may get work.
     #[inline]
     pub(crate) fn tiers(&self, subset: Subset) -> &[Tier] {
-        let tiers = |number: u32| self.scopes.get(number as usize).map_or(&[][..], |scope| scope);
+        let tiers = |number: u32| self.scopes.get(number as usize).map_or(&[][..], |scope| &scope.regular);
         let wanted = tiers(subset.wanted);
         if wanted.is_empty() { tiers(subset.otherwise) } else { wanted }
     }
 
+    /// The backups beside [`Self::tiers`]. None are there while backups do the work anyway.
+    pub(crate) fn reserve(&self, subset: Subset) -> &[Tier] {
+        let number = if self.is_empty(subset.wanted) { subset.otherwise } else { subset.wanted };
+        self.scopes.get(number as usize).map_or(&[][..], |scope| &scope.reserve)
+    }
+
+    /// Takes a place where no regular endpoint that was not tried has room: at a backup, or once more at one that has failed.
+    #[cold]
+    pub(crate) fn take_last(&self, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        let (tiers, reserve) = (self.tiers(ask.subset), self.reserve(ask.subset));
+        let opens = match ask.last_resort {
+            LastResort::Nothing => return None,
+            LastResort::BackupsAtOnce => true,
+            LastResort::Backups | LastResort::Repeat => self.opens_reserve(tiers, ask.tried),
+        };
+        let reserve = if opens { reserve } else { &[] };
+        let backup = super::take(reserve, chance, ask);
+        if backup.is_some() || ask.last_resort != LastResort::Repeat || ask.tried.is_empty() {
+            return backup;
+        }
+        let again = Ask { tried: &[], ..*ask };
+        super::take(tiers, chance, &again).or_else(|| super::take(reserve, chance, &again))
+    }
+
+    /// Whether a backup may get what these tiers cannot take, after those that were `tried` have failed.
+    fn opens_reserve(&self, tiers: &[Tier], tried: &[u32]) -> bool {
+        self.lends || !tried.is_empty() && tiers.iter().flat_map(Tier::slots).all(|slot| tried.contains(&slot))
+    }
+
+    /// The slots of endpoints that could take a request of this subset, be there room or not, after those that were `tried`
+    /// have failed.
+    pub(crate) fn slots_left(&self, subset: Subset, tried: &[u32]) -> impl Iterator<Item = u32> {
+        let tiers = self.tiers(subset);
+        let reserve = if self.opens_reserve(tiers, tried) { self.reserve(subset) } else { &[] };
+        tiers.iter().chain(reserve).flat_map(Tier::slots).filter(|slot| !tried.contains(slot))
+    }
+
+    /// Takes a place at one endpoint, if it gets work, was not tried, and has room.
+    #[cold]
+    pub(crate) fn take_at(&self, place: u32, ask: &Ask<'_>) -> Option<Lease> {
+        let tiers = [self.tiers(ask.subset), self.reserve(ask.subset)];
+        tiers.into_iter().find_map(|tiers| super::take_at(tiers, place, ask.tried))
+    }
+
     /// Whether nobody in the subset of this number may get work.
     pub(crate) fn is_empty(&self, number: u32) -> bool {
-        self.scopes.get(number as usize).is_none_or(|scope| scope.is_empty())
+        self.scopes.get(number as usize).is_none_or(|scope| scope.regular.is_empty())
     }
 
     /// Says of a pick what the tier it came from does not know.
@@ -93,16 +158,18 @@ impl View {
     }
 
     /// Takes a free place if there is any, where the balancer would choose it.
-    /// `known`: only of endpoints with these slots, whatever the balancer would choose.
+    /// `known`: only of endpoints with these slots, whatever the balancer would choose. None of those that were `tried`.
     pub(crate) fn take_free(
         &self,
-        subset: Subset,
+        (subset, tried): (Subset, &[u32]),
         known: Option<&FastMap<u32, u32>>,
         affinity: Option<u64>,
     ) -> Option<Lease> {
         let tiers = self.tiers(subset);
-        let chosen = if known.is_none() { super::take_for_waiting(tiers, affinity) } else { None };
-        chosen.or_else(|| tiers.iter().find_map(|tier| tier.take_free(known)))
+        let chosen = if known.is_none() { super::take_for_waiting(tiers, affinity, tried) } else { None };
+        let any = |tiers: &[Tier]| tiers.iter().find_map(|tier| tier.take_free(known, tried));
+        let regular = chosen.or_else(|| any(tiers));
+        regular.or_else(|| if self.opens_reserve(tiers, tried) { any(self.reserve(subset)) } else { None })
     }
 }
 
@@ -126,9 +193,19 @@ impl Maker<'_> {
             }
         }
         let first = groups.keys().map(TierKey::rank).min();
-        // Backups are there for the case that nobody else is.
         let any_at_work = groups.iter().any(|(key, group)| !key.is_backup && !group.members.is_empty());
-        groups.retain(|key, _| !key.is_backup || !any_at_work);
+        let (backups, groups) = groups.into_iter().partition(|(key, _)| key.is_backup && any_at_work);
+        let mut scope = Scope { regular: self.tiers(groups, first), reserve: self.tiers(backups, first) };
+        if let ([tier], []) = (&mut scope.regular[..], &scope.reserve[..])
+            && tier.members().len() == 1
+            && tier.reason == PickReason::Balance
+        {
+            tier.reason = PickReason::Only;
+        }
+        scope
+    }
+
+    fn tiers(&self, groups: BTreeMap<TierKey, Group>, first: Option<(bool, u32)>) -> Box<[Tier]> {
         let fitness: Vec<Fitness> = groups.values().map(|group| group.fitness).collect();
         let mut end = 0;
         let mut tiers = Vec::with_capacity(1);
@@ -146,12 +223,6 @@ impl Maker<'_> {
                 tier.reason = self.reason(key, first);
                 tiers.push(tier);
             }
-        }
-        if let [tier] = &mut tiers[..]
-            && tier.members().len() == 1
-            && tier.reason == PickReason::Balance
-        {
-            tier.reason = PickReason::Only;
         }
         tiers.into()
     }

@@ -19,7 +19,7 @@ use model::snapshot::{Balance, Cluster, Endpoint};
 use model::{PickReason, RequestHead};
 
 use crate::balance::response_time::Timing;
-use crate::balance::{self, Ask, PickCache, View};
+use crate::balance::{self, Ask, LastResort, PickCache, View};
 use crate::cluster::state::{ClusterState, EndpointState};
 use crate::cluster::subset::{Names, Subset, Subsets};
 use crate::hash::FastMap;
@@ -251,8 +251,8 @@ impl ClusterPlan {
         route.subset.as_ref().map_or(Subset::ALL, |rule| self.subsets.find(rule, head))
     }
 
-    /// Chooses an endpoint and takes a place there. Endpoints that were tried are left out unless no other has
-    /// room. Allocates nothing unless availability has changed since the last pick with this cache.
+    /// Chooses an endpoint and takes a place there. A backup comes next when no regular endpoint can take the request: all are
+    /// full, and nothing waits for them, or all have failed in this exchange. Allocates nothing unless availability has changed since the last pick with this cache.
     ///
     /// While anyone waits in the queue who takes any endpoint, this answers [`Pick::Full`], so that nobody is overtaken;
     /// endpoints that are waited for alone are as good as full. A plan without a queue does not ask: those who still wait
@@ -270,13 +270,14 @@ impl ClusterPlan {
             return Pick::None;
         }
         if self.state.waiting() > 0 && self.cluster.queue.is_some() && self.is_behind(view) {
-            return Pick::Full;
+            return self.pick_behind(view, random, ask);
         }
         let liked = ask.pinned.filter(|_| self.persistence.is_none());
         let mut take = || {
-            let liked = liked.and_then(|place| balance::take_at(tiers, place, ask.tried));
+            let liked = liked.and_then(|place| view.take_at(place, ask));
             let liked = liked.map(|lease| lease.because(PickReason::Session));
-            liked.or_else(|| balance::take(tiers, random, ask))
+            let taken = liked.or_else(|| balance::take(tiers, random, ask));
+            taken.or_else(|| view.take_last(random, ask))
         };
         let taken = match self.bound() {
             None => take(),
@@ -285,10 +286,35 @@ impl ClusterPlan {
         taken.map_or(Pick::Full, |lease| Pick::Endpoint(view.explained(lease, ask)))
     }
 
-    /// Whether an endpoint gets work in this subset, be there room or not, whose slot is none of those that were `tried`.
-    pub fn has_untried(&self, cache: &mut PickCache, subset: Subset, tried: impl Fn(u32) -> bool) -> bool {
-        let tiers = cache.view(self).tiers(subset);
-        tiers.iter().flat_map(|tier| tier.slots()).any(|slot| !tried(slot))
+    /// A pick while others wait for regular endpoints. What cannot wait itself gets a backup.
+    #[cold]
+    fn pick_behind(&self, view: &View, random: &mut dyn FnMut() -> u64, ask: &Ask<'_>) -> Pick {
+        if ask.last_resort != LastResort::BackupsAtOnce {
+            return Pick::Full;
+        }
+        let mut take = || view.take_last(random, ask);
+        let taken = match self.bound() {
+            None => take(),
+            Some(max) => self.take_bounded(max, take),
+        };
+        taken.map_or(Pick::Full, |lease| Pick::Endpoint(view.explained(lease, ask)))
+    }
+
+    /// Whether an endpoint gets work in this subset, be there room or not, whose slot is none of those that were `tried`: a
+    /// backup too. `pinned` as in [`Ask`]: a session that does not move has its own endpoint alone.
+    pub fn has_untried(
+        &self,
+        cache: &mut PickCache,
+        subset: Subset,
+        pinned: Option<u32>,
+        tried: impl Fn(u32) -> bool,
+    ) -> bool {
+        if let Some(pinned) = pinned.filter(|_| self.refuses_others()) {
+            return self.endpoints.get(pinned as usize).is_some_and(|plan| !tried(plan.state.slot));
+        }
+        let view = cache.view(self);
+        let tiers = view.tiers(subset).iter().chain(view.reserve(subset));
+        tiers.flat_map(|tier| tier.slots()).any(|slot| !tried(slot))
     }
 
     /// Whether others wait who could use what a newcomer would take, but for the places of endpoints that some wait for
@@ -345,12 +371,12 @@ impl ClusterPlan {
     pub(crate) fn take_free(
         &self,
         view: &View,
-        wanted: Wanted,
+        wanted: &Wanted,
         (known, affinity): (Option<&FastMap<u32, u32>>, Option<u64>),
     ) -> Option<Lease> {
         let take = || match wanted.pinned {
-            Some(pinned) => self.take_free_pinned(view, pinned, (wanted.subset, known, affinity)),
-            None => view.take_free(wanted.subset, known, affinity),
+            Some(pinned) => self.take_free_pinned(view, pinned, (wanted.to(), known, affinity)),
+            None => view.take_free(wanted.to(), known, affinity),
         };
         match self.bound() {
             None => take(),
@@ -360,10 +386,11 @@ impl ClusterPlan {
 
     /// A free place at an endpoint with one of these slots that goes on with what it has, though it may get nothing new: for
     /// those who know no other. Looks at all endpoints.
-    pub(crate) fn take_left(&self, slots: &FastMap<u32, u32>) -> Option<Lease> {
+    pub(crate) fn take_left(&self, slots: &FastMap<u32, u32>, tried: &[u32]) -> Option<Lease> {
         let roll = self.roll();
+        let is_meant = |slot: u32| slots.contains_key(&slot) && !tried.contains(&slot);
         let mut left = (0..).zip(&self.endpoints).filter(|(index, plan)| {
-            slots.contains_key(&plan.state.slot) && roll.keeps_sessions(*index as usize, &self.cluster, plan)
+            is_meant(plan.state.slot) && roll.keeps_sessions(*index as usize, &self.cluster, plan)
         });
         let mut take = || {
             let free = left.find(|(_, plan)| plan.state.try_take(plan.endpoint.connections_max));
@@ -376,7 +403,7 @@ impl ClusterPlan {
     }
 
     /// Whether [`Self::take_free`] is worth an attempt, as far as that is found out without looking at all endpoints.
-    pub(crate) fn may_have_room(&self, view: &View, wanted: Wanted) -> bool {
+    pub(crate) fn may_have_room(&self, view: &View, wanted: &Wanted) -> bool {
         if self.bound().is_some_and(|max| self.state.is_at(max)) {
             return false;
         }
@@ -387,7 +414,7 @@ impl ClusterPlan {
 
     /// The endpoint that alone will do for one who waits, as things stand: no other is taken while it keeps its sessions,
     /// or ever, should they not move.
-    pub(crate) fn only(&self, view: &View, wanted: Wanted) -> Option<&Arc<EndpointState>> {
+    pub(crate) fn only(&self, view: &View, wanted: &Wanted) -> Option<&Arc<EndpointState>> {
         let pinned =
             wanted.pinned.filter(|&pinned| self.refuses_others() || self.keeps(view, pinned, wanted.subset))?;
         self.endpoints.get(pinned as usize).map(|plan| &plan.state)

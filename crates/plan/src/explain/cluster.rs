@@ -87,7 +87,7 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
         (Some(route), Some(head)) => plan.subset(route, head),
         _ => Subset::ALL,
     };
-    let ask = Ask { tried: &[], key, now: asked.at.now, subset, pinned: None };
+    let ask = Ask { key, subset, ..Ask::new(asked.at.now) };
     let roll = plan.roll();
     let rehearsal = Rehearsal::new(plan, &roll);
     let session = session(plan, &rehearsal, (asked, subset), chance);
@@ -172,7 +172,8 @@ impl Rehearsal {
 
     /// The place of the endpoint that is picked, and why. Its place there is free again at once.
     fn pick(&self, ask: &Ask<'_>, chance: &mut dyn FnMut() -> u64) -> Option<(usize, PickReason)> {
-        let lease = balance::take(self.view.tiers(ask.subset), chance, ask)?;
+        let regular = balance::take(self.view.tiers(ask.subset), chance, ask);
+        let lease = regular.or_else(|| self.view.take_last(chance, ask))?;
         let lease = self.view.explained(lease, ask);
         Some((lease.endpoint_index(), lease.reason()))
     }
@@ -231,6 +232,9 @@ fn why(
     match first {
         _ if is_full && queue => waits("the bound of the cluster is reached"),
         _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
+        None if queue && !rehearsal.view.reserve(ask.subset).is_empty() => {
+            waits("all endpoints are full, or backups, which requests in the queue do not use")
+        }
         None if queue => waits("all endpoints are full"),
         Some((index, _)) if session == Session::At(index) => stays(plan, index),
         None => "all endpoints are full, and there is no queue: 503".into(),

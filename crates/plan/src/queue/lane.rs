@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::balance::{Tier, View};
+use crate::balance::View;
 use crate::cluster::state::EndpointState;
 use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, Lease};
 use crate::hash::FastMap;
+use crate::queue::{Tried, Wait};
 
 /// Which endpoints one waits for, in terms of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +21,19 @@ pub(crate) struct Wanted {
     pub(crate) subset: Subset,
     /// Only this one, by its place in the plan, as long as it takes those that are bound to it.
     pub(crate) pinned: Option<u32>,
+    /// None of these.
+    pub(crate) tried: Tried,
+}
+
+impl Wanted {
+    pub(super) fn of(wait: &Wait) -> Self {
+        Self { subset: wait.subset, pinned: wait.pinned, tried: wait.tried }
+    }
+
+    /// The subset, and the slots in it that are left out.
+    pub(crate) fn to(&self) -> (Subset, &[u32]) {
+        (self.subset, self.tried.slots())
+    }
 }
 
 /// Tells lanes apart: the version of the plan that those in it came by, and what they want.
@@ -66,10 +80,10 @@ impl Lane {
             if Arc::ptr_eq(newest, &self.origin) { None } else { Target::new(&self.origin, self.wanted, newest) };
     }
 
-    fn asked(&self) -> (&Arc<ClusterPlan>, Wanted) {
+    fn asked(&self) -> (&Arc<ClusterPlan>, &Wanted) {
         match &self.target {
-            None => (&self.origin, self.wanted),
-            Some(target) => (&target.plan, target.wanted),
+            None => (&self.origin, &self.wanted),
+            Some(target) => (&target.plan, &target.wanted),
         }
     }
 
@@ -124,15 +138,15 @@ impl Lane {
     /// Takes a place for the first in this lane, where the key of its request falls if it may be there. The lease tells the endpoint's place in the plan that it came by.
     pub(super) fn take(&self, views: &mut Views, affinity: Option<u64>) -> Option<Lease> {
         let Some(target) = &self.target else {
-            return self.origin.take_free(&views.of(&self.origin), self.wanted, (None, affinity));
+            return self.origin.take_free(&views.of(&self.origin), &self.wanted, (None, affinity));
         };
         let view = views.of(&target.plan);
-        let lease = match target.plan.take_free(&view, target.wanted, (Some(&target.places), affinity)) {
+        let lease = match target.plan.take_free(&view, &target.wanted, (Some(&target.places), affinity)) {
             None if !target.is_stranded(&view) => None,
             None if target.own.is_empty() => {
-                return self.origin.take_free(&views.of(&self.origin), self.wanted, (None, affinity));
+                return self.origin.take_free(&views.of(&self.origin), &self.wanted, (None, affinity));
             }
-            None => target.plan.take_left(&target.own),
+            None => target.plan.take_left(&target.own, self.wanted.tried.slots()),
             lease => lease,
         }?;
         let place = target.places.get(&lease.state().slot).copied();
@@ -163,8 +177,8 @@ impl Target {
             .wanted
             .pinned
             .is_some_and(|pinned| self.plan.refuses_others() || self.plan.keeps(view, pinned, self.wanted.subset));
-        let mut members = view.tiers(self.wanted.subset).iter().flat_map(Tier::slots);
-        !waits && !members.any(|slot| self.places.contains_key(&slot))
+        let (subset, tried) = self.wanted.to();
+        !waits && !view.slots_left(subset, tried).any(|slot| self.places.contains_key(&slot))
     }
 
     /// `None` when the plans have no endpoint in common that one of this lane could go to.
@@ -184,7 +198,7 @@ impl Target {
             |place| [wanted.subset.wanted, wanted.subset.otherwise].iter().any(|&n| origin.subsets.holds(n, place));
         let own = places.iter().filter(|(_, place)| holds(**place)).map(|(slot, place)| (*slot, *place)).collect();
         let subset = origin.subsets.translate(wanted.subset, &plan.subsets);
-        let wanted = Wanted { subset, pinned };
+        let wanted = Wanted { subset, pinned, tried: wanted.tried };
         (!places.is_empty()).then(|| Self { plan: plan.clone(), wanted, places, own })
     }
 }

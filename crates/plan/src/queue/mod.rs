@@ -22,11 +22,13 @@
 mod lane;
 mod order;
 mod shed;
+mod tried;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -42,6 +44,7 @@ pub(crate) use lane::Wanted;
 use lane::{Kind, Lane, Views};
 use order::{Order, Spot};
 use shed::Shedder;
+pub use tried::Tried;
 
 /// The queue of one cluster. Bounded by `requests_max` of the cluster.
 #[derive(Default)]
@@ -91,6 +94,8 @@ pub struct Wait {
     /// Only this endpoint, by its place in [`ClusterPlan::endpoints`]. Should it be down or gone while the wait lasts, any
     /// of the subset will do: the lease tells which one it became.
     pub pinned: Option<u32>,
+    /// None of these, which have failed in its exchange: it waits for one of the others.
+    pub tried: Tried,
     /// Class and offset.
     pub precedence: Precedence,
     /// Hash of the key by which turns are taken, [`ClusterPlan::fair_key`].
@@ -106,7 +111,7 @@ impl Wait {
     /// For any endpoint of the cluster, in order of arrival.
     pub fn new(arrived: Instant) -> Self {
         let precedence = Precedence::default();
-        Self { subset: Subset::ALL, pinned: None, precedence, key: None, affinity: None, arrived }
+        Self { subset: Subset::ALL, pinned: None, tried: Tried::NONE, precedence, key: None, affinity: None, arrived }
     }
 }
 
@@ -116,6 +121,8 @@ pub enum Refusal {
     /// The queue holds as many as it may, or there is none; where keys share it, one of a key that had more than its share
     /// may meet this later too.
     Full,
+    /// As many wait for the endpoint of its session as may: the session has to move. Where it must not, that is [`Self::Full`].
+    Crowded,
     /// Waiting is hopeless: some are refused so that the others get through.
     Shed,
 }
@@ -124,6 +131,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the queue of the cluster is full",
+            Self::Crowded => "as many requests wait for this endpoint as may",
             Self::Shed => "the queue of the cluster has been too long for too long",
         })
     }
@@ -165,12 +173,12 @@ impl ClusterPlan {
     /// fetched by [`Ticket::poll`]; that may be at once.
     ///
     /// # Errors
-    /// [`Refusal::Full`] when `requests_max` wait already or the cluster has no queue, [`Refusal::Shed`] when waiting is
-    /// hopeless.
+    /// [`Refusal::Full`] when `requests_max` wait already or the cluster has no queue, [`Refusal::Crowded`] when as many wait for
+    /// the endpoint of its session as may, [`Refusal::Shed`] when waiting is hopeless.
     pub fn enqueue(self: &Arc<Self>, wait: Wait, waker: &Waker) -> Result<Ticket, Refusal> {
         let settings = self.cluster.queue.as_ref().filter(|queue| queue.requests_max > 0).ok_or(Refusal::Full)?;
         let mut woken = Vec::new();
-        let kind = (self.version(), Wanted { subset: wait.subset, pinned: wait.pinned });
+        let kind = (self.version(), Wanted::of(&wait));
         let (id, refused) = {
             let mut queue = self.state.queue();
             queue.follow(self, &mut woken);
@@ -181,6 +189,7 @@ impl ClusterPlan {
             if is_first {
                 queue.serve(&mut woken);
             }
+            queue.keep_short(id, (self, wait.pinned), &mut woken);
             queue.make_room(id, settings, &mut woken);
             if let Some(rules) = &settings.shed {
                 queue.shed((kind, rules), (wait.arrived, None), &mut woken);
@@ -292,7 +301,7 @@ impl Clock {
 impl Queue {
     /// Adds one who waits; says whether it is the only one in its lane.
     fn push(&mut self, plan: &Arc<ClusterPlan>, wait: &Wait, waker: Waker) -> (u64, bool) {
-        let wanted = Wanted { subset: wait.subset, pinned: wait.pinned };
+        let wanted = Wanted::of(wait);
         let id = self.next_id;
         self.next_id += 1;
         let lane_id = *self.by_kind.entry((plan.version(), wanted)).or_insert(id);
@@ -368,6 +377,17 @@ impl Queue {
                 self.order.turn_is_over(spot.class, spot.key);
             }
             self.answers.insert(id, Ok(lease.because(PickReason::Queue)));
+        }
+    }
+
+    /// Refuses a newcomer if more wait for its endpoint alone than may. All who wait are counted under the lock of the queue, so the
+    /// bound is exact.
+    fn keep_short(&mut self, newcomer: u64, (plan, pinned): (&ClusterPlan, Option<u32>), woken: &mut Vec<Waker>) {
+        let Some(endpoint) = pinned.and_then(|place| plan.endpoints.get(place as usize)) else { return };
+        let Some(max) = endpoint.endpoint.queue_max else { return };
+        if endpoint.state.awaiting().load(Ordering::SeqCst) > max.get() && self.waiting.contains_key(&newcomer) {
+            let why = if plan.refuses_others() { Refusal::Full } else { Refusal::Crowded };
+            self.refuse(newcomer, why, woken);
         }
     }
 

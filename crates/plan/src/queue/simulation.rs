@@ -149,7 +149,7 @@ impl World {
         let class = self.random.below(3) as i8 - 1;
         let offset_ms = if self.random.below(3) == 0 { self.random.below(200) as i32 - 100 } else { 0 };
         let precedence = Precedence { class, offset_ms };
-        let ask = Ask { tried: &[], key: None, now: self.now, subset: Subset::ALL, pinned };
+        let ask = Ask { pinned, ..Ask::new(self.now) };
         let pinned = self.plan.pinned_in_queue(&ask);
         let key = Some(self.random.below(4)).filter(|key| self.rules.is_fair && *key > 0);
         let wait = Wait { pinned, precedence, key, ..Wait::new(self.now) };
@@ -189,6 +189,7 @@ impl World {
     fn may_refuse(&self, refusal: Refusal) -> bool {
         match refusal {
             Refusal::Full => self.rules.is_fair,
+            Refusal::Crowded => false,
             Refusal::Shed => self.rules.sheds,
         }
     }

@@ -255,6 +255,78 @@ fn a_request_that_can_go_at_once_does_so_even_if_the_queue_is_full_of_those_who_
 }
 
 #[test]
+fn so_many_wait_for_one_endpoint_as_may_and_the_next_is_sent_elsewhere() {
+    let mut config = queued(&[1, 1], 10);
+    config.endpoints[0].queue_max = std::num::NonZeroU32::new(2);
+    let plan = plan_of(config.clone());
+    let mut worker = Worker::new(1);
+    let Pick::Endpoint(held) = worker.pick_pinned(&plan, 0) else { panic!("it has room") };
+    let (bell, waker) = Bell::new();
+    let mut waiting: Vec<Ticket> = (0..2).map(|_| plan.enqueue(pinned_to(0), &waker).unwrap()).collect();
+    assert_eq!(plan.enqueue(pinned_to(0), Waker::noop()).unwrap_err(), Refusal::Crowded);
+    assert_eq!((plan.state.waiting(), bell.rung()), (2, 0), "nothing is left of it, and the others wait on");
+    let Pick::Endpoint(other) = worker.pick(&plan) else { panic!("the other endpoint has room") };
+    assert_eq!(other.endpoint_index(), 1);
+    let elsewhere = plan.enqueue(anywhere(), &waker).unwrap();
+    drop(waiting.pop());
+    waiting.push(plan.enqueue(pinned_to(0), &waker).unwrap());
+    drop(held);
+    assert_eq!(poll(&waiting[0], &waker).unwrap().endpoint_index(), 0);
+    drop(other);
+    assert_eq!(poll(&elsewhere, &waker).map(|lease| lease.endpoint_index()), Some(0), "it came before the last");
+    drop((waiting, elsewhere));
+    assert_eq!((plan.state.waiting(), plan.endpoints[0].state.awaiting().load(Ordering::SeqCst)), (0, 0));
+    config.persistence.as_mut().unwrap().otherwise = model::persistence::WhenAway::Refuse;
+    let strict = plan_of(config);
+    let Pick::Endpoint(_held) = worker.pick_pinned(&strict, 0) else { panic!("it has room") };
+    let _waiting = [pinned_to(0), pinned_to(0)].map(|wait| strict.enqueue(wait, &waker).unwrap());
+    assert_eq!(strict.enqueue(pinned_to(0), &waker).unwrap_err(), Refusal::Full, "it may go nowhere else");
+    let _free = strict.enqueue(pinned_to(1), &waker).unwrap();
+}
+
+#[test]
+fn one_whose_attempts_have_failed_waits_for_an_endpoint_that_it_has_not_asked() {
+    let plan = plan_of(queued(&[1, 1], 10));
+    let tried = crate::Tried::new(&[plan.endpoints[0].state.slot]);
+    let mut worker = Worker::new(1);
+    let Pick::Endpoint(held) = worker.pick_pinned(&plan, 1) else { panic!("it has room") };
+    let (bell, waker) = Bell::new();
+    let retry = plan.enqueue(Wait { tried, ..anywhere() }, &waker).unwrap();
+    assert_eq!(bell.rung(), 0, "the one that has failed is free");
+    let other = plan.enqueue(anywhere(), Waker::noop()).unwrap();
+    let lease = poll(&other, Waker::noop()).unwrap();
+    assert_eq!(lease.endpoint_index(), 0, "which holds nobody else up");
+    drop(lease);
+    assert_eq!(bell.rung(), 0);
+    drop(held);
+    assert_eq!(poll(&retry, &waker).unwrap().endpoint_index(), 1);
+}
+
+#[test]
+fn one_whose_attempts_have_failed_at_all_regular_endpoints_waits_for_a_backup_and_others_do_not() {
+    for use_backups in [false, true] {
+        let mut config = queued(&[1, 1], 10).with(|it| it.persistence = None);
+        config.endpoints[1].placement.is_backup = true;
+        config.queue = config.queue.clone().map(|queue| model::queue::Queue { use_backups, ..queue });
+        let plan = plan_of(config);
+        let slot = [plan.endpoints[0].state.slot];
+        let mut worker = Worker::new(1);
+        let held = worker.lease(&plan);
+        let Pick::Endpoint(backup) = worker.pick_but(&plan, &slot) else { panic!("the backup is free") };
+        assert_eq!((held.endpoint_index(), backup.endpoint_index()), (0, 1));
+        let (bell, waker) = Bell::new();
+        let first = plan.enqueue(anywhere(), &waker).unwrap();
+        let retry = plan.enqueue(Wait { tried: crate::Tried::new(&slot), ..anywhere() }, Waker::noop()).unwrap();
+        drop(backup);
+        assert_eq!(bell.rung(), usize::from(use_backups), "it waits for a regular endpoint unless told otherwise");
+        let lease = poll(&retry, Waker::noop()).map(|lease| lease.endpoint_index());
+        assert_eq!(lease, if use_backups { None } else { Some(1) });
+        drop((held, first, retry));
+        assert_eq!(plan.state.waiting(), 0);
+    }
+}
+
+#[test]
 fn while_some_wait_for_one_endpoint_alone_the_balancer_goes_on_without_it() {
     let mut config = queued(&[1, 100, 100], 10);
     config.endpoints[2].weight = 3;
@@ -633,7 +705,7 @@ fn one_who_waited_gets_the_endpoint_where_its_key_falls_if_that_is_free() {
     });
     let plan = plan_of(config);
     let mut worker = Worker::new(1);
-    let ask = |key| crate::Ask { tried: &[], key: Some(key), now: begin(), subset: Subset::ALL, pinned: None };
+    let ask = |key| crate::Ask { key: Some(key), ..crate::Ask::new(begin()) };
     let mut random = Random::new(7);
     for _ in 0..50 {
         let key = random.next_u64();
@@ -654,7 +726,7 @@ fn one_who_waited_takes_another_endpoint_when_that_of_its_key_is_full() {
     let held = [worker.lease(&plan), worker.lease(&plan)];
     let [one, other] = held.map(|lease| (lease.endpoint_index(), lease));
     let key = (0..).find(|&key| {
-        let ask = crate::Ask { tried: &[], key: Some(key), now: begin(), subset: Subset::ALL, pinned: None };
+        let ask = crate::Ask { key: Some(key), ..crate::Ask::new(begin()) };
         // Where a key falls is found out on a plan like this one, with room.
         let like = plan_of((*plan.cluster).clone().with(|it| it.queue = None));
         let Pick::Endpoint(lease) = Worker::new(1).pick_for(&like, &ask) else { panic!() };

@@ -42,6 +42,8 @@ pub struct Attempted {
     pub is_replayable: bool,
     /// Attempts made, this one included.
     pub attempts: u32,
+    /// Time since the first attempt began.
+    pub since_first: Duration,
     /// An endpoint gets work, and is one that the request may go to, which was not tried.
     pub has_untried: bool,
 }
@@ -68,8 +70,7 @@ pub fn decide(
     if attempted.attempts >= policy.attempts_max {
         return Verdict::GiveUp;
     }
-    // Whoever is asked again at once answers the same again.
-    if !attempted.has_untried && policy.backoff.is_none() {
+    if !attempted.has_untried && !policy.same_endpoint {
         return Verdict::GiveUp;
     }
     let holds = match attempted.failure {
@@ -83,10 +84,14 @@ pub fn decide(
     if !holds || !is_there || !(free || policy.methods.allow(attempted.method)) {
         return Verdict::GiveUp;
     }
+    let pause = policy.backoff.map_or(Duration::ZERO, |backoff| pause(backoff, attempted.attempts, random()));
+    if policy.time_max.is_some_and(|max| attempted.since_first.saturating_add(pause) > max) {
+        return Verdict::GiveUp;
+    }
     if !free && policy.budget.is_some_and(|budget| !savings.spend(budget, now)) {
         return Verdict::NoBudget;
     }
-    Verdict::Again(policy.backoff.map_or(Duration::ZERO, |backoff| pause(backoff, attempted.attempts, random())))
+    Verdict::Again(pause)
 }
 
 /// Undoes what the decision for another attempt took from the savings: there is none after all.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use model::PickReason;
 use model::snapshot::Cluster;
 
-use crate::balance::{Ask, PickCache, Tier, TierState, View};
+use crate::balance::{Ask, LastResort, PickCache, Scope, Tier, TierState, View};
 use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
 use crate::hash::FastMap;
@@ -33,23 +33,22 @@ enum Asked {
 }
 
 impl Pins {
-    /// `scopes`: the tiers of the whole cluster, then those of each subset.
-    pub(crate) fn new<S: AsRef<[Tier]>>(
-        cluster: &Cluster,
+    /// `scopes`: the whole cluster, then each subset. `lends`: requests that wait may get backups.
+    pub(crate) fn new(
+        (cluster, lends): (&Cluster, bool),
         endpoints: &[EndpointPlan],
         roll: &Roll,
-        scopes: &[S],
+        scopes: &[Scope],
     ) -> Self {
         if cluster.persistence.is_none() {
             return Self::default();
         }
         let keeps = |(index, plan)| Pin { keeps: roll.keeps_sessions(index, cluster, plan), ..Pin::default() };
         let mut pins: Box<[Pin]> = endpoints.iter().enumerate().map(keeps).collect();
-        let whole = scopes.first().map_or(&[][..], AsRef::as_ref);
-        for (members, state) in whole.iter().filter_map(Tier::counted) {
+        for (members, state) in scopes.first().into_iter().flat_map(Scope::all).filter_map(Tier::counted) {
             members.for_each(|index| pins[index as usize].counted = Some(state.clone()));
         }
-        for tier in scopes.iter().flat_map(AsRef::as_ref) {
+        for tier in scopes.iter().flat_map(|scope| scope.awaited(lends)) {
             tier.indices().for_each(|index| pins[index as usize].is_shared = true);
         }
         Self(pins)
@@ -66,7 +65,12 @@ impl ClusterPlan {
     pub(crate) fn pick_pinned(&self, view: &View, pinned: u32, ask: &Ask<'_>) -> Option<Pick> {
         let persistence = self.persistence.as_ref()?;
         if self.has_failed(pinned, ask) {
-            return None;
+            match (persistence.refuses(), ask.last_resort) {
+                (false, _) => return None,
+                // Its session leaves it no other choice.
+                (true, LastResort::Repeat) => {}
+                (true, _) => return Some(Pick::None),
+            }
         }
         if self.cluster.queue.is_some()
             && self.state.waiting() > 0
@@ -76,7 +80,6 @@ impl ClusterPlan {
             return Some(Pick::Full);
         }
         match self.ask_within(view, pinned, ask.subset) {
-            // Should its session leave it no choice, a further attempt goes to the same one.
             Asked::Lease(lease) if ask.tried.is_empty() => Some(Pick::Endpoint(lease)),
             Asked::Lease(lease) => Some(Pick::Endpoint(lease.because(PickReason::Retry))),
             Asked::Full if persistence.waits() && self.cluster.queue.is_some() => Some(Pick::Full),
@@ -99,7 +102,7 @@ impl ClusterPlan {
         let pinned = ask.pinned?;
         let persistence = self.persistence.as_ref()?;
         let waits = persistence.waits() || persistence.refuses();
-        (waits && !self.has_failed(pinned, ask)).then_some(pinned)
+        (waits && (persistence.refuses() || !self.has_failed(pinned, ask))).then_some(pinned)
     }
 
     /// Whether a request of a session that belongs to `pinned` goes elsewhere only because its subset leaves that one out:
@@ -116,20 +119,19 @@ impl ClusterPlan {
         &self,
         view: &View,
         pinned: u32,
-        (subset, known, affinity): (Subset, Option<&FastMap<u32, u32>>, Option<u64>),
+        ((subset, tried), known, affinity): ((Subset, &[u32]), Option<&FastMap<u32, u32>>, Option<u64>),
     ) -> Option<Lease> {
         match self.ask(view, pinned, subset) {
             Asked::Lease(lease) => Some(lease),
             Asked::Full => None,
             Asked::Away if self.refuses_others() => None,
-            Asked::Away => view.take_free(subset, known, affinity),
+            Asked::Away => view.take_free((subset, tried), known, affinity),
         }
     }
 
-    /// Whether an attempt there has failed, so that the rules for retries choose another one.
+    /// Whether an attempt there has failed.
     fn has_failed(&self, pinned: u32, ask: &Ask<'_>) -> bool {
-        let refuses = self.persistence.as_ref().is_some_and(|persistence| persistence.refuses());
-        !refuses && self.endpoints.get(pinned as usize).is_some_and(|plan| ask.tried.contains(&plan.state.slot))
+        self.endpoints.get(pinned as usize).is_some_and(|plan| ask.tried.contains(&plan.state.slot))
     }
 
     /// Whether a session gets its endpoint or none.

@@ -8,7 +8,7 @@ use model::snapshot::Hash;
 use super::*;
 use crate::balance::tests::begin;
 use crate::testing::{Bell, Worker, anywhere, bounded, cluster, fetched, head, health_check, plan_of, queue, weighted};
-use crate::{Ask, ClusterPlan, Lease, Outcome, Pick, Refusal, Subset, Wait};
+use crate::{Ask, ClusterPlan, LastResort, Lease, Outcome, Pick, Refusal, Wait};
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 const TABLE: SessionTable = SessionTable { entries_max: 100, expires: Duration::from_secs(60) };
@@ -77,7 +77,7 @@ fn shown(plan: &ClusterPlan, value: &str, when: u64) -> Option<u32> {
 }
 
 fn ask(pinned: u32) -> Ask<'static> {
-    Ask { tried: &[], key: None, now: begin(), subset: Subset::ALL, pinned: Some(pinned) }
+    Ask { pinned: Some(pinned), ..Ask::new(begin()) }
 }
 
 /// Where a request goes that is pinned there: an index, or what came instead.
@@ -399,7 +399,21 @@ fn an_attempt_that_failed_is_followed_by_another_endpoint_unless_sessions_stay()
     };
     assert_eq!(second(&plan_of(config.clone())), 0);
     config.persistence.as_mut().unwrap().otherwise = WhenAway::Refuse;
-    assert_eq!(second(&plan_of(config)), 1);
+    let plan = plan_of(config);
+    let tried = [plan.endpoints[1].state.slot];
+    let once = Ask { tried: &tried, ..ask(1) };
+    assert!(matches!(Worker::new(1).pick_for(&plan, &once), Pick::None), "it has failed, and no other may have it");
+    let again = Ask { last_resort: LastResort::Repeat, ..once };
+    let Pick::Endpoint(lease) = Worker::new(1).pick_for(&plan, &again) else { panic!("none") };
+    assert_eq!((lease.endpoint_index(), lease.reason()), (1, model::PickReason::Retry));
+    let has_untried = |pinned, tried: &[u32]| {
+        let cache = &mut crate::PickCache::default();
+        plan.has_untried(cache, crate::Subset::ALL, pinned, |slot| tried.contains(&slot))
+    };
+    assert_eq!(
+        [has_untried(Some(1), &[]), has_untried(Some(1), &tried), has_untried(None, &tried)],
+        [true, false, true]
+    );
 }
 
 fn full(has_queue: bool, otherwise: WhenAway, when_full: WhenFull) -> Arc<ClusterPlan> {

@@ -280,6 +280,7 @@ fn attempts(dice: &mut Dice, object: &mut Value) {
     let retry = json!({
         "attempts_max": dice.below(3) + 2, "methods": "any", "timeout": "30s", "backoff": { "base": "1ms" }, "body_max": "4KiB",
         "on": ["connect_failure", "reset", "502-504"], "budget": { "share": "50%" },
+        "same_endpoint": true, "time_max": "60s",
     });
     let retry = some_of(dice, retry);
     one(dice, object, "retry", &[retry]);

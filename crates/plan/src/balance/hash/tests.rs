@@ -9,7 +9,6 @@ use model::snapshot::Balance;
 use model::snapshot::HashAlgorithm::{Ketama, Maglev, Rendezvous};
 
 use super::*;
-use crate::Subset;
 use crate::balance::Ask;
 use crate::testing::{Worker, cluster, endpoint, health_check, plan_of, weighted};
 use crate::{ClusterPlan, Outcome, Pick, Random};
@@ -172,7 +171,7 @@ fn where_keys_lead_is_the_same_in_every_version_of_the_program() {
 }
 
 fn ask(key: u64) -> Ask<'static> {
-    Ask { tried: &[], key: Some(mix(key)), now: Instant::now(), subset: Subset::ALL, pinned: None }
+    Ask { key: Some(mix(key)), ..Ask::new(Instant::now()) }
 }
 
 fn place(worker: &mut Worker, plan: &ClusterPlan, key: u64) -> usize {
@@ -262,7 +261,7 @@ fn a_request_without_a_key_goes_anywhere_by_weight() {
     for algorithm in ALGORITHMS {
         let plan = plan_of(cluster("c", balance(algorithm, None), weighted(&[1, 3])));
         let mut worker = Worker::new(2);
-        let keyless = Ask { tried: &[], key: None, now: Instant::now(), subset: Subset::ALL, pinned: None };
+        let keyless = Ask::new(Instant::now());
         let first = (0..8_000)
             .filter(|_| match worker.pick_for(&plan, &keyless) {
                 Pick::Endpoint(lease) => lease.endpoint_index() == 0,

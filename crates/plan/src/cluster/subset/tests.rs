@@ -59,7 +59,7 @@ fn reached(plan: &Plan, route: usize, fields: &[(&str, &str)]) -> Vec<usize> {
 }
 
 fn place(cluster: &ClusterPlan, worker: &mut Worker, subset: Subset) -> Option<usize> {
-    match worker.pick_for(cluster, &Ask { tried: &[], key: None, now: begin(), subset, pinned: None }) {
+    match worker.pick_for(cluster, &Ask { subset, ..Ask::new(begin()) }) {
         Pick::Endpoint(lease) => Some(lease.endpoint_index()),
         Pick::None => None,
         Pick::Full => panic!("full"),
@@ -135,11 +135,10 @@ fn those_who_wait_for_a_subset_get_its_places_and_do_not_hold_up_others() {
     let cluster = &plan.clusters[0];
     let of = |version| cluster.subset(&plan.routes[0], &head("GET", "/", &[("v", version)]));
     let mut worker = Worker::new(1);
-    let mut lease =
-        |subset| match worker.pick_for(cluster, &Ask { tried: &[], key: None, now: begin(), subset, pinned: None }) {
-            Pick::Endpoint(lease) => Some(lease),
-            _ => None,
-        };
+    let mut lease = |subset| match worker.pick_for(cluster, &Ask { subset, ..Ask::new(begin()) }) {
+        Pick::Endpoint(lease) => Some(lease),
+        _ => None,
+    };
     let (first, second) = (lease(of("1")).unwrap(), lease(of("2")).unwrap());
     assert!(lease(of("1")).is_none());
     let (bell, waker) = crate::testing::Bell::new();
@@ -175,7 +174,7 @@ fn a_session_does_not_move_to_where_only_one_of_its_routes_leads() {
     let mut send = |route: usize| {
         let mut session = persistence.find(Some(&request), client, moment, &mut || 7);
         let subset = cluster.subset(&plan.routes[route], &request);
-        let ask = Ask { tried: &[], key: None, now: begin(), subset, pinned: session.pinned() };
+        let ask = Ask { subset, pinned: session.pinned(), ..Ask::new(begin()) };
         let Pick::Endpoint(lease) = worker.pick_for(cluster, &ask) else { panic!("it is up") };
         session.lend(cluster.lends(&mut cache, session.pinned(), subset));
         persistence.keep(&session, lease.endpoint_index(), None, (moment, &mut || 7));

@@ -20,7 +20,14 @@ fn policy() -> Retry {
 }
 
 fn attempted(failure: Failure) -> Attempted {
-    Attempted { failure, method: Method::Get, is_replayable: true, attempts: 1, has_untried: true }
+    Attempted {
+        failure,
+        method: Method::Get,
+        is_replayable: true,
+        attempts: 1,
+        since_first: Duration::ZERO,
+        has_untried: true,
+    }
 }
 
 fn verdict(policy: &Retry, attempted: &Attempted) -> Verdict {
@@ -72,14 +79,34 @@ fn what_an_endpoint_may_have_acted_on_is_not_sent_twice_unless_that_does_no_harm
 }
 
 #[test]
-fn attempts_are_bounded_and_an_endpoint_is_tried_twice_only_after_a_pause() {
+fn attempts_are_bounded_and_an_endpoint_that_has_failed_is_asked_again_only_if_the_operator_says_so() {
     let third = Attempted { attempts: 3, ..attempted(Failure::Status(503)) };
     assert_eq!(verdict(&policy(), &third), Verdict::GiveUp);
     let nobody_left = Attempted { has_untried: false, ..attempted(Failure::Status(503)) };
     assert_eq!(verdict(&policy(), &nobody_left), Verdict::GiveUp);
     let base = Duration::from_millis(20);
     let pausing = Retry { backoff: Some(Backoff { base, max: base }), ..policy() };
-    assert_eq!(verdict(&pausing, &nobody_left), Verdict::Again(base));
+    assert_eq!(verdict(&pausing, &nobody_left), Verdict::GiveUp);
+    let repeating = Retry { same_endpoint: true, ..pausing };
+    assert_eq!(verdict(&repeating, &nobody_left), Verdict::Again(base));
+    assert_eq!(verdict(&repeating, &Attempted { attempts: 3, ..nobody_left }), Verdict::GiveUp);
+}
+
+#[test]
+fn no_attempt_begins_after_the_time_for_all_of_them_and_none_is_paid_for() {
+    let millis = Duration::from_millis;
+    let backoff = Some(Backoff { base: millis(20), max: millis(20) });
+    let policy = Retry { time_max: Some(millis(100)), backoff, ..policy() };
+    let after = |since_first| Attempted { since_first, ..attempted(Failure::Status(503)) };
+    assert_eq!(verdict(&policy, &after(millis(80))), Verdict::Again(millis(20)), "the pause ends just in time");
+    assert_eq!(verdict(&policy, &after(millis(81))), Verdict::GiveUp);
+    assert_eq!(verdict(&policy, &after(Duration::MAX)), Verdict::GiveUp);
+    let now = Instant::now();
+    let budget = Some(Budget { percent: 0, per_second: 1 });
+    let (policy, mut savings) = (Retry { budget, ..policy }, Savings::new(1, now));
+    let held = savings.clone().thousandths;
+    assert_eq!(decide(&policy, &after(millis(81)), &mut savings, now, &mut || 0), Verdict::GiveUp);
+    assert_eq!(savings.thousandths, held);
 }
 
 #[test]

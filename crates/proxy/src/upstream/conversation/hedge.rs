@@ -11,7 +11,7 @@ use model::fault::Source;
 use model::limits::REFUSED_STREAMS_MAX;
 use model::resilience::Hedge;
 use model::{Fault, PickReason};
-use plan::{Ask, EndpointPlan, Lease, Pass, Pick, Seen, Subset};
+use plan::{Ask, EndpointPlan, LastResort, Lease, Pass, Pick, Seen, Subset};
 use tokio::time::Sleep;
 use wire::authentication::is_brought;
 use wire::http1::ResponseParsed;
@@ -390,6 +390,7 @@ pub(crate) fn take_place<'p>(
         now: exchange.told.now,
         subset: exchange.told.route.map_or(Subset::ALL, |route| plan.subset(route, head)),
         pinned: None,
+        last_resort: LastResort::Nothing,
     };
     let mut pass = None;
     plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;
