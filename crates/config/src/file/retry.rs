@@ -26,8 +26,8 @@ pub struct Retry {
     /// `timeouts.response_head`. The route's `timeout` bounds all attempts together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
-    /// No attempt begins later than this after the first one began; a pause or a wait in the queue that would end later is not
-    /// made. An attempt that has begun goes on under its own time-outs. No bound by default.
+    /// No attempt begins later than this after the first one began. A pause that would end later is not made, and a wait in the
+    /// `queue` ends at that time. An attempt that has begun goes on under its own time-outs. No bound by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_max: Option<Time>,
     /// Pauses between attempts.

@@ -375,8 +375,8 @@ impl ClusterPlan {
         (known, affinity): (Option<&FastMap<u32, u32>>, Option<u64>),
     ) -> Option<Lease> {
         let take = || match wanted.pinned {
-            Some(pinned) => self.take_free_pinned(view, pinned, (wanted.to(), known, affinity)),
-            None => view.take_free(wanted.to(), known, affinity),
+            Some(pinned) => self.take_free_pinned(view, (pinned, wanted), (known, affinity)),
+            None => view.take_free(wanted.among(), known, affinity),
         };
         match self.bound() {
             None => take(),

@@ -211,6 +211,7 @@ fn why(
     ask: &Ask<'_>,
 ) -> String {
     let queue = plan.cluster.queue.is_some();
+    let lends = plan.cluster.queue.as_ref().is_some_and(|queue| queue.use_backups);
     let queue_is_full = plan.cluster.queue.as_ref().is_some_and(|queue| plan.state.waiting() >= queue.requests_max);
     if session == Session::Refused {
         return "the endpoint of its session is away, and no other may have it: 503".into();
@@ -232,8 +233,8 @@ fn why(
     match first {
         _ if is_full && queue => waits("the bound of the cluster is reached"),
         _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
-        None if queue && !rehearsal.view.reserve(ask.subset).is_empty() => {
-            waits("all endpoints are full, or backups, which requests in the queue do not use")
+        None if queue && !lends && !rehearsal.view.reserve(ask.subset).is_empty() => {
+            waits("all endpoints are full but for backups, which requests in the queue do not use")
         }
         None if queue => waits("all endpoints are full"),
         Some((index, _)) if session == Session::At(index) => stays(plan, index),

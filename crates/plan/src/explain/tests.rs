@@ -170,6 +170,22 @@ fn a_full_cluster_says_so_and_what_follows_from_it() {
 }
 
 #[test]
+fn a_backup_is_told_of_where_requests_use_it_and_where_they_wait_instead() {
+    let mut config = cluster("c", Balance::LeastRequest, bounded(&[1, 1]));
+    config.endpoints[1].placement.is_backup = true;
+    let routes = || vec![route("all", Match::default(), "c")];
+    let plan = compiled(snapshot(vec![http_listener("web")], routes(), vec![config.clone()]), None);
+    let _held = Worker::new(1).lease(&plan.clusters[0]);
+    let told = forward(&ask(&plan, "http://a/", &[]).unwrap()).clone();
+    assert_eq!((told.endpoint.as_deref(), told.pick.as_deref()), (Some("127.0.0.1:9001"), Some("spill")));
+    config.queue = queue(1);
+    let plan = compiled(snapshot(vec![http_listener("web")], routes(), vec![config]), Some(&plan));
+    let told = forward(&ask(&plan, "http://a/", &[]).unwrap()).clone();
+    let why = "all endpoints are full but for backups, which requests in the queue do not use: it waits in the queue";
+    assert_eq!((told.endpoint, told.why.as_str()), (None, why));
+}
+
+#[test]
 fn a_known_session_is_told_its_endpoint_and_what_becomes_of_it_when_that_is_away() {
     use model::persistence::{Persistence, SessionBy, SessionRoute, WhenAway, WhenFull};
     let told = |otherwise, state| {

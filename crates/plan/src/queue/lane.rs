@@ -31,7 +31,7 @@ impl Wanted {
     }
 
     /// The subset, and the slots in it that are left out.
-    pub(crate) fn to(&self) -> (Subset, &[u32]) {
+    pub(crate) fn among(&self) -> (Subset, &[u32]) {
         (self.subset, self.tried.slots())
     }
 }
@@ -177,7 +177,7 @@ impl Target {
             .wanted
             .pinned
             .is_some_and(|pinned| self.plan.refuses_others() || self.plan.keeps(view, pinned, self.wanted.subset));
-        let (subset, tried) = self.wanted.to();
+        let (subset, tried) = self.wanted.among();
         !waits && !view.slots_left(subset, tried).any(|slot| self.places.contains_key(&slot))
     }
 

@@ -68,6 +68,10 @@ fn draw(random: &mut Random, rules: Rules) -> Cluster {
         let last = endpoints.len() - 1;
         endpoints[last].state = AdminState::Drain;
     }
+    for endpoint in &mut endpoints {
+        endpoint.placement.is_backup = random.below(4) == 0;
+    }
+    let use_backups = random.below(2) == 0;
     // With a bound of the cluster alone, who has a place there has room at any of them.
     if rules.is_bounded && random.below(3) == 0 {
         endpoints.iter_mut().for_each(|endpoint| endpoint.connections_max = None);
@@ -79,7 +83,7 @@ fn draw(random: &mut Random, rules: Rules) -> Cluster {
     let fair_by = if rules.is_fair { vec![HashKey::Source] } else { Vec::new() };
     cluster("c", balance, endpoints).with(|it| {
         it.health_check = health_check(1, 1);
-        it.queue = queue(12).map(|queue| model::queue::Queue { fair_by, shed, ..queue });
+        it.queue = queue(12).map(|queue| model::queue::Queue { fair_by, shed, use_backups, ..queue });
         it.persistence = sessions();
         it.connections_max = rules.is_bounded.then(|| 1 + random.below(5) as u32)
     })
@@ -149,24 +153,29 @@ impl World {
         let class = self.random.below(3) as i8 - 1;
         let offset_ms = if self.random.below(3) == 0 { self.random.below(200) as i32 - 100 } else { 0 };
         let precedence = Precedence { class, offset_ms };
-        let ask = Ask { pinned, ..Ask::new(self.now) };
+        // A further attempt of one that has met some of them already.
+        let slots = self.plan.endpoints.iter().map(|plan| plan.state.slot);
+        let is_retry = pinned.is_none() && self.random.below(4) == 0;
+        let tried: Vec<u32> = slots.filter(|_| is_retry && self.random.below(2) == 0).collect();
+        let ask = Ask { pinned, tried: &tried, ..Ask::new(self.now) };
         let pinned = self.plan.pinned_in_queue(&ask);
         let key = Some(self.random.below(4)).filter(|key| self.rules.is_fair && *key > 0);
-        let wait = Wait { pinned, precedence, key, ..Wait::new(self.now) };
+        let wait = Wait { pinned, tried: Tried::new(&tried), precedence, key, ..Wait::new(self.now) };
         self.came += 1;
         match self.worker.pick_for(&self.plan, &ask) {
             Pick::Endpoint(lease) => {
                 let place = lease.endpoint_index();
                 let overtaken = self.waiting.iter().any(|waits| self.could_use(waits, place));
                 assert!(!overtaken, "seed {}: overtaken", self.seed);
+                assert!(self.is_for(pinned, place, &tried), "seed {}: {place} is not for it", self.seed);
                 self.leases.push(lease);
                 self.served += 1;
             }
             Pick::None => self.refused += 1,
             Pick::Full => {
                 let alone = self.waiting.iter().all(|waits| self.waits_alone(waits));
-                let room =
-                    (0..self.plan.endpoints.len()).find(|place| self.is_for(pinned, *place) && self.has_room(*place));
+                let mut places = 0..self.plan.endpoints.len();
+                let room = places.find(|place| self.is_for(pinned, *place, &tried) && self.has_room(*place));
                 assert!(!alone || room.is_none(), "seed {}: it has to wait beside {room:?}", self.seed);
                 let before = self.waiting.len();
                 match self.plan.enqueue(wait, Waker::noop()) {
@@ -237,13 +246,27 @@ impl World {
     }
 
     /// Whether a newcomer may go to an endpoint.
-    fn is_for(&self, pinned: Option<u32>, place: usize) -> bool {
+    fn is_for(&self, pinned: Option<u32>, place: usize, tried: &[u32]) -> bool {
         let roll = self.plan.roll();
         let keeps = |at: usize| roll.keeps_sessions(at, &self.plan.cluster, &self.plan.endpoints[at]);
         match pinned.map(|pinned| pinned as usize).filter(|pinned| keeps(*pinned)) {
             Some(pinned) => pinned == place,
-            None => roll.weight(place) > 0,
+            None => self.is_open_to(place, tried),
         }
+    }
+
+    /// Whether an endpoint gets work from one for whom these have failed: a backup only in place of all others, or as the queue
+    /// allows it.
+    fn is_open_to(&self, place: usize, tried: &[u32]) -> bool {
+        let (roll, endpoints) = (self.plan.roll(), &self.plan.endpoints);
+        let is_regular = |at: usize| !endpoints[at].endpoint.placement.is_backup;
+        let has_failed = |at: usize| tried.contains(&endpoints[at].state.slot);
+        if roll.weight(place) == 0 || has_failed(place) {
+            return false;
+        }
+        let lends = self.plan.cluster.queue.as_ref().is_some_and(|queue| queue.use_backups);
+        let mut regular = (0..endpoints.len()).filter(|at| is_regular(*at) && roll.weight(*at) > 0);
+        is_regular(place) || lends || regular.all(has_failed)
     }
 
     /// Whether one who waits does so for one endpoint and no other.
@@ -269,7 +292,7 @@ impl World {
             Some(pinned) => pinned == place,
             None => {
                 let known = waits.origin.endpoints.iter().any(|plan| Arc::ptr_eq(&plan.state, state));
-                known && roll.weight(place) > 0
+                known && self.is_open_to(place, waits.wait.tried.slots())
             }
         }
     }

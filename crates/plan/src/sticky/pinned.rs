@@ -11,6 +11,7 @@ use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, EndpointPlan, Lease, Pick};
 use crate::hash::FastMap;
 use crate::health::standing::Roll;
+use crate::queue::Wanted;
 
 /// Which endpoints go on with the sessions they have, by place. Part of a view.
 #[derive(Default)]
@@ -118,14 +119,14 @@ impl ClusterPlan {
     pub(crate) fn take_free_pinned(
         &self,
         view: &View,
-        pinned: u32,
-        ((subset, tried), known, affinity): ((Subset, &[u32]), Option<&FastMap<u32, u32>>, Option<u64>),
+        (pinned, wanted): (u32, &Wanted),
+        (known, affinity): (Option<&FastMap<u32, u32>>, Option<u64>),
     ) -> Option<Lease> {
-        match self.ask(view, pinned, subset) {
+        match self.ask(view, pinned, wanted.subset) {
             Asked::Lease(lease) => Some(lease),
             Asked::Full => None,
             Asked::Away if self.refuses_others() => None,
-            Asked::Away => view.take_free((subset, tried), known, affinity),
+            Asked::Away => view.take_free(wanted.among(), known, affinity),
         }
     }
 
