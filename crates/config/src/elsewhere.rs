@@ -156,7 +156,7 @@ const WORDS: &[Word] = &[
     ("mode", HaProxy, &["protocol"], ""),
     ("maxconn", HaProxy, &["connections_max"], ""),
     ("fullconn", HaProxy, &["connections_max"], ""),
-    ("maxqueue", HaProxy, &["requests_max", "pending_max", "queue"], ""),
+    ("maxqueue", HaProxy, &["queue_max", "requests_max", "pending_max", "queue"], ""),
     ("leastconn", HaProxy, &["balance: least_request"], ""),
     ("roundrobin", HaProxy, &["balance: round_robin"], ""),
     ("httpchk", HaProxy, &["http", "health_check"], "write `health_check: { http: { path: … } }` in the cluster"),
