@@ -312,6 +312,30 @@ impl Fields {
         self.set(name, value);
     }
 
+    /// The place of the first field of this name from the place `from` on.
+    pub fn find_from(&self, name: &FieldName, from: usize) -> Option<usize> {
+        let later = self.entries.iter().enumerate().skip(from);
+        later.filter(|(_, entry)| self.is(entry, name)).map(|(place, _)| place).next()
+    }
+
+    /// The value of the field at this place; empty where there is none.
+    pub fn value_at(&self, place: usize) -> &[u8] {
+        self.entries.get(place).map_or(b"", |entry| self.bytes(entry.value))
+    }
+
+    /// Replaces the value of the field at this place, cleaned as in [`Self::append_with`]. Without effect where there is none.
+    pub fn set_at(&mut self, place: usize, value: &[u8]) {
+        let span = self.write_value(|out| out.extend_from_slice(value));
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.value = span;
+        }
+    }
+
+    /// Removes the fields before this place.
+    pub fn keep_from(&mut self, place: usize) {
+        self.entries.drain(..place.min(self.entries.len()));
+    }
+
     /// Removes all fields that endpoints could read as this one, see [`reads_as`]; says whether there was one.
     pub fn remove_alike(&mut self, name: &FieldName) -> bool {
         let arena = &self.arena;
@@ -437,6 +461,26 @@ mod tests {
         assert!(fields.remove_alike(&name("X_REQUEST_ID")) && fields.remove_alike(&name("x_user")));
         assert!(!fields.remove_alike(&name("x-user")));
         assert_eq!(listed(&fields), "A=theirs;x-users=theirs;");
+    }
+
+    #[test]
+    fn fields_of_one_name_are_changed_each_in_its_place() {
+        let mut fields = Fields::default();
+        for (key, value) in [("A", "1"), ("x-B", "2"), ("a", "3")] {
+            fields.append(&name(key), value.as_bytes());
+        }
+        assert_eq!((fields.find_from(&name("a"), 0), fields.find_from(&name("a"), 1)), (Some(0), Some(2)));
+        assert_eq!(
+            (fields.find_from(&name("a"), 3), fields.value_at(2), fields.value_at(9)),
+            (None, &b"3"[..], &b""[..])
+        );
+        fields.set_at(2, b"x\r\ny");
+        fields.set_at(9, b"nowhere");
+        assert_eq!(listed(&fields), "A=1;x-B=2;a=x  y;");
+        fields.keep_from(2);
+        assert_eq!(listed(&fields), "a=x  y;");
+        fields.keep_from(2);
+        assert!(fields.is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use model::fields::FieldName;
+use model::fields::{FieldName, Fields};
 use model::head::reason_phrase;
 use model::limits::FIELDS_HARD_MAX;
 use model::{Fault, LocalResponse, Version};
@@ -27,10 +27,19 @@ pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -
 
 /// Sends this very answer, through the route's response steps if a route was found.
 pub(crate) async fn give(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
+    give_with(exchange, local, &[]).await
+}
+
+/// Sends this very answer, with fields beside that no response step sees.
+pub(crate) async fn give_with(
+    exchange: &mut Exchange<'_>,
+    local: &LocalResponse,
+    beside: &[(String, String)],
+) -> Result<Next, Fault> {
     skip_body(exchange);
     let local = &*exchange.grpc.as_ref().map_or(Cow::Borrowed(local), |grpc| grpc.answer(local));
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
-    send(exchange, local, keeps_alive).await?;
+    send_with(exchange, (local, beside), keeps_alive).await?;
     Ok(next_after(exchange, keeps_alive, exchange.is_read))
 }
 
@@ -76,8 +85,17 @@ fn plain(fault: Fault, status: u16) -> LocalResponse {
 /// # Errors
 /// The client is gone, or takes nothing for too long.
 pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, keep_alive: bool) -> Result<(), Fault> {
+    send_with(exchange, (local, &[]), keep_alive).await
+}
+
+async fn send_with(
+    exchange: &mut Exchange<'_>,
+    (local, beside): (&LocalResponse, &[(String, String)]),
+    keep_alive: bool,
+) -> Result<(), Fault> {
     fill_head(exchange, local);
     exchange.filter_response();
+    append(&mut exchange.response().fields, beside);
     let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
     let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
     // As bytes the body is part of what is written, and its length stands in the head already.
@@ -108,11 +126,7 @@ fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
     head.clear();
     let reason = head.fields.write_span(|out| out.extend_from_slice(reason_phrase(local.status).as_bytes()));
     head.set_line(local.status, reason, Version::Http11);
-    for (name, value) in local.fields.iter().take(FIELDS_HARD_MAX) {
-        if let Ok(name) = FieldName::new(name) {
-            head.fields.append(&name, value.as_bytes());
-        }
-    }
+    append(&mut head.fields, &local.fields);
     let mut set = |name: &str, value: &str| {
         if let Ok(name) = FieldName::new(name) {
             head.fields.set(&name, value.as_bytes());
@@ -122,6 +136,14 @@ fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
         set("content-length", &local.body.len().to_string());
     }
     worker.with_date(|date| set("date", date));
+}
+
+fn append(to: &mut Fields, fields: &[(String, String)]) {
+    for (name, value) in fields.iter().take(FIELDS_HARD_MAX) {
+        if let Ok(name) = FieldName::new(name) {
+            to.append(&name, value.as_bytes());
+        }
+    }
 }
 
 /// Takes a request body that is already here whole out of the way.

@@ -183,15 +183,23 @@ impl<'p> Conversation<'p> {
         parsed: &ResponseParsed,
         mut page: LocalResponse,
     ) -> Result<Next, Fault> {
-        exchange.keep_session();
         page.fields.extend(fields_of(exchange.response(), &[b"set-cookie"]));
+        let before = exchange.response().fields.len();
+        exchange.keep_session();
+        // What keeps the session is no matter of filters.
+        exchange.response().fields.keep_from(before);
+        let ours = fields_of(exchange.response(), &[b"set-cookie"]);
         self.discard_response(exchange, parsed).await;
-        // What is left of the request goes nowhere.
+        self.leave_request(exchange);
+        answer::give_with(exchange, &page, &ours).await
+    }
+
+    /// What is left of the request goes nowhere.
+    fn leave_request(&mut self, exchange: &mut Exchange<'p>) {
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
         }
         exchange.is_read = self.upload.is_read();
-        answer::give(exchange, &page).await
     }
 
     /// Keeps what was sent on a stream, should it be needed again: what nobody has looked at because the stream was refused, and
@@ -496,18 +504,12 @@ impl<'p> Conversation<'p> {
 
     /// Sends the response head, then moves the body, while what is left of the request still moves too.
     async fn relay_response(&mut self, exchange: &mut Exchange<'p>, mut parsed: ResponseParsed) -> Result<Next, Fault> {
-        let worker = exchange.worker;
         let web = exchange.bridge_to_web();
         if web.is_some() && parsed.framing != Framing::None && parsed.framing != Framing::Length(0) {
             parsed.framing = Framing::Chunked;
         }
-        let fields = &mut exchange.response().fields;
-        if !fields.has_known(Known::Date) {
-            // RFC 9110 section 6.6.1 asks it of whoever passes on a response that has none.
-            worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
-        }
-        exchange.filter_response();
-        exchange.keep_session();
+        fit_for_client(exchange);
+        let worker = exchange.worker;
         let to = exchange.incoming.head.version;
         let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
         let framing = match parsed.framing {
@@ -674,6 +676,18 @@ impl<'p> Conversation<'p> {
             buffers.give(buffer);
         }
     }
+}
+
+/// Makes the head of an endpoint's response the one that the client gets.
+fn fit_for_client(exchange: &mut Exchange<'_>) {
+    let worker = exchange.worker;
+    let fields = &mut exchange.response().fields;
+    if !fields.has_known(Known::Date) {
+        // RFC 9110 section 6.6.1 asks it of a recipient that passes on a response that has none.
+        worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
+    }
+    exchange.filter_response();
+    exchange.keep_session();
 }
 
 /// Changes of a request what a stream cannot say.
