@@ -86,6 +86,8 @@ pub struct RequestHead {
     pub verdicts: Vec<Option<bool>>,
     user: Option<Span>,
     method_span: Span,
+    received_method: Method,
+    received_method_span: Span,
     path: Span,
     query: Option<Span>,
     received_path: Span,
@@ -107,6 +109,7 @@ impl RequestHead {
     pub fn set_line(&mut self, method: Span, target: Span, version: Version) {
         self.method = Method::of(self.fields.bytes(method));
         self.method_span = method;
+        (self.received_method, self.received_method_span) = (self.method, method);
         self.version = version;
         self.set_target(target);
         (self.received_path, self.received_query) = (self.path, self.query);
@@ -129,10 +132,12 @@ impl RequestHead {
 
     /// The host that the client asked for, without port.
     pub fn received_host(&self) -> &[u8] {
-        match self.received_authority {
-            Some(span) => host_without_port(self.fields.bytes(span)),
-            None => self.host(),
-        }
+        host_without_port(self.received_authority())
+    }
+
+    /// The host that the client asked for, with the port if it named one.
+    pub fn received_authority(&self) -> &[u8] {
+        self.received_authority.map_or_else(|| self.authority(), |span| self.fields.bytes(span))
     }
 
     /// Says by whom it is, as a filter has verified.
@@ -145,9 +150,25 @@ impl RequestHead {
         self.user.map(|span| self.fields.bytes(span))
     }
 
-    /// The method as sent.
+    /// The method as it goes to the endpoint.
     pub fn method_bytes(&self) -> &[u8] {
         self.fields.bytes(self.method_span)
+    }
+
+    /// The method that the client used, whatever filters made of it. The response to the client follows this one.
+    pub fn received_method(&self) -> Method {
+        self.received_method
+    }
+
+    /// The same as bytes.
+    pub fn received_method_bytes(&self) -> &[u8] {
+        self.fields.bytes(self.received_method_span)
+    }
+
+    /// Replaces the method. The text must be a token (RFC 9110 section 9.1) other than `CONNECT`.
+    pub fn set_method(&mut self, text: &[u8]) {
+        self.method_span = self.fields.write_span(|arena| arena.extend_from_slice(text));
+        self.method = Method::of(text);
     }
 
     /// The path: begins with `/`, or is `*` (OPTIONS), or empty (CONNECT).
@@ -190,6 +211,13 @@ impl RequestHead {
         self.path = self.fields.write_span(|arena| arena.extend_from_slice(path));
     }
 
+    /// Replaces the query; an empty one is taken away with its `?`. Bytes that may not stand in a request target (controls,
+    /// space, `#`, bytes from 0x7f) are percent-encoded.
+    pub fn set_query(&mut self, query: &[u8]) {
+        let write = |arena: &mut Vec<u8>| query.iter().for_each(|&byte| push_query_byte(arena, byte));
+        self.query = if query.is_empty() { None } else { Some(self.fields.write_span(write)) };
+    }
+
     /// Replaces path and query by a target in origin form that lies in the arena.
     pub fn set_target(&mut self, target: Span) {
         let bytes = self.fields.bytes(target);
@@ -213,13 +241,23 @@ impl RequestHead {
     }
 }
 
+/// A question mark would end the path; in a query it is a sign like others (RFC 3986 section 3.4).
 fn push_path_byte(out: &mut Vec<u8>, byte: u8) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    if byte <= b' ' || byte >= 0x7f || matches!(byte, b'?' | b'#') {
-        out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    if byte == b'?' { out.extend_from_slice(b"%3F") } else { push_query_byte(out, byte) }
+}
+
+fn push_query_byte(out: &mut Vec<u8>, byte: u8) {
+    if byte <= b' ' || byte >= 0x7f || byte == b'#' {
+        out.extend_from_slice(&percent_encoded(byte));
     } else {
         out.push(byte);
     }
+}
+
+/// A byte as `%XX` (RFC 3986 section 2.1).
+pub fn percent_encoded(byte: u8) -> [u8; 3] {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
 }
 
 /// Cuts `:port` off an authority.
@@ -361,6 +399,25 @@ mod tests {
         assert_eq!((head.path(), head.host()), (&b"/new"[..], &b"b.example"[..]));
         assert_eq!((head.received_path(), head.received_query()), (&b"/old"[..], Some(&b"q=1"[..])));
         assert_eq!(head.received_host(), b"a.example");
+    }
+
+    #[test]
+    fn a_method_that_was_replaced_is_known_as_it_was_received() {
+        let mut head = head("/", "h");
+        assert_eq!((head.received_method(), head.received_method_bytes()), (Method::Get, &b"GET"[..]));
+        head.set_method(b"PURGE");
+        assert_eq!((head.method, head.method_bytes()), (Method::Other, &b"PURGE"[..]));
+        assert_eq!((head.received_method(), head.received_method_bytes()), (Method::Get, &b"GET"[..]));
+    }
+
+    #[test]
+    fn a_new_query_cannot_smuggle_bytes_into_the_request_line() {
+        let mut head = head("/a?b", "h");
+        head.set_query(b"x=1 HTTP/1.1\r\n#?\xff");
+        assert_eq!(head.query(), Some(&b"x=1%20HTTP/1.1%0D%0A%23?%FF"[..]));
+        assert_eq!((head.path(), head.received_query()), (&b"/a"[..], Some(&b"b"[..])));
+        head.set_query(b"");
+        assert_eq!(head.query(), None);
     }
 
     #[test]

@@ -109,10 +109,30 @@ async fn send_with(
         exchange.told.sent_bytes += local.body.len() as u64;
     }
     exchange.told.status = local.status;
+    write(exchange, &bytes).await
+}
+
+/// Sends the endpoint's response head, which filters are done with, to a client that waits for no body.
+///
+/// # Errors
+/// The client is gone, or takes nothing for too long.
+pub(crate) async fn give_head(exchange: &mut Exchange<'_>) -> Result<Next, Fault> {
+    skip_body(exchange);
+    let keep_alive = exchange.client_keeps_alive() && exchange.is_read;
+    let to = exchange.incoming.head.version;
+    let how = SendResponse { framing: Framing::None, to, keep_alive, upgrade: false };
+    let mut bytes = Vec::with_capacity(512);
+    begin_response(exchange, &how, &mut bytes)?;
+    exchange.told.status = exchange.response().status;
+    write(exchange, &bytes).await?;
+    Ok(next_after(exchange, keep_alive, exchange.is_read))
+}
+
+async fn write(exchange: &mut Exchange<'_>, bytes: &[u8]) -> Result<(), Fault> {
     let connection = &mut *exchange.connection;
     connection.watch.set_bound(None);
     connection.watch.set(Instant::now(), exchange.http.stream_timeout);
-    let mut writing = std::pin::pin!(write_all(&mut connection.io, &bytes));
+    let mut writing = std::pin::pin!(write_all(&mut connection.io, bytes));
     std::future::poll_fn(|cx| match writing.as_mut().poll(cx) {
         std::task::Poll::Ready(written) => std::task::Poll::Ready(written.map_err(|_| Fault::ClosedInResponse)),
         std::task::Poll::Pending => connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout)),

@@ -562,11 +562,12 @@ impl<'p> Exchange<'p> {
             && self.http.requests_per_connection_max.is_none_or(|max| requests < max)
     }
 
-    /// Whether the response to this request has no body (RFC 9112 section 6.3).
+    /// Whether the response to this request has no body (RFC 9112 section 6.3). The client knows the method that it has used, and
+    /// no other that a filter has sent.
     pub(crate) fn is_head(&self) -> bool {
         // What came by a stream tells its method even if the rest is wrong.
         let head = &self.incoming.head;
-        (self.is_parsed || head.version >= Version::Http2) && head.method == Method::Head
+        (self.is_parsed || head.version >= Version::Http2) && head.received_method() == Method::Head
     }
 
     /// The response head.

@@ -115,7 +115,7 @@ impl<'a> Record<'a> {
     pub fn is_tunnel(&self) -> bool {
         self.response_status == 101
             || (200..300).contains(&self.response_status)
-                && self.request.is_some_and(|head| head.method == Method::Connect)
+                && self.request.is_some_and(|head| head.received_method() == Method::Connect)
     }
 }
 

@@ -1,8 +1,9 @@
 //! `rewrite`.
 
+use model::fields::is_token;
 use model::filter::PATH_FORMAT;
 use model::path::has_dots;
-use model::{Facts, FieldName, Issue, RequestHead, limits};
+use model::{Facts, FieldName, Issue, Method, RequestHead, limits};
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,10 +18,10 @@ mod tests;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Rewrite>("rewrite", DOC);
 
-const DOC: &str = r#"Changes host and path of the request that goes to the endpoint.
+const DOC: &str = r#"Changes path, host and method of the request that goes to the endpoint.
 
-The client does not notice; to send it elsewhere, use a redirect. The query is kept. The path is changed first, then the
-host. `path` takes exactly one of:
+The client does not notice; to send it elsewhere, use a redirect. The query is kept. The path is changed first, then the host and
+the method. `path` takes exactly one of:
 
 - `full`: the whole new path; may hold variables.
 - `prefix`: if the path begins with the segments of `from`, these are replaced by `to`: from `/a` to `/b`, `/a` becomes
@@ -29,7 +30,12 @@ host. `path` takes exactly one of:
   expression sees the path as sent, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
 
 `host` may hold variables. When what comes out is no host, or a path with a dot segment (`..`, `%2e`, `..%2F`) that was not there
-before, the request is answered 400; when the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded. `*` of `OPTIONS *` is never changed.
+before, the request is answered 400; when the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded.
+
+`method` replaces the method. The body stays. A client that has sent `HEAD` gets no body, whatever was sent in its place; with `HEAD`
+in place of another method it gets an empty one. Retries go by the new method, the access log shows the one received.
+
+The target `*` of `OPTIONS *` and its method are never changed.
 
 ```yaml
 filters:
@@ -39,7 +45,7 @@ filters:
 ```
 "#;
 
-/// At least one of the two.
+/// At least one of these.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rewrite {
@@ -47,6 +53,8 @@ struct Rewrite {
     host: Option<String>,
     /// New path.
     path: Option<PathRewrite>,
+    /// New method, such as `GET`.
+    method: Option<String>,
 }
 
 /// Exactly one of these.
@@ -87,12 +95,28 @@ impl Settings for Rewrite {
     fn compile(self) -> Result<Steps, Issue> {
         let path = self.path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
         let host = self.host.map(|text| compile_host(&text)).transpose().map_err(|issue| issue.below("host"))?;
-        if path.is_none() && host.is_none() {
-            return Err(Issue::at("", "`host` or `path` is needed"));
+        let method = self.method.map(compile_method).transpose().map_err(|issue| issue.below("method"))?;
+        if path.is_none() && host.is_none() && method.is_none() {
+            return Err(Issue::at("", "one of `host`, `path` and `method` is needed"));
         }
         let host_field = FieldName::new("Host").map_err(|message| Issue::at("host", message))?;
-        Ok(Steps::of_request(RewriteStep { path, host, host_field }))
+        Ok(Steps::of_request(RewriteStep { path, host, host_field, method }))
     }
+}
+
+fn compile_method(text: String) -> Result<Box<str>, Issue> {
+    if !is_token(text.as_bytes()) {
+        return Err(Issue::at("", format!("`{text}` is not a method")));
+    }
+    if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        let mend = format!("write `{}`: upper and lower case differ in methods", text.to_ascii_uppercase());
+        return Err(Issue::at("", format!("`{text}` is not a method that endpoints know")).suggest(mend));
+    }
+    if Method::of(text.as_bytes()) == Method::Connect {
+        let issue = Issue::at("", "`CONNECT` opens a tunnel, and no other request can become one");
+        return Err(issue.suggest("use another method"));
+    }
+    Ok(text.into())
 }
 
 fn compile_path(path: PathRewrite) -> Result<PathStep, Issue> {
@@ -219,6 +243,7 @@ struct RewriteStep {
     path: Option<PathStep>,
     host: Option<Template>,
     host_field: FieldName,
+    method: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -258,6 +283,11 @@ impl RequestStep for RewriteStep {
                 return Flow::refuse(400, "the request does not lead to a valid host");
             }
             head.set_authority(&self.host_field, scratch);
+        }
+        if let Some(method) = &self.method
+            && head.path().starts_with(b"/")
+        {
+            head.set_method(method.as_bytes());
         }
         Flow::Continue
     }

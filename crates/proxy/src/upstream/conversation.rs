@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
 use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
-use model::{Fault, Known, LocalResponse, Version};
+use model::{Fault, Known, LocalResponse, Method, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::authentication::{Bond, bond_of};
 use wire::grpc::text;
@@ -160,7 +160,28 @@ impl<'p> Conversation<'p> {
             // Boxed: it is rare, and its state would make every exchange larger.
             return Box::pin(self.show_instead(exchange, &parsed, page)).await;
         }
+        let mut parsed = parsed;
+        let head = &exchange.incoming.head;
+        if head.method != head.received_method() {
+            if exchange.is_head() {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                return Box::pin(self.relay_head(exchange, &parsed)).await;
+            }
+            let has_content = !matches!(exchange.response().status, 204 | 304);
+            if has_content && exchange.incoming.head.method == Method::Head {
+                // The endpoint has only told its length (RFC 9110 section 9.3.2), and the client waits for it.
+                parsed.framing = Framing::Length(0);
+            }
+        }
         self.relay_response(exchange, parsed).await
+    }
+
+    /// Sends the head of a response alone, to a client whose HEAD a filter has made another method of.
+    async fn relay_head(&mut self, exchange: &mut Exchange<'p>, parsed: &ResponseParsed) -> Result<Next, Fault> {
+        fit_for_client(exchange);
+        self.discard_response(exchange, parsed).await;
+        self.leave_request(exchange);
+        answer::give_head(exchange).await
     }
 
     /// Looks whether the endpoint takes what follows on the connection for this client's, before any filter changes the response.

@@ -107,7 +107,7 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         Variable::SenderIp => facts.sender.map_or(Value::Missing, |sender| Value::Ip(sender.address.ip())),
         Variable::SenderId => facts.sender.and_then(|sender| sender.unique_id.as_deref()).into(),
         Variable::Scheme => plain(request.map(|_| facts.scheme.as_str())),
-        Variable::Method => request.map(RequestHead::method_bytes).into(),
+        Variable::Method => request.map(RequestHead::received_method_bytes).into(),
         Variable::Host => request.map(RequestHead::received_host).into(),
         Variable::Path => request.map(RequestHead::received_path).into(),
         Variable::Query => request.and_then(RequestHead::received_query).into(),

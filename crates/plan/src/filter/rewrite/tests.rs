@@ -168,7 +168,7 @@ fn hosts_are_names_and_addresses_with_or_without_port() {
 #[test]
 fn mistakes_are_found_when_the_configuration_is_checked() {
     for (settings, start) in [
-        (json!({}), ": `host` or `path` is needed"),
+        (json!({}), ": one of `host`, `path` and `method` is needed"),
         (json!({ "host": "a b" }), "host: `a b` is not a host"),
         (json!({ "host": "" }), "host: `` is not a host"),
         (json!({ "hots": "a" }), ": unknown field `hots`"),
@@ -210,5 +210,30 @@ fn expressions_and_replacements_are_checked_too() {
     ] {
         let text = of(pattern, replacement);
         assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_method_is_replaced_and_the_received_one_is_still_known() {
+    let head = passed(&rewrite(json!({ "method": "POST", "host": "{method}.example" })), request("GET", "/", &[]));
+    assert_eq!((head.method_bytes(), head.received_method_bytes()), (&b"POST"[..], &b"GET"[..]));
+    assert_eq!(head.authority(), b"GET.example", "the method comes last");
+    let chain = rewrite(json!({ "method": "GET" }));
+    let head = passed(&chain, request("OPTIONS", "*", &[]));
+    assert_eq!((head.method_bytes(), head.path(), head.query()), (&b"OPTIONS"[..], &b"*"[..], None));
+}
+
+#[test]
+fn methods_are_checked() {
+    for (method, told) in [
+        ("", "method: `` is not a method"),
+        ("GET /", "method: `GET /` is not a method"),
+        (
+            "get",
+            "method: `get` is not a method that endpoints know (write `GET`: upper and lower case differ in methods)",
+        ),
+        ("CONNECT", "method: `CONNECT` opens a tunnel, and no other request can become one (use another method)"),
+    ] {
+        assert_eq!(issue("rewrite", json!({ "method": method })), told);
     }
 }
