@@ -8,20 +8,23 @@ use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use self::query::{QueryRewrite, QueryStep};
+use super::replacement::Replacement;
 use super::settings::{Settings, one_of};
 use super::template::Template;
 use super::variables::{Stage, Values};
 use super::{FilterEntry, Flow, RequestStep, Steps};
 
+mod query;
 #[cfg(test)]
 mod tests;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Rewrite>("rewrite", DOC);
 
-const DOC: &str = r#"Changes path, host and method of the request that goes to the endpoint.
+const DOC: &str = r#"Changes path, host, query and method of the request that goes to the endpoint.
 
-The client does not notice; to send it elsewhere, use a redirect. The query is kept. The path is changed first, then the host and
-the method. `path` takes exactly one of:
+The client does not notice; to send it elsewhere, use a redirect. The path is changed first, then the host, the query and the
+method. `path` keeps the query, and takes exactly one of:
 
 - `full`: the whole new path; may hold variables.
 - `prefix`: if the path begins with the segments of `from`, these are replaced by `to`: from `/a` to `/b`, `/a` becomes
@@ -31,6 +34,20 @@ the method. `path` takes exactly one of:
 
 `host` may hold variables. When what comes out is no host, or a path with a dot segment (`..`, `%2e`, `..%2F`) that was not there
 before, the request is answered 400; when the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded.
+
+`query` takes any of these, which are done in this order:
+
+- `regex`: every match of `pattern` in the whole query is replaced, as in a path. A request without a query is left alone.
+- `remove`: parameters that go. `*` at the beginning or the end of a name stands for any text.
+- `rename`: parameters that get another name and keep their values.
+- `set`: parameters and their values. The first of the name is replaced in its place, others of it go, and one that is not there
+  is added at the end.
+- `add`: parameters that are added at the end, whether or not there are others of the name.
+
+Names and values are written as plain text: names are compared percent-decoded (`+` is a space), and what is written is
+percent-encoded. All else of the query stays as it is, byte for byte. Values of `set` and `add` may hold variables; where one of
+those turns out empty as a whole, `set` removes the parameter and `add` adds none. `{query_param:NAME}` is copied as it was sent.
+When path and query together are longer than 16 KiB, the request is answered 414.
 
 `method` replaces the method. The body stays. A client that has sent `HEAD` gets no body, whatever was sent in its place; with `HEAD`
 in place of another method it gets an empty one. Retries go by the new method, the access log shows the one received.
@@ -42,6 +59,7 @@ filters:
   - rewrite:
       host: "{query_param:tenant}.internal.example"
       path: { prefix: { from: /api/v1, to: / } }
+      query: { remove: [tenant, "utm_*"], set: { client: "{client_ip}" } }
 ```
 "#;
 
@@ -53,6 +71,8 @@ struct Rewrite {
     host: Option<String>,
     /// New path.
     path: Option<PathRewrite>,
+    /// Changes of the query.
+    query: Option<QueryRewrite>,
     /// New method, such as `GET`.
     method: Option<String>,
 }
@@ -95,12 +115,13 @@ impl Settings for Rewrite {
     fn compile(self) -> Result<Steps, Issue> {
         let path = self.path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
         let host = self.host.map(|text| compile_host(&text)).transpose().map_err(|issue| issue.below("host"))?;
+        let query = self.query.map(QueryRewrite::compile).transpose().map_err(|issue| issue.below("query"))?;
         let method = self.method.map(compile_method).transpose().map_err(|issue| issue.below("method"))?;
-        if path.is_none() && host.is_none() && method.is_none() {
-            return Err(Issue::at("", "one of `host`, `path` and `method` is needed"));
+        if path.is_none() && host.is_none() && query.is_none() && method.is_none() {
+            return Err(Issue::at("", "one of `host`, `path`, `query` and `method` is needed"));
         }
         let host_field = FieldName::new("Host").map_err(|message| Issue::at("host", message))?;
-        Ok(Steps::of_request(RewriteStep { path, host, host_field, method }))
+        Ok(Steps::of_request(RewriteStep { path, host, host_field, query: query.map(Box::new), method }))
     }
 }
 
@@ -153,8 +174,9 @@ fn compile_prefix(settings: &PrefixRewrite) -> Result<PathStep, Issue> {
 
 fn compile_regex(settings: &RegexRewrite) -> Result<PathStep, Issue> {
     let pattern = crate::route::expression::anywhere(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
+    let text = |text: &str| plain_path(text).map(|()| text.into());
     let replacement =
-        compile_replacement(&settings.replacement, &pattern).map_err(|issue| issue.below("replacement"))?;
+        Replacement::compile(&settings.replacement, &pattern, text).map_err(|issue| issue.below("replacement"))?;
     Ok(PathStep::Regex { pattern, replacement })
 }
 
@@ -166,67 +188,6 @@ fn plain_path(text: &str) -> Result<(), Issue> {
         return Ok(());
     }
     Err(Issue::at("", "a path holds only visible ASCII characters").suggest("percent-encode the others, such as %20"))
-}
-
-/// A part of what stands in place of a match.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Literal(Box<str>),
-    Group(usize),
-}
-
-/// The syntax is that of the regex crate. It would take `$1a` for a group of the name `1a` and unknown groups for
-/// nothing; here both are errors.
-fn compile_replacement(text: &str, pattern: &Regex) -> Result<Box<[Part]>, Issue> {
-    let (mut parts, mut rest) = (Vec::new(), text);
-    while let Some(at) = rest.find('$') {
-        push_literal(&mut parts, &rest[..at])?;
-        let tail = &rest[at + 1..];
-        if let Some(after) = tail.strip_prefix('$') {
-            push_literal(&mut parts, "$")?;
-            rest = after;
-            continue;
-        }
-        let (name, after) = group_name(tail)?;
-        parts.push(Part::Group(find_group(name, pattern)?));
-        rest = after;
-    }
-    push_literal(&mut parts, rest)?;
-    Ok(parts.into())
-}
-
-fn push_literal(parts: &mut Vec<Part>, text: &str) -> Result<(), Issue> {
-    plain_path(text)?;
-    if !text.is_empty() {
-        parts.push(Part::Literal(text.into()));
-    }
-    Ok(())
-}
-
-/// Splits `{name}…` or `name…` after a dollar sign.
-fn group_name(tail: &str) -> Result<(&str, &str), Issue> {
-    if let Some(braced) = tail.strip_prefix('{') {
-        return braced.split_once('}').ok_or_else(|| Issue::at("", "`${` is never closed"));
-    }
-    let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(tail.len());
-    let (name, after) = tail.split_at(end);
-    let digits = name.bytes().take_while(u8::is_ascii_digit).count();
-    if digits > 0 && digits < name.len() {
-        let issue = Issue::at("", format!("`${name}` could mean group {} or group `{name}`", &name[..digits]));
-        return Err(issue.suggest(format!("write `${{{}}}{}`", &name[..digits], &name[digits..])));
-    }
-    Ok((name, after))
-}
-
-fn find_group(name: &str, pattern: &Regex) -> Result<usize, Issue> {
-    let found = match name.parse::<usize>() {
-        Ok(number) => Some(number).filter(|number| *number < pattern.captures_len()),
-        Err(_) => pattern.capture_names().position(|known| known == Some(name)),
-    };
-    found.ok_or_else(|| match name {
-        "" => Issue::at("", "`$` names no group").suggest("write `$$` for a dollar sign"),
-        name => Issue::at("", format!("the pattern has no group `{name}`")),
-    })
 }
 
 fn compile_host(text: &str) -> Result<Template, Issue> {
@@ -243,6 +204,7 @@ struct RewriteStep {
     path: Option<PathStep>,
     host: Option<Template>,
     host_field: FieldName,
+    query: Option<Box<QueryStep>>,
     method: Option<Box<str>>,
 }
 
@@ -256,7 +218,7 @@ enum PathStep {
     },
     Regex {
         pattern: Regex,
-        replacement: Box<[Part]>,
+        replacement: Replacement<Box<str>>,
     },
 }
 
@@ -284,6 +246,15 @@ impl RequestStep for RewriteStep {
             }
             head.set_authority(&self.host_field, scratch);
         }
+        if let Some(query) = &self.query
+            && head.path().starts_with(b"/")
+        {
+            query.apply(head, facts, scratch);
+            let query_bytes = head.query().map_or(0, |query| query.len() + 1);
+            if head.path().len() + query_bytes > limits::TARGET_BYTES_MAX {
+                return Flow::refuse(414, "the rewritten query is too long");
+            }
+        }
         if let Some(method) = &self.method
             && head.path().starts_with(b"/")
         {
@@ -309,7 +280,11 @@ impl PathStep {
             }
             Self::Regex { pattern, replacement } => {
                 if pattern.is_match(head.path()) {
-                    head.rewrite_path(|old, out| replace_matches(pattern, replacement, old, out), scratch);
+                    let write = |text: &Box<str>, out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
+                    let replace = |old: &[u8], out: &mut Vec<u8>| {
+                        replacement.replace_all(pattern, (old, limits::TARGET_BYTES_MAX), out, write);
+                    };
+                    head.rewrite_path(replace, scratch);
                 }
             }
         }
@@ -330,29 +305,6 @@ fn replace_prefix(rest: &[u8], to: &[u8], out: &mut Vec<u8>) {
         out.push(b'/');
     }
     out.extend_from_slice(&rest[slashes..]);
-}
-
-/// Stops once the result is longer than any path may be: a short pattern and a long replacement could grow a path a
-/// thousandfold.
-fn replace_matches(pattern: &Regex, replacement: &[Part], old: &[u8], out: &mut Vec<u8>) {
-    let mut end = 0;
-    for captures in pattern.captures_iter(old) {
-        let Some(whole) = captures.get(0) else { continue };
-        out.extend_from_slice(&old[end..whole.start()]);
-        end = whole.end();
-        for part in replacement {
-            match part {
-                Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Group(number) => {
-                    out.extend_from_slice(captures.get(*number).map_or(b"", |group| group.as_bytes()))
-                }
-            }
-        }
-        if out.len() > limits::TARGET_BYTES_MAX {
-            return;
-        }
-    }
-    out.extend_from_slice(&old[end..]);
 }
 
 /// Whether this is a name, an IPv4 address or a bracketed IPv6 address, with or without port (RFC 9110 section 7.2).

@@ -4,6 +4,7 @@ use model::Issue;
 use model::template::{self, Piece as Written};
 
 use super::variables::{Stage, Values, Variable};
+use crate::route::query::encode_from;
 
 /// Pieces of text and variables in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,21 @@ impl Template {
             match piece {
                 Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Variable(variable) => variable.write(values, out),
+            }
+        }
+    }
+
+    /// Appends the text for one exchange as the value of a query parameter, percent-encoded. What a variable quotes of a query is
+    /// encoded already, as the client has sent it.
+    pub fn write_query_value(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            let start = out.len();
+            match piece {
+                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Variable(variable) => variable.write(values, out),
+            }
+            if !matches!(piece, Piece::Variable(Variable::QueryParam(_))) {
+                encode_from(out, start);
             }
         }
     }

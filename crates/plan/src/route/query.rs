@@ -1,5 +1,7 @@
 //! Parameters of a query and cookies, as conditions ask for them: the first of its name.
 
+use model::head::percent_encoded;
+
 /// The raw value of the first parameter of this name, which is compared percent-decoded. Without `=` the value is empty.
 pub(crate) fn parameter<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut pairs = query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).map(split_at_equals);
@@ -47,7 +49,33 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-fn split_at_equals(pair: &[u8]) -> (&[u8], &[u8]) {
+/// Percent-encodes what stands in `out` from `start` on, so that it is one name or one value of a query: all but the characters
+/// that RFC 3986 section 2.3 reserves for no purpose. Allocates nothing once `out` has its working size.
+pub(crate) fn encode_from(out: &mut Vec<u8>, start: usize) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let mut from = out.len();
+    let more = 2 * out[start..].iter().filter(|&&byte| !is_plain(byte)).count();
+    if more == 0 {
+        return;
+    }
+    let mut to = from + more;
+    out.resize(to, 0);
+    // From the end, so that nothing is overwritten before it is read.
+    while from > start {
+        from -= 1;
+        let byte = out[from];
+        if is_plain(byte) {
+            to -= 1;
+            out[to] = byte;
+        } else {
+            to -= 3;
+            out[to..to + 3].copy_from_slice(&percent_encoded(byte));
+        }
+    }
+}
+
+/// Name and value of a parameter; without `=` the value is empty.
+pub(crate) fn split_at_equals(pair: &[u8]) -> (&[u8], &[u8]) {
     match pair.iter().position(|&b| b == b'=') {
         Some(at) => (&pair[..at], &pair[at + 1..]),
         None => (pair, b""),
@@ -68,6 +96,21 @@ mod tests {
         assert!(equals_decoded(b"x%20y+%4a%", b"x y J%"));
         assert!(!equals_decoded(b"x%2", b"x"));
         assert_eq!(decoded(b"%zz%2%").collect::<Vec<_>>(), b"%zz%2%");
+    }
+
+    #[test]
+    fn encoding_leaves_only_what_has_no_meaning_and_can_be_undone() {
+        let mut out = b"a&b=".to_vec();
+        encode_from(&mut out, 4);
+        assert_eq!(out, b"a&b=");
+        let text: Vec<u8> = (0..=255).collect();
+        out.extend_from_slice(&text);
+        encode_from(&mut out, 4);
+        assert!(out[4..].iter().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(b)));
+        assert_eq!(decoded(&out[4..]).collect::<Vec<_>>(), text);
+        let mut out = "x /&=+%\u{e9}~".as_bytes().to_vec();
+        encode_from(&mut out, 0);
+        assert_eq!(out, b"x%20%2F%26%3D%2B%25%C3%A9~");
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn hosts_are_names_and_addresses_with_or_without_port() {
 #[test]
 fn mistakes_are_found_when_the_configuration_is_checked() {
     for (settings, start) in [
-        (json!({}), ": one of `host`, `path` and `method` is needed"),
+        (json!({}), ": one of `host`, `path`, `query` and `method` is needed"),
         (json!({ "host": "a b" }), "host: `a b` is not a host"),
         (json!({ "host": "" }), "host: `` is not a host"),
         (json!({ "hots": "a" }), ": unknown field `hots`"),
@@ -218,7 +218,7 @@ fn a_method_is_replaced_and_the_received_one_is_still_known() {
     let head = passed(&rewrite(json!({ "method": "POST", "host": "{method}.example" })), request("GET", "/", &[]));
     assert_eq!((head.method_bytes(), head.received_method_bytes()), (&b"POST"[..], &b"GET"[..]));
     assert_eq!(head.authority(), b"GET.example", "the method comes last");
-    let chain = rewrite(json!({ "method": "GET" }));
+    let chain = rewrite(json!({ "method": "GET", "query": { "set": { "a": "1" } } }));
     let head = passed(&chain, request("OPTIONS", "*", &[]));
     assert_eq!((head.method_bytes(), head.path(), head.query()), (&b"OPTIONS"[..], &b"*"[..], None));
 }
@@ -235,5 +235,113 @@ fn methods_are_checked() {
         ("CONNECT", "method: `CONNECT` opens a tunnel, and no other request can become one (use another method)"),
     ] {
         assert_eq!(issue("rewrite", json!({ "method": method })), told);
+    }
+}
+
+/// The query that a request for `/a` has after these changes; `None` without `?`.
+fn query_after(changes: &Value, query: &str) -> Option<String> {
+    let sent = request("GET", &format!("/a{query}"), &[("host", "h"), ("x", "a b&c=d+%\u{e9}"), ("empty", "")]);
+    let head = passed(&rewrite(json!({ "query": changes })), sent);
+    assert_eq!(head.path(), b"/a");
+    head.query().map(|query| String::from_utf8(query.to_vec()).unwrap())
+}
+
+#[test]
+fn parameters_are_removed_renamed_set_and_added_and_the_rest_stays_byte_for_byte() {
+    for (changes, query, expected) in [
+        (json!({ "remove": ["a"] }), "?a=1&b=2&a&c", "b=2&c"),
+        (json!({ "remove": ["a"] }), "?%61=1&A=2", "A=2"),
+        (json!({ "remove": ["a b"] }), "?a+b=1&a%20b=2&a%2bb=3&a=4", "a%2bb=3&a=4"),
+        (json!({ "remove": ["utm_*"] }), "?utm_a=1&x=+%20%2B&utm%5fb&xutm_&&y=", "x=+%20%2B&xutm_&&y="),
+        (json!({ "remove": ["*_id", "*bug*"] }), "?s_id=1&debug=2&bug&id=3", "id=3"),
+        (json!({ "remove": ["x"] }), "?&&a==&=b&", "&&a==&=b&"),
+        (json!({ "rename": { "a": "b c" } }), "?a=%20+&b=1&a&%61=2", "b%20c=%20+&b=1&b%20c&b%20c=2"),
+        (json!({ "rename": { "a": "b", "b": "a" } }), "?a=1&b=2", "b=1&a=2"),
+        (json!({ "set": { "a": "x" } }), "?b=1&a=2&c&a=3", "b=1&a=x&c"),
+        (json!({ "set": { "a": "x" } }), "?%61=1", "%61=x"),
+        (json!({ "set": { "a": "x" } }), "", "a=x"),
+        (json!({ "set": { "a": "x" } }), "?", "a=x"),
+        (json!({ "set": { "a": "" } }), "?a=1", "a="),
+        (json!({ "set": { "ü &": "x=y&z #%" } }), "?b", "b&%C3%BC%20%26=x%3Dy%26z%20%23%25"),
+        (json!({ "set": { "a": "{request_header:x}" } }), "", "a=a%20b%26c%3Dd%2B%25%C3%A9"),
+        (json!({ "set": { "a": "<{request_header:empty}>" } }), "", "a=%3C%3E"),
+        (json!({ "set": { "a": "{query_param:b}" } }), "?b=%20+%41", "b=%20+%41&a=%20+%41"),
+        (json!({ "set": { "a": "{path}?{query}" } }), "?b=1", "b=1&a=%2Fa%3Fb%3D1"),
+        (json!({ "set": { "a": "{request_header:empty}" } }), "?b&a=1", "b"),
+        (json!({ "add": { "a": "x", "b": "{method}" } }), "?a=1", "a=1&a=x&b=GET"),
+        (json!({ "add": { "a": "{request_header:empty}" } }), "?b", "b"),
+        (json!({ "rename": { "old": "new" }, "set": { "new": "1" } }), "?old=a&new=b", "new=1"),
+        (json!({ "remove": ["a"], "set": { "a": "1" } }), "?a=2&b", "b&a=1"),
+        (
+            json!({ "regex": { "pattern": "(^|&)v=([0-9]+)", "replacement": "${1}version=$2&$$" } }),
+            "?v=1&w&v=2",
+            "version=1&$&w&version=2&$",
+        ),
+        (json!({ "regex": { "pattern": "b", "replacement": "a" }, "remove": ["a"] }), "?b=1&c", "c"),
+    ] {
+        assert_eq!(query_after(&changes, query).as_deref(), Some(expected), "{changes}: {query}");
+    }
+}
+
+#[test]
+fn an_empty_query_loses_its_question_mark_only_where_something_was_done() {
+    assert_eq!(query_after(&json!({ "remove": ["a"] }), "?a=1"), None);
+    assert_eq!(query_after(&json!({ "set": { "a": "{request_header:empty}" } }), "?a=1"), None);
+    assert_eq!(query_after(&json!({ "remove": ["a"] }), "?").as_deref(), Some(""));
+    assert_eq!(query_after(&json!({ "remove": ["a"] }), ""), None);
+    assert_eq!(query_after(&json!({ "regex": { "pattern": ".*", "replacement": "x" } }), ""), None);
+    assert_eq!(query_after(&json!({ "regex": { "pattern": "^.*$", "replacement": "" } }), "?x"), None);
+}
+
+#[test]
+fn the_host_sees_the_query_as_it_was() {
+    let chain = rewrite(json!({ "host": "{query_param:tenant}.example", "query": { "remove": ["tenant"] } }));
+    let head = passed(&chain, request("GET", "/?tenant=a&x", &[("host", "h")]));
+    assert_eq!((head.authority(), head.query()), (&b"a.example"[..], Some(&b"x"[..])));
+}
+
+#[test]
+fn a_query_that_grows_too_long_is_answered_414() {
+    let long = format!("/?{}", "a".repeat(TARGET_BYTES_MAX - 2));
+    let filler = "b".repeat(1000);
+    for changes in [
+        json!({ "regex": { "pattern": "a", "replacement": filler } }),
+        json!({ "set": { "a": "1" } }),
+        json!({ "add": { "a": "{query}", "b": "{query}" } }),
+        json!({ "rename": { "a".repeat(TARGET_BYTES_MAX - 2): "c".repeat(TARGET_BYTES_MAX) } }),
+    ] {
+        let mut head = request("GET", &long, &[]);
+        assert_eq!(answered(&rewrite(json!({ "query": changes })), &mut head).status, 414);
+        assert!(head.fields.capacity_bytes() < 16 * TARGET_BYTES_MAX, "the growth is bounded");
+    }
+    let untouched = rewrite(json!({ "query": { "remove": ["b"] } }));
+    assert_eq!(passed(&untouched, request("GET", &long, &[])).query().unwrap().len(), TARGET_BYTES_MAX - 2);
+}
+
+#[test]
+fn changes_of_the_query_are_checked() {
+    let many: serde_json::Map<String, Value> = (0..65).map(|number| (format!("p{number}"), json!("x"))).collect();
+    for (query, told) in [
+        (json!({}), ": one of `regex`, `remove`, `rename`, `set` and `add` is needed"),
+        (json!({ "remove": [] }), "/remove: the list is empty (name the parameters to remove, or leave `remove` out)"),
+        (
+            json!({ "remove": ["a", "b*c"] }),
+            "/remove/1: `b*c` has a `*` in the middle (write `*` at the beginning, at the end, or both)",
+        ),
+        (json!({ "set": {} }), "/set: no parameter is named (write NAME: TEXT, or leave it out)"),
+        (json!({ "set": { "": "x" } }), "/set: the name of a parameter is empty"),
+        (json!({ "rename": { "a": "" } }), "/rename/a: the name of a parameter is empty"),
+        (json!({ "add": { "a": "{hots}" } }), "/add/a: there is no variable `{hots}` (did you mean `host`?)"),
+        (json!({ "set": many }), "/set: 65 parameters are set, at most 64 may be (list the filter twice)"),
+        (
+            json!({ "regex": { "pattern": "a", "replacement": "b#" } }),
+            "/regex/replacement: a query holds only visible ASCII characters and no `#` (percent-encode the others, such as %20)",
+        ),
+        (
+            json!({ "regex": { "pattern": "a", "replacement": "$1" } }),
+            "/regex/replacement: the pattern has no group `1`",
+        ),
+    ] {
+        assert_eq!(issue("rewrite", json!({ "query": query })), format!("query{told}"));
     }
 }

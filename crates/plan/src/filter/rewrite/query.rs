@@ -1,0 +1,250 @@
+//! What `rewrite` does to the query.
+
+use model::{Facts, Issue, RequestHead, limits};
+use regex::bytes::Regex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::RegexRewrite;
+use crate::filter::pattern::NamePattern;
+use crate::filter::replacement::Replacement;
+use crate::filter::settings::Ordered;
+use crate::filter::template::Template;
+use crate::filter::variables::{Stage, Values};
+use crate::route::query::{decoded, encode_from, equals_decoded, is_plain, split_at_equals};
+
+/// Bound of the parameters that one filter sets: which of them a query has is a bit each.
+const SET_MAX: usize = 64;
+
+/// At least one of these.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QueryRewrite {
+    /// Replaces every match of an expression in the whole query.
+    regex: Option<RegexRewrite>,
+    /// Names of parameters that go. May begin or end with `*`.
+    #[schemars(length(min = 1))]
+    remove: Option<Vec<String>>,
+    /// New names of parameters by their old ones.
+    rename: Option<Ordered<String>>,
+    /// Values of parameters, of which there is one each afterwards. May hold variables.
+    set: Option<Ordered<String>>,
+    /// Values of parameters that are added. May hold variables.
+    add: Option<Ordered<String>>,
+}
+
+impl QueryRewrite {
+    /// Checks the settings and compiles them.
+    pub(super) fn compile(self) -> Result<QueryStep, Issue> {
+        let has_edits = self.remove.is_some() || self.rename.is_some() || self.set.is_some() || self.add.is_some();
+        if self.regex.is_none() && !has_edits {
+            return Err(Issue::at("", "one of `regex`, `remove`, `rename`, `set` and `add` is needed"));
+        }
+        let regex = self.regex.map(|settings| compile_regex(&settings)).transpose();
+        let regex = regex.map_err(|issue| issue.below("regex"))?;
+        let remove = self.remove.map(|names| compile_remove(&names)).transpose();
+        let remove = remove.map_err(|issue| issue.below("remove"))?.unwrap_or_default();
+        let set = compile_values(self.set).map_err(|issue| issue.below("set"))?;
+        if set.len() > SET_MAX {
+            let issue = Issue::at("set", format!("{} parameters are set, at most {SET_MAX} may be", set.len()));
+            return Err(issue.suggest("list the filter twice"));
+        }
+        let add = compile_values(self.add).map_err(|issue| issue.below("add"))?;
+        let rename = compile_rename(self.rename, &set).map_err(|issue| issue.below("rename"))?;
+        Ok(QueryStep { regex, edits: has_edits.then_some(Edits { remove, rename, set, add }) })
+    }
+}
+
+fn compile_regex(settings: &RegexRewrite) -> Result<(Regex, Replacement<Box<str>>), Issue> {
+    let pattern = crate::route::expression::anywhere(&settings.pattern).map_err(|issue| issue.below("pattern"))?;
+    let replacement = Replacement::compile(&settings.replacement, &pattern, |text| {
+        if text.bytes().all(|byte| byte > b' ' && byte < 0x7f && byte != b'#') {
+            return Ok(text.into());
+        }
+        let issue = Issue::at("", "a query holds only visible ASCII characters and no `#`");
+        Err(issue.suggest("percent-encode the others, such as %20"))
+    });
+    Ok((pattern, replacement.map_err(|issue| issue.below("replacement"))?))
+}
+
+fn compile_remove(names: &[String]) -> Result<Box<[NamePattern]>, Issue> {
+    if names.is_empty() {
+        return Err(Issue::at("", "the list is empty").suggest("name the parameters to remove, or leave `remove` out"));
+    }
+    let parse =
+        |(place, name): (usize, &String)| NamePattern::parse(name).map_err(|issue| issue.below(&place.to_string()));
+    names.iter().enumerate().map(parse).collect()
+}
+
+fn compile_values(written: Option<Ordered<String>>) -> Result<Box<[Parameter]>, Issue> {
+    let compile = |(name, value): (String, String)| {
+        let value = Template::compile(&value, Stage::Request).map_err(|issue| issue.below(&name))?;
+        Ok(Parameter { encoded: encoded_name(&name)?, name: name.into(), value })
+    };
+    pairs(written)?.into_iter().map(compile).collect()
+}
+
+fn compile_rename(written: Option<Ordered<String>>, set: &[Parameter]) -> Result<Box<[Rename]>, Issue> {
+    let compile = |(old, new): (String, String)| {
+        let encoded = encoded_name(&new).map_err(|issue| issue.below(&old))?;
+        let set = set.iter().position(|parameter| *parameter.name == *new);
+        encoded_name(&old)?;
+        Ok(Rename { old: old.into(), encoded, set })
+    };
+    pairs(written)?.into_iter().map(compile).collect()
+}
+
+fn pairs(written: Option<Ordered<String>>) -> Result<Vec<(String, String)>, Issue> {
+    match written {
+        Some(Ordered(pairs)) if pairs.is_empty() => {
+            Err(Issue::at("", "no parameter is named").suggest("write NAME: TEXT, or leave it out"))
+        }
+        written => Ok(written.map(|ordered| ordered.0).unwrap_or_default()),
+    }
+}
+
+fn encoded_name(name: &str) -> Result<Box<[u8]>, Issue> {
+    if name.is_empty() {
+        return Err(Issue::at("", "the name of a parameter is empty"));
+    }
+    let mut encoded = name.as_bytes().to_vec();
+    encode_from(&mut encoded, 0);
+    Ok(encoded.into())
+}
+
+/// What is done to the query.
+#[derive(Debug)]
+pub(super) struct QueryStep {
+    regex: Option<(Regex, Replacement<Box<str>>)>,
+    edits: Option<Edits>,
+}
+
+/// What is done to its parameters.
+#[derive(Debug)]
+struct Edits {
+    remove: Box<[NamePattern]>,
+    rename: Box<[Rename]>,
+    set: Box<[Parameter]>,
+    add: Box<[Parameter]>,
+}
+
+#[derive(Debug)]
+struct Rename {
+    old: Box<str>,
+    /// The new name as it is written.
+    encoded: Box<[u8]>,
+    /// The place among those that are set, if the new name is one of them.
+    set: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Parameter {
+    name: Box<str>,
+    /// The name as it is written.
+    encoded: Box<[u8]>,
+    value: Template,
+}
+
+impl QueryStep {
+    /// Changes the query of a target in origin form. The caller looks at its length, which this bounds to little more than a
+    /// target may have.
+    pub(super) fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+        if let Some((pattern, replacement)) = &self.regex
+            && let Some(query) = head.query().filter(|query| pattern.is_match(query))
+        {
+            scratch.clear();
+            let write = |text: &Box<str>, out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
+            replacement.replace_all(pattern, (query, limits::TARGET_BYTES_MAX), scratch, write);
+            head.set_query(scratch);
+        }
+        if let Some(edits) = &self.edits {
+            scratch.clear();
+            if edits.write(head, facts, scratch) {
+                head.set_query(scratch);
+            }
+        }
+    }
+}
+
+impl Edits {
+    /// Writes the new query. False: it is the old one.
+    fn write(&self, head: &RequestHead, facts: &Facts<'_>, out: &mut Vec<u8>) -> bool {
+        let values = Values::of_request(head, facts);
+        let (mut has_changed, mut seen) = (false, 0_u64);
+        for pair in
+            head.query().filter(|query| !query.is_empty()).into_iter().flat_map(|query| query.split(is_ampersand))
+        {
+            has_changed |= self.write_pair(pair, &values, &mut seen, out);
+            if out.len() > limits::TARGET_BYTES_MAX {
+                return true;
+            }
+        }
+        let unseen = self.set.iter().enumerate().filter(|(place, _)| seen & 1 << place == 0).map(|(_, set)| set);
+        for parameter in unseen.chain(&self.add) {
+            has_changed |= parameter.write(&parameter.encoded, &values, out);
+            if out.len() > limits::TARGET_BYTES_MAX {
+                return true;
+            }
+        }
+        out.pop();
+        has_changed
+    }
+
+    /// Writes what becomes of a parameter, and `&`. Says whether that is something else. `seen` are those that are set and written.
+    fn write_pair(&self, pair: &[u8], values: &Values<'_>, seen: &mut u64, out: &mut Vec<u8>) -> bool {
+        let (name, _) = split_at_equals(pair);
+        if !name.is_empty() && self.removes(name, out) {
+            return true;
+        }
+        let rename = self.rename.iter().find(|rename| equals_decoded(name, rename.old.as_bytes()));
+        let set = match rename {
+            Some(rename) => rename.set,
+            None => self.set.iter().position(|parameter| equals_decoded(name, parameter.name.as_bytes())),
+        };
+        let new = rename.map_or(name, |rename| &rename.encoded);
+        if let Some(place) = set {
+            if *seen & 1 << place == 0 {
+                *seen |= 1 << place;
+                self.set[place].write(new, values, out);
+            }
+            return true;
+        }
+        out.extend_from_slice(new);
+        out.extend_from_slice(&pair[name.len()..]);
+        out.push(b'&');
+        rename.is_some()
+    }
+
+    /// Whether a parameter goes. The end of `out` is where an encoded name takes the form that is compared.
+    fn removes(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
+        if self.remove.is_empty() || is_plain(name) {
+            return self.remove.iter().any(|pattern| pattern.is(name));
+        }
+        let start = out.len();
+        out.extend(decoded(name));
+        let goes = self.remove.iter().any(|pattern| pattern.is(&out[start..]));
+        out.truncate(start);
+        goes
+    }
+}
+
+impl Parameter {
+    /// Writes the parameter and `&`, unless variables have left it without a value. Says whether it has.
+    fn write(&self, name: &[u8], values: &Values<'_>, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        out.extend_from_slice(name);
+        out.push(b'=');
+        let begin = out.len();
+        self.value.write_query_value(values, out);
+        if out.len() == begin && self.value.as_literal().is_none() {
+            out.truncate(start);
+            return false;
+        }
+        out.push(b'&');
+        true
+    }
+}
+
+fn is_ampersand(byte: &u8) -> bool {
+    *byte == b'&'
+}
