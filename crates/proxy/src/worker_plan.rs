@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use model::fields::{FieldName, Fields, Known, reads_as};
 use model::snapshot::{HttpListener, Protocol};
+use plan::filter::Guarded;
 use plan::hedge::Hedging;
 use plan::retry::Savings;
 use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
@@ -34,7 +35,7 @@ pub(crate) struct WorkerPlan {
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
     pub identities: Vec<String>,
     /// What requests must not bring as trailers on any route: identities and request ids.
-    own_fields: Vec<String>,
+    own_fields: Vec<FieldName>,
     /// The same and what the filters of a route decide, by [`RoutePlan::index`]; made at first use.
     withheld: ByIndex<Rc<Withheld>>,
     /// By the slot of the cluster's state; made at first use.
@@ -55,13 +56,13 @@ fn by_index<T>(count: usize) -> ByIndex<T> {
     (0..count).map(|_| OnceCell::new()).collect()
 }
 
-/// Names of fields that something here decides, so that no trailer of a request may bring them.
-pub(crate) struct Withheld(Box<[String]>);
+/// Fields that something here decides, so that no trailer of a request may bring them.
+pub(crate) struct Withheld(Box<[Guarded]>);
 
 impl Withheld {
     /// Takes them out of trailers, in every spelling that an endpoint could read as one of them.
     pub(crate) fn take_out(&self, trailers: &mut Fields) {
-        trailers.retain(|field| !self.0.iter().any(|name| reads_as(field.name, name)));
+        trailers.retain(|field| !self.0.iter().any(|guarded| guarded.covers(field.name)));
     }
 }
 
@@ -175,8 +176,9 @@ impl WorkerPlan {
         let identities: Vec<String> = identities.collect();
         // The usual name of a request's id is nothing that any trailer may have.
         let ids = listeners.iter().filter_map(|listener| listener.request_id.as_ref());
-        let ids = ids.filter(|name| name.known() == Known::Other).map(|name| name.as_str().to_owned());
-        let own_fields = identities.iter().cloned().chain(ids).collect();
+        let ids = ids.filter(|name| name.known() == Known::Other);
+        let named = listeners.iter().filter_map(|listener| listener.identity.as_ref());
+        let own_fields = named.chain(ids).cloned().collect();
         let (routes, withheld) = (by_index(plan.routes.len()), by_index(plan.routes.len()));
         let (clusters, endpoints) = <_>::default();
         let is_over = Cell::new(false);
@@ -316,8 +318,8 @@ impl WorkerPlan {
         if guarded.is_empty() && self.own_fields.is_empty() {
             return None;
         }
-        let own = self.own_fields.iter().cloned();
-        let all = || own.chain(guarded.iter().map(|name| name.as_str().to_owned())).collect();
+        let own = self.own_fields.iter().cloned().map(Guarded::Name);
+        let all = || own.chain(guarded.iter().cloned()).collect();
         Some(self.withheld.get(route.index)?.get_or_init(|| Rc::new(Withheld(all()))))
     }
 

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use model::fields::reads_as;
 use model::{Facts, FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
 
+use super::guarded::Guarded;
+use super::pattern::NamePattern;
 use super::settings::Ordered;
 use super::template::Template;
 use super::variables::{Stage, Values};
@@ -47,8 +49,8 @@ impl WriteFields {
     }
 
     /// The fields that it writes.
-    pub(super) fn names(&self) -> Vec<FieldName> {
-        self.changes.iter().map(|(name, _)| name.clone()).collect()
+    pub(super) fn guarded(&self) -> Vec<Guarded> {
+        self.changes.iter().map(|(name, _)| Guarded::Name(name.clone())).collect()
     }
 
     fn write(&self, fields: &mut Fields, name: &FieldName, value: &[u8]) {
@@ -98,6 +100,7 @@ impl ResponseStep for WriteFields {
 #[derive(Debug)]
 pub(super) struct RemoveFields {
     names: Box<[FieldName]>,
+    patterns: Box<[NamePattern]>,
 }
 
 impl RemoveFields {
@@ -108,17 +111,23 @@ impl RemoveFields {
                 Issue::at("", "the list is empty").suggest("name the fields to remove, or leave the filter out")
             );
         }
-        let compile = |(place, name): (usize, &String)| {
-            changeable_name(name, stage).map_err(|issue| issue.below(&place.to_string()))
-        };
-        let compiled = names.iter().enumerate().map(compile).collect::<Result<_, Issue>>()?;
+        let (mut plain, mut patterns) = (Vec::new(), Vec::new());
+        for (place, name) in names.iter().enumerate() {
+            let at = |issue: Issue| issue.below(&place.to_string());
+            if name.contains('*') {
+                patterns.push(name_pattern(name).map_err(at)?);
+            } else {
+                plain.push(changeable_name(name, stage).map_err(at)?);
+            }
+        }
         refuse_twins(names.iter().enumerate().map(|(place, name)| (place.to_string(), name.as_str())))?;
-        Ok(Self { names: compiled })
+        Ok(Self { names: plain.into(), patterns: patterns.into() })
     }
 
     /// The fields that it removes.
-    pub(super) fn names(&self) -> Vec<FieldName> {
-        self.names.to_vec()
+    pub(super) fn guarded(&self) -> Vec<Guarded> {
+        let names = self.names.iter().cloned().map(Guarded::Name);
+        names.chain(self.patterns.iter().cloned().map(Guarded::Pattern)).collect()
     }
 }
 
@@ -126,6 +135,10 @@ impl RequestStep for RemoveFields {
     fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
         for name in &self.names {
             head.fields.remove_alike(name);
+        }
+        if !self.patterns.is_empty() {
+            let goes = |name: &[u8]| self.patterns.iter().any(|pattern| pattern.reads_as_field(name));
+            head.fields.retain(|field| reserved(field.known, Stage::Request).is_some() || !goes(field.name));
         }
         Flow::Continue
     }
@@ -136,7 +149,16 @@ impl ResponseStep for RemoveFields {
         for name in &self.names {
             head.fields.remove(name);
         }
+        if !self.patterns.is_empty() {
+            let goes = |name: &[u8]| self.patterns.iter().any(|pattern| pattern.is_field(name));
+            head.fields.retain(|field| reserved(field.known, Stage::Response).is_some() || !goes(field.name));
+        }
     }
+}
+
+fn name_pattern(text: &str) -> Result<NamePattern, Issue> {
+    let pattern = NamePattern::parse(text)?;
+    if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` fits no header field name"))) }
 }
 
 /// Margins are no part of a field value (RFC 9110 section 5.5), HTTP/2 forbids them (RFC 9113 section 8.2.1), and
@@ -161,20 +183,25 @@ fn compile_value(text: &str, stage: Stage) -> Result<Template, Issue> {
     }
 }
 
-/// A name that filters may change. Framing and the connection itself belong to the protocol side: a filter that touched
-/// them could split one message into two.
+/// A name that filters may change.
 fn changeable_name(text: &str, stage: Stage) -> Result<FieldName, Issue> {
     let name = FieldName::new(text).map_err(|message| Issue::at("", message))?;
-    let reserved = |why: &str| Err(Issue::at("", format!("`{text}` cannot be changed by a filter: {why}")));
-    match name.known() {
+    let Some(why) = reserved(name.known(), stage) else { return Ok(name) };
+    let issue = Issue::at("", format!("`{text}` cannot be changed by a filter: {why}"));
+    Err(if name.known() == Known::Host { issue.suggest("use the filter rewrite: { host: … }") } else { issue })
+}
+
+/// Why filters may not change a field, if so. Framing and the connection itself belong to the protocol side: a filter that
+/// touched them could split one message into two.
+fn reserved(known: Known, stage: Stage) -> Option<&'static str> {
+    match known {
         Known::ContentLength | Known::TransferEncoding | Known::Trailer => {
-            reserved("the proxy writes it from the body that it sends")
+            Some("the proxy writes it from the body that it sends")
         }
-        known if known.is_hop_by_hop() => reserved("it speaks of one connection only, which the proxy looks after"),
-        Known::Expect if stage == Stage::Request => reserved("the proxy answers it itself"),
-        Known::Host if stage == Stage::Request => reserved("requests always carry exactly one")
-            .map_err(|issue: Issue| issue.suggest("use the filter rewrite: { host: … }")),
-        _ => Ok(name),
+        known if known.is_hop_by_hop() => Some("it speaks of one connection only, which the proxy looks after"),
+        Known::Expect if stage == Stage::Request => Some("the proxy answers it itself"),
+        Known::Host if stage == Stage::Request => Some("requests always carry exactly one"),
+        _ => None,
     }
 }
 

@@ -25,6 +25,7 @@ mod conditional;
 mod cors;
 mod error_page;
 mod fields;
+pub mod guarded;
 pub mod pattern;
 mod remove_request_header;
 mod remove_response_header;
@@ -47,9 +48,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::filter::{FilterSpec, FilterUse};
-use model::{Facts, Fault, FieldName, Issue, LocalResponse, Name, RequestHead, ResponseHead};
+use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
+pub use guarded::Guarded;
 pub use settings::Settings;
 pub use template::Template;
 
@@ -114,7 +116,7 @@ pub struct Steps {
     /// In place of an error.
     pub page: Option<Box<dyn PageStep>>,
     /// Fields of the request that it decides: a client must not bring them as trailers either.
-    pub guarded: Vec<FieldName>,
+    pub guarded: Vec<Guarded>,
 }
 
 impl Steps {
@@ -249,7 +251,7 @@ pub struct Chain {
     response: Box<[Box<dyn ResponseStep>]>,
     pages: Box<[Box<dyn PageStep>]>,
     intercepts: bool,
-    guarded: Box<[FieldName]>,
+    guarded: Box<[Guarded]>,
 }
 
 impl Chain {
@@ -364,7 +366,7 @@ impl Chain {
 
     /// Fields of requests that its steps set or remove, whatever the client says.
     #[inline]
-    pub fn guarded(&self) -> &[FieldName] {
+    pub fn guarded(&self) -> &[Guarded] {
         &self.guarded
     }
 

@@ -1,6 +1,7 @@
 //! Names by what they begin or end with, as filters for header fields, query parameters and cookies take them.
 
 use model::Issue;
+use model::fields::{is_token, reads_as};
 
 /// A name, of which any part at the beginning, at the end or at both ends may be left open by `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +31,24 @@ impl NamePattern {
         Ok(Self { text: rest.into(), opens, stays_open })
     }
 
+    /// Whether its text can be part of a field name.
+    pub(super) fn is_token(&self) -> bool {
+        is_token(self.text.as_bytes())
+    }
+
     /// Whether it holds for these very bytes.
     pub(super) fn is(&self, name: &[u8]) -> bool {
         self.holds(name, |part, text| part == text.as_bytes())
+    }
+
+    /// Whether it holds for a field name, of which case does not count.
+    pub(super) fn is_field(&self, name: &[u8]) -> bool {
+        self.holds(name, |part, text| part.eq_ignore_ascii_case(text.as_bytes()))
+    }
+
+    /// Whether it holds for a field name as endpoints may read it, see [`reads_as`].
+    pub(super) fn reads_as_field(&self, name: &[u8]) -> bool {
+        self.holds(name, reads_as)
     }
 
     fn holds(&self, name: &[u8], same: impl Fn(&[u8], &str) -> bool) -> bool {
@@ -62,6 +78,13 @@ mod tests {
             assert!(held.split(',').all(|name| pattern.is(name.as_bytes())), "{pattern:?}");
             assert!(!others.split(',').any(|name| pattern.is(name.as_bytes())), "{pattern:?}");
         }
+    }
+
+    #[test]
+    fn field_names_are_compared_as_fields_are() {
+        let pattern = NamePattern::parse("x-int-*").unwrap();
+        assert!(pattern.is_field(b"X-Int-User") && !pattern.is_field(b"x_int_user"));
+        assert!(pattern.reads_as_field(b"X_Int.User") && !pattern.reads_as_field(b"x-integer"));
     }
 
     #[test]

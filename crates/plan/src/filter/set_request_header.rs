@@ -38,6 +38,6 @@ struct SetRequestHeader(Ordered<String>);
 impl Settings for SetRequestHeader {
     fn compile(self) -> Result<Steps, Issue> {
         let step = WriteFields::compile(Mode::Set, Stage::Request, &self.0)?;
-        Ok(Steps { guarded: step.names(), ..Steps::of_request(step) })
+        Ok(Steps { guarded: step.guarded(), ..Steps::of_request(step) })
     }
 }

@@ -98,8 +98,10 @@ fn what_endpoints_could_read_as_a_field_that_is_set_or_removed_goes_with_it() {
     assert_eq!(listed(&passed(&emptied, sent()).fields), "x-users: 2");
     let remove = chain(json!([{ "remove_request_header": ["x-user", "x_user"] }]));
     assert_eq!(listed(&passed(&remove, sent()).fields), "x-users: 2");
-    let names = |chain: &Chain| chain.guarded().iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>();
-    assert_eq!((names(&set), names(&remove)), (vec!["x-user".into()], vec!["x-user".into(), "x_user".into()]));
+    let covers = |chain: &Chain, name: &str| chain.guarded().iter().any(|guarded| guarded.covers(name.as_bytes()));
+    for chain in [&set, &remove] {
+        assert!(covers(chain, "X-User") && covers(chain, "x_user") && !covers(chain, "x-users"));
+    }
     // Of what only adds, and of responses, nothing is said.
     let others = chain(json!([
         { "add_request_header": { "x-user": "ann" } },
@@ -109,6 +111,37 @@ fn what_endpoints_could_read_as_a_field_that_is_set_or_removed_goes_with_it() {
     assert!(listed(&passed(&others, sent()).fields).starts_with("X_User: root|x-user: root|"));
     let reply = returned(&others, &sent(), response(200, &[("x_a", "0")]));
     assert_eq!(listed(&reply.fields), "x_a: 0|x-a: 1");
+}
+
+#[test]
+fn fields_are_removed_by_a_part_of_their_names_but_never_the_framing() {
+    let fields: Vec<(&str, &str)> =
+        ["Host", "X-Internal-User", "x_internal_role", "X-Internal", "Content-Length", "Content-Type", "My-Token"]
+            .map(|name| (name, "1"))
+            .into();
+    let removed = |patterns: &[&str]| {
+        let filters = chain(json!([{ "remove_request_header": patterns }]));
+        let left = passed(&filters, request("GET", "/", &fields)).fields;
+        let names = left.iter().map(|field| String::from_utf8_lossy(field.name).into_owned());
+        let gone = |name: &str| !left.iter().any(|field| field.name == name.as_bytes());
+        (names.count(), fields.iter().filter(|(name, _)| gone(name)).map(|(name, _)| *name).collect::<Vec<_>>())
+    };
+    assert_eq!(removed(&["x-internal-*"]), (5, vec!["X-Internal-User", "x_internal_role"]));
+    assert_eq!(removed(&["*-token", "x-internal"]), (5, vec!["X-Internal", "My-Token"]));
+    assert_eq!(removed(&["*o*"]), (4, vec!["x_internal_role", "Content-Type", "My-Token"]));
+    let reply = response(200, &[("x-a-1", "1"), ("X_A_2", "1"), ("content-length", "0"), ("X-A-3", "1")]);
+    let filters = chain(json!([{ "remove_response_header": ["x-a-*", "*length"] }]));
+    assert_eq!(listed(&returned(&filters, &request("GET", "/", &[]), reply).fields), "X_A_2: 1|content-length: 0");
+    let filters = chain(json!([{ "remove_request_header": ["x-internal-*"] }]));
+    let covers = |name: &str| filters.guarded().iter().any(|guarded| guarded.covers(name.as_bytes()));
+    assert!(covers("X_Internal_Role") && !covers("x-internal"));
+    for (name, told) in [
+        ("*", "0: `*` names nothing in particular (write a name, or a part of one with `*`, such as `x-internal-*`)"),
+        ("a*b", "0: `a*b` has a `*` in the middle (write `*` at the beginning, at the end, or both)"),
+        ("x y*", "0: `x y*` fits no header field name"),
+    ] {
+        assert_eq!(issue("remove_request_header", json!([name])), told);
+    }
 }
 
 #[test]
