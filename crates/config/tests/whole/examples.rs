@@ -15,13 +15,14 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
     "set_response_header",
     "add_response_header",
     "remove_response_header",
+    "header_names",
     "rewrite",
     "cors",
     "body_limit",

@@ -26,6 +26,7 @@ mod cors;
 mod error_page;
 mod fields;
 pub mod guarded;
+mod header_names;
 pub mod pattern;
 mod remove_request_header;
 mod remove_response_header;
@@ -63,6 +64,7 @@ pub const FILTERS: &[FilterEntry] = &[
     set_response_header::ENTRY,
     add_response_header::ENTRY,
     remove_response_header::ENTRY,
+    header_names::ENTRY,
     rewrite::ENTRY,
     cors::ENTRY,
     body_limit::ENTRY,

@@ -1,0 +1,156 @@
+//! `header_names`.
+
+use model::fields::is_token;
+use model::{Facts, Issue, RequestHead};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::guarded::{Guarded, Signs};
+use super::settings::Settings;
+use super::{FilterEntry, Flow, RequestStep, Steps};
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<HeaderNames>("header_names", DOC);
+
+const DOC: &str = r#"Refuses requests with header fields of unusual names, or removes those fields.
+
+Names of letters, digits and `-` are always allowed. HTTP allows other signs too, but some endpoints take a `_` or a `.` for a `-`, so
+that a client could write a field in a way that no rule looks for. `allow` lists the signs that names may hold beside, such as
+`"_"`.
+
+With `action: refuse`, the default, such a request is answered with `status`. With `action: remove` it goes on without these fields.
+Trailers of such names are removed in either case.
+
+A name that the listener gives a field of its own, such as that of the request id, must be allowed too.
+
+```yaml
+filters:
+  - header_names: { allow: "_", action: remove }
+```
+"#;
+
+/// Which names are allowed, and what becomes of others.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HeaderNames {
+    /// Signs that names may hold beside letters, digits and `-`; none by default.
+    #[serde(default)]
+    allow: String,
+    /// What becomes of a request with other names.
+    #[serde(default)]
+    action: Action,
+    /// Status of the answer to a request that is refused; 400 by default.
+    #[schemars(range(min = 400, max = 499))]
+    status: Option<u16>,
+}
+
+/// What becomes of a request with other names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    /// It is answered with an error.
+    #[default]
+    Refuse,
+    /// It goes on without these fields.
+    Remove,
+}
+
+impl Settings for HeaderNames {
+    fn compile(self) -> Result<Steps, Issue> {
+        for sign in self.allow.chars() {
+            let text = sign.to_string();
+            if sign.is_ascii_alphanumeric() || sign == '-' {
+                let issue = Issue::at("allow", format!("`{sign}` is always allowed"));
+                return Err(issue.suggest("list only signs beside letters, digits and `-`"));
+            }
+            if !is_token(text.as_bytes()) {
+                let issue = Issue::at("allow", format!("{sign:?} cannot stand in a header field name"));
+                return Err(issue.suggest("use some of !#$%&'*+.^_`|~"));
+            }
+        }
+        let status = match (self.action, self.status) {
+            (Action::Remove, Some(_)) => {
+                let issue = Issue::at("status", "nothing is refused with `action: remove`");
+                return Err(issue.suggest("leave `status` out"));
+            }
+            (Action::Refuse, Some(status)) if !(400..500).contains(&status) => {
+                let issue = Issue::at("status", format!("{status} does not blame the client"));
+                return Err(issue.suggest("use 400 to 499"));
+            }
+            (_, status) => status.unwrap_or(400),
+        };
+        let signs = Signs::with(&self.allow);
+        let guarded = vec![Guarded::Beyond(Box::new(signs.clone()))];
+        let step = HeaderNamesStep { signs, refusal: (self.action == Action::Refuse).then_some(status) };
+        Ok(Steps { guarded, ..Steps::of_request(step) })
+    }
+}
+
+struct HeaderNamesStep {
+    signs: Signs,
+    /// The status, where requests are refused.
+    refusal: Option<u16>,
+}
+
+impl RequestStep for HeaderNamesStep {
+    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+        // No field of framing or of the connection has another sign than `-` in its name.
+        if head.fields.iter().all(|field| self.signs.spell(field.name)) {
+            return Flow::Continue;
+        }
+        if let Some(status) = self.refusal {
+            return Flow::refuse(status, "a header field has a name that is not allowed");
+        }
+        head.fields.retain(|field| self.signs.spell(field.name));
+        Flow::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{answered, chain, issue, listed, passed, request};
+
+    const SENT: &[(&str, &str)] =
+        &[("Host", "h"), ("x_user", "1"), ("x.y", "2"), ("X-9", "3"), ("content-length", "0")];
+
+    #[test]
+    fn a_request_with_an_unusual_name_is_refused() {
+        let filters = chain(json!([{ "header_names": {} }]));
+        assert_eq!(answered(&filters, &mut request("GET", "/", SENT)).status, 400);
+        assert_eq!(answered(&filters, &mut request("GET", "/", &[("a_b", "")])).status, 400);
+        passed(&filters, request("GET", "/", &[("Host", "h"), ("X-9", "")]));
+        let filters = chain(json!([{ "header_names": { "allow": "_.", "status": 431 } }]));
+        passed(&filters, request("GET", "/", SENT));
+        assert_eq!(answered(&filters, &mut request("GET", "/", &[("a~b", "")])).status, 431);
+    }
+
+    #[test]
+    fn fields_of_unusual_names_are_removed_and_come_as_no_trailers() {
+        let filters = chain(json!([{ "header_names": { "action": "remove" } }]));
+        let left = passed(&filters, request("GET", "/", SENT));
+        assert_eq!(listed(&left.fields), "Host: h|X-9: 3|content-length: 0");
+        let filters = chain(json!([{ "header_names": { "action": "remove", "allow": "_" } }]));
+        let left = passed(&filters, request("GET", "/", SENT));
+        assert_eq!(listed(&left.fields), "Host: h|x_user: 1|X-9: 3|content-length: 0");
+        let covers = |name: &str| filters.guarded().iter().any(|guarded| guarded.covers(name.as_bytes()));
+        assert!(covers("x.y") && !covers("x_y") && !covers("X-Y"));
+    }
+
+    #[test]
+    fn mistakes_are_found_when_the_configuration_is_checked() {
+        for (settings, told) in [
+            (json!({ "allow": "_a" }), "allow: `a` is always allowed (list only signs beside letters, digits and `-`)"),
+            (json!({ "allow": "-" }), "allow: `-` is always allowed (list only signs beside letters, digits and `-`)"),
+            (json!({ "allow": ":" }), "allow: ':' cannot stand in a header field name (use some of !#$%&'*+.^_`|~)"),
+            (json!({ "allow": "ä" }), "allow: 'ä' cannot stand in a header field name (use some of !#$%&'*+.^_`|~)"),
+            (
+                json!({ "action": "remove", "status": 400 }),
+                "status: nothing is refused with `action: remove` (leave `status` out)",
+            ),
+            (json!({ "status": 302 }), "status: 302 does not blame the client (use 400 to 499)"),
+        ] {
+            assert_eq!(issue("header_names", settings), told);
+        }
+    }
+}
