@@ -118,7 +118,7 @@ fuzz_target!(|input: &[u8]| {
         listener: &listener,
         request_id: "",
     };
-    let forwarding = Forwarding { trusted, x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
+    let forwarding = Forwarding { trusted, client_address: Vec::new(), x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
     apply_forwarding(&mut head, (&facts, facts.scheme), &forwarding, &mut Vec::new());
     round_trip(&parsed, &head);
     for escaped_slashes in [EscapedSlashes::Refuse, EscapedSlashes::Keep, EscapedSlashes::Decode] {

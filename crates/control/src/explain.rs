@@ -7,7 +7,7 @@ use model::fields::reads_as;
 use model::snapshot::{ClientAuth, Protocol};
 use model::{Facts, Fault, FieldName, RequestHead};
 use plan::{ListenerPlan, Moment, Plan, Random};
-use wire::forwarding::apply_forwarding;
+use wire::forwarding::{apply_forwarding, told_address};
 use wire::path::normalise;
 
 pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, Question, RouteTold};
@@ -37,6 +37,8 @@ fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &F
     });
     let identities: Vec<&str> = trust.collect();
     head.fields.retain(|field| !identities.iter().any(|identity| reads_as(field.name, identity)));
+    // Who the client is, the question says. Those who are believed about it are asked nothing here.
+    let _ = told_address(&mut head.fields, facts.peer.ip(), &http.forwarding.client_address);
     apply_forwarding(head, (facts, facts.scheme), &http.forwarding, &mut Vec::new());
     match &http.paths {
         Some(paths) => normalise(head, paths, &mut Vec::new()),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::address::{Address, AddressList, Cidr, HostPattern};
 pub use crate::check::{HealthCheck, HealthCheckKind};
+use crate::fields::FieldName;
 use crate::filter::FilterUse;
 use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
@@ -175,10 +176,21 @@ pub struct Forwarding {
     /// Proxies whose `X-Forwarded-*`, `Forwarded` and request id are believed and extended; from all others these fields
     /// are replaced.
     pub trusted: Vec<Cidr>,
+    /// Fields of other names that say who the client is. The first that decides does so before `trusted`.
+    pub client_address: Vec<ClientAddress>,
     /// Send `X-Forwarded-For`, `-Proto` and `-Host`.
     pub x_forwarded: bool,
     /// Send `Forwarded` (RFC 7239).
     pub forwarded: bool,
+}
+
+/// A field that says who the client is, and who is believed about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientAddress {
+    /// The field, which holds one address.
+    pub header: FieldName,
+    /// Peers that are believed.
+    pub from: Vec<Cidr>,
 }
 
 /// Settings of a TCP listener.

@@ -80,7 +80,12 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         idle_timeout: SECOND,
         stream_timeout: SECOND,
         requests_per_connection_max: None,
-        forwarding: Forwarding { trusted: Vec::new(), x_forwarded: false, forwarded: false },
+        forwarding: Forwarding {
+            trusted: Vec::new(),
+            client_address: Vec::new(),
+            x_forwarded: false,
+            forwarded: false,
+        },
         request_id: None,
         http3: model::snapshot::Http3 { advertised_for: None, advertised_port: None, unproven_max: 1 },
     };

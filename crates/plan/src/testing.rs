@@ -102,7 +102,12 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         idle_timeout: second,
         stream_timeout: second,
         requests_per_connection_max: None,
-        forwarding: Forwarding { trusted: Vec::new(), x_forwarded: false, forwarded: false },
+        forwarding: Forwarding {
+            trusted: Vec::new(),
+            client_address: Vec::new(),
+            x_forwarded: false,
+            forwarded: false,
+        },
         request_id: None,
         http3: model::snapshot::Http3 { advertised_for: None, advertised_port: None, unproven_max: 1 },
     };

@@ -279,6 +279,11 @@ impl<'p> Exchange<'p> {
         let forwarding = &self.http.forwarding;
         let peer = facts.peer.ip();
         self.client = wire::forwarding::client_address(&head.fields, peer, &forwarding.trusted);
+        if !forwarding.client_address.is_empty()
+            && let Some(client) = wire::forwarding::told_address(&mut head.fields, peer, &forwarding.client_address)
+        {
+            self.client = client;
+        }
         if !forwarding.trusted.is_empty()
             && let Some(scheme) = wire::forwarding::client_scheme(&head.fields, peer, &forwarding.trusted)
         {

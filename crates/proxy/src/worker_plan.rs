@@ -34,7 +34,7 @@ pub(crate) struct WorkerPlan {
     routes: ByIndex<Arc<RouteSeries>>,
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
     pub identities: Vec<String>,
-    /// What requests must not bring as trailers on any route: identities and request ids.
+    /// What requests must not bring as trailers on any route: identities, request ids, and what says who the client is.
     own_fields: Vec<FieldName>,
     /// The same and what the filters of a route decide, by [`RoutePlan::index`]; made at first use.
     withheld: ByIndex<Rc<Withheld>>,
@@ -178,7 +178,9 @@ impl WorkerPlan {
         let ids = listeners.iter().filter_map(|listener| listener.request_id.as_ref());
         let ids = ids.filter(|name| name.known() == Known::Other);
         let named = listeners.iter().filter_map(|listener| listener.identity.as_ref());
-        let own_fields = named.chain(ids).cloned().collect();
+        let sources = listeners.iter().filter_map(ListenerNow::http);
+        let sources = sources.flat_map(|http| &http.forwarding.client_address).map(|rule| &rule.header);
+        let own_fields = named.chain(ids).chain(sources).cloned().collect();
         let (routes, withheld) = (by_index(plan.routes.len()), by_index(plan.routes.len()));
         let (clusters, endpoints) = <_>::default();
         let is_over = Cell::new(false);

@@ -110,7 +110,8 @@ fn forwarding() {
     let (mut scan, mut head, mut scratch) = (HeadScan::default(), RequestHead::default(), Vec::new());
     let listener = Name::from("web");
     let peer: std::net::SocketAddr = "192.0.2.17:54321".parse().expect("an address");
-    let mut forwarding = Forwarding { trusted: Vec::new(), x_forwarded: true, forwarded: false };
+    let mut forwarding =
+        Forwarding { trusted: Vec::new(), client_address: Vec::new(), x_forwarded: true, forwarded: false };
     let mut parse_and_apply = |forwarding: &Forwarding| {
         let parsed = parse_request(REQUEST, &HeadLimits::default(), &mut scan, &mut head);
         assert!(parsed.is_ok());

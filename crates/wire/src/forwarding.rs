@@ -13,6 +13,10 @@ use model::{Cidr, Facts, FieldName, Fields, Known, RequestHead, Scheme};
 
 use crate::text::{push_decimal, trim};
 
+mod told;
+
+pub use told::told_address;
+
 /// Proxies that one chain may name before the search for the client ends.
 const HOPS_MAX: usize = 32;
 

@@ -1,6 +1,7 @@
 //! What endpoints are told about the client, and whose word about it is believed.
 
-use super::harness::{Message, Origin, Product, Setup};
+use super::harness::{Message, Origin, Product, Setup, http2, http3, tls};
+use super::http3::{Site, site};
 
 /// The request that an endpoint gets when a client sends these extra fields.
 fn passed_on(product: &Product, origin: &Origin, fields: &str) -> Message {
@@ -135,4 +136,91 @@ fn request_ids_can_be_off() {
     let origin = Origin::saying("fine");
     let product = Setup::to(&origin).listener("request_id: false").start();
     assert_eq!(passed_on(&product, &origin, "").field("x-request-id"), None);
+}
+
+#[test]
+fn the_client_is_whom_a_believed_peer_names_in_a_field_of_the_operators_choice() {
+    let (outside, inside) = (Origin::saying("outside"), Origin::saying("inside"));
+    let setup = Setup::to(&outside)
+        .route_before("{ match: { source: 192.0.2.0/24 }, cluster: inside }")
+        .cluster_more(format!("inside: {{ endpoints: [\"{}\"] }}", inside.address()));
+    let rules = |from: &str| {
+        format!(
+            "forwarding: {{ client_address: [{{ header: x-none, from: [\"0.0.0.0/0\"] }}, \
+             {{ header: CF-Connecting-IP, from: [{from}] }}] }}"
+        )
+    };
+    let believing = site(setup.clone().listener(rules("127.0.0.0/8")), 2);
+    let wary = site(setup.listener(rules("10.0.0.0/8")), 2);
+    for (place, version) in ["h1", "h2", "h3"].into_iter().enumerate() {
+        let ask = |site: &Site, values: &[&str]| {
+            let mut head = http3::request("GET", "/");
+            values.iter().for_each(|value| {
+                head.headers_mut().append("cf-connecting-ip", value.parse().expect("a value"));
+            });
+            head.headers_mut().append("cf_connecting_ip", "203.0.113.1".parse().expect("a value"));
+            over(site, version, head)
+        };
+        let named = format!("192.0.2.{place}");
+        assert_eq!(ask(&believing, &[&format!("{named}:4711")]), "inside", "{version}");
+        let request = inside.requests().pop().expect("it was passed on");
+        assert_eq!(request.field("x-forwarded-for"), Some(named.as_str()), "{version}");
+        assert!(request.field("cf-connecting-ip").is_some(), "{version}: what was believed is passed on");
+        assert!(request.all("cf_connecting_ip").is_empty(), "{version}: in no other spelling");
+        let record = believing.product.record("the request", |record| record["client_ip"] == named.as_str());
+        assert_eq!(record["peer_ip"], "127.0.0.1", "{version}");
+        for values in [&[][..], &["192.0.2.7, 192.0.2.8"], &["192.0.2.7", "192.0.2.7"], &["nobody"]] {
+            assert_eq!(ask(&believing, values), "outside", "{version} {values:?}");
+            let request = outside.requests().pop().expect("it was passed on");
+            assert_eq!(request.field("x-forwarded-for"), Some("127.0.0.1"), "{version} {values:?}");
+        }
+        assert_eq!(ask(&wary, &[&named]), "outside", "{version}");
+        let request = outside.requests().pop().expect("it was passed on");
+        assert!(!request.head_text().to_lowercase().contains("connecting"), "{version}: {request:?}");
+        assert_eq!(request.field("x-forwarded-for"), Some("127.0.0.1"), "{version}");
+    }
+}
+
+/// The body of the answer to a request over this version.
+fn over(site: &Site, version: &str, mut head: http::Request<()>) -> String {
+    let config = |protocol: &'static str| {
+        tls::Client { protocols: &[protocol], ..tls::Client::trusting(&site.authority) }.config()
+    };
+    match version {
+        "h1" => {
+            let value = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+            let line = |(name, text): (&http::HeaderName, &http::HeaderValue)| format!("{name}: {}\r\n", value(text));
+            let lines: String = head.headers().iter().map(line).collect();
+            let mut peer = tls::connect(site.product.web(), "shop.example", &config("http/1.1"));
+            peer.ask(format!("GET / HTTP/1.1\r\nHost: shop.example\r\n{lines}\r\n")).text()
+        }
+        "h2" => {
+            *head.version_mut() = http::Version::HTTP_2;
+            http2::Client::connect_tls(site.product.web(), "shop.example", &config("h2")).ask(head, b"").text()
+        }
+        _ => site.connect().ask(head, b"").text(),
+    }
+}
+
+#[test]
+fn what_a_chosen_field_says_may_stand_beside_what_trusted_proxies_say() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin)
+        .listener(
+            "forwarding: { trusted: [\"127.0.0.1\"], client_address: [{ header: x-client, from: [\"127.0.0.1\"] }] }",
+        )
+        .route("filters: [{ set_request_header: { x-client-seen: \"{client_ip}\" } }]")
+        .start();
+    let request = passed_on(&product, &origin, "X-Forwarded-For: 192.0.2.9\r\nX-Client: 2001:db8::7\r\n");
+    assert_eq!(request.field("x-client-seen"), Some("2001:db8::7"));
+    assert_eq!(request.field("x-forwarded-for"), Some("192.0.2.9, 127.0.0.1"));
+    let request = passed_on(&product, &origin, "X-Client: 2001:db8::7\r\n");
+    assert_eq!(request.field("x-forwarded-for"), Some("2001:db8::7, 127.0.0.1"));
+    let request = passed_on(&product, &origin, "X-Forwarded-For: 192.0.2.9\r\nX-Client: ?\r\n");
+    assert_eq!(request.field("x-client-seen"), Some("192.0.2.9"));
+    // As a trailer it comes from nobody.
+    let chunks = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX_Client: 1.1.1.1\r\nX-Sum: 1\r\n\r\n";
+    product.connect().ask(chunks);
+    let request = origin.requests().pop().expect("it was passed on");
+    assert_eq!(request.trailers, [("X-Sum".to_owned(), "1".to_owned())]);
 }

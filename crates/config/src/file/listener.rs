@@ -346,6 +346,10 @@ pub struct Forwarding {
     /// Networks of proxies before this one, such as `10.0.0.0/8`. What they say of the client is believed and
     /// extended; what anybody else says is replaced.
     pub trusted: Vec<String>,
+    /// Header fields of other names in which proxies before this one say who the client is, such as `cf-connecting-ip`. The first
+    /// that comes from a network of its own and holds one address decides, before `trusted`. From everybody else these fields
+    /// are removed.
+    pub client_address: Vec<ClientAddress>,
     /// Send `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`.
     pub x_forwarded: bool,
     /// Send `Forwarded` (RFC 7239).
@@ -354,8 +358,19 @@ pub struct Forwarding {
 
 impl Default for Forwarding {
     fn default() -> Self {
-        Self { trusted: Vec::new(), x_forwarded: true, forwarded: false }
+        Self { trusted: Vec::new(), client_address: Vec::new(), x_forwarded: true, forwarded: false }
     }
+}
+
+/// A header field that says who the client is.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientAddress {
+    /// Name of the field. It holds one address, with or without a port.
+    pub header: String,
+    /// Networks of the proxies that are believed, such as `10.0.0.0/8`.
+    #[schemars(length(min = 1))]
+    pub from: Vec<String>,
 }
 
 /// The name of a request field, or `false`.

@@ -6,10 +6,10 @@ use std::fmt;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAuth, ClientTrust, EscapedSlashes, Forwarding, Http3, HttpListener, HttpVersions, Listener, Paths, Protocol,
-    TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
+    ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, Http3, HttpListener, HttpVersions, Listener,
+    Paths, Protocol, TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
 };
-use model::{Address, Name};
+use model::{Address, FieldName, Name};
 
 use super::Resolver;
 use crate::file;
@@ -162,12 +162,31 @@ impl Resolver<'_> {
             requests_per_connection_max: written.requests_per_connection_max,
             forwarding: Forwarding {
                 trusted: self.parsed(&format!("{at}/forwarding/trusted"), &forwarding.trusted, false),
+                client_address: self.client_address(&format!("{at}/forwarding/client_address"), forwarding),
                 x_forwarded: forwarding.x_forwarded,
                 forwarded: forwarding.forwarded,
             },
             request_id,
             http3: Self::http3(written),
         }
+    }
+
+    fn client_address(&mut self, at: &str, written: &file::Forwarding) -> Vec<ClientAddress> {
+        let mut rules = Vec::new();
+        for (place, rule) in written.client_address.iter().enumerate() {
+            let path = format!("{at}/{place}/header");
+            let name = self.field_name(&path, &rule.header);
+            let from = self.parsed(&format!("{at}/{place}/from"), &rule.from, false);
+            let Some(name) = name else { continue };
+            if matches!(name.as_str(), "x-forwarded-for" | "forwarded") {
+                let message = format!("`{}` tells a chain of proxies, not one address", rule.header);
+                self.report(&path, message, Some("name the proxies in `trusted`".to_owned()));
+                continue;
+            }
+            // It was checked to be a name.
+            rules.extend(FieldName::new(&name).map(|header| ClientAddress { header, from }));
+        }
+        rules
     }
 
     fn paths(&mut self, at: &str, written: &file::Paths) -> Option<Paths> {

@@ -341,6 +341,7 @@ clusters:
   c: { endpoints: ['127.0.0.1:1'], health_check: {}, tls: { server_name: 'a:b', verify: no } }
 listeners:
   d: { bind: '127.0.0.1:0', head_bytes_max: 64KiB, request_id: host, forwarding: { trusted: [x] } }
+  e: { bind: '127.0.0.1:0', forwarding: { client_address: [{ header: a b, from: [x] }, { header: Forwarded, from: [10.0.0.0/8] }, { header: Host, from: ['::1'] }] } }
 shutdown: 5s
 ",
     );
@@ -366,7 +367,11 @@ shutdown: 5s
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
             "13: `host` is written by the protocol itself and cannot be chosen",
             "13: `x` is not an address or a network such as 10.0.0.0/8",
-            "14: `shutdown` must be a map, not the text `5s`",
+            "14: `a b` is not the name of a header field",
+            "14: `x` is not an address or a network such as 10.0.0.0/8",
+            "14: `Forwarded` tells a chain of proxies, not one address (name the proxies in `trusted`)",
+            "14: `Host` is written by the protocol itself and cannot be chosen",
+            "15: `shutdown` must be a map, not the text `5s`",
         ]
     );
 }

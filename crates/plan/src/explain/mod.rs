@@ -133,7 +133,7 @@ impl Told<'_> {
     /// Whether the client cannot even connect. Where proxies before this one are trusted it is they who do, of whom nothing is asked.
     fn is_kept_out(&self) -> bool {
         let connects = match &self.listener.listener.protocol {
-            Protocol::Http(http) => http.forwarding.trusted.is_empty(),
+            Protocol::Http(http) => http.forwarding.trusted.is_empty() && http.forwarding.client_address.is_empty(),
             Protocol::Tcp(_) | Protocol::Udp(_) => true,
         };
         connects && !self.listener.admits(self.question.client)

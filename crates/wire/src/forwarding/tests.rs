@@ -1,6 +1,7 @@
 use std::net::Ipv4Addr;
 
 use model::Name;
+use model::snapshot::ClientAddress;
 use proptest::prelude::*;
 
 use super::*;
@@ -171,7 +172,12 @@ fn applied(case: &Case, list: &[(&str, &str)]) -> Vec<String> {
         listener: &name,
         request_id: "",
     };
-    let forwarding = Forwarding { trusted: ten(), x_forwarded: case.x_forwarded, forwarded: case.forwarded };
+    let forwarding = Forwarding {
+        trusted: ten(),
+        client_address: Vec::new(),
+        x_forwarded: case.x_forwarded,
+        forwarded: case.forwarded,
+    };
     let scheme = client_scheme(&head.fields, case.peer, &forwarding.trusted).unwrap_or(facts.scheme);
     apply_forwarding(&mut head, (&facts, scheme), &forwarding, &mut Vec::new());
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -318,4 +324,48 @@ proptest! {
         let element = [b"for=", &node[..], b";proto=http"].concat();
         prop_assert_eq!(forwarded_for(&element), Some(address));
     }
+}
+
+/// `header` from `from`.
+fn rule(header: &str, from: &str) -> ClientAddress {
+    ClientAddress { header: FieldName::new(header).unwrap(), from: vec![from.parse().unwrap()] }
+}
+
+#[test]
+fn the_first_rule_that_believes_the_peer_and_holds_one_address_decides() {
+    let rules = [rule("x-none", "0.0.0.0/0"), rule("cf-ip", "10.0.0.0/8"), rule("x-real-ip", "10.0.0.0/24")];
+    let told = |list: &[(&str, &str)], peer: &str| told_address(&mut fields(list), ip(peer), &rules);
+    for (value, expected) in [
+        ("192.0.2.1", Some("192.0.2.1")),
+        (" 192.0.2.1:80\t", Some("192.0.2.1")),
+        ("2001:db8::1", Some("2001:db8::1")),
+        ("[2001:db8::1]:80", Some("2001:db8::1")),
+        ("::ffff:192.0.2.1", Some("192.0.2.1")),
+        ("192.0.2.1, 192.0.2.2", None),
+        ("192.0.2.1 192.0.2.2", None),
+        ("192.0.2.256", None),
+        ("unknown", None),
+        ("", None),
+    ] {
+        assert_eq!(told(&[("CF-IP", value)], "10.0.0.1"), expected.map(ip), "{value}");
+        assert_eq!(told(&[("CF-IP", value)], "11.0.0.1"), None, "{value} from a stranger");
+    }
+    assert_eq!(told(&[("x-real-ip", "1.1.1.1"), ("cf-ip", "2.2.2.2")], "::ffff:10.0.0.1"), Some(ip("2.2.2.2")));
+    assert_eq!(told(&[("x-real-ip", "1.1.1.1"), ("cf-ip", "?")], "10.0.0.1"), Some(ip("1.1.1.1")));
+    assert_eq!(told(&[("x-real-ip", "1.1.1.1"), ("cf-ip", "?")], "10.1.0.1"), None);
+    assert_eq!(told(&[("cf-ip", "2.2.2.2"), ("CF-IP", "2.2.2.2")], "10.0.0.1"), None, "there twice");
+    assert_eq!(told(&[("cf_ip", "2.2.2.2")], "10.0.0.1"), None, "in another spelling");
+}
+
+#[test]
+fn what_says_who_the_client_is_comes_from_nobody_else() {
+    let rules = [rule("cf-ip", "10.0.0.0/8"), rule("cf-ip", "11.0.0.0/8"), rule("x-b", "10.0.0.0/8")];
+    let left = |peer: &str| {
+        let mut fields = fields(&[("CF-IP", "?"), ("cf_ip", "1.1.1.1"), ("a", "1"), ("X-B", "2"), ("cf-ip2", "3")]);
+        told_address(&mut fields, ip(peer), &rules);
+        fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(left("10.0.0.1"), ["CF-IP", "a", "X-B", "cf-ip2"]);
+    assert_eq!(left("11.0.0.1"), ["CF-IP", "a", "cf-ip2"]);
+    assert_eq!(left("12.0.0.1"), ["a", "cf-ip2"]);
 }
