@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -24,6 +24,7 @@ const NAMES: [&str; 13] = [
     "remove_response_header",
     "header_names",
     "rewrite",
+    "rewrite_location",
     "cors",
     "body_limit",
     "address_list",

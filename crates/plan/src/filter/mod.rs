@@ -32,6 +32,7 @@ mod remove_request_header;
 mod remove_response_header;
 mod replacement;
 mod rewrite;
+mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
 pub mod settings;
@@ -66,6 +67,7 @@ pub const FILTERS: &[FilterEntry] = &[
     remove_response_header::ENTRY,
     header_names::ENTRY,
     rewrite::ENTRY,
+    rewrite_location::ENTRY,
     cors::ENTRY,
     body_limit::ENTRY,
     address_list::ENTRY,

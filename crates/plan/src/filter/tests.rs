@@ -237,6 +237,7 @@ fn every_variable_is_written() {
     for (text, expected) in [
         ("{client_ip} {client_port} {peer_ip} {local_ip} {local_port}", "192.0.2.7 40000 192.0.2.7 127.0.0.1 8080"),
         ("{scheme} {host} {method} {path}", "https [::1] MKCOL /p/q"),
+        ("{received_host}", "[::1]:8443"),
         ("{query}", "a=1&%62%20c=%0d2&b+c=3&flag&=e"),
         ("{uri} {listener} {request_id}", "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e web id-1"),
         ("{tls_version} {tls_cipher}", "TLSv1.3 TLS13_AES_128_GCM_SHA256"),
