@@ -85,6 +85,8 @@ pub const WEIGHT_MAX: u32 = 1_000;
 pub const LOG_RING_BYTES: usize = 1 << 20;
 /// Bytes of records that wait for a receiver of syslog messages over TCP. More are lost and counted.
 pub const SYSLOG_WAITING_BYTES_MAX: usize = 4 << 20;
+/// Longest value of an attribute that is written into a cookie; browsers ignore longer ones (RFC 6265bis section 5.6).
+pub const COOKIE_ATTRIBUTE_BYTES_MAX: usize = 1024;
 /// Longest name of a program in a syslog message (RFC 3164 section 4.1.3 has 32, RFC 5424 section 6.2.5 has 48).
 pub const SYSLOG_TAG_BYTES_MAX: usize = 32;
 /// Default of the name of the program in a syslog message.

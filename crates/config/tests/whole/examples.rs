@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -25,6 +25,7 @@ const NAMES: [&str; 14] = [
     "header_names",
     "rewrite",
     "rewrite_location",
+    "rewrite_cookie",
     "cors",
     "body_limit",
     "address_list",

@@ -32,6 +32,7 @@ mod remove_request_header;
 mod remove_response_header;
 mod replacement;
 mod rewrite;
+mod rewrite_cookie;
 mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
@@ -68,6 +69,7 @@ pub const FILTERS: &[FilterEntry] = &[
     header_names::ENTRY,
     rewrite::ENTRY,
     rewrite_location::ENTRY,
+    rewrite_cookie::ENTRY,
     cors::ENTRY,
     body_limit::ENTRY,
     address_list::ENTRY,

@@ -292,13 +292,13 @@ impl PathStep {
 }
 
 /// The length of `from`, if `path` begins with its segments.
-fn prefix_length(path: &[u8], from: &[u8]) -> Option<usize> {
+pub(super) fn prefix_length(path: &[u8], from: &[u8]) -> Option<usize> {
     let rest = path.strip_prefix(from)?;
     (rest.is_empty() || rest[0] == b'/').then_some(from.len())
 }
 
 /// Slashes never double where the new prefix meets the rest: `//x` in place of `/x` could be read as a host.
-fn replace_prefix(rest: &[u8], to: &[u8], out: &mut Vec<u8>) {
+pub(super) fn replace_prefix(rest: &[u8], to: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(to);
     let slashes = rest.iter().take_while(|&&b| b == b'/').count();
     if slashes > 0 || to.is_empty() {

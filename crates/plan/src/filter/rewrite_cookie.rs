@@ -1,0 +1,330 @@
+//! `rewrite_cookie`.
+
+use model::limits::COOKIE_ATTRIBUTE_BYTES_MAX;
+use model::{FieldName, Issue, ResponseHead};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::pattern::NamePattern;
+use super::rewrite::{prefix_length, replace_prefix};
+use super::settings::Settings;
+use super::template::Template;
+use super::variables::{Stage, Values};
+use super::{FilterEntry, ResponseStep, ResponseView, Steps};
+use crate::route::query::split_at_equals;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RewriteCookie>("rewrite_cookie", DOC);
+
+const DOC: &str = r#"Changes attributes of the cookies that endpoints set.
+
+Every `Set-Cookie` field is looked at. `name` chooses cookies by their names, in which case counts; `*` at the beginning or the end of it
+stands for any text. Without it all cookies are changed. Name, value and all other attributes stay as they are, byte for byte.
+
+- `domain`, `path`: a text becomes the attribute, which is added to cookies that have none; an empty text removes it. The text may hold
+  variables. `{ from, to }` changes only cookies that have it: a domain that is `from` (case and a dot in front are ignored), a path
+  that begins with the segments of `from`. An empty `to` removes the domain.
+- `secure`, `http_only`: `true` adds the flag, `false` removes it.
+- `same_site`: `strict`, `lax` or `none` sets the attribute, `remove` removes it. Browsers take `none` only with `secure`.
+
+A text that variables leave empty, that holds what cannot stand in a cookie, or that is longer than 1 KiB, leaves the attribute as it
+was. The cookie of sticky sessions is set after all filters, which do not change it; it has settings of its own in `persistence`.
+Cookies in other answers of the proxy stay as they are.
+
+```yaml
+filters:
+  - rewrite_cookie:
+      name: "session*"
+      domain: { from: internal.example, to: shop.example.com }
+      path: { from: /app, to: / }
+      secure: true
+      same_site: lax
+```
+"#;
+
+/// Which cookies are changed, and how. At least one change.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RewriteCookie {
+    /// Name of the cookies. May begin or end with `*`.
+    name: Option<String>,
+    /// New domain.
+    domain: Option<Change>,
+    /// New path.
+    path: Option<Change>,
+    /// Whether they are sent over TLS alone.
+    secure: Option<bool>,
+    /// Whether they are kept from scripts.
+    http_only: Option<bool>,
+    /// Whether other sites may have them sent.
+    same_site: Option<SameSite>,
+}
+
+/// A text, or what it is changed from and to.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Change {
+    Text(String),
+    Pair(Pair),
+}
+
+/// What is replaced, and by what.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    /// What the cookie has.
+    from: String,
+    /// What stands there instead.
+    to: String,
+}
+
+/// What `SameSite` says.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum SameSite {
+    /// They are sent from the same site alone.
+    Strict,
+    /// They are also sent when a link leads here.
+    Lax,
+    /// They are always sent.
+    None,
+    /// Nothing.
+    Remove,
+}
+
+impl Settings for RewriteCookie {
+    fn compile(self) -> Result<Steps, Issue> {
+        let Self { name, domain, path, secure, http_only, same_site } = self;
+        if domain.is_none() && path.is_none() && secure.is_none() && http_only.is_none() && same_site.is_none() {
+            let issue = Issue::at("", "nothing of the cookies is changed");
+            return Err(issue.suggest("add `domain`, `path`, `secure`, `http_only` or `same_site`"));
+        }
+        if same_site == Some(SameSite::None) && secure == Some(false) {
+            let issue = Issue::at("same_site", "browsers refuse cookies with `SameSite=None` and without `Secure`");
+            return Err(issue.suggest("say `secure: true`"));
+        }
+        let name = name.map(|name| compile_name(&name)).transpose().map_err(|issue| issue.below("name"))?;
+        let domain = domain.map(compile_domain).transpose().map_err(|issue| issue.below("domain"))?;
+        let path = path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
+        let flag = |flag| if flag { Rule::Always(Text::Flag) } else { Rule::Never };
+        let same_site = same_site.map(|same_site| match same_site {
+            SameSite::Strict => Rule::Always(Text::Fixed("Strict")),
+            SameSite::Lax => Rule::Always(Text::Fixed("Lax")),
+            SameSite::None => Rule::Always(Text::Fixed("None")),
+            SameSite::Remove => Rule::Never,
+        });
+        let rules = [domain, path, secure.map(flag), http_only.map(flag), same_site];
+        let set_cookie = FieldName::new("Set-Cookie").map_err(|message| Issue::at("", message))?;
+        Ok(Steps::of_response(RewriteCookieStep { name, rules, set_cookie }))
+    }
+}
+
+fn compile_name(text: &str) -> Result<NamePattern, Issue> {
+    let pattern = NamePattern::parse(text)?;
+    if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` fits no name of a cookie"))) }
+}
+
+fn compile_domain(change: Change) -> Result<Rule, Issue> {
+    match change {
+        Change::Text(text) => compile_text(&text),
+        Change::Pair(Pair { from, to }) => {
+            if from.is_empty() {
+                return Err(Issue::at("from", "no domain is named").suggest("write `domain: TEXT` to set it always"));
+            }
+            check_text(&to).map_err(|issue| issue.below("to"))?;
+            Ok(Rule::Domain { from: without_dot(from.as_bytes()).into(), to: to.into() })
+        }
+    }
+}
+
+fn compile_path(change: Change) -> Result<Rule, Issue> {
+    let begins = |text: &str| {
+        check_text(text)?;
+        if text.starts_with('/') {
+            return Ok(());
+        }
+        Err(Issue::at("", "a path begins with `/`").suggest(format!("write `/{text}`")))
+    };
+    match change {
+        Change::Text(text) => {
+            if !text.is_empty() && !text.starts_with('{') {
+                begins(&text)?;
+            }
+            compile_text(&text)
+        }
+        Change::Pair(Pair { from, to }) => {
+            begins(&from).map_err(|issue| issue.below("from"))?;
+            begins(&to).map_err(|issue| issue.below("to"))?;
+            let trimmed = |text: &str| text.trim_end_matches('/').as_bytes().into();
+            Ok(Rule::Path { from: trimmed(&from), to: trimmed(&to) })
+        }
+    }
+}
+
+fn compile_text(text: &str) -> Result<Rule, Issue> {
+    let template = Template::compile(text, Stage::Response)?;
+    template.literals().try_for_each(check_text)?;
+    Ok(if text.is_empty() { Rule::Never } else { Rule::Always(Text::Template(template)) })
+}
+
+fn check_text(text: &str) -> Result<(), Issue> {
+    if can_stand(text.as_bytes()) {
+        return Ok(());
+    }
+    let message = format!("{text:?} cannot stand in a cookie: it holds a `;`, a control character, or over 1 KiB");
+    Err(Issue::at("", message))
+}
+
+/// RFC 6265 section 4.1.1.
+fn can_stand(text: &[u8]) -> bool {
+    text.len() <= COOKIE_ATTRIBUTE_BYTES_MAX && text.iter().all(|&byte| byte >= b' ' && byte != 0x7f && byte != b';')
+}
+
+fn without_dot(domain: &[u8]) -> &[u8] {
+    domain.strip_prefix(b".").unwrap_or(domain)
+}
+
+/// Names of the attributes that may be changed.
+const NAMES: [&str; 5] = ["Domain", "Path", "Secure", "HttpOnly", "SameSite"];
+
+struct RewriteCookieStep {
+    name: Option<NamePattern>,
+    /// In the order of [`NAMES`].
+    rules: [Option<Rule>; NAMES.len()],
+    set_cookie: FieldName,
+}
+
+/// What becomes of an attribute.
+enum Rule {
+    /// It is there, with this.
+    Always(Text),
+    /// It is not there.
+    Never,
+    /// A domain that is `from` becomes `to`; without one it goes.
+    Domain { from: Box<[u8]>, to: Box<str> },
+    /// A path that begins with the segments of `from` begins with those of `to`. Both without slash at the end.
+    Path { from: Box<[u8]>, to: Box<[u8]> },
+}
+
+/// What stands behind the name of an attribute.
+enum Text {
+    /// Not even `=`.
+    Flag,
+    Fixed(&'static str),
+    Template(Template),
+}
+
+impl ResponseStep for RewriteCookieStep {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+        if view.endpoint.is_none() {
+            return;
+        }
+        let mut from = 0;
+        while let Some(place) = head.fields.find_from(&self.set_cookie, from) {
+            from = place + 1;
+            scratch.clear();
+            if self.write(head.fields.value_at(place), &Values::of_response(head, view), scratch) {
+                head.fields.set_at(place, scratch);
+            }
+        }
+    }
+}
+
+impl RewriteCookieStep {
+    /// Writes the new value of a field. False: it is about another cookie.
+    fn write(&self, value: &[u8], values: &Values<'_>, out: &mut Vec<u8>) -> bool {
+        let mut parts = value.split(|&byte| byte == b';');
+        let pair = parts.next().unwrap_or_default();
+        let (name, _) = split_at_equals(pair);
+        if self.name.as_ref().is_some_and(|pattern| !pattern.is(name.trim_ascii())) {
+            return false;
+        }
+        out.extend_from_slice(pair);
+        let mut seen = [false; NAMES.len()];
+        for part in parts {
+            let (name, _) = split_at_equals(part);
+            let place = NAMES.iter().position(|known| name.trim_ascii().eq_ignore_ascii_case(known.as_bytes()));
+            match place.and_then(|place| Some((self.rules[place].as_ref()?, &mut seen[place]))) {
+                Some((rule, seen)) => rule.change(part, seen, values, out),
+                None => push_part(part, out),
+            }
+        }
+        for ((rule, seen), name) in self.rules.iter().zip(seen).zip(NAMES) {
+            if let (Some(Rule::Always(text)), false) = (rule, seen) {
+                out.extend_from_slice(b"; ");
+                let start = out.len();
+                out.extend_from_slice(name.as_bytes());
+                if !text.write(values, out) {
+                    out.truncate(start - 2);
+                }
+            }
+        }
+        true
+    }
+}
+
+fn push_part(part: &[u8], out: &mut Vec<u8>) {
+    out.push(b';');
+    out.extend_from_slice(part);
+}
+
+impl Rule {
+    /// Writes what becomes of an attribute, which is `part` with its name. Only the last of several counts to browsers: where one
+    /// stands for all, the first is changed, and others go.
+    fn change(&self, part: &[u8], seen: &mut bool, values: &Values<'_>, out: &mut Vec<u8>) {
+        let was_seen = std::mem::replace(seen, true);
+        let (name, value) = split_at_equals(part);
+        let value = value.trim_ascii();
+        match self {
+            Self::Never => {}
+            Self::Always(_) if was_seen => {}
+            Self::Always(Text::Flag) => push_part(part, out),
+            Self::Always(text) => {
+                let start = out.len();
+                push_part(name, out);
+                if !text.write(values, out) {
+                    out.truncate(start);
+                    push_part(part, out);
+                }
+            }
+            Self::Domain { from, to } if without_dot(value).eq_ignore_ascii_case(from) => {
+                if !to.is_empty() {
+                    push_part(name, out);
+                    out.push(b'=');
+                    out.extend_from_slice(to.as_bytes());
+                }
+            }
+            Self::Path { from, to } => match prefix_length(value, from) {
+                Some(length) => {
+                    push_part(name, out);
+                    out.push(b'=');
+                    replace_prefix(&value[length..], to, out);
+                }
+                None => push_part(part, out),
+            },
+            Self::Domain { .. } => push_part(part, out),
+        }
+    }
+}
+
+impl Text {
+    /// Writes `=` and the text. False: it cannot stand there, or is nothing; what was written is the caller's to take back.
+    fn write(&self, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Flag => true,
+            Self::Fixed(text) => {
+                out.push(b'=');
+                out.extend_from_slice(text.as_bytes());
+                true
+            }
+            Self::Template(template) => {
+                out.push(b'=');
+                let start = out.len();
+                template.write(values, out);
+                out.len() > start && can_stand(&out[start..])
+            }
+        }
+    }
+}
