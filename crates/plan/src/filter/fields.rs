@@ -158,7 +158,7 @@ impl ResponseStep for RemoveFields {
 
 fn name_pattern(text: &str) -> Result<NamePattern, Issue> {
     let pattern = NamePattern::parse(text)?;
-    if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` fits no header field name"))) }
+    if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` matches no header field name"))) }
 }
 
 /// Margins are no part of a field value (RFC 9110 section 5.5), HTTP/2 forbids them (RFC 9113 section 8.2.1), and

@@ -11,16 +11,15 @@ use super::{FilterEntry, Flow, RequestStep, Steps};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<HeaderNames>("header_names", DOC);
 
-const DOC: &str = r#"Refuses requests with header fields of unusual names, or removes those fields.
+const DOC: &str = r#"Refuses requests whose header field names hold unusual characters, or removes these fields.
 
-Names of letters, digits and `-` are always allowed. HTTP allows other signs too, but some endpoints take a `_` or a `.` for a `-`, so
-that a client could write a field in a way that no rule looks for. `allow` lists the signs that names may hold beside, such as
-`"_"`.
+Letters, digits and `-` are always allowed. HTTP allows other characters too, but some endpoints read `_` or `.` as `-`: a client
+could spell a field in a way that no rule matches. `allow` lists further characters, such as `"_"`.
 
-With `action: refuse`, the default, such a request is answered with `status`. With `action: remove` it goes on without these fields.
-Trailers of such names are removed in either case.
+With `action: refuse`, the default, such a request is answered with `status`. With `action: remove`, it is forwarded without these
+fields. In both cases trailers with such names are removed.
 
-A name that the listener gives a field of its own, such as that of the request id, must be allowed too.
+Fields that the listener adds, such as the request id, are checked too: allow the characters of their names.
 
 ```yaml
 filters:
@@ -32,7 +31,7 @@ filters:
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HeaderNames {
-    /// Signs that names may hold beside letters, digits and `-`; none by default.
+    /// Characters that names may hold beside letters, digits and `-`; none by default.
     #[serde(default)]
     allow: String,
     /// What becomes of a request with other names.
@@ -60,7 +59,7 @@ impl Settings for HeaderNames {
             let text = sign.to_string();
             if sign.is_ascii_alphanumeric() || sign == '-' {
                 let issue = Issue::at("allow", format!("`{sign}` is always allowed"));
-                return Err(issue.suggest("list only signs beside letters, digits and `-`"));
+                return Err(issue.suggest("list only characters beside letters, digits and `-`"));
             }
             if !is_token(text.as_bytes()) {
                 let issue = Issue::at("allow", format!("{sign:?} cannot stand in a header field name"));
@@ -69,8 +68,8 @@ impl Settings for HeaderNames {
         }
         let status = match (self.action, self.status) {
             (Action::Remove, Some(_)) => {
-                let issue = Issue::at("status", "nothing is refused with `action: remove`");
-                return Err(issue.suggest("leave `status` out"));
+                let issue = Issue::at("status", "`status` has no effect with `action: remove`");
+                return Err(issue.suggest("leave it out"));
             }
             (Action::Refuse, Some(status)) if !(400..500).contains(&status) => {
                 let issue = Issue::at("status", format!("{status} does not blame the client"));
@@ -140,13 +139,19 @@ mod tests {
     #[test]
     fn mistakes_are_found_when_the_configuration_is_checked() {
         for (settings, told) in [
-            (json!({ "allow": "_a" }), "allow: `a` is always allowed (list only signs beside letters, digits and `-`)"),
-            (json!({ "allow": "-" }), "allow: `-` is always allowed (list only signs beside letters, digits and `-`)"),
+            (
+                json!({ "allow": "_a" }),
+                "allow: `a` is always allowed (list only characters beside letters, digits and `-`)",
+            ),
+            (
+                json!({ "allow": "-" }),
+                "allow: `-` is always allowed (list only characters beside letters, digits and `-`)",
+            ),
             (json!({ "allow": ":" }), "allow: ':' cannot stand in a header field name (use some of !#$%&'*+.^_`|~)"),
             (json!({ "allow": "ä" }), "allow: 'ä' cannot stand in a header field name (use some of !#$%&'*+.^_`|~)"),
             (
                 json!({ "action": "remove", "status": 400 }),
-                "status: nothing is refused with `action: remove` (leave `status` out)",
+                "status: `status` has no effect with `action: remove` (leave it out)",
             ),
             (json!({ "status": 302 }), "status: 302 does not blame the client (use 400 to 499)"),
         ] {

@@ -21,8 +21,11 @@ impl NamePattern {
         let (opens, rest) = text.strip_prefix('*').map_or((false, text), |rest| (true, rest));
         let (stays_open, rest) = rest.strip_suffix('*').map_or((false, rest), |rest| (true, rest));
         if rest.is_empty() {
-            let issue = Issue::at("", format!("`{text}` names nothing in particular"));
-            return Err(issue.suggest("write a name, or a part of one with `*`, such as `x-internal-*`"));
+            let message =
+                if text.is_empty() { "the name is empty".to_owned() } else { format!("`{text}` matches every name") };
+            return Err(
+                Issue::at("", message).suggest("write a name, or a part of one with `*`, such as `x-internal-*`")
+            );
         }
         if rest.contains('*') {
             let issue = Issue::at("", format!("`{text}` has a `*` in the middle"));
@@ -90,9 +93,10 @@ mod tests {
     #[test]
     fn what_names_everything_or_has_a_star_inside_is_refused() {
         let told = |text| NamePattern::parse(text).unwrap_err().to_string();
-        for text in ["*", "**", ""] {
-            assert!(told(text).contains("names nothing in particular"), "{text}");
+        for text in ["*", "**"] {
+            assert!(told(text).contains("matches every name"), "{text}");
         }
+        assert!(told("").contains("the name is empty"));
         for text in ["a*b", "***", "a**", "*a*b"] {
             assert!(told(text).contains("has a `*` in the middle"), "{text}");
         }

@@ -16,9 +16,9 @@ const DOC: &str = r#"Removes header fields of the request before it goes to the 
 All fields of each name are removed; case is ignored, and so is whether they are spelt with `-` or `_`, which many endpoints take
 for the same. They do not come as trailers behind the body either.
 
-`*` at the beginning or the end of a name, or at both, stands for any text: `x-internal-*`, `*-token`, `*debug*`. Such a name never
-touches `host`, `content-length`, `connection` and their like, which belong to the proxy, but it does touch what the proxy has
-set before, such as `x-forwarded-for` and the request id.
+`*` at the beginning or the end of a name, or at both, matches any text: `x-internal-*`, `*-token`, `*debug*`. Such a pattern never
+removes `host`, `content-length`, `connection` and their like, which belong to the proxy. It does remove what the proxy has set
+before, such as `x-forwarded-for` and the request id.
 
 ```yaml
 filters:

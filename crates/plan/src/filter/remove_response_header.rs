@@ -13,8 +13,8 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveResponseHeader>("r
 
 const DOC: &str = r#"Removes header fields of the response before it goes to the client.
 
-All fields of each name are removed; case is ignored. `*` at the beginning or the end of a name, or at both, stands for any text:
-`x-amz-*`. Such a name never touches `content-length`, `connection` and their like, which belong to the proxy.
+All fields of each name are removed; case is ignored. `*` at the beginning or the end of a name, or at both, matches any text:
+`x-amz-*`. Such a pattern never removes `content-length`, `connection` and their like, which belong to the proxy.
 
 ```yaml
 filters:

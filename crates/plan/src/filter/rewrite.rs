@@ -35,22 +35,21 @@ method. `path` keeps the query, and takes exactly one of:
 `host` may hold variables. When what comes out is no host, or a path with a dot segment (`..`, `%2e`, `..%2F`) that was not there
 before, the request is answered 400; when the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded.
 
-`query` takes any of these, which are done in this order:
+`query` takes any of these, applied in this order:
 
-- `regex`: every match of `pattern` in the whole query is replaced, as in a path. A request without a query is left alone.
-- `remove`: parameters that go. `*` at the beginning or the end of a name stands for any text.
-- `rename`: parameters that get another name and keep their values.
-- `set`: parameters and their values. The first of the name is replaced in its place, others of it go, and one that is not there
-  is added at the end.
-- `add`: parameters that are added at the end, whether or not there are others of the name.
+- `regex`: replaces every match of `pattern` in the whole query, as in a path. A request without a query is left alone.
+- `remove`: removes parameters. `*` at the beginning or the end of a name matches any text.
+- `rename`: renames parameters and keeps their values.
+- `set`: sets parameters. The first one of the name is replaced in its place, the others are removed; a missing one is appended.
+- `add`: appends parameters, whether or not the name is there already.
 
-Names and values are written as plain text: names are compared percent-decoded (`+` is a space), and what is written is
-percent-encoded. All else of the query stays as it is, byte for byte. Values of `set` and `add` may hold variables; where one of
-those turns out empty as a whole, `set` removes the parameter and `add` adds none. `{query_param:NAME}` is copied as it was sent.
-When path and query together are longer than 16 KiB, the request is answered 414.
+Names and values are written as plain text; the filter percent-encodes them. Names are compared percent-decoded (`+` is a space). The
+rest of the query is kept byte for byte. Values of `set` and `add` may hold variables. If a value with variables turns out empty, `set`
+removes the parameter and `add` adds none. `{query_param:NAME}` is copied as sent. If path and query together exceed 16 KiB, the request
+is answered 414.
 
-`method` replaces the method. The body stays. A client that has sent `HEAD` gets no body, whatever was sent in its place; with `HEAD`
-in place of another method it gets an empty one. Retries go by the new method, the access log shows the one received.
+`method` replaces the method and keeps the body. A client that sent `HEAD` gets no body, whatever method goes to the endpoint. If
+`HEAD` replaces another method, the client gets an empty body. Retries follow the new method; the access log shows the received one.
 
 The target `*` of `OPTIONS *` and its method are never changed.
 
@@ -134,7 +133,7 @@ fn compile_method(text: String) -> Result<Box<str>, Issue> {
         return Err(Issue::at("", format!("`{text}` is not a method that endpoints know")).suggest(mend));
     }
     if Method::of(text.as_bytes()) == Method::Connect {
-        let issue = Issue::at("", "`CONNECT` opens a tunnel, and no other request can become one");
+        let issue = Issue::at("", "`CONNECT` opens a tunnel and cannot replace another method");
         return Err(issue.suggest("use another method"));
     }
     Ok(text.into())

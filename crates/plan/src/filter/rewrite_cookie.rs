@@ -20,18 +20,18 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RewriteCookie>("rewrite_
 
 const DOC: &str = r#"Changes attributes of the cookies that endpoints set.
 
-Every `Set-Cookie` field is looked at. `name` chooses cookies by their names, in which case counts; `*` at the beginning or the end of it
-stands for any text. Without it all cookies are changed. Name, value and all other attributes stay as they are, byte for byte.
+The filter looks at every `Set-Cookie` field. `name` selects cookies by name, case-sensitive; `*` at the beginning or the end matches any
+text. Without it all cookies are changed. Name, value and all other attributes are kept byte for byte.
 
-- `domain`, `path`: a text becomes the attribute, which is added to cookies that have none; an empty text removes it. The text may hold
-  variables. `{ from, to }` changes only cookies that have it: a domain that is `from` (case and a dot in front are ignored), a path
-  that begins with the segments of `from`. An empty `to` removes the domain.
+- `domain`, `path`: a text sets the attribute and adds it if it is missing; an empty text removes it. The text may hold variables.
+  `{ from, to }` changes existing attributes only: a domain equal to `from` (case and a leading dot are ignored), or a path that begins
+  with the segments of `from`. An empty `to` removes the domain.
 - `secure`, `http_only`: `true` adds the flag, `false` removes it.
-- `same_site`: `strict`, `lax` or `none` sets the attribute, `remove` removes it. Browsers take `none` only with `secure`.
+- `same_site`: `strict`, `lax` or `none` sets the attribute, `remove` removes it. Browsers accept `none` only with `secure`.
 
-A text that variables leave empty, that holds what cannot stand in a cookie, or that is longer than 1 KiB, leaves the attribute as it
-was. The cookie of sticky sessions is set after all filters, which do not change it; it has settings of its own in `persistence`.
-Cookies in other answers of the proxy stay as they are.
+An attribute is left alone if its new text is empty because of its variables, exceeds 1 KiB, or cannot stand in a cookie. Sticky
+sessions set their cookie after all filters, so this filter never changes it; `persistence` has settings for it. Cookies in answers of the
+proxy itself are left alone.
 
 ```yaml
 filters:
@@ -98,7 +98,7 @@ impl Settings for RewriteCookie {
     fn compile(self) -> Result<Steps, Issue> {
         let Self { name, domain, path, secure, http_only, same_site } = self;
         if domain.is_none() && path.is_none() && secure.is_none() && http_only.is_none() && same_site.is_none() {
-            let issue = Issue::at("", "nothing of the cookies is changed");
+            let issue = Issue::at("", "no attribute is changed");
             return Err(issue.suggest("add `domain`, `path`, `secure`, `http_only` or `same_site`"));
         }
         if same_site == Some(SameSite::None) && secure == Some(false) {
@@ -123,7 +123,7 @@ impl Settings for RewriteCookie {
 
 fn compile_name(text: &str) -> Result<NamePattern, Issue> {
     let pattern = NamePattern::parse(text)?;
-    if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` fits no name of a cookie"))) }
+    if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` matches no cookie name"))) }
 }
 
 fn compile_domain(change: Change) -> Result<Rule, Issue> {

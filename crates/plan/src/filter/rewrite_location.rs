@@ -21,19 +21,19 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RewriteLocation>("rewrit
 
 const DOC: &str = r#"Changes the addresses in `Location` and `Refresh` of the responses of endpoints.
 
-An endpoint that does not know by which name and path clients reach it redirects them to places that they cannot reach. Each rule has
-`to` and exactly one of these:
+An endpoint that does not know its public name and path redirects clients to places that they cannot reach. Each rule has `to` and
+exactly one of these:
 
-- `from`: what the address begins with. `to` stands in its place.
-- `pattern`: an expression. `to` stands in place of every match, and quotes groups by `$1` and `${name}`; `$$` is a dollar sign. It
-  matches anywhere unless it holds `^` or `$`.
+- `from`: `to` replaces this beginning of the address.
+- `pattern`: `to` replaces every match of this expression, and may quote groups as `$1` and `${name}`; `$$` is a dollar sign. The
+  expression matches anywhere unless it holds `^` or `$`.
 
-The first rule that fits an address decides; without one it stays. `to` may hold variables. `{received_host}` is the host that the client
-asked for, where the filter `rewrite` has changed it for the endpoint.
+The first matching rule decides; without one the address is kept. `to` may hold variables. `{received_host}` is the host that the client
+asked for, even if the filter `rewrite` has changed it for the endpoint.
 
-In scheme and host of `from` case is ignored, and `http://internal` is no beginning of `http://internal.example` or of
-`http://internal:8080`. What comes out never begins with two slashes unless `to` or the old
-address does: browsers would take what follows for a host. An address of more than 16 KiB is not written. Redirects and other answers of the proxy itself stay as they are.
+Scheme and host of `from` are compared without case, and `http://internal` does not match `http://internal.example` or
+`http://internal:8080`. The result never begins with two slashes unless `to` or the old address does: browsers would read a host there. If
+the result exceeds 16 KiB, the address is kept. Redirects and other answers of the proxy itself are left alone.
 
 ```yaml
 filters:

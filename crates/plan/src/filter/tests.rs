@@ -136,9 +136,9 @@ fn fields_are_removed_by_a_part_of_their_names_but_never_the_framing() {
     let covers = |name: &str| filters.guarded().iter().any(|guarded| guarded.covers(name.as_bytes()));
     assert!(covers("X_Internal_Role") && !covers("x-internal"));
     for (name, told) in [
-        ("*", "0: `*` names nothing in particular (write a name, or a part of one with `*`, such as `x-internal-*`)"),
+        ("*", "0: `*` matches every name (write a name, or a part of one with `*`, such as `x-internal-*`)"),
         ("a*b", "0: `a*b` has a `*` in the middle (write `*` at the beginning, at the end, or both)"),
-        ("x y*", "0: `x y*` fits no header field name"),
+        ("x y*", "0: `x y*` matches no header field name"),
     ] {
         assert_eq!(issue("remove_request_header", json!([name])), told);
     }

@@ -22,14 +22,14 @@ const SET_MAX: usize = 64;
 pub(super) struct QueryRewrite {
     /// Replaces every match of an expression in the whole query.
     regex: Option<RegexRewrite>,
-    /// Names of parameters that go. May begin or end with `*`.
+    /// Names of parameters to remove. May begin or end with `*`.
     #[schemars(length(min = 1))]
     remove: Option<Vec<String>>,
     /// New names of parameters by their old ones.
     rename: Option<Ordered<String>>,
-    /// Values of parameters, of which there is one each afterwards. May hold variables.
+    /// Values of parameters by their names, set once each. May hold variables.
     set: Option<Ordered<String>>,
-    /// Values of parameters that are added. May hold variables.
+    /// Values of parameters to append, by their names. May hold variables.
     add: Option<Ordered<String>>,
 }
 

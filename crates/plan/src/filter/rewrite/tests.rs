@@ -232,7 +232,7 @@ fn methods_are_checked() {
             "get",
             "method: `get` is not a method that endpoints know (write `GET`: upper and lower case differ in methods)",
         ),
-        ("CONNECT", "method: `CONNECT` opens a tunnel, and no other request can become one (use another method)"),
+        ("CONNECT", "method: `CONNECT` opens a tunnel and cannot replace another method (use another method)"),
     ] {
         assert_eq!(issue("rewrite", json!({ "method": method })), told);
     }

@@ -118,13 +118,13 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
     for (settings, told) in [
         (
             json!({ "name": "a" }),
-            ": nothing of the cookies is changed (add `domain`, `path`, `secure`, `http_only` or `same_site`)",
+            ": no attribute is changed (add `domain`, `path`, `secure`, `http_only` or `same_site`)",
         ),
         (
             json!({ "same_site": "none", "secure": false }),
             "same_site: browsers refuse cookies with `SameSite=None` and without `Secure` (say `secure: true`)",
         ),
-        (json!({ "name": "a=b", "secure": true }), "name: `a=b` fits no name of a cookie"),
+        (json!({ "name": "a=b", "secure": true }), "name: `a=b` matches no cookie name"),
         (
             json!({ "name": "a*b", "secure": true }),
             "name: `a*b` has a `*` in the middle (write `*` at the beginning, at the end, or both)",
