@@ -28,6 +28,7 @@ mod endpoint_names;
 mod error_page;
 mod failover;
 mod faults;
+mod filter_rewrites;
 mod filter_when;
 mod filters;
 mod forwarding;
