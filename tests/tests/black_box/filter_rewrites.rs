@@ -12,6 +12,7 @@ use super::http3::{Site, site};
 const VERSIONS: [&str; 3] = ["h1", "h2", "h3"];
 
 /// A connection of some version.
+#[allow(clippy::large_enum_variant, reason = "a test has one or two")]
 enum Line {
     H1(Peer),
     H2(http2::Client),

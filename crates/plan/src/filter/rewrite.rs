@@ -279,9 +279,10 @@ impl PathStep {
             }
             Self::Regex { pattern, replacement } => {
                 if pattern.is_match(head.path()) {
-                    let write = |text: &Box<str>, out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
                     let replace = |old: &[u8], out: &mut Vec<u8>| {
-                        replacement.replace_all(pattern, (old, limits::TARGET_BYTES_MAX), out, write);
+                        replacement.replace_all(pattern, (old, limits::TARGET_BYTES_MAX), out, |text, out| {
+                            out.extend_from_slice(text.as_bytes());
+                        });
                     };
                     head.rewrite_path(replace, scratch);
                 }

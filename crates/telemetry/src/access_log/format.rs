@@ -28,7 +28,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("sender_ip", Variable::SenderIp, "Who told of the peer by the PROXY protocol"),
     ("sender_id", Variable::SenderId, "What that one calls the connection"),
     ("scheme", Variable::Scheme, "`http` or `https`"),
-    ("method", Variable::Method, "Method of the request"),
+    ("method", Variable::Method, "Method that the client used, whatever filters made of it"),
     ("host", Variable::Host, "Host that the client asked for, without port, whatever filters made of it"),
     ("path", Variable::Path, "Path that the client asked for, percent-encoding kept, whatever filters made of it"),
     ("query", Variable::Query, "Query of the request, without `?`"),

@@ -153,8 +153,9 @@ impl QueryStep {
             && let Some(query) = head.query().filter(|query| pattern.is_match(query))
         {
             scratch.clear();
-            let write = |text: &Box<str>, out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
-            replacement.replace_all(pattern, (query, limits::TARGET_BYTES_MAX), scratch, write);
+            replacement.replace_all(pattern, (query, limits::TARGET_BYTES_MAX), scratch, |text, out| {
+                out.extend_from_slice(text.as_bytes());
+            });
             head.set_query(scratch);
         }
         if let Some(edits) = &self.edits {
