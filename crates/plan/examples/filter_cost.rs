@@ -46,6 +46,10 @@ fn main() {
     measure("5 fields of the response, plain text", json!(reply));
     measure("path prefix", path(json!({ "prefix": { "from": "/api", "to": "/" } })));
     measure("path expression", path(json!({ "regex": { "pattern": "^/api/v([0-9]+)", "replacement": "/$1" } })));
+    let query = json!({ "remove": ["utm_*"], "rename": { "page": "p" }, "set": { "client": "{client_ip}" } });
+    measure("query", json!([{ "rewrite": { "query": query } }]));
+    measure("names of fields", json!([{ "header_names": {} }]));
+    measure("fields by a part of their names", json!([{ "remove_request_header": ["x-internal-*"] }]));
     measure("cors", origins);
 }
 
