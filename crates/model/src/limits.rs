@@ -286,6 +286,12 @@ pub const HTTP3_SESSIONS_MAX: usize = 10_000;
 pub const LINGER: Duration = Duration::from_secs(2);
 /// See [`LINGER`].
 pub const LINGER_BYTES_MAX: u64 = 1 << 20;
+/// Time for a client to end its request after the response is complete, before its stream is reset with NO_ERROR (RFC 9113
+/// section 8.1, RFC 9114 section 4.1). Many clients report a reset while they still send as a failure.
+pub const EARLY_RESPONSE_PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of the rest of such a request that are read and thrown away. Half of a stream's window: what a client may send without a
+/// further WINDOW_UPDATE never falls below it, so that no client stalls within this bound.
+pub const EARLY_RESPONSE_BYTES_MAX: usize = HTTP2_STREAM_WINDOW_BYTES as usize / 2;
 /// Default of the least time for which an answer of the domain name system holds.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
 /// Default of the longest.

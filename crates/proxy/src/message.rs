@@ -146,6 +146,24 @@ impl MessageStream {
         either!(self, stream => stream.finish())
     }
 
+    /// Whether all of our response is on its way while the client's request is not at its end.
+    pub(crate) fn awaits_end(&self) -> bool {
+        match self {
+            Self::Client(stream) => stream.awaits_end(),
+            Self::Http2(_) => false,
+            Self::Http3(stream) => stream.awaits_end(),
+        }
+    }
+
+    /// Throws the rest of a client's request away, up to `left` bytes. Ready at its end, or when more has come than that.
+    pub(crate) fn poll_discard(&mut self, cx: &mut TaskContext<'_>, left: &mut usize) -> Poll<()> {
+        match self {
+            Self::Client(stream) => stream.poll_discard(cx, left),
+            Self::Http2(_) => Poll::Ready(()),
+            Self::Http3(stream) => stream.poll_discard(cx, left),
+        }
+    }
+
     /// Ready when nobody but the peer can have sent what came: the handshake of its connection is over.
     pub(crate) fn poll_settled(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -25,6 +25,7 @@ mod discovery_docker;
 mod discovery_etcd;
 mod empty_clusters;
 mod endpoint_names;
+mod early_responses;
 mod error_page;
 mod failover;
 mod faults;

@@ -614,12 +614,17 @@ fn carry(
         let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
         let Some((listener, http)) = found else { return };
         exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
-        let Connection { mut io, watch, received, .. } = connection;
-        if io.message().is_some_and(|stream| stream.finish()) {
-            active.shared.link.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
-        }
+        let Connection { mut io, mut watch, received, .. } = connection;
         if let Some(buffer) = received {
             worker.buffers.give(buffer);
+        }
+        if let Some(stream) = io.message() {
+            if stream.awaits_end() {
+                super::linger(stream, &mut watch).await;
+            }
+            if stream.finish() {
+                active.shared.link.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
+            }
         }
         if registration.is_none() {
             *active.shared.spare.borrow_mut() = Some(watch);

@@ -681,11 +681,17 @@ async fn carry(
     };
     let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: Some(whole) }, parsed };
     exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
-    if let Some(MessageStream::Http3(stream)) = connection.io.message() {
-        active.0.note_end(stream, now);
-    }
     if let Some(buffer) = connection.received.take() {
         worker.buffers.give(buffer);
+    }
+    let Connection { io, watch, .. } = &mut connection;
+    if let Some(stream) = io.message()
+        && stream.awaits_end()
+    {
+        super::linger(stream, watch).await;
+    }
+    if let Some(MessageStream::Http3(stream)) = connection.io.message() {
+        active.0.note_end(stream, now);
     }
 }
 

@@ -4,7 +4,12 @@ pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
 
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+
 use model::Fault;
+use model::limits::{EARLY_RESPONSE_BYTES_MAX, EARLY_RESPONSE_PATIENCE};
 use model::snapshot::HttpListener;
 use wire::http1::{Framing, SendResponse, write_response};
 
@@ -12,6 +17,7 @@ use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::message::MessageStream;
 use crate::registry::Tether;
+use crate::watch::Watch;
 use crate::worker::Worker;
 
 /// Whether a connection of streams that has taken so many may take another.
@@ -23,6 +29,20 @@ pub(crate) fn may_go_on(worker: &Worker, tether: &Tether, accepted: u64) -> bool
 /// Whether so many requests are as many as one connection may bring.
 fn is_enough(http: &HttpListener, accepted: u64) -> bool {
     http.requests_per_connection_max.is_some_and(|max| accepted >= max)
+}
+
+/// Waits for the end of a request whose response is complete, and throws the rest of its body away, both within bounds: a client that
+/// sees its stream reset while it sends may take the response for a failure, whatever the code (RFC 9113 section 8.1, RFC 9114
+/// section 4.1). The stream counts as open until then.
+pub(crate) async fn linger(stream: &mut MessageStream, watch: &mut Watch) {
+    watch.set_bound(None);
+    watch.set(Instant::now(), EARLY_RESPONSE_PATIENCE);
+    let mut left = EARLY_RESPONSE_BYTES_MAX;
+    poll_fn(|cx| match stream.poll_discard(cx, &mut left) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => watch.poll(cx),
+    })
+    .await;
 }
 
 /// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to

@@ -474,6 +474,20 @@ impl Stream {
         is_whole
     }
 
+    /// Whether all that we say is said, while the peer's half is still open.
+    pub(crate) fn awaits_end(&self) -> bool {
+        self.speaking == Speaking::Ended && !self.is_over && !self.is_spoilt
+    }
+
+    /// Throws the rest of the peer's message away, up to `left` bytes. Ready at its end, or when more has come than that.
+    pub(crate) fn poll_discard(&mut self, cx: &mut TaskContext<'_>, left: &mut usize) -> Poll<()> {
+        while ready!(self.poll_read_ready(cx)).is_ok() && self.data > 0 && self.data <= *left {
+            *left -= self.data;
+            self.chunk.advance(std::mem::take(&mut self.data));
+        }
+        Poll::Ready(())
+    }
+
     /// Whether the peer has given it up, or broke the rules.
     pub(crate) fn is_spoilt(&self) -> bool {
         self.is_spoilt

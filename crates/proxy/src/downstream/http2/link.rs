@@ -378,6 +378,36 @@ impl Link {
         })
     }
 
+    /// Whether the client's half is open.
+    pub(super) fn awaits_end(&self, stream: u32) -> bool {
+        !self.is_gone
+            && self.place(stream).is_some_and(|place| {
+                let inbox = &self.inboxes[place];
+                !inbox.is_over && !inbox.is_reset
+            })
+    }
+
+    /// Throws away what has come; see [`Stream::poll_discard`].
+    pub(super) fn poll_discard(&mut self, stream: u32, cx: &TaskContext<'_>, left: &mut usize) -> Poll<()> {
+        let is_gone = self.is_gone;
+        let Some(inbox) = self.inbox(stream) else { return Poll::Ready(()) };
+        let count = std::mem::take(&mut inbox.data).len();
+        let is_done = is_gone || inbox.is_over || inbox.is_reset || count > *left;
+        if !is_done {
+            inbox.listen(cx);
+        }
+        *left = left.saturating_sub(count);
+        if count > 0 && !is_gone {
+            let before = self.line.waiting_bytes();
+            // Of the connection only: other streams go on, and this one sends no more than it was allowed to.
+            self.core.consumed(0, count, self.line.out());
+            if self.line.waiting_bytes() > before {
+                self.ring();
+            }
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     pub(super) fn take_trailers(&mut self, stream: u32) -> Option<Box<Fields>> {
         self.inbox(stream)?.trailers.take()
     }

@@ -8,7 +8,7 @@
 //! Flow control is end to end: the client gets its window back when bytes have been read from here, and we write no more
 //! than its window allows, and than its connection has room for. So a slow reader holds its own stream and no other, and nothing is
 //! buffered without bound. Dropped before both halves have ended, the stream is reset: NO_ERROR where only the client's half was
-//! open (RFC 9113 section 8.1), else CANCEL.
+//! open (RFC 9113 section 8.1), else CANCEL. The former is put off for a moment by [`linger`](crate::downstream::linger).
 
 use std::io;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -123,6 +123,17 @@ impl Stream {
             self.break_off();
         }
         self.ours == Ours::Ended
+    }
+
+    /// Whether all of the response is on its way while the client's half is still open.
+    pub(crate) fn awaits_end(&self) -> bool {
+        self.ours == Ours::Ended && self.link.borrow().awaits_end(self.id)
+    }
+
+    /// Throws the rest of the request away, up to `left` bytes, without opening the window of the stream. Ready at its end, or when
+    /// more has come than that.
+    pub(crate) fn poll_discard(&mut self, cx: &mut TaskContext<'_>, left: &mut usize) -> Poll<()> {
+        self.link.borrow_mut().poll_discard(self.id, cx, left)
     }
 
     /// Tells the client that the message is not whole and never will be.
