@@ -105,3 +105,23 @@ fn users_are_read_again_when_the_file_changes() {
     assert_eq!(ask(&product, "/in", BOB_SECRET).0, 200);
     assert!(!product.stderr().contains("eve:secret"));
 }
+
+#[test]
+fn the_time_of_a_refusal_does_not_tell_whether_a_name_exists() {
+    // Twenty times as slow as the others; which password it is of does not matter.
+    let dear = SLOW.replace("rounds=1000000", "rounds=200000");
+    let (_origin, product) = start(&format!("{ANN}{BOB}{dear}"));
+    let fastest = |authorization: &str| {
+        let time = || {
+            let begun = std::time::Instant::now();
+            assert_eq!(ask(&product, "/in", authorization).0, 401);
+            begun.elapsed()
+        };
+        (0..3).map(|_| time()).min().expect("a time")
+    };
+    let nobodys = fastest("Basic bm9ib2R5OnNlY3JldA==");
+    for (name, wrong) in [("ann", "Basic YW5uOndyb25n"), ("bob", "Basic Ym9iOg=="), ("eve", EVE_WRONG)] {
+        let time = fastest(wrong);
+        assert!(time * 2 > nobodys && nobodys * 2 > time, "{name}: {time:?}, a name that nobody has: {nobodys:?}");
+    }
+}

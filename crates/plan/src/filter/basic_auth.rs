@@ -27,7 +27,10 @@ Use it with TLS only, for the password crosses the network as it is.
 
 Hashes are made to be slow, so that they are computed beside the workers, which carry on meanwhile; a password that was right once
 is known from then on, by a keyed digest, until the list changes. When more wait to be verified than can, 503 is answered
-(`verification_full`). A name that nobody has takes as long as a wrong password. Others get a 401 that names the `realm`.
+(`verification_full`). Others get a 401 that names the `realm`.
+
+The time of a refusal does not tell whether a name exists: a wrong password takes the work of one hash of each cost in the list,
+whatever the name. Hashes of one cost are therefore the cheapest to verify; more than 16 different costs in a list are refused.
 
 The name is `{user}` for filters after this one, and in access logs. The field `authorization` does not go to the endpoint, unless
 `pass_on: true` says so.

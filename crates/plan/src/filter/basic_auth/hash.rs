@@ -21,8 +21,19 @@ pub(super) enum Hash {
     Apr1 { salt: Box<[u8]>, wanted: Box<[u8]> },
 }
 
+/// What decides how long a verification takes, the password apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cost {
+    /// The power of two.
+    Bcrypt(u32),
+    /// Rounds, and the length of the salt, which is part of what each round digests.
+    Sha(Bits, u32, usize),
+    /// Length of the salt.
+    Apr1(usize),
+}
+
 /// Which SHA-2.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Bits {
     Sha256,
     Sha512,
@@ -47,13 +58,12 @@ impl Hash {
         }
     }
 
-    /// How long it takes, roughly, in rounds of bcrypt.
-    pub(super) fn effort(&self) -> u64 {
+    /// What its verification costs: two hashes of equal cost take the same time for the same password.
+    pub(super) fn cost(&self) -> Cost {
         match self {
-            // A round of bcrypt is worth some hundred of the others.
-            Self::Bcrypt { cost, .. } => 200 << cost,
-            Self::Sha { rounds, .. } => u64::from(*rounds),
-            Self::Apr1 { .. } => 500,
+            Self::Bcrypt { cost, .. } => Cost::Bcrypt(*cost),
+            Self::Sha { bits, salt, rounds, .. } => Cost::Sha(*bits, *rounds, salt.len()),
+            Self::Apr1 { salt, .. } => Cost::Apr1(salt.len()),
         }
     }
 
