@@ -243,6 +243,35 @@ fn what_the_sender_took_apart_is_told_on_as_https() {
 }
 
 #[test]
+fn filters_and_redirects_know_the_sender_and_its_id() {
+    let origin = Origin::saying("hi");
+    let product = Setup::to(&origin)
+        .listener(TRUSTED)
+        .listener("http_versions: [h1, h2]")
+        .route("filters: [{ set_request_header: { x-sender: \"{sender_ip} {sender_id}\" } }]")
+        .route_before("{ match: { path: { exact: /go } }, redirect: { path: \"/from/{sender_id}\" } }")
+        .start();
+    let header = binary(&[(5, b"id-7")]);
+    let mut peer = Peer::sending(product.web(), [&header, GET.as_bytes()].concat());
+    assert_eq!(peer.response().text(), "hi");
+    let location = peer.get("/go").field("location").map(str::to_owned);
+    assert_eq!(location.as_deref(), Some("http://test/from/id-7"));
+    let mut client = http2::Client::connect_behind(product.web(), header);
+    assert_eq!(client.get("/").text(), "hi");
+    assert_eq!(client.get("/go").field("location"), Some("http://test/from/id-7"));
+    for request in origin.requests() {
+        assert_eq!(request.field("x-sender"), Some("127.0.0.1 id-7"));
+    }
+    // Without an id, and with one that would break a head.
+    for (header, sender) in
+        [(LINE.as_bytes().to_vec(), "127.0.0.1"), (binary(&[(5, b"a\r\nb: c")]), "127.0.0.1 a  b: c")]
+    {
+        assert_eq!(Peer::sending(product.web(), [&header, GET.as_bytes()].concat()).response().text(), "hi");
+        assert_eq!(origin.requests().pop().expect("it came").field("x-sender"), Some(sender));
+    }
+}
+
+#[test]
 fn http2_is_spoken_behind_a_proxy_that_ended_tls_and_says_so() {
     let origin = Origin::saying("hi");
     let setup = Setup::to(&origin).listener(TRUSTED);

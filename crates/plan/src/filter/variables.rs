@@ -27,6 +27,8 @@ pub enum Variable {
     ClientIp,
     ClientPort,
     PeerIp,
+    SenderIp,
+    SenderId,
     LocalIp,
     LocalPort,
     Scheme,
@@ -101,6 +103,18 @@ pub const VARIABLES: &[VariableSpec] = &[
         Variable::PeerIp,
         Stage::Request,
         "Address at the other end of the connection, or that a PROXY header tells of it.",
+    ),
+    plain(
+        "sender_ip",
+        Variable::SenderIp,
+        Stage::Request,
+        "Address of the proxy that sent a PROXY header; empty without one.",
+    ),
+    plain(
+        "sender_id",
+        Variable::SenderId,
+        Stage::Request,
+        "The unique id that the sender of a PROXY header gave to the connection; empty without one.",
     ),
     plain(
         "local_ip",
@@ -244,6 +258,14 @@ impl Variable {
                 }
             }
             Self::PeerIp => write_ip(facts.peer.ip(), out),
+            Self::SenderIp => {
+                if let Some(sender) = facts.sender {
+                    write_ip(sender.address.ip(), out);
+                }
+            }
+            Self::SenderId => {
+                out.extend_from_slice(facts.sender.and_then(|sender| sender.unique_id.as_deref()).unwrap_or_default());
+            }
             Self::LocalIp => write_ip(facts.local.ip(), out),
             Self::LocalPort => write_number(facts.local.port(), out),
             Self::Scheme => write_text(facts.scheme.as_str(), out),
