@@ -120,7 +120,7 @@ clusters:
             "7: `{` is never closed in `{path`: write `{{` for a brace",
             "8: `allowed` is empty (it needs at least one item)",
             "9: `allowed` is missing in `cluster` of route 4 (add `allowed`: the clusters that may be named)",
-            "10: unknown key `else` in `cluster` of route 5 (there is `from`, `allowed`, `otherwise`)",
+            "10: unknown key `else` in `cluster` of route 5 (there is `otherwise`)",
             "11: `cluster` and `redirect` exclude each other in route 6 (keep one of them)",
         ]
     );
