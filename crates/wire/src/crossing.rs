@@ -308,8 +308,8 @@ fn push_encoded(target: &mut Vec<u8>, part: &[u8]) {
     }
 }
 
-/// Gives the fields of a response as HTTP/2 sends them; see [`request_fields`]. With [`Framing::None`], `content-length` is
-/// kept as it came, for HEAD and 304, and left out of 1xx and 204 (RFC 9110 section 8.6).
+/// Gives the fields of a response as HTTP/2 sends them; see [`request_fields`]. With [`Framing::None`], `content-length` keeps
+/// its number, for HEAD and 304, and is left out of 1xx and 204 (RFC 9110 section 8.6).
 pub fn response_fields(head: &ResponseHead, framing: Framing, mut give: impl FnMut(&[u8], &[u8])) {
     let mut is_length_given = head.status < 200 || head.status == 204;
     for field in head.fields.iter() {
@@ -341,12 +341,16 @@ fn give_length(field: &Field<'_>, framing: Framing, is_given: &mut bool, give: &
     if *is_given {
         return;
     }
-    match framing {
-        Framing::Length(length) => give(field.name, Digits::of(length).as_bytes()),
-        Framing::None if decimal(field.value).is_some() => give(field.name, field.value),
-        _ => return,
+    // The number, never the digits that the peer chose: `00` is written as `0`.
+    let length = match framing {
+        Framing::Length(length) => Some(length),
+        Framing::None => decimal(field.value),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    if let Some(length) = length {
+        give(field.name, Digits::of(length).as_bytes());
+        *is_given = true;
     }
-    *is_given = true;
 }
 
 fn add_length(framing: Framing, is_given: bool, give: &mut impl FnMut(&[u8], &[u8])) {

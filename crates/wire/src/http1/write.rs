@@ -93,7 +93,7 @@ pub fn write_request(head: &RequestHead, how: &SendRequest<'_>, out: &mut Vec<u8
 
 /// Appends a response head: HTTP/1.1 whatever the client speaks (RFC 9110 section 6.2 and 2.5), the reason as received
 /// or else the standard one. Hop-by-hop fields are left out, all others keep order and case. `Content-Length` keeps its
-/// place; with [`Framing::None`] it is kept as it came, for HEAD and 304, and left out of 1xx and 204 (RFC 9110
+/// place; with [`Framing::None`] its number is kept, for HEAD and 304, and left out of 1xx and 204 (RFC 9110
 /// section 8.6).
 pub fn write_response(head: &ResponseHead, how: &SendResponse, out: &mut Vec<u8>) {
     let framing = match how.framing {
@@ -161,12 +161,16 @@ impl LengthField {
         if self.written {
             return;
         }
-        match self.framing {
-            Framing::Length(length) => push_length(out, name, length),
-            Framing::None if decimal(value).is_some() => push_field(out, name, value),
-            _ => return,
+        // The number, never the digits that the peer chose: `00` is written as `0`.
+        let length = match self.framing {
+            Framing::Length(length) => Some(length),
+            Framing::None => decimal(value),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        if let Some(length) = length {
+            push_length(out, name, length);
+            self.written = true;
         }
-        self.written = true;
     }
 
     /// After the fields of the head.

@@ -107,6 +107,12 @@ fn a_request_without_a_body_says_so_where_one_is_expected() {
         sent("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"),
         "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
     );
+    for zero in ["00", "0000000000000000000000000000000000000000"] {
+        assert_eq!(
+            sent(&format!("PUT / HTTP/1.1\r\nHost: h\r\nCONTENT-LENGTH: {zero}\r\n\r\n")),
+            "PUT / HTTP/1.1\r\nHost: h\r\nCONTENT-LENGTH: 0\r\n\r\n"
+        );
+    }
     assert_eq!(sent("PUT / HTTP/1.1\r\nHost: h\r\n\r\n"), "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
 }
 
@@ -164,7 +170,11 @@ fn persistence_is_told_in_the_words_of_the_clients_version() {
 #[test]
 fn a_length_without_a_body_is_kept_for_head_and_304_and_dropped_elsewhere() {
     let head = answered_with("HTTP/1.1 200 OK\r\nContent-Length: 0042\r\n\r\n", Method::Head, |_| {});
-    assert_eq!(head, "HTTP/1.1 200 OK\r\nContent-Length: 0042\r\n\r\n");
+    assert_eq!(head, "HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n");
+    assert_eq!(
+        answered("HTTP/1.1 304 Not Modified\r\nContent-Length: 0000\r\n\r\n"),
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 0\r\n\r\n"
+    );
     assert_eq!(
         answered("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n"),
         "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n"
