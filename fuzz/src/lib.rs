@@ -104,10 +104,9 @@ pub fn plain_chunks(body: &[u8]) -> Vec<u8> {
         let end = rest.windows(2).position(|pair| pair == b"\r\n").expect("a chunk line ends");
         let line = std::str::from_utf8(&rest[..end]).map_or_else(|_| String::from_utf8_lossy(&rest[..end]), Into::into);
         assert!(!line.contains(['\r', '\n', '\0']), "{line:?}");
-        let size = match line.split_once(';') {
-            Some((size, _)) => size.trim_end_matches([' ', '\t']),
-            None => &line,
-        };
+        let digits = rest[..end].iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(end);
+        assert!(is_extension(&rest[digits..end]), "{line:?}");
+        let size = &line[..digits];
         assert!(size.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let len = u64::from_str_radix(size, 16).expect("a size of 64 bits") as usize;
         rest = &rest[end + 2..];
@@ -123,6 +122,42 @@ pub fn plain_chunks(body: &[u8]) -> Vec<u8> {
         Plain::read(&[b"line\r\n", rest].concat());
     }
     data
+}
+
+/// The grammar of chunk extensions (RFC 9112 section 7.1.1), read as it is written there.
+fn is_extension(text: &[u8]) -> bool {
+    fn past_space(text: &[u8]) -> &[u8] {
+        let end = text.iter().position(|byte| !b" \t".contains(byte)).unwrap_or(text.len());
+        &text[end..]
+    }
+    fn past_token(text: &[u8]) -> Option<&[u8]> {
+        let is_in_token = |byte: &u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(byte);
+        let end = text.iter().position(|byte| !is_in_token(byte)).unwrap_or(text.len());
+        (end > 0).then(|| &text[end..])
+    }
+    fn past_quoted(text: &[u8]) -> Option<&[u8]> {
+        let mut rest = text.strip_prefix(b"\"")?;
+        loop {
+            rest = match rest {
+                [b'"', rest @ ..] => return Some(rest),
+                [b'\\', b'\t' | b' '..=b'~' | 0x80.., rest @ ..] => rest,
+                [b'\t' | b' '..=b'[' | b']'..=b'~' | 0x80.., rest @ ..] => rest,
+                _ => return None,
+            };
+        }
+    }
+    let mut rest = text;
+    while !rest.is_empty() {
+        let Some(behind) = past_space(rest).strip_prefix(b";") else { return false };
+        let Some(behind) = past_token(past_space(behind)) else { return false };
+        rest = behind;
+        if let Some(value) = past_space(behind).strip_prefix(b"=") {
+            let value = past_space(value);
+            let Some(behind) = past_token(value).or_else(|| past_quoted(value)) else { return false };
+            rest = behind;
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -462,6 +462,53 @@ fn every_kind_of_refusal_leaves_a_record_of_its_own() {
         let record = product.flagged(flag);
         assert_eq!((record["status"].as_u64(), record["client_ip"].as_str()), (Some(status.into()), Some("127.0.0.1")));
     }
+#[test]
+fn a_chunk_extension_outside_the_grammar_is_refused() {
+    let origin = Origin::saying("never");
+    let product = Setup::to(&origin).start();
+    for extension in [
+        &b";"[..],
+        b"; ",
+        b";;a",
+        b";a;",
+        b";=b",
+        b";a=",
+        b";a b",
+        b";a ",
+        b";a=b ",
+        b";a=b=c",
+        b";bad[=x",
+        b";a=[",
+        b";\"a\"",
+        b";a=\"",
+        b";a=\"b",
+        b";a=\"b\\\"",
+        b";a=\"b\"c",
+        b";\xff",
+        b";a=\xff",
+        b";a=\"\x01\"",
+    ] {
+        // In the line of a chunk, and in that of the last one.
+        for (first, last) in [(extension, &b""[..]), (b"", extension)] {
+            let head = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let request = [&head[..], b"5", first, b"\r\nhello\r\n0", last, b"\r\n\r\n"].concat();
+            let shown = String::from_utf8_lossy(extension);
+            let mut peer = Peer::sending(product.web(), request);
+            assert_eq!(peer.response().status(), 400, "{shown:?}");
+            peer.assert_closed();
+            assert!(origin.requests().is_empty(), "a whole request was made of {shown:?}");
+        }
+    }
+    product.flagged("CF");
+    for extension in [";a", ";a=b", ";a=\"b;\\\"\u{ff}\"", " ; a = b\t;\tc=\"\""] {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5{extension}\r\nhello\r\n0{extension}\r\n\r\n"
+        );
+        assert_eq!(product.connect().ask(request).status(), 200, "{extension:?}");
+        assert_eq!(origin.requests().pop().expect("it was passed on").text(), "hello");
+    }
+}
+
     drop(Peer::sending(product.web(), "GET / HTTP/1.1\r\nHos"));
     assert_eq!(product.flagged("CC")["status"], serde_json::Value::Null);
 }

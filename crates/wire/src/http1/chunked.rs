@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use model::Fields;
+use model::fields::is_token;
 use model::limits::{CHUNK_LINE_BYTES_MAX, FIELDS_HARD_MAX, TRAILER_BYTES_MAX};
 
 use super::{HeadLimits, span_of};
@@ -49,9 +50,9 @@ pub struct Piece {
 }
 
 /// ```text
-///      ┌──────────────────────────── CRLF ───────────────────────────┐
-///      ▼                                                             │
-///    Size ─► (Blank ─►) Extension ─► SizeLf ─► Data ─► DataCr ─► DataLf
+///      ┌──────────────────────────── CRLF ────────────────────────────┐
+///      ▼                                                              │
+///    Size ─► (Blank ─►) Extension* ─► SizeLf ─► Data ─► DataCr ─► DataLf
 ///                                       │ size 0
 ///                                       ▼
 ///                                  TrailerStart ◄─► TrailerLine, TrailerLf
@@ -62,9 +63,9 @@ pub struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size,
-    /// White space after the size, which only a `;` may follow (section 7.1.1, BWS).
+    /// White space after the size or a value, which only a `;` may follow (section 7.1.1, BWS).
     Blank,
-    Extension,
+    Extension(Extension),
     SizeLf,
     Data,
     DataCr,
@@ -75,6 +76,54 @@ enum State {
     EndLf,
     Done,
     Broken,
+}
+
+/// Where in an extension the decoder is (section 7.1.1): `";" name [ "=" ( token / quoted-string ) ]`, with white space
+/// around the signs.
+///
+/// ```text
+///    NameStart ─► Name ─► (NameEnd ─►) "=" ValueStart ─► Value
+///        ▲         │          │                 └─► Quoted ◄─► Escape      each of Name, NameEnd, Value and QuoteEnd
+///        └── ";" ──┴──────────┘                       └─► QuoteEnd         may be followed by another extension
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    /// Behind the `;`.
+    NameStart,
+    Name,
+    /// White space after a name.
+    NameEnd,
+    /// Behind the `=`.
+    ValueStart,
+    Value,
+    Quoted,
+    /// Behind a `\` in quotes (RFC 9110 section 5.6.4).
+    Escape,
+    /// Behind the closing quote.
+    QuoteEnd,
+}
+
+impl Extension {
+    /// The state after `byte`. `None`: it may not stand here.
+    fn take(self, byte: u8) -> Option<State> {
+        let next = match (self, byte) {
+            (Self::Quoted, b'"') => Self::QuoteEnd,
+            (Self::Quoted, b'\\') => Self::Escape,
+            (Self::Quoted | Self::Escape, b'\t' | b' '..=b'~' | 0x80..) => Self::Quoted,
+            (Self::Name | Self::Value | Self::QuoteEnd, b'\r') => return Some(State::SizeLf),
+            (Self::Name | Self::NameEnd | Self::Value | Self::QuoteEnd, b';') => Self::NameStart,
+            (Self::Name | Self::NameEnd, b'=') => Self::ValueStart,
+            (Self::NameStart | Self::NameEnd | Self::ValueStart, b' ' | b'\t') => self,
+            (Self::Name, b' ' | b'\t') => Self::NameEnd,
+            (Self::Value | Self::QuoteEnd, b' ' | b'\t') => return Some(State::Blank),
+            (Self::ValueStart, b'"') => Self::Quoted,
+            (Self::NameStart | Self::Name, _) if is_token(&[byte]) => Self::Name,
+            (Self::ValueStart | Self::Value, _) if is_token(&[byte]) => Self::Value,
+            // A line feed is a line end to some and text to others: it is never passed over, also not in quotes.
+            _ => return None,
+        };
+        Some(State::Extension(next))
+    }
 }
 
 /// Decodes a chunked body. The bytes may come split anywhere: the data is the same. Extensions are dropped (RFC 9112
@@ -180,7 +229,7 @@ impl ChunkDecoder {
     /// Takes one byte that is no data.
     fn take(&mut self, byte: u8) -> Result<(), BadChunk> {
         self.state = match (self.state, byte) {
-            (State::Size | State::Blank | State::Extension, _) => self.take_size_line(byte)?,
+            (State::Size | State::Blank | State::Extension(_), _) => self.take_size_line(byte)?,
             (State::SizeLf, b'\n') => self.end_size_line()?,
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => {
@@ -211,6 +260,10 @@ impl ChunkDecoder {
         if self.line_bytes > CHUNK_LINE_BYTES_MAX {
             return Err(BadChunk);
         }
+        if let State::Extension(extension) = self.state {
+            self.extension_bytes += u64::from(byte != b'\r');
+            return extension.take(byte).ok_or(BadChunk);
+        }
         match (self.state, byte) {
             (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if self.digits < SIZE_DIGITS_MAX => {
                 self.digits += 1;
@@ -218,14 +271,12 @@ impl ChunkDecoder {
                 Ok(State::Size)
             }
             (State::Size, _) if self.digits == 0 => Err(BadChunk),
-            (State::Size | State::Extension, b'\r') => Ok(State::SizeLf),
-            (State::Size | State::Blank, b' ' | b'\t') => Ok(State::Blank),
-            (State::Size | State::Blank, b';') => Ok(State::Extension),
-            // A line feed inside an extension is a line end to some and text to others: never passed over.
-            (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => {
+            (State::Size, b'\r') => Ok(State::SizeLf),
+            (State::Size | State::Blank, b' ' | b'\t') => {
                 self.extension_bytes += 1;
-                Ok(State::Extension)
+                Ok(State::Blank)
             }
+            (State::Size | State::Blank, b';') => Ok(State::Extension(Extension::NameStart)),
             _ => Err(BadChunk),
         }
     }

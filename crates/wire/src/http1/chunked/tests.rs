@@ -100,6 +100,110 @@ fn a_chunk_line_that_others_could_read_differently_is_refused() {
 }
 
 #[test]
+fn an_extension_outside_the_grammar_is_refused() {
+    for bad in [
+        "5;\r\n",
+        "5; \r\n",
+        "5;;a\r\n",
+        "5;a;\r\n",
+        "5;=b\r\n",
+        "5;a=\r\n",
+        "5;a= \r\n",
+        "5;a=;b\r\n",
+        "5;a=b=c\r\n",
+        "5;a=b c\r\n",
+        "5;a b\r\n",
+        "5;a,b\r\n",
+        "5;a \r\n",
+        "5;a=b \r\n",
+        "5;a=\"b\" \r\n",
+        "5;bad[=x\r\n",
+        "5;a=[\r\n",
+        "5;\"a\"\r\n",
+        "5;a=\"\r\n",
+        "5;a=\"b\r\n",
+        "5;a=\"b\\\"\r\n",
+        "5;a=\"b\"c\r\n",
+        "5;a=\"b\"=c\r\n",
+        "5;a=\"b\"\"c\"\r\n",
+        "5;a=b\"c\"\r\n",
+        "5;a=\"\x01\"\r\n",
+        "5;a=\"\\\x01\"\r\n",
+        "5;a=\"\x7f\"\r\n",
+        "5;a=\"b\rc\"\r\n",
+        "5;a=\"b\\\nc\"\r\n",
+        "5;\u{ff}\r\n",
+        "5;a=\u{ff}\r\n",
+        "5;a\u{ff}\r\n",
+    ] {
+        let text = format!("{bad}hello\r\n0\r\n\r\n");
+        assert_eq!(decode(text.as_bytes()), Err(BadChunk), "{bad:?}");
+    }
+}
+
+#[test]
+fn extensions_of_the_grammar_are_passed_over() {
+    for good in [
+        ";a",
+        ";a=b",
+        ";a=\"\"",
+        ";a=\"b;c=d, \t\\\"\\\\\\x\u{ff}\"",
+        ";a=\"\\\u{ff}\"",
+        ";a;b=c;d=\"e\"",
+        " ; a = b ; c = \"d\" ; e",
+        "\t;\ta\t=\t\"b\"\t;\tc",
+        ";!#$%&'*+-.^_`|~0aZ=!#$%&'*+-.^_`|~0aZ",
+    ] {
+        let text = format!("5{good}\r\nhello\r\n0{good}\r\n\r\n");
+        assert_eq!(data_of(&text), Some(b"hello".to_vec()), "{good:?}");
+    }
+    // Obs-text is any byte, whether UTF-8 or not.
+    assert!(decode(b"5;a=\"\xff\\\xfe\"\r\nhello\r\n0\r\n\r\n").is_ok_and(|body| body.is_some()));
+}
+
+#[test]
+fn white_space_counts_as_an_extension() {
+    let one = format!("1{};a\r\na\r\n", " ".repeat(1000));
+    assert!(feed(one.repeat(16).as_bytes(), std::iter::empty()).is_ok());
+    assert_eq!(feed(one.repeat(17).as_bytes(), std::iter::empty()), Err(BadChunk));
+}
+
+/// The grammar of chunk extensions (section 7.1.1), read by backtracking: slow, and as plain as it can be.
+fn is_extension(text: &[u8]) -> bool {
+    fn past_space(text: &[u8]) -> &[u8] {
+        let end = text.iter().position(|byte| !b" \t".contains(byte)).unwrap_or(text.len());
+        &text[end..]
+    }
+    fn past_token(text: &[u8]) -> Option<&[u8]> {
+        let end = text.iter().position(|byte| !is_token(&[*byte])).unwrap_or(text.len());
+        (end > 0).then(|| &text[end..])
+    }
+    fn past_quoted(text: &[u8]) -> Option<&[u8]> {
+        let mut rest = text.strip_prefix(b"\"")?;
+        loop {
+            rest = match rest {
+                [b'"', rest @ ..] => return Some(rest),
+                [b'\\', b'\t' | b' '..=b'~' | 0x80.., rest @ ..] => rest,
+                [b'\t' | b' '..=b'[' | b']'..=b'~' | 0x80.., rest @ ..] => rest,
+                _ => return None,
+            };
+        }
+    }
+    let mut rest = text;
+    while !rest.is_empty() {
+        let Some(behind) = past_space(rest).strip_prefix(b";") else { return false };
+        let Some(behind) = past_token(past_space(behind)) else { return false };
+        rest = behind;
+        if let Some(value) = past_space(behind).strip_prefix(b"=") {
+            let value = past_space(value);
+            let Some(behind) = past_token(value).or_else(|| past_quoted(value)) else { return false };
+            rest = behind;
+        }
+    }
+    true
+}
+
+#[test]
 fn the_largest_size_is_counted_and_does_not_overflow() {
     let mut decoder = ChunkDecoder::new(&HeadLimits::default());
     let mut bytes = *b"ffffffffffffffff\r\nabc";
@@ -246,6 +350,7 @@ proptest! {
     fn the_result_does_not_depend_on_how_the_bytes_are_split(
         pieces in proptest::collection::vec(proptest::sample::select(vec![
             "1\r\n", "a\r\n", "0\r\n", "\r\n", "3;x\r\nabc\r\n", "A: b\r\n", "2\r\nxy\r\n", "\n", " ", ";", "Host: h\r\n",
+            "3", "=", "\"", "\\", "a=\"b\\\"c\"",
         ]), 0..10),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
     ) {
@@ -255,6 +360,18 @@ proptest! {
         // A piece behind the end of the body is not fed: drop what both leave over.
         let told = |result: Result<Option<Body>, BadChunk>| result.map(|body| body.map(|body| (body.data, body.trailers)));
         prop_assert_eq!(told(feed(&bytes, cuts.into_iter())), told(feed(&bytes, std::iter::empty())));
+    }
+
+    #[test]
+    fn an_extension_is_accepted_exactly_if_the_grammar_has_it(
+        pieces in proptest::collection::vec(proptest::sample::select(vec![
+            &b";"[..], b"=", b"\"", b"\\", b" ", b"\t", b"a", b"b1", b"[", b"\x7f", b"\xff", b";a", b"=\"x\"", b"\r", b"\n",
+        ]), 0..9),
+    ) {
+        let text = pieces.concat();
+        let body = [b"3", &text[..], b"\r\nabc\r\n0\r\n\r\n"].concat();
+        let is_accepted = decode(&body).is_ok_and(|body| body.is_some_and(|body| body.data == b"abc"));
+        prop_assert_eq!(is_accepted, is_extension(&text));
     }
 
     #[test]
