@@ -111,6 +111,12 @@ impl RequestHead {
         self.method_span = method;
         (self.received_method, self.received_method_span) = (self.method, method);
         self.version = version;
+        self.receive_target(target);
+    }
+
+    /// Says where in the arena the target lies that the client asked for, in origin form or `*`: that of an absolute target,
+    /// for example, whose line holds a scheme and an authority too.
+    pub fn receive_target(&mut self, target: Span) {
         self.set_target(target);
         (self.received_path, self.received_query) = (self.path, self.query);
     }

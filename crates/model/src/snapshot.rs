@@ -112,6 +112,8 @@ pub struct HttpListener {
     pub fields_max: usize,
     /// The one form into which paths are brought; `None`: they stay as they came.
     pub paths: Option<Paths>,
+    /// What becomes of a request whose target and `Host` name different authorities.
+    pub host_mismatch: HostMismatch,
     /// Time for a whole head to arrive once its first byte has.
     pub head_timeout: Duration,
     /// Time a connection may idle between requests.
@@ -146,6 +148,16 @@ pub enum EscapedSlashes {
     Keep,
     /// They become slashes.
     Decode,
+}
+
+/// What becomes of an HTTP/1.1 request whose absolute target names another authority than its `Host`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostMismatch {
+    /// The target's authority replaces `Host` (RFC 9112 section 3.2.2).
+    #[default]
+    Replace,
+    /// The request is refused.
+    Refuse,
 }
 
 /// Versions of HTTP; at least one.

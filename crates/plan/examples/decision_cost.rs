@@ -76,6 +76,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         head_bytes_max: 8192,
         fields_max: 100,
         paths: None,
+        host_mismatch: model::snapshot::HostMismatch::Replace,
         head_timeout: SECOND,
         idle_timeout: SECOND,
         stream_timeout: SECOND,

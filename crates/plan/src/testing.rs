@@ -98,6 +98,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         head_bytes_max: 8192,
         fields_max: 100,
         paths: None,
+        host_mismatch: model::snapshot::HostMismatch::Replace,
         head_timeout: second,
         idle_timeout: second,
         stream_timeout: second,

@@ -17,7 +17,7 @@ use model::fields::Known;
 use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::resilience::Hedge;
-use model::snapshot::HttpListener;
+use model::snapshot::{HostMismatch, HttpListener};
 use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Scheme, Version};
 use plan::filter::{Chain, Failure, Flow, Job, ResponseView};
 use plan::{
@@ -57,6 +57,8 @@ const NO_REQUEST: RequestParsed = RequestParsed {
     expects_continue: false,
     upgrade: false,
     accepts_trailers: false,
+    host_differs: false,
+    awaits_end: false,
 };
 
 /// One exchange while it lives. `'p` is the plan that it follows from beginning to end.
@@ -234,6 +236,9 @@ impl<'p> Exchange<'p> {
         self.is_parsed = true;
         self.is_read = parsed.framing == Framing::None;
         self.admit();
+        if parsed.host_differs && self.http.host_mismatch == HostMismatch::Refuse {
+            return Err(Fault::BadRequest);
+        }
         if let Some(paths) = &self.http.paths {
             wire::path::normalise(&mut self.incoming.head, paths, &mut self.worker.scratch.borrow_mut())?;
         }

@@ -149,6 +149,8 @@ impl<'a> Arriving<'a> {
             expects_continue: tally.expects_continue && framing != Framing::None,
             upgrade: self.is_websocket,
             accepts_trailers: tally.trailers,
+            host_differs: false,
+            awaits_end: !ends && tally.length == Length::Value(0),
         })
     }
 }

@@ -240,6 +240,12 @@ fn a_host_field_that_is_missing_doubled_or_malformed_is_refused() {
             "GET / HTTP/1.1\r\nHost: a?b\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a#b\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\\b\r\n\r\n",
+            // `http` and `https` have no empty authority (RFC 9110 section 4.2.1).
+            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: \t \r\n\r\n",
+            "GET / HTTP/1.0\r\nHost:\r\n\r\n",
+            "OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET http://test/ HTTP/1.1\r\nHost:\r\n\r\n",
         ],
     );
 }
@@ -275,6 +281,53 @@ fn a_target_in_absolute_form_is_routed_by_its_own_authority() {
     let query = product.connect().ask("GET http://shop.example.com?x=1 HTTP/1.1\r\nHost: shop.example.com\r\n\r\n");
     assert_eq!(query.text(), "shop");
     assert_eq!(shop.requests()[2].target(), "/?x=1");
+}
+
+#[test]
+fn the_authority_of_an_absolute_target_replaces_host_everywhere() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin)
+        .listener("forwarding: { forwarded: true }")
+        .route("filters: [{ set_request_header: { x-seen: \"{host} {uri} {path}\" } }]")
+        .start();
+    for (target, version, host, shown) in [
+        ("http://evil.example/a?b=c", "1.1", "Host: test\r\n", "evil.example"),
+        ("https://evil.example:81/a?b=c", "1.1", "Host: test\r\n", "evil.example:81"),
+        ("http://evil.example/a?b=c", "1.0", "Host: test\r\n", "evil.example"),
+        ("http://evil.example/a?b=c", "1.0", "", "evil.example"),
+    ] {
+        let request = format!("GET {target} HTTP/{version}\r\n{host}X-Forwarded-Host: test\r\n\r\n");
+        assert_eq!(product.connect().ask(request).status(), 200, "{target} {version}");
+        let received = origin.requests().pop().expect("it was passed on");
+        assert_eq!(received.line, "GET /a?b=c HTTP/1.1");
+        assert_eq!((received.all("host"), received.all("x-forwarded-host")), (vec![shown], vec![shown]), "{target}");
+        assert_eq!(received.field("x-seen"), Some("evil.example /a?b=c /a"));
+        assert!(received.field("forwarded").is_some_and(|told| told.contains(&format!("host=\"{shown}\""))));
+        assert!(!received.head_text().contains("Host: test"), "{}", received.head_text());
+    }
+    product.record("the host", |record| record["host"] == "evil.example");
+}
+
+#[test]
+fn a_host_that_is_not_the_authority_of_the_target_is_refused_where_a_listener_says_so() {
+    let origin = Origin::saying("fine");
+    let product = Setup::to(&origin).listener("host_mismatch: refuse").start();
+    for (version, target) in
+        [("1.1", "http://evil.example/"), ("1.0", "http://evil.example/"), ("1.1", "http://test:80/")]
+    {
+        let request = format!("GET {target} HTTP/{version}\r\nHost: test\r\n\r\n");
+        refused(&product, &origin, request.as_bytes(), 400);
+    }
+    let record = product.flagged("CB");
+    assert_eq!((&record["method"], &record["path"]), (&"GET".into(), &"/".into()));
+    for request in [
+        "GET http://test/ HTTP/1.1\r\nHost: test\r\n\r\n",
+        "GET http://TEST/ HTTP/1.1\r\nHost: test\r\n\r\n",
+        "GET http://test/ HTTP/1.0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: test\r\n\r\n",
+    ] {
+        assert_eq!(product.connect().ask(request).text(), "fine", "{request:?}");
+    }
 }
 
 #[test]
@@ -410,6 +463,53 @@ fn a_chunk_that_breaks_the_grammar_is_refused_and_the_exchange_is_cut_off() {
 }
 
 #[test]
+fn a_chunk_extension_outside_the_grammar_is_refused() {
+    let origin = Origin::saying("never");
+    let product = Setup::to(&origin).start();
+    for extension in [
+        &b";"[..],
+        b"; ",
+        b";;a",
+        b";a;",
+        b";=b",
+        b";a=",
+        b";a b",
+        b";a ",
+        b";a=b ",
+        b";a=b=c",
+        b";bad[=x",
+        b";a=[",
+        b";\"a\"",
+        b";a=\"",
+        b";a=\"b",
+        b";a=\"b\\\"",
+        b";a=\"b\"c",
+        b";\xff",
+        b";a=\xff",
+        b";a=\"\x01\"",
+    ] {
+        // In the line of a chunk, and in that of the last one.
+        for (first, last) in [(extension, &b""[..]), (b"", extension)] {
+            let head = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let request = [&head[..], b"5", first, b"\r\nhello\r\n0", last, b"\r\n\r\n"].concat();
+            let shown = String::from_utf8_lossy(extension);
+            let mut peer = Peer::sending(product.web(), request);
+            assert_eq!(peer.response().status(), 400, "{shown:?}");
+            peer.assert_closed();
+            assert!(origin.requests().is_empty(), "a whole request was made of {shown:?}");
+        }
+    }
+    product.flagged("CF");
+    for extension in [";a", ";a=b", ";a=\"b;\\\"\u{ff}\"", " ; a = b\t;\tc=\"\""] {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5{extension}\r\nhello\r\n0{extension}\r\n\r\n"
+        );
+        assert_eq!(product.connect().ask(request).status(), 200, "{extension:?}");
+        assert_eq!(origin.requests().pop().expect("it was passed on").text(), "hello");
+    }
+}
+
+#[test]
 fn chunk_extensions_are_dropped_and_bounded() {
     let origin = Origin::saying("taken");
     let product = Setup::to(&origin).start();
@@ -462,53 +562,6 @@ fn every_kind_of_refusal_leaves_a_record_of_its_own() {
         let record = product.flagged(flag);
         assert_eq!((record["status"].as_u64(), record["client_ip"].as_str()), (Some(status.into()), Some("127.0.0.1")));
     }
-#[test]
-fn a_chunk_extension_outside_the_grammar_is_refused() {
-    let origin = Origin::saying("never");
-    let product = Setup::to(&origin).start();
-    for extension in [
-        &b";"[..],
-        b"; ",
-        b";;a",
-        b";a;",
-        b";=b",
-        b";a=",
-        b";a b",
-        b";a ",
-        b";a=b ",
-        b";a=b=c",
-        b";bad[=x",
-        b";a=[",
-        b";\"a\"",
-        b";a=\"",
-        b";a=\"b",
-        b";a=\"b\\\"",
-        b";a=\"b\"c",
-        b";\xff",
-        b";a=\xff",
-        b";a=\"\x01\"",
-    ] {
-        // In the line of a chunk, and in that of the last one.
-        for (first, last) in [(extension, &b""[..]), (b"", extension)] {
-            let head = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
-            let request = [&head[..], b"5", first, b"\r\nhello\r\n0", last, b"\r\n\r\n"].concat();
-            let shown = String::from_utf8_lossy(extension);
-            let mut peer = Peer::sending(product.web(), request);
-            assert_eq!(peer.response().status(), 400, "{shown:?}");
-            peer.assert_closed();
-            assert!(origin.requests().is_empty(), "a whole request was made of {shown:?}");
-        }
-    }
-    product.flagged("CF");
-    for extension in [";a", ";a=b", ";a=\"b;\\\"\u{ff}\"", " ; a = b\t;\tc=\"\""] {
-        let request = format!(
-            "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5{extension}\r\nhello\r\n0{extension}\r\n\r\n"
-        );
-        assert_eq!(product.connect().ask(request).status(), 200, "{extension:?}");
-        assert_eq!(origin.requests().pop().expect("it was passed on").text(), "hello");
-    }
-}
-
     drop(Peer::sending(product.web(), "GET / HTTP/1.1\r\nHos"));
     assert_eq!(product.flagged("CC")["status"], serde_json::Value::Null);
 }

@@ -69,6 +69,46 @@ fn a_line_is_written_by_its_template_to_file_and_standard_output() {
 }
 
 #[test]
+fn an_absolute_target_is_logged_as_its_path_and_query() {
+    let origin = Origin::saying("fine");
+    let text = Setup::to(&origin)
+        .route_before("{ match: { path: { exact: /away } }, redirect: { path: \"/there{path}\" } }")
+        .route("filters: [{ rewrite: { path: { full: /other } } }, { set_request_header: { x-uri: \"{uri}\" } }]")
+        .text()
+        .replace(
+            "access_logs: [",
+            "access_logs: [{ path: \"DIR/line.log\", format: line, line: \"{path} {query} {uri} {host}\" }, ",
+        );
+    let product = super::harness::Product::start(&text);
+    // On one connection, so that one worker writes them, in order.
+    let mut peer = product.connect();
+    for target in ["http://shop.example/a/b?c=http://d/", "https://shop.example:81", "http://shop.example?q", "/o?p"] {
+        assert_eq!(peer.ask(format!("GET {target} HTTP/1.1\r\nHost: shop.example\r\n\r\n")).status(), 200);
+    }
+    let away = peer.ask("GET http://shop.example/away?x HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    assert_eq!(away.field("location"), Some("http://shop.example/there/away?x"));
+    let line = || std::fs::read_to_string(product.folder().join("line.log")).unwrap_or_default();
+    eventually("all are written", || line().lines().count() == 5);
+    assert_eq!(
+        line(),
+        "/a/b c=http://d/ /a/b?c=http://d/ shop.example\n/ - / shop.example\n/ q /?q shop.example\n\
+         /o p /o?p shop.example\n/away x /away?x shop.example\n"
+    );
+    eventually("as JSON too", || product.records().len() == 5);
+    let told: Vec<_> =
+        product.records().iter().map(|record| (record["path"].clone(), record["query"].clone())).collect();
+    let wanted = [
+        ("/a/b", "c=http://d/".into()),
+        ("/", Value::Null),
+        ("/", "q".into()),
+        ("/o", "p".into()),
+        ("/away", "x".into()),
+    ];
+    assert_eq!(told, wanted.map(|(path, query)| (Value::from(path), query)));
+    assert_eq!(origin.requests()[0].field("x-uri"), Some("/other?c=http://d/"));
+}
+
+#[test]
 fn a_client_cannot_forge_a_line_or_break_the_json() {
     let origin = Origin::saying("fine");
     let text = Setup::to(&origin).text().replace(

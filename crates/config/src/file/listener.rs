@@ -86,6 +86,10 @@ pub struct Listener {
     /// sent it in that form.
     #[serde(default)]
     pub paths: Paths,
+    /// HTTP/1.1: what becomes of a request whose absolute target (`GET http://a/ HTTP/1.1`) names another authority than
+    /// its `Host`. HTTP/2 and HTTP/3 requests whose `:authority` and `host` differ are always answered with 400.
+    #[serde(default)]
+    pub host_mismatch: HostMismatch,
     /// HTTP: how long clients may take.
     #[serde(default)]
     pub timeouts: ListenerTimeouts,
@@ -337,6 +341,17 @@ pub enum EscapedSlashes {
     Keep,
     /// They become slashes, before dots are resolved.
     Decode,
+}
+
+/// What becomes of a request that names two authorities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HostMismatch {
+    /// The authority of the target replaces `Host` (RFC 9112 section 3.2.2): for routes, filters, logs and endpoints.
+    #[default]
+    Replace,
+    /// The request is answered with 400, and the connection is closed.
+    Refuse,
 }
 
 /// What endpoints are told about the client, and whose word about it is believed.

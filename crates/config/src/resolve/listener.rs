@@ -6,7 +6,7 @@ use std::fmt;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, Http3, HttpListener, HttpVersions, Listener,
+    ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener, HttpVersions, Listener,
     Paths, Protocol, TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
 };
 use model::{Address, FieldName, Name};
@@ -20,12 +20,13 @@ use crate::units::Time;
 const HEAD_BYTES_MIN: u64 = 1_024;
 
 /// Keys that mean something for some protocols only, with what to do instead.
-const HTTP_ONLY: [(&str, &str); 9] = [
+const HTTP_ONLY: [(&str, &str); 10] = [
     ("http3", "leave it out"),
     ("http_versions", "leave it out"),
     ("head_bytes_max", "leave it out"),
     ("fields_max", "leave it out"),
     ("paths", "leave it out"),
+    ("host_mismatch", "leave it out"),
     ("timeouts", "write `idle_timeout`"),
     ("requests_per_connection_max", "leave it out"),
     ("forwarding", "leave it out"),
@@ -156,6 +157,10 @@ impl Resolver<'_> {
             head_bytes_max: head_bytes.min(most) as usize,
             fields_max: written.fields_max,
             paths: self.paths(&format!("{at}/paths"), &written.paths),
+            host_mismatch: match written.host_mismatch {
+                file::HostMismatch::Replace => HostMismatch::Replace,
+                file::HostMismatch::Refuse => HostMismatch::Refuse,
+            },
             head_timeout: written.timeouts.head.0,
             idle_timeout: written.timeouts.idle.0,
             stream_timeout: written.timeouts.stream.0,

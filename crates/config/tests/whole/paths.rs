@@ -1,7 +1,7 @@
 //! The form into which a listener brings paths, and that of the paths that routes and filters name.
 
 use model::matching::PathMatch;
-use model::snapshot::{EscapedSlashes, Paths, Protocol};
+use model::snapshot::{EscapedSlashes, HostMismatch, Paths, Protocol};
 
 use crate::support::{load, messages};
 
@@ -52,6 +52,29 @@ fn what_means_nothing_for_paths_is_told() {
     let wrong = about(", paths: { escaped_slashes: reject }");
     assert!(wrong.len() == 1 && wrong[0].contains("`escaped_slashes`"), "{wrong:?}");
     assert!(about(", paths: { normalise: true }")[0].contains("`normalise`"));
+}
+
+#[test]
+fn a_host_that_differs_from_the_target_is_replaced_unless_it_is_to_be_refused() {
+    let of = |listener: &str| match &load(&file(listener)).unwrap().snapshot.listeners[0].protocol {
+        Protocol::Http(http) => http.host_mismatch,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(""), HostMismatch::Replace);
+    assert_eq!(of(", host_mismatch: replace"), HostMismatch::Replace);
+    assert_eq!(of(", host_mismatch: refuse"), HostMismatch::Refuse);
+    assert_eq!(
+        messages(&file(", protocol: tcp, cluster: a, host_mismatch: refuse"))[0],
+        "3: `host_mismatch` is for `protocol: http`, but listener `web` speaks tcp (leave it out)"
+    );
+    assert_eq!(
+        messages(&file(", host_mismatch: deny")),
+        ["3: `host_mismatch` must be `replace` or `refuse`, not the text `deny`"]
+    );
+    assert_eq!(
+        messages(&file(", host_missmatch: refuse")),
+        ["3: unknown key `host_missmatch` in listener `web` (did you mean `host_mismatch`?)"]
+    );
 }
 
 /// The path of the route below listeners with these `paths`, and what is told of it.

@@ -27,6 +27,11 @@ pub struct RequestParsed {
     pub upgrade: bool,
     /// `TE: trailers` (RFC 9110 section 10.1.4).
     pub accepts_trailers: bool,
+    /// The authority of an absolute target is another than that of `Host`, which it has replaced (RFC 9112 section 3.2.2).
+    pub host_differs: bool,
+    /// HTTP/2 and HTTP/3: the head says that there is no content, but its stream has not ended. Content that comes all the
+    /// same makes the message malformed (RFC 9113 section 8.1.1).
+    pub awaits_end: bool,
 }
 
 /// Parses a request head at the start of `bytes`. `Ok(None)`: more bytes are needed; call again with the same bytes and
@@ -74,7 +79,8 @@ fn read(raw: &[u8], limits: &HeadLimits, head: &mut RequestHead) -> Result<Reque
     let form = form(target, head.method).ok_or(Fault::BadRequest)?;
     let tally = Tally::of(&head.fields);
     let version = head.version;
-    // RFC 9112 section 3.2: HTTP/1.1 without Host, more than one Host, or an invalid one.
+    // RFC 9112 section 3.2: HTTP/1.1 without Host, more than one Host, or an invalid one. An empty one is invalid too: it
+    // stands for a target whose scheme has no authority, and `http` and `https` have one (RFC 9110 sections 4.2.1, 7.2).
     if tally.host_invalid || tally.hosts > 1 || (tally.hosts == 0 && version == Version::Http11) {
         return Err(Fault::BadRequest);
     }
@@ -86,7 +92,7 @@ fn read(raw: &[u8], limits: &HeadLimits, head: &mut RequestHead) -> Result<Reque
     if tally.nominates {
         remove_nominated(&mut head.fields).map_err(|_| Fault::BadRequest)?;
     }
-    set_target(head, &form, target, offset(target, raw));
+    let host_differs = set_target(head, &form, target, offset(target, raw));
     let current = version == Version::Http11;
     Ok(RequestParsed {
         head_len: raw.len(),
@@ -95,6 +101,8 @@ fn read(raw: &[u8], limits: &HeadLimits, head: &mut RequestHead) -> Result<Reque
         expects_continue: current && tally.expects_continue && framing != Framing::None,
         upgrade: current && tally.upgrade_option && tally.upgrade == Upgrade::Valid,
         accepts_trailers: current && tally.trailers,
+        host_differs,
+        awaits_end: false,
     })
 }
 

@@ -52,7 +52,7 @@ impl Tally {
                 Known::Connection => tally.add_connection(field.value),
                 Known::Host => {
                     tally.hosts += 1;
-                    tally.host_invalid |= !field.value.is_empty() && !is_authority(field.value);
+                    tally.host_invalid |= !is_authority(field.value);
                 }
                 Known::Expect => {
                     let known = field.value.eq_ignore_ascii_case(b"100-continue");

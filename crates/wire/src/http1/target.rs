@@ -50,13 +50,11 @@ fn absolute(target: &[u8]) -> Option<Form> {
 }
 
 /// Puts the target into the head in origin form; an absolute target's authority takes the place of `Host`
-/// (RFC 9112 section 3.2.2). `target` lies in `raw`, and `raw` lies in the arena from its byte `base`.
-pub(crate) fn set_target(head: &mut RequestHead, form: &Form, target: &[u8], base: usize) {
-    let whole = Span::new(base, base + target.len());
-    let Form::Absolute { authority } = form else {
-        head.set_target(whole);
-        return;
-    };
+/// (RFC 9112 section 3.2.2). Returns whether there was a `Host` that said something else. `target` lies in the arena from
+/// its byte `base`.
+pub(crate) fn set_target(head: &mut RequestHead, form: &Form, target: &[u8], base: usize) -> bool {
+    // The line holds every other form as it is to be.
+    let Form::Absolute { authority } = form else { return false };
     let rest = authority.end;
     let span = if target.get(rest) == Some(&b'/') {
         Span::new(base + rest, base + target.len())
@@ -68,8 +66,11 @@ pub(crate) fn set_target(head: &mut RequestHead, form: &Form, target: &[u8], bas
             arena.extend_from_slice(&target[rest..]);
         })
     };
-    head.set_target(span);
-    head.set_authority(&HOST, &target[authority.clone()]);
+    head.receive_target(span);
+    let authority = &target[authority.clone()];
+    let host_differs = !head.authority().is_empty() && !head.authority().eq_ignore_ascii_case(authority);
+    head.set_authority(&HOST, authority);
+    host_differs
 }
 
 /// Bytes that may stand in a name: RFC 3986 `unreserved` and `sub-delims`, without `,`, which would look like a list.

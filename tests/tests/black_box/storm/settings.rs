@@ -407,6 +407,7 @@ fn http(dice: &mut Dice, place: &Path) -> Value {
         json!({ "merge_slashes": false, "escaped_slashes": "decode" }),
     ];
     one(dice, &mut listener, "paths", &paths);
+    one(dice, &mut listener, "host_mismatch", &[json!("refuse")]);
     listener
 }
 
