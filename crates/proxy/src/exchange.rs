@@ -272,7 +272,35 @@ impl<'p> Exchange<'p> {
         };
         let now = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
         self.told.cluster = Some(now);
+        if self.request.awaits_end {
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Box::pin(self.await_end()).await?;
+        }
         self.forward(cluster, now).await
+    }
+
+    /// Waits until the stream of a request ends that has no content by its length. An endpoint that speaks HTTP/1.1 has all of
+    /// such a request with its head, and must not get a malformed one (RFC 9113 section 8.1.1).
+    async fn await_end(&mut self) -> Result<(), Fault> {
+        let connection = &mut *self.connection;
+        connection.watch.set(Instant::now(), self.http.stream_timeout);
+        let ended = poll_fn(|cx| {
+            let Some(stream) = connection.io.message() else { return Poll::Ready(Ok(())) };
+            match stream.poll_read(cx, &mut [0]) {
+                Poll::Ready(Ok(0)) => Poll::Ready(Ok(())),
+                Poll::Ready(Ok(_)) => {
+                    stream.refuse_malformed();
+                    Poll::Ready(Err(Fault::BadRequestBody))
+                }
+                Poll::Ready(Err(_)) => Poll::Ready(Err(Fault::ClosedInBody)),
+                Poll::Pending => {
+                    connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout)))
+                }
+            }
+        })
+        .await;
+        self.told.look();
+        ended
     }
 
     /// What is set before anything is decided: who the client is, the request's id, the bound on its time.

@@ -39,6 +39,8 @@ pub(crate) enum BodyReader {
     Stream(Option<u64>),
     /// The same without a length, and with a bound: what may still come.
     BoundedStream(u64),
+    /// Only the end is still to come, and this byte waits for it: see [`BodyWriter::Held`].
+    Held(u8),
 }
 
 /// A body in chunks.
@@ -73,6 +75,9 @@ impl BodyReader {
 pub(crate) enum BodyWriter {
     /// By the length in the head, or by the end of the stream.
     Plain,
+    /// By the length in the head. The last byte waits until the sender's stream has ended, for only then is the message whole:
+    /// content beyond its length, or bad trailers, would make it malformed (RFC 9113 section 8.1.1).
+    Held,
     /// By chunks.
     Chunked,
     /// By the end of the stream that is the message's own. One that is empty from the start ends with its head.
@@ -443,8 +448,12 @@ impl Pump {
                 self.reader = BodyReader::Done;
                 self.encode(buffer, None)
             }
-            BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) => {
-                self.reader = BodyReader::Done;
+            BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) | BodyReader::Held(_) => {
+                if let BodyReader::Held(last) = std::mem::replace(&mut self.reader, BodyReader::Done) {
+                    // The buffer is empty.
+                    let _fits = buffer.append(&[last]);
+                    self.moved_bytes += 1;
+                }
                 let mut trailers = from.message().and_then(|stream| stream.take_trailers());
                 self.thin_out(trailers.as_deref_mut());
                 self.encode(buffer, trailers.as_deref())
@@ -465,12 +474,18 @@ impl Pump {
                     Some(None) => return Err(PumpFault::Framing),
                     left => left.flatten(),
                 };
-                match left {
-                    Some(1..) if is_over => return Err(PumpFault::Truncated),
+                match (left, buffer.data().last()) {
+                    (Some(1..), _) if is_over => return Err(PumpFault::Truncated),
                     _ if is_over => {}
+                    (Some(0), Some(&last)) if self.writer == BodyWriter::Held => {
+                        self.reader = BodyReader::Held(last);
+                        buffer.truncate(buffer.len() - 1);
+                    }
                     _ => self.reader = BodyReader::Stream(left),
                 }
             }
+            // Nothing but the end was due.
+            BodyReader::Held(_) => return Err(PumpFault::Framing),
             BodyReader::BoundedStream(left) => {
                 let left = left.checked_sub(buffer.len() as u64).ok_or(PumpFault::TooLong)?;
                 if !is_over {

@@ -187,10 +187,22 @@ fn join_cookies(fields: &mut Fields) {
 
 /// A field, or a message, that RFC 9113 calls malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Malformed;
+pub struct Malformed;
+
+fn push_field(fields: &mut Fields, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    check_field(name, value)?;
+    add_field(fields, name, value);
+    Ok(())
+}
+
+fn add_field(fields: &mut Fields, name: &[u8], value: &[u8]) {
+    let name = loaded(fields, name);
+    let value = loaded(fields, value);
+    fields.push_span(name, value);
+}
 
 /// RFC 9113 sections 8.2.1 and 8.2.2.
-fn push_field(fields: &mut Fields, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
     let is_lower = is_lower_token(name);
     let is_padded = matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']);
     let is_allowed = match Known::of(name) {
@@ -200,9 +212,6 @@ fn push_field(fields: &mut Fields, name: &[u8], value: &[u8]) -> Result<(), Malf
     if !is_lower || is_padded || !is_field_value(value) || !is_allowed {
         return Err(Malformed);
     }
-    let name = loaded(fields, name);
-    let value = loaded(fields, value);
-    fields.push_span(name, value);
     Ok(())
 }
 
@@ -331,12 +340,18 @@ pub fn trailer_fields(fields: &Fields, mut give: impl FnMut(&[u8], &[u8])) {
     }
 }
 
-/// Adds a field of a trailer section that came by HTTP/2 to `fields`, if it is passed on.
-pub fn arriving_trailer(fields: &mut Fields, name: &[u8], value: &[u8]) {
-    if may_be_trailer(name) {
-        // A bad one is left out: nothing depends on it.
-        let _ = push_field(fields, name, value);
+/// Adds a field of a trailer section that came over HTTP/2 or HTTP/3 to `fields`, if it is passed on. At most
+/// [`FIELDS_HARD_MAX`] are.
+///
+/// # Errors
+/// [`Malformed`]: the field may not stand in a trailer section, such as a pseudo-header field (RFC 9113 sections 8.1 and
+/// 8.2), and neither may the message go on.
+pub fn arriving_trailer(fields: &mut Fields, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    check_field(name, value)?;
+    if may_be_trailer(name) && fields.len() < FIELDS_HARD_MAX {
+        add_field(fields, name, value);
     }
+    Ok(())
 }
 
 fn give_length(field: &Field<'_>, framing: Framing, is_given: &mut bool, give: &mut impl FnMut(&[u8], &[u8])) {

@@ -67,6 +67,7 @@ mod shutdown;
 mod sockets;
 mod storm;
 mod streaming;
+mod strictness;
 mod tcp;
 mod tls;
 mod udp;

@@ -67,12 +67,15 @@ pub(super) fn list_bytes(map: &HeaderMap) -> usize {
 }
 
 /// The trailers that came on a stream, as far as they are passed on.
-pub(super) fn read_trailers(map: &HeaderMap) -> Option<Box<Fields>> {
+///
+/// # Errors
+/// One of them makes the message malformed.
+pub(super) fn read_trailers(map: &HeaderMap) -> Result<Option<Box<Fields>>, crossing::Malformed> {
     let mut fields = Fields::default();
     for (name, value) in map {
-        crossing::arriving_trailer(&mut fields, name.as_str().as_bytes(), value.as_bytes());
+        crossing::arriving_trailer(&mut fields, name.as_str().as_bytes(), value.as_bytes())?;
     }
-    (!fields.is_empty()).then(|| Box::new(fields))
+    Ok((!fields.is_empty()).then(|| Box::new(fields)))
 }
 
 /// Trailers as `h2` sends them.

@@ -61,7 +61,7 @@ enum Listening {
     /// It has not answered.
     Head(h2::client::ResponseFuture),
     Body(RecvStream),
-    /// Its trailers are too large.
+    /// Its trailers are too large, or malformed.
     Broken,
 }
 
@@ -143,11 +143,12 @@ impl Stream {
             return Poll::Ready(data.map_err(broken));
         }
         if let Some(trailers) = ready!(body.poll_trailers(cx)).map_err(broken)? {
-            if heads::list_bytes(&trailers) > HEAD_BYTES_MAX {
+            let is_small = heads::list_bytes(&trailers) <= HEAD_BYTES_MAX;
+            let Some(trailers) = is_small.then(|| heads::read_trailers(&trailers).ok()).flatten() else {
                 self.listening = Listening::Broken;
                 return Poll::Ready(Err(not_begun()));
-            }
-            self.trailers = heads::read_trailers(&trailers);
+            };
+            self.trailers = trailers;
         }
         self.is_over = true;
         Poll::Ready(Ok(Bytes::new()))

@@ -557,10 +557,16 @@ impl<'p> Conversation<'p> {
         {
             let mut head = worker.scratch.borrow_mut();
             head.clear();
-            begin_response(exchange, &how, &mut head)?;
             let buffers = &worker.buffers;
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
-            download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
+            if exchange.connection.io.is_message() {
+                // On a stream the head leaves at once. A body that is bad from its beginning must be known before.
+                download.begin(b"", first, buffers).map_err(|_| Fault::BadResponse)?;
+                begin_response(exchange, &how, &mut head)?;
+            } else {
+                begin_response(exchange, &how, &mut head)?;
+                download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
+            }
         }
         exchange.told.status = exchange.response().status;
         exchange.told.ends_by_close = framing == Framing::UntilClose;
@@ -740,7 +746,13 @@ fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pu
 /// must hold whatever else it asks for, or what stands in the body would be taken for a request.
 fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
     let is_tunnel = exchange.wants_upgrade() && to.is_message();
-    if is_tunnel { BodyWriter::Plain } else { BodyWriter::new(exchange.request.framing, to) }
+    if is_tunnel {
+        return BodyWriter::Plain;
+    }
+    match BodyWriter::new(exchange.request.framing, to) {
+        BodyWriter::Plain if exchange.connection.io.is_message() && !exchange.sends_text() => BodyWriter::Held,
+        writer => writer,
+    }
 }
 
 /// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is

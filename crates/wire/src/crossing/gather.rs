@@ -129,9 +129,33 @@ impl Found {
         }
         // Section 8.2.1: what no line of HTTP/1.1 could hold is not worth an answer.
         let is_visible = |part: Option<&[u8]>| part.is_none_or(|part| part.iter().all(u8::is_ascii_graphic));
-        if !is_token(method) || !is_visible(pseudo.authority) || !is_visible(pseudo.path) {
+        let are_tokens = is_token(method) && pseudo.protocol.is_none_or(is_token);
+        // Nobody else reads the scheme, but a message with a bad one is malformed all the same (section 8.3.1).
+        let is_scheme_good = at(&self.scheme).is_none_or(is_scheme);
+        if !are_tokens || !is_scheme_good || !is_visible(pseudo.authority) || !is_visible(pseudo.path) {
             return Err(BadRequest::Malformed);
         }
         Arriving::begin(head, &pseudo, version).map_err(BadRequest::Fault)
+    }
+}
+
+/// Whether `text` is a scheme (RFC 3986 section 3.1).
+fn is_scheme(text: &[u8]) -> bool {
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(is_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_a_letter_and_what_may_follow_one() {
+        for good in ["http", "HTTPS", "a", "coap+tcp", "view-source", "a.1"] {
+            assert!(is_scheme(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "1http", "+a", "a b", "http:", "http://evil/?", "ht\r\ntp", "http\n", "h\0", "h\u{e9}", "a_b"] {
+            assert!(!is_scheme(bad.as_bytes()), "{bad:?}");
+        }
     }
 }

@@ -267,9 +267,72 @@ fn a_response_head_is_as_large_as_its_fields_count_in_http_2() {
 #[test]
 fn only_what_may_be_a_trailer_is_passed_on_as_one() {
     let mut fields = Fields::default();
-    for (name, value) in [("grpc-status", "0"), ("host", "x"), ("set-cookie", "a=1"), ("X", "1"), ("y", " 1")] {
-        arriving_trailer(&mut fields, name.as_bytes(), value.as_bytes());
+    for (name, value) in [("grpc-status", "0"), ("host", "x"), ("set-cookie", "a=1"), ("content-length", "5")] {
+        assert_eq!(arriving_trailer(&mut fields, name.as_bytes(), value.as_bytes()), Ok(()), "{name}");
     }
     assert_eq!(listed(&fields), "grpc-status=0;");
     assert_eq!(given(|give| trailer_fields(&fields, give)), "grpc-status=0;");
+}
+
+#[test]
+fn a_trailer_that_may_stand_in_no_message_is_malformed() {
+    let mut fields = Fields::default();
+    for (name, value) in [
+        ("X", "1"),
+        ("y", " 1"),
+        ("y", "1\t"),
+        ("", "1"),
+        (":path", "/"),
+        (":status", "200"),
+        ("x y", "1"),
+        ("x\r\ny", "1"),
+        ("y", "1\r\nx-evil: 1"),
+        ("y", "1\n"),
+        ("y", "\0"),
+        ("transfer-encoding", "chunked"),
+        ("connection", "close"),
+        ("upgrade", "x"),
+        ("te", "gzip"),
+    ] {
+        assert_eq!(
+            arriving_trailer(&mut fields, name.as_bytes(), value.as_bytes()),
+            Err(Malformed),
+            "{name:?} {value:?}"
+        );
+    }
+    assert!(fields.is_empty());
+    for _ in 0..=FIELDS_HARD_MAX {
+        assert_eq!(arriving_trailer(&mut fields, b"x", b"1"), Ok(()));
+    }
+    assert_eq!(fields.len(), FIELDS_HARD_MAX, "what is kept has a bound");
+}
+
+#[test]
+fn a_length_goes_on_as_its_number() {
+    let mut fields = Fields::default();
+    fields.append(&FieldName::new("content-length").unwrap(), b"0005");
+    let response = |status| {
+        let mut head = ResponseHead::default();
+        head.fields = fields.clone();
+        head.set_line(status, Span::default(), Version::Http11);
+        head
+    };
+    for status in [200, 304] {
+        assert_eq!(given(|give| response_fields(&response(status), Framing::None, give)), "content-length=5;");
+    }
+    assert_eq!(given(|give| response_fields(&response(204), Framing::None, give)), "");
+    let mut head = RequestHead::default();
+    head.fields.append(&FieldName::new("content-length").unwrap(), b"0000");
+    assert_eq!(given(|give| request_fields(&head, Framing::None, give)), "content-length=0;");
+}
+
+#[test]
+fn content_that_is_said_to_be_none_is_awaited_until_the_stream_ends() {
+    let mut head = RequestHead::default();
+    let pseudo = Pseudo { method: b"GET", authority: Some(b"h"), path: Some(b"/"), protocol: None };
+    for (length, ends, awaits) in [(Some("0"), false, true), (Some("0"), true, false), (None, false, false)] {
+        let mut arriving = Arriving::begin(&mut head, &pseudo, Version::Http2).unwrap();
+        length.into_iter().for_each(|length| arriving.field(b"content-length", length.as_bytes()).unwrap());
+        assert_eq!(arriving.end(&LIMITS, ends).unwrap().awaits_end, awaits, "{length:?} {ends}");
+    }
 }

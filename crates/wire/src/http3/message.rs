@@ -7,7 +7,7 @@ use model::fields::Fields;
 use model::{Fault, Method, RequestHead, ResponseHead, Version};
 
 use super::qpack::{self, BadSection, Lines, Scratch};
-use crate::crossing::{self, BadRequest, Gather};
+use crate::crossing::{self, BadRequest, Gather, Malformed};
 use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
 
 /// Why a section is no head.
@@ -109,7 +109,8 @@ fn three_digits(value: &[u8]) -> Option<u16> {
 /// The trailers in a section, as far as they are passed on. A section that is none is refused as heads are.
 ///
 /// # Errors
-/// It cannot be decoded, is too large, or holds a pseudo-header field (RFC 9114 section 4.3).
+/// It cannot be decoded, is too large, or holds a field that may not stand in a trailer section, such as a pseudo-header
+/// field (RFC 9114 sections 4.2 and 4.3).
 pub fn read_trailers(section: &[u8], bytes_max: usize, memory: &mut Memory) -> Result<Option<Box<Fields>>, BadHead> {
     let bad = |bad| match bad {
         BadSection::Undecodable => BadHead::Undecodable,
@@ -118,12 +119,7 @@ pub fn read_trailers(section: &[u8], bytes_max: usize, memory: &mut Memory) -> R
     let mut fields = Fields::default();
     let mut lines = Lines::new(section, &mut memory.scratch, bytes_max).map_err(bad)?;
     while let Some((name, value)) = lines.next().map_err(bad)? {
-        if name.first() == Some(&b':') {
-            return Err(MALFORMED);
-        }
-        if fields.len() < model::limits::FIELDS_HARD_MAX {
-            crossing::arriving_trailer(&mut fields, name, value);
-        }
+        crossing::arriving_trailer(&mut fields, name, value).map_err(|Malformed| MALFORMED)?;
     }
     Ok((!fields.is_empty()).then(|| Box::new(fields)))
 }

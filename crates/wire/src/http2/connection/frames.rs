@@ -1,7 +1,6 @@
 //! What each frame does (RFC 9113 section 6).
 
 use model::fields::Fields;
-use model::limits::FIELDS_HARD_MAX;
 use model::{Fault, RequestHead, Version};
 
 use super::super::frame::{
@@ -161,21 +160,17 @@ impl Connection {
     /// Section 8.1: a second block ends the message.
     fn take_trailers(&mut self, (stream, ends): (u32, bool), block: &[u8]) -> Taken {
         let mut fields = Fields::default();
-        let mut has_pseudo = false;
+        let mut is_malformed = false;
         let bytes_max = self.limits.head.head_bytes_max;
         let decoded = self.decoder.decode(block, bytes_max, |name, value| {
-            if name.first() == Some(&b':') {
-                has_pseudo = true;
-            } else if fields.len() < FIELDS_HARD_MAX {
-                crossing::arriving_trailer(&mut fields, name, value);
-            }
+            is_malformed |= crossing::arriving_trailer(&mut fields, name, value).is_err();
         });
         let is_too_large = decoded.map_err(undecodable)? == Decoded::TooLarge;
         let length_left = self.streams.get(stream).and_then(|open| open.length_left);
         if ends {
             self.streams.end_peer(stream);
         }
-        if !ends || has_pseudo || length_left.is_some_and(|left| left > 0) {
+        if !ends || is_malformed || length_left.is_some_and(|left| left > 0) {
             return Err(BadFrame::Stream { stream, code: code::PROTOCOL_ERROR });
         }
         if is_too_large {
