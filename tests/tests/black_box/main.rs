@@ -19,6 +19,7 @@ mod canary;
 mod command_line;
 mod concurrency;
 mod connection_auth;
+mod deny;
 mod discovery_consul;
 mod discovery_dns;
 mod discovery_docker;

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -29,6 +29,7 @@ const NAMES: [&str; 15] = [
     "cors",
     "body_limit",
     "address_list",
+    "deny",
     "error_page",
     "basic_auth",
 ];

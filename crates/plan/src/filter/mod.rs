@@ -23,6 +23,7 @@ mod basic_auth;
 mod body_limit;
 mod conditional;
 mod cors;
+mod deny;
 mod error_page;
 mod fields;
 pub mod guarded;
@@ -73,6 +74,7 @@ pub const FILTERS: &[FilterEntry] = &[
     cors::ENTRY,
     body_limit::ENTRY,
     address_list::ENTRY,
+    deny::ENTRY,
     error_page::ENTRY,
     basic_auth::ENTRY,
 ];
