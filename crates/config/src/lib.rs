@@ -41,7 +41,7 @@ pub use diagnostic::{Bond, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, d
 pub use history::{KeptDifference, KeptGeneration, read_history, write_history};
 pub use load::{Beside, Loaded, Loader, ResolveHost, check_provided, check_text, fault_of_provided, unsealed};
 pub use provided::{Provided, ProvidedEndpoints, ProvidedText, place_of as place_of_provided};
-pub use read::{files_in, files_of, open_file, read_text};
+pub use read::{files_in, files_of, open_file, read_text, read_text_from};
 pub use reference::reference;
 pub use schema::schema;
 pub use source::{Document, Documents, FileId, Span};

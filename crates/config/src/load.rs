@@ -42,6 +42,9 @@ pub struct Loader<'a> {
     /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is told. `None`: all may.
     pub within: Option<&'a Loaded>,
 }
+    /// What is not on this machine is a warning: host names that do not resolve, and certificates, keys and other files that cannot
+    /// be read. The snapshot is then fit to be checked, not to be run. Included files must be there all the same.
+    pub is_offline: bool,
 
 /// A configuration without mistakes, and what it was made of.
 #[derive(Clone, Debug)]
@@ -65,6 +68,8 @@ pub struct Loaded {
     warnings: Vec<Diagnostic>,
 }
 
+    /// As in [`Loader`].
+    is_offline: bool,
 /// What files and providers say, without changes beside them.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesAlone {
@@ -166,7 +171,15 @@ impl Loader<'_> {
     pub fn providers(&self, path: &Path) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         let Ok(text) = read_text(path) else { return <_>::default() };
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let main = Document { name: path.display().to_string(), folder, text, on_disk: true };
+        self.providers_of(Document { name: path.display().to_string(), folder, text, on_disk: true })
+    }
+
+    /// The same of a text. Relative paths in it start at `base`.
+    pub fn providers_in(&self, text: &str, base: &Path) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
+        self.providers_of(document("", text, base))
+    }
+
+    fn providers_of(&self, main: Document) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         let Reading { documents, tree, mut sink, .. } =
             read(Documents::default(), main, self.environment, Access::Disk);
         let Some(mut tree) = tree else { return <_>::default() };
@@ -304,6 +317,7 @@ impl Loader<'_> {
 
 impl FilesAlone {
     pub(crate) fn new(documents: Documents, tree: Arc<Node>) -> Self {
+            is_offline: self.is_offline,
         let own = Arc::new((documents.clone(), Arc::clone(&tree)));
         Self { documents, tree, own, endpoints: Arc::default() }
     }
@@ -318,6 +332,17 @@ impl Loaded {
     /// Shows an issue that was found later, such as by compiling, at the line that it is about.
     pub fn diagnose(&self, issue: &Issue) -> Diagnostic {
         show(&self.documents, self.tree.locate(&issue.path), &issue.message, issue.suggestion.clone())
+    }
+
+    /// Whether it was loaded as [`Loader::is_offline`] says.
+    pub fn is_offline(&self) -> bool {
+        self.is_offline
+    }
+
+    /// Adds a warning that was found later.
+    pub fn warn(&mut self, issue: &Issue) {
+        let warning = Diagnostic { is_warning: true, ..self.diagnose(issue) };
+        self.warnings.push(warning);
     }
 
     /// What is allowed but does nothing, or not what will be expected of it, in the order of files and lines.
@@ -434,7 +459,7 @@ pub fn unsealed(value: Value) -> Value {
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
     let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let beside = Beside { provided: &[], changes: &Changes::default() };
     loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
 }
@@ -459,7 +484,7 @@ pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
     let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None };
+    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };
     let provided = [Provided { provider: "fleet".to_owned(), texts: vec![text] }];
     let beside = Beside { provided: &provided, changes: &Changes::default() };

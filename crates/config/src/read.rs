@@ -95,7 +95,18 @@ pub(crate) fn read(
 /// # Errors
 /// A sentence.
 pub fn read_text(path: &Path) -> Result<Arc<str>, String> {
-    let bytes = read_bytes(path, FILE_BYTES_MAX)?;
+    text_of(read_bytes(path, FILE_BYTES_MAX)?)
+}
+
+/// The same from what is already open, such as standard input.
+///
+/// # Errors
+/// A sentence.
+pub fn read_text_from(from: impl Read) -> Result<Arc<str>, String> {
+    text_of(bytes_of(from, FILE_BYTES_MAX)?)
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<Arc<str>, String> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         format!("it is not UTF-8: the first bad byte is in line {line}")
@@ -111,9 +122,12 @@ pub fn read_text(path: &Path) -> Result<Arc<str>, String> {
 /// # Errors
 /// A sentence.
 pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, String> {
-    let file = open_file(path).map_err(|error| reason(&error))?;
+    bytes_of(open_file(path).map_err(|error| reason(&error))?, max)
+}
+
+fn bytes_of(from: impl Read, max: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    file.take(max as u64 + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
+    from.take(max as u64 + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
     if bytes.len() > max {
         return Err(format!("it is larger than {max} bytes"));
     }

@@ -30,7 +30,7 @@ mod socket;
 mod useless;
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
@@ -361,6 +361,21 @@ impl<'a> Resolver<'a> {
     fn warn(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
         let (message, suggestion) = self.discreet(path, message.into(), suggestion);
         self.warnings.push(self.tree.locate(path), message, suggestion);
+    /// The same of what is not on this machine, which is a warning where another machine is meant.
+    fn report_absent(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
+        let (message, suggestion) = self.discreet(path, message.into(), suggestion);
+        let span = self.tree.locate(path);
+        let sink = if self.loader.is_offline { &mut self.warnings } else { &mut *self.sink };
+        sink.push(span, message, suggestion);
+    }
+
+    /// Reports a file that cannot be read. Without discretion: where it was looked for is no secret, and what is wanted here.
+    fn report_unread(&mut self, path: &str, file: &Path, why: &str) {
+        let span = self.tree.locate(path);
+        let sink = if self.loader.is_offline { &mut self.warnings } else { &mut *self.sink };
+        sink.push(span, format!("cannot read `{}`: {why}", file.display()), None);
+    }
+
     }
 
     fn discreet(&self, path: &str, message: String, suggestion: Option<String>) -> (String, Option<String>) {

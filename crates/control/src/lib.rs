@@ -28,7 +28,7 @@ mod workshop;
 
 pub use config::{Diagnostics, EndpointEdit};
 pub use desk::{Change, Desk, Done, Order, Orders};
-pub use load::{Candidate, Inspect, Source, prepare};
+pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
 pub use reconciler::{Cause, Past, Reconciler, Refusal};
 pub use status::{State, Status};
 pub use view::{Canary, LostRecords, Shown, View};

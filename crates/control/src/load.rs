@@ -51,7 +51,7 @@ impl Source {
     pub(crate) fn providers(&self) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         match self {
             Self::File(path) => without_names(|loader| loader.providers(path)),
-            Self::Text { .. } => <_>::default(),
+            Self::Text { text, base, .. } => without_names(|loader| loader.providers_in(text, base)),
         }
     }
 }
@@ -112,6 +112,22 @@ pub fn prepare(
     generation: u64,
     inspect: Inspect,
 ) -> Result<Candidate, Diagnostics> {
+    let next = Next { previous, running: None, admin_tls: None, generation, inspect };
+    prepare_with(source, at_hand(source)?, next, &Names::of_a_start())
+}
+
+/// As [`prepare`], for a configuration that another machine will run: what is not here is a warning. The candidate is fit to be
+/// looked at, not to be published.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_offline(source: &Source, inspect: Inspect) -> Result<Candidate, Diagnostics> {
+    let next = Next { previous: None, running: None, admin_tls: None, generation: 1, inspect };
+    prepare_as((source, true), at_hand(source)?, next, &Names::within(OFFLINE_NAMES))
+}
+
+/// What the files and folders of providers say now.
+fn at_hand(source: &Source) -> Result<Desired, Diagnostics> {
     let mut given = Given::default();
     for provider in source.providers().0 {
         // One that is not there gives nothing, as when it is away.
@@ -119,9 +135,7 @@ pub fn prepare(
             given = without_names(|loader| given.with(loader, &provider.name, Arc::new(state)))?;
         }
     }
-    let desired = Desired { given, ..Desired::default() };
-    let next = Next { previous, running: None, admin_tls: None, generation, inspect };
-    prepare_with(source, desired, next, &Names::of_a_start())
+    Ok(Desired { given, ..Desired::default() })
 }
 
 /// What a plan is compiled with.
@@ -147,6 +161,15 @@ pub(crate) fn prepare_with(
     next: Next<'_>,
     names: &Names,
 ) -> Result<Candidate, Diagnostics> {
+    prepare_as((source, false), desired, next, names)
+}
+
+fn prepare_as(
+    (source, is_offline): (&Source, bool),
+    desired: Desired,
+    next: Next<'_>,
+    names: &Names,
+) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
     let present = OnceCell::new();
     let look_up = |service: &NameService, host: &str, port: u16| {
@@ -161,10 +184,16 @@ pub(crate) fn prepare_with(
     let desired = Desired { moved: Moved::default(), ..desired };
     let provided = desired.given.texts();
     let beside = Beside { provided: &provided, changes: &desired.changes };
-    let mut loaded = with_loader(&look_up, |loader| match source {
-        Source::File(path) => loader.load_file_with(path, beside),
-        Source::Text { name, text, base } => loader.load_text_with((name, text, base), beside),
+    let mut loaded = with_loader(&look_up, |loader| {
+        let loader = Loader { is_offline, ..*loader };
+        match source {
+            Source::File(path) => loader.load_file_with(path, beside),
+            Source::Text { name, text, base } => loader.load_text_with((name, text, base), beside),
+        }
     })?;
+    if is_offline {
+        log_folders(&loaded.snapshot).iter().for_each(|issue| loaded.warn(issue));
+    }
     next.running.iter().for_each(|running| loaded.share_with(running));
     compile((loaded.into(), desired), Some(read_from), next)
 }
@@ -243,10 +272,13 @@ fn compile(
 ) -> Result<Candidate, Diagnostics> {
     let refused = |issues: Vec<Issue>| Diagnostics {
         list: issues.iter().map(|issue| loaded.diagnose(issue)).collect(),
+        warnings: loaded.warnings().to_vec(),
         ..Diagnostics::default()
     };
     let mut issues = log_lines(&loaded.snapshot);
-    issues.extend(log_folders(&loaded.snapshot));
+    if !loaded.is_offline() {
+        issues.extend(log_folders(&loaded.snapshot));
+    }
     let mut snapshot = loaded.snapshot.clone();
     desired.given.retain(&snapshot);
     desired.given.apply(&mut snapshot, &loaded);
@@ -271,6 +303,9 @@ fn compile(
 
 /// What is wrong with the lines of access logs.
 fn log_lines(snapshot: &Snapshot) -> Vec<Issue> {
+/// For all names of a configuration that is checked offline: there, waiting for a name service is of little use.
+const OFFLINE_NAMES: Duration = Duration::from_secs(5);
+
     let lines = snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| match &log.format {
         LogFormat::Line(line) => Some((index, line)),
         LogFormat::Json => None,
@@ -374,7 +409,13 @@ pub(crate) fn without_names<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
 
 fn with_loader<T>(resolve_host: &ResolveHost<'_>, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
     let environment = |name: &str| std::env::var(name).ok();
-    use_it(&Loader { filters: &plan::filter::specs(), environment: &environment, resolve_host, within: None })
+    use_it(&Loader {
+        filters: &plan::filter::specs(),
+        environment: &environment,
+        resolve_host,
+        within: None,
+        is_offline: false,
+    })
 }
 
 #[cfg(test)]

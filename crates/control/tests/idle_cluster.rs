@@ -78,6 +78,7 @@ fn a_cluster_that_nobody_asks_for_holds_few_bytes() {
         environment: &|_| None,
         resolve_host: &|_, _, _| Err(std::io::ErrorKind::Unsupported.into()),
         within: None,
+        is_offline: false,
     };
     // What is made once, whatever there is.
     let small = loader.load_text("text", &configuration(1), "".as_ref()).unwrap();

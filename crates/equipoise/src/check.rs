@@ -1,24 +1,133 @@
-//! `equipoise check`: all that `run` does before it touches a socket. Warnings are told, and fail nothing.
+//! `equipoise check`: all that `run` does before it touches a socket. Warnings fail nothing, unless that is asked for.
 
-use control::Source;
+mod report;
+
+use std::io;
+use std::path::Path;
+
+use config::{Diagnostic, Diagnostics};
+use control::{Candidate, Source};
 use model::Snapshot;
 
 use crate::cli;
 use crate::ending::Ending;
 
+/// What stands for standard input on the command line.
+const STDIN: &str = "-";
+/// What messages call it.
+const STDIN_NAME: &str = "<stdin>";
+
+/// What checking came to.
+pub(crate) struct Checked {
+    /// Errors and warnings.
+    diagnostics: Diagnostics,
+    /// What is configured, in one line. `None`: something is wrong.
+    summary: Option<String>,
+    /// The file as messages call it.
+    name: String,
+    /// Whether the configuration could be looked at.
+    is_read: bool,
+}
+
 /// Runs the command.
 pub(crate) fn check(options: &cli::Check) -> Ending {
-    match control::prepare(&Source::File(options.config.clone()), None, 1, proxy::check) {
+    let checked = checked(options);
+    let written = report::write(&checked, options);
+    match written {
+        Ending::Good => ending(&checked, options.strict),
+        cannot_write => cannot_write,
+    }
+}
+
+fn ending(checked: &Checked, is_strict: bool) -> Ending {
+    if !checked.is_read {
+        Ending::CannotTell
+    } else if checked.summary.is_none() || (is_strict && !checked.diagnostics.warnings.is_empty()) {
+        Ending::Bad
+    } else {
+        Ending::Good
+    }
+}
+
+fn checked(options: &cli::Check) -> Checked {
+    let path = options.path();
+    let is_stdin = path == Path::new(STDIN);
+    let name = if is_stdin { STDIN_NAME.to_owned() } else { path.display().to_string() };
+    let source = if is_stdin { stdin() } else { file(path) };
+    let (prepared, is_read) = match source {
+        Ok(source) => (prepare(&source, options.offline), true),
+        Err((message, is_read)) => (Err(whole(&name, message).into()), is_read),
+    };
+    let (diagnostics, summary) = match prepared {
         Ok(candidate) => {
-            for warning in candidate.warnings() {
-                eprintln!("{warning}\n");
+            let warnings = candidate.warnings().to_vec();
+            (Diagnostics { warnings, ..Diagnostics::default() }, Some(summary(candidate.snapshot())))
+        }
+        Err(diagnostics) => (diagnostics, None),
+    };
+    Checked { diagnostics, summary, name, is_read }
+}
+
+fn prepare(source: &Source, is_offline: bool) -> Result<Candidate, Diagnostics> {
+    if is_offline {
+        control::prepare_offline(source, proxy::check)
+    } else {
+        control::prepare(source, None, 1, proxy::check)
+    }
+}
+
+/// A file that can be opened. What is wrong with its text is found when it is loaded.
+fn file(path: &Path) -> Result<Source, (String, bool)> {
+    match config::open_file(path) {
+        Ok(_) => Ok(Source::File(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(("cannot be read: there is no such file".to_owned(), false))
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(("cannot be read: permission denied".to_owned(), false))
+        }
+        Err(error) => Err((format!("cannot be read: {error}"), false)),
+    }
+}
+
+/// What comes by standard input. Relative paths in it start at the current folder.
+fn stdin() -> Result<Source, (String, bool)> {
+    let mut failure = None;
+    let read = config::read_text_from(Noting { failure: &mut failure });
+    match read {
+        Ok(text) => Ok(Source::Text { name: STDIN_NAME.to_owned(), text: text.to_string(), base: "".into() }),
+        Err(message) => Err((format!("cannot be read: {message}"), failure.is_none())),
+    }
+}
+
+/// Standard input; notes whether reading fails, which says nothing of the text.
+struct Noting<'a> {
+    failure: &'a mut Option<io::ErrorKind>,
+}
+
+impl io::Read for Noting<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        io::stdin().lock().read(buffer).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::Interrupted {
+                *self.failure = Some(error.kind());
             }
-            crate::print(&format!("{} is good: {}\n", options.config.display(), summary(candidate.snapshot())))
-        }
-        Err(diagnostics) => {
-            eprintln!("{diagnostics}");
-            Ending::Bad
-        }
+        })
+    }
+}
+
+/// An error that concerns a file as a whole.
+fn whole(name: &str, message: String) -> Diagnostic {
+    Diagnostic {
+        file: name.to_owned(),
+        line: 0,
+        column: 0,
+        width: 1,
+        line_text: String::new(),
+        caret: 0,
+        message,
+        suggestion: None,
+        is_warning: false,
+        bond: None,
     }
 }
 
@@ -31,8 +140,12 @@ fn summary(snapshot: &Snapshot) -> String {
         (snapshot.clusters.len(), "cluster"),
         (endpoints, "endpoint"),
     ];
-    let told = counts.map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }));
+    let told = counts.map(|(count, noun)| counted(count, noun));
     told.join(", ")
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

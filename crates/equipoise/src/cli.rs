@@ -1,11 +1,11 @@
 //! The command line, as data.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::client::{AdminAddress, Tls};
 pub(crate) use crate::ctl::options::Ctl;
@@ -28,7 +28,7 @@ Examples:
       See it work: endpoints, a listener and the dashboard, all in one process.
   equipoise proxy --listen 127.0.0.1:8080 --to 127.0.0.1:9001 --to 127.0.0.1:9002
       Balance over two endpoints without writing a file.
-  equipoise check -c site.yaml && equipoise run -c site.yaml
+  equipoise check site.yaml && equipoise run -c site.yaml
       Look at a configuration, then run it.
   equipoise explain -c site.yaml 'GET https://shop.example.com/api'
       Say which route, filters, cluster and endpoint a request would get, and why.
@@ -50,7 +50,7 @@ Signals (run, proxy, demo):
 Exit codes:
   0  ended in good order
   1  the configuration is bad, or what was asked to be checked is not as it should be
-  2  the command line is wrong
+  2  the command line is wrong; check: the configuration cannot be read
   3  it cannot start: an address is taken, a thread or a file cannot be had
   4  ended before all exchanges had: the drain timed out or was cut short
   5  ctl: no answer came, and it is not known whether it was done";
@@ -128,12 +128,62 @@ pub(crate) struct Run {
 /// `equipoise check`
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  equipoise check -c site.yaml\n\nExits with 0 when the configuration is good and with 1 when it is not."
+    group(ArgGroup::new("source").required(true).args(["file", "config"])),
+    after_help = "Examples:
+  equipoise check site.yaml
+  equipoise check --strict --format github site.yaml
+      In a workflow at GitHub: each error and warning is shown at its line.
+  equipoise check --offline site.yaml
+      Before the configuration is on the machine that will run it.
+  render site.yaml.in | equipoise check -
+      Standard input, which messages call <stdin>.
+
+Exits with 0 when the configuration is good, warnings allowed; with 1 when it is wrong, or has warnings and --strict is given; with 2
+when it cannot tell: the file cannot be read, or the command line is wrong.
+
+--format json writes an array of objects, errors first, also when it is empty:
+  file      as it was named
+  line      from 1; 0 when it concerns the file as a whole
+  column    from 1, in characters; 0 as above
+  severity  \"error\" or \"warning\"
+  message   what is wrong
+  help      how to mend it, or null"
 )]
 pub(crate) struct Check {
-    /// The configuration: YAML or JSON
+    /// The configuration: YAML or JSON; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The same
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub(crate) config: Option<PathBuf>,
+    /// How errors and warnings are shown
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    pub(crate) format: CheckFormat,
+    /// Check for another machine: host names that do not resolve, and certificates, keys and other files that are not here, are
+    /// warnings. Included files have to be here all the same
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Count warnings as errors
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+impl Check {
+    /// The configuration. One of both is given.
+    pub(crate) fn path(&self) -> &Path {
+        self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
+    }
+}
+
+/// How errors and warnings are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// For people, on standard error
+    Text,
+    /// One array of objects, on standard output
+    Json,
+    /// Workflow commands of GitHub, on standard output
+    Github,
 }
 
 /// `equipoise explain`
@@ -152,9 +202,9 @@ pub(crate) struct Explain {
     #[arg(value_name = "REQUEST")]
     pub(crate) request: String,
     /// The configuration: YAML or JSON
-    #[arg(short, long, value_name = "FILE", required_unless_present = "admin", conflicts_with = "admin")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
     pub(crate) config: Option<PathBuf>,
-    /// The admin address of the running program that is to be asked
+    /// The admin address of the running program that is to be asked; without it and -c, that of the variable EQUIPOISE_ADMIN
     #[arg(long, value_name = "ADDR", value_parser = AdminAddress::parse)]
     pub(crate) admin: Option<AdminAddress>,
     #[command(flatten)]
@@ -450,14 +500,23 @@ mod tests {
         for admin in ["127.0.0.1:9900", "http://127.0.0.1:9900/"] {
             assert!(parse(&format!("equipoise explain --admin {admin} http://b/")).is_ok());
         }
-        for bad in [
-            "http://b/",
-            "-c a.yaml",
-            "-c a --admin 127.0.0.1:1 http://b/",
-            "-c a http://b/ -H x",
-            "--admin nowhere http://b/",
-        ] {
+        for bad in
+            ["-c a.yaml", "-c a --admin 127.0.0.1:1 http://b/", "-c a http://b/ -H x", "--admin nowhere http://b/"]
+        {
             assert!(parse(&format!("equipoise explain {bad}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn check_takes_one_file_in_either_way() {
+        for line in ["check a.yaml", "check -c a.yaml", "check --config a.yaml --strict --offline --format json"] {
+            let Ok(Command::Check(check)) = parse(&format!("equipoise {line}")) else { panic!("{line}") };
+            assert_eq!(check.path(), Path::new("a.yaml"));
+        }
+        let Ok(Command::Check(check)) = parse("equipoise check -") else { panic!() };
+        assert_eq!((check.path(), check.format), (Path::new("-"), CheckFormat::Text));
+        for bad in ["check", "check a.yaml b.yaml", "check a.yaml -c b.yaml", "check a.yaml --format xml"] {
+            assert!(parse(&format!("equipoise {bad}")).is_err(), "{bad}");
         }
     }
 

@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(300);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The admin address is in this variable of the environment, unless one is named.
+pub(crate) const ADMIN: &str = "EQUIPOISE_ADMIN";
 /// The token is in this variable of the environment, unless a file is named.
 pub(crate) const TOKEN: &str = "EQUIPOISE_TOKEN";
 

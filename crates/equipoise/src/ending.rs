@@ -9,6 +9,8 @@ pub(crate) enum Ending {
     Good,
     /// The configuration is bad, or something checked is not as it should be.
     Bad,
+    /// What was to be checked could not be looked at.
+    CannotTell,
     /// It could not start.
     CannotStart,
     /// Before all exchanges had ended.
@@ -23,7 +25,8 @@ impl Ending {
         match self {
             Self::Good => 0,
             Self::Bad => 1,
-            // 2 is a wrong command line, which clap answers.
+            // As for a wrong command line, which clap answers.
+            Self::CannotTell => 2,
             Self::CannotStart => 3,
             Self::CutShort => 4,
             Self::Unknown => 5,
@@ -44,7 +47,9 @@ mod tests {
 
     #[test]
     fn every_exit_code_is_told_in_the_help() {
-        for ending in [Ending::Good, Ending::Bad, Ending::CannotStart, Ending::CutShort, Ending::Unknown] {
+        for ending in
+            [Ending::Good, Ending::Bad, Ending::CannotTell, Ending::CannotStart, Ending::CutShort, Ending::Unknown]
+        {
             assert!(AFTER_HELP.contains(&format!("\n  {}  ", ending.code())), "{ending:?}");
         }
     }

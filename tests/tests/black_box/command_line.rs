@@ -123,7 +123,7 @@ fn hostile_files_end_in_an_error_and_never_in_a_crash_or_a_wait() {
         assert!(start.elapsed() < Duration::from_secs(60), "{name} took {:?}", start.elapsed());
     }
     let missing = command(&["check", "-c", "/nowhere/at/all.yaml"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(missing.stderr.contains("/nowhere/at/all.yaml"), "{}", missing.stderr);
 }
 

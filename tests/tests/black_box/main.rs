@@ -16,6 +16,7 @@ mod basic_auth;
 mod body_limit;
 mod breakers;
 mod canary;
+mod checking;
 mod command_line;
 mod concurrency;
 mod connection_auth;

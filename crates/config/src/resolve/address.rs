@@ -1,6 +1,7 @@
 //! Addresses: where to listen, where endpoints are, and which networks and hosts are meant.
 
-use std::net::{IpAddr, SocketAddr};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use model::Address;
@@ -106,19 +107,22 @@ impl Resolver<'_> {
     /// Looks up the host name of an endpoint.
     fn look_up(&mut self, path: &str, host: &str, port: u16) -> Option<SocketAddr> {
         self.has_names = true;
-        let found = match (self.loader.resolve_host)(&self.names, host, port) {
-            Ok(found) => found,
-            Err(error) => {
-                self.report(path, format!("the name `{host}` cannot be looked up: {error}"), None);
-                return None;
-            }
-        };
-        // The least, so that a name whose addresses come in changing order stays the same endpoint.
-        let least = found.into_iter().min();
-        if least.is_none() {
-            self.report(path, format!("the name `{host}` has no address"), None);
+        match (self.loader.resolve_host)(&self.names, host, port) {
+            // The least, so that a name whose addresses come in changing order stays the same endpoint.
+            Ok(found) => match found.into_iter().min() {
+                Some(least) => Some(least),
+                None => self.no_address(path, (host, port), format!("the name `{host}` has no address")),
+            },
+            Err(error) => self.no_address(path, (host, port), format!("the name `{host}` cannot be looked up: {error}")),
         }
-        least
+    }
+
+    /// Reports a name that does not resolve. Offline, an address of the block for documentation (RFC 3849) stands in for its own:
+    /// another one for each name, so that two names are not taken for one endpoint.
+    fn no_address(&mut self, path: &str, (host, port): (&str, u16), why: String) -> Option<SocketAddr> {
+        self.report_absent(path, why, None);
+        let own = stand_in(host) & !(u128::MAX << 96);
+        self.loader.is_offline.then(|| (Ipv6Addr::from((0x2001_0db8 << 96) | own), port).into())
     }
 
     /// Reads texts into addresses or patterns, reporting those that are none.
@@ -141,6 +145,16 @@ impl Resolver<'_> {
             self.report(path, format!("`{text}` is not a host name, nor an address, without a port"), None);
         }
     }
+}
+
+/// A number for what is not on this machine: the same each time, and another for each of them.
+pub(super) fn stand_in(of: impl Hash) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, &of).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    (half(0) << 64) | half(1)
 }
 
 enum Target<'a> {

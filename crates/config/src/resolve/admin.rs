@@ -28,7 +28,7 @@ impl Resolver<'_> {
             && !folder.is_dir()
         {
             let message = format!("the folder `{}` does not exist", folder.display());
-            self.report("admin/state", message, Some("make it, or name another place".to_owned()));
+            self.report_absent("admin/state", message, Some("make it, or name another place".to_owned()));
         }
         // A name without a file has no permissions: whoever is on the machine reaches it.
         let is_guarded = bind
@@ -36,8 +36,8 @@ impl Resolver<'_> {
             .map_or(!bind.to_string().starts_with("unix:@"), |address| address.ip().to_canonical().is_loopback());
         let changes_allowed = is_guarded || !tokens.is_empty() || !identities.is_empty();
         let tls = match tls {
-            Some(tls) => Some(tls?),
-            None => None,
+            Some(None) if !self.loader.is_offline => return None,
+            tls => tls.flatten(),
         };
         let admin = Admin { bind, mode, tls, tokens, identities, state, changes_allowed };
         if admin.bind.ip().is_none() && changes_allowed && !admin.asks_for_credentials() && !admin.is_for_some_only() {

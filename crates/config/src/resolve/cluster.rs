@@ -297,12 +297,14 @@ impl Resolver<'_> {
         if let Some(name) = &written.server_name {
             self.host(&format!("{at}/server_name"), name);
         }
-        let authorities = written.authorities.as_ref();
+        let path = written.authorities.as_ref();
+        let authorities = path.and_then(|path| self.authorities(&format!("{at}/authorities"), path));
         let certificate = written.certificate.as_ref();
         UpstreamTls {
             server_name: written.server_name.clone(),
-            verify: written.verify,
-            authorities: authorities.and_then(|path| self.authorities(&format!("{at}/authorities"), path)),
+            // Offline, nothing is verified: the authorities of this machine, or none, say nothing about those of another.
+            verify: written.verify && !(self.loader.is_offline && authorities.is_none()),
+            authorities,
             certificate: certificate
                 .and_then(|certificate| self.certificate(&format!("{at}/certificate"), certificate)),
         }

@@ -104,19 +104,20 @@ impl Resolver<'_> {
     /// What a file of text holds. `None`: it cannot be read, which has been told.
     pub(super) fn text_file(&mut self, at: &str, name: &str) -> Option<String> {
         let path = self.beside(name);
-        let read = self.file_bytes(&path, FILE_BYTES_MAX).and_then(|bytes| {
-            let text = std::str::from_utf8(&bytes).map_err(|error| {
-                let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-                format!("line {line} is not UTF-8")
-            })?;
-            Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
-        });
-        match read {
-            Ok(text) => Some(text),
+        let bytes = match self.file_bytes(&path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
             Err(message) => {
-                // As with certificates: where a file was looked for is no secret.
+                self.report_unread(at, &path, &message);
+                return None;
+            }
+        };
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Some(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned()),
+            Err(error) => {
+                let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
                 let span = self.tree.locate(at);
-                self.sink.push(span, format!("cannot read `{}`: {message}", path.display()), None);
+                // As above: where the file is, is no secret.
+                self.sink.push(span, format!("cannot read `{}`: line {line} is not UTF-8", path.display()), None);
                 None
             }
         }

@@ -38,9 +38,7 @@ impl Resolver<'_> {
         let bytes = match self.file_bytes(&path, PEM_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(message) => {
-                // Told without discretion: where a file was looked for is no secret, and what is wanted here.
-                let span = self.tree.locate(at);
-                self.sink.push(span, format!("cannot read `{}`: {message}", path.display()), None);
+                self.report_unread(at, &path, &message);
                 return None;
             }
         };

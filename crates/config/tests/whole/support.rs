@@ -100,7 +100,7 @@ pub(crate) fn resolve(_: &model::provider::NameService, name: &str, port: u16) -
 }
 
 pub(crate) const LOADER: Loader<'static> =
-    Loader { filters: &FILTERS, environment: &environment, resolve_host: &resolve, within: None };
+    Loader { filters: &FILTERS, environment: &environment, resolve_host: &resolve, within: None, is_offline: false };
 
 /// Loads a text that names no files.
 pub(crate) fn load(text: &str) -> Result<Loaded, Diagnostics> {

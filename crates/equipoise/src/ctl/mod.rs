@@ -46,18 +46,49 @@ fn carry_out(options: &Ctl) -> Result<String, (String, Ending)> {
         return if answer.status == 200 { Ok(shown) } else { Err(bad(shown)) };
     }
     if answer.status != 200 {
-        return Err(bad(refusal(&answer)));
+        return Err(bad(refusal_of(&answer, Sent::by(&options.command).as_ref())));
     }
     let told = serde_json::from_str(&answer.body).map_err(|_| bad(client.foreign()))?;
     Ok(text::render(&options.command, &told))
 }
 
-/// What was refused, and why, for people.
-pub(crate) fn refusal(answer: &Answered) -> String {
-    crate::visible::lines(&refused(answer))
+/// A file that a command sends, which the API knows by names of its own.
+struct Sent {
+    /// As diagnostics are to call it.
+    name: String,
+    /// What the API calls it besides `request`, if its lines are those of the file.
+    place: Option<String>,
 }
 
-fn refused(answer: &Answered) -> String {
+impl Sent {
+    fn by(command: &Command) -> Option<Self> {
+        let (file, place) = match command {
+            Command::Config(Config::Put { file, .. }) => (file, None),
+            Command::Config(Config::Set { kind, name, file, .. }) => {
+                (file, Some(format!("api:{}/{name}", kind.as_str())))
+            }
+            _ => return None,
+        };
+        let name = if file == Path::new("-") { "<stdin>".to_owned() } else { file.display().to_string() };
+        Some(Self { name, place })
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        name == "request" || self.place.as_deref() == Some(name)
+    }
+}
+
+/// What was refused, and why, for people.
+pub(crate) fn refusal(answer: &Answered) -> String {
+    refusal_of(answer, None)
+}
+
+/// The same of what a file said.
+fn refusal_of(answer: &Answered, sent: Option<&Sent>) -> String {
+    crate::visible::lines(&refused(answer, sent))
+}
+
+fn refused(answer: &Answered, sent: Option<&Sent>) -> String {
     let Ok(told) = serde_json::from_str::<Value>(&answer.body) else {
         return if answer.body.trim().is_empty() {
             format!("the program answered {} and nothing else", answer.status)
@@ -70,7 +101,9 @@ fn refused(answer: &Answered) -> String {
         text.push_str(&format!("\n     help: {suggestion}"));
     }
     for one in told["diagnostics"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n\n{}", text::diagnostic(one)));
+        let known = sent.filter(|sent| one["file"].as_str().is_some_and(|name| sent.is_called(name)));
+        let name = known.map_or_else(|| one["file"].clone(), |sent| Value::from(sent.name.as_str()));
+        text.push_str(&format!("\n\n{}", text::diagnostic(&name, one)));
     }
     if answer.status == 401 {
         text.push_str(&format!(
@@ -267,6 +300,15 @@ mod tests {
             r#"{"message":"bad","diagnostics":[{"file":"request","line":3,"column":2,"line_text":" a: b","caret":2,"width":1,"message":"no","suggestion":null}]}"#,
         );
         assert_eq!(told, "bad\n\nrequest:3:2: no\n   3 |  a: b\n     |  ^");
+        let body = |name: &str| {
+            format!(r#"{{"message":"bad","diagnostics":[{{"file":"{name}","line":3,"column":2,"message":"no"}}]}}"#)
+        };
+        let sent = Sent { name: "a.yaml".to_owned(), place: Some("api:clusters/a".to_owned()) };
+        let names = ["request", "api:clusters/a", "api:clusters/b", "other.yaml"];
+        for (name, wanted) in names.into_iter().zip(["a.yaml", "a.yaml", "api:clusters/b", "other.yaml"]) {
+            let told = refusal_of(&Answered { status: 422, etag: None, body: body(name) }, Some(&sent));
+            assert_eq!(told, format!("bad\n\n{wanted}:3:2: no"));
+        }
         assert!(answer(401, r#"{"message":"a token is needed"}"#).contains("EQUIPOISE_TOKEN"));
         assert_eq!(
             (answer(400, "plain\n").as_str(), answer(500, "").as_str()),

@@ -30,7 +30,7 @@ Exits with 0 when it was done, with 1 when it was refused, with 2 when the comma
 whether it was done: the answer did not come.")]
 pub(crate) struct Ctl {
     /// The admin address of the running program: host:port, https://host:port, or unix:/path
-    #[arg(long, global = true, value_name = "ADDR", env = "EQUIPOISE_ADMIN", hide_env_values = true, default_value = "127.0.0.1:9900", value_parser = AdminAddress::parse)]
+    #[arg(long, global = true, value_name = "ADDR", env = crate::client::ADMIN, hide_env_values = true, default_value = "127.0.0.1:9900", value_parser = AdminAddress::parse)]
     pub(crate) admin: AdminAddress,
     /// A file that holds the token; without it, the variable EQUIPOISE_TOKEN does
     #[arg(long, global = true, value_name = "FILE")]

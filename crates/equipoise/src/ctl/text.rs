@@ -30,10 +30,10 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
 }
 
 /// One problem, as `check` shows it.
-pub(super) fn diagnostic(one: &Value) -> String {
+pub(super) fn diagnostic(name: &Value, one: &Value) -> String {
     let number = |key: &str| one[key].as_u64().unwrap_or(0) as usize;
     let (line, gutter) = (number("line"), number("line").to_string().len().max(3));
-    let mut out = format!("{}:{line}:{}: {}", text(&one["file"]), number("column"), text(&one["message"]));
+    let mut out = format!("{}:{line}:{}: {}", text(name), number("column"), text(&one["message"]));
     // Lines that may hold secrets are not told.
     if line > 0 && number("caret") > 0 {
         let (indent, marks) = (number("caret").saturating_sub(1), number("width").max(1));
@@ -306,7 +306,7 @@ fn done(told: &Value) -> String {
         out.push_str(&format!("\nwarning: it is in force, but not kept for the next start: {reason}\n"));
     }
     for warning in list(&told["warnings"]) {
-        out.push_str(&format!("\nwarning: {}\n", diagnostic(warning)));
+        out.push_str(&format!("\nwarning: {}\n", diagnostic(&warning["file"], warning)));
     }
     out
 }
