@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::changes::{self, Changes, difference, is_same, put, restore, written};
+use crate::defaults::Trees;
 use crate::diagnostic::{Diagnostics, Sink};
 use crate::interpolate::take_types;
 use crate::load::{Loaded, Loader, document};
@@ -63,15 +64,17 @@ impl Loader<'_> {
         if whole {
             keep_unchanged(&mut tree, loaded);
             admin(&mut tree, loaded, &mut sink);
-            restore(&mut tree, Some(&loaded.tree), &mut sink);
+            restore(&mut tree, Some(&loaded.trees.written), &mut sink);
         }
         self.refuse_beyond(&tree)?;
-        let faulty = validate(&cached(self.filters), &tree, None, &mut sink);
+        let schema = cached(self.filters);
+        let trees = Trees::of(&schema, Arc::new(tree), &documents, None, &mut sink);
+        let faulty = validate(&schema, &trees.merged, None, &mut sink);
         if !whole || !sink.is_empty() {
-            return Err(self.all_wrong(loaded, (documents, tree), faulty, sink));
+            return Err(self.all_wrong(loaded, (documents, trees), faulty, sink));
         }
-        let changes = difference(&files.tree, &tree);
-        self.resolve((documents, tree.into()), (files.clone(), Arc::default()), (&faulty, None), (sink, Access::Disk))?;
+        let changes = difference(&files.tree, &trees.written);
+        self.resolve((documents, trees), (files.clone(), Arc::default()), (&faulty, None), (sink, Access::Disk))?;
         Ok(changes)
     }
 
@@ -79,11 +82,10 @@ impl Loader<'_> {
     fn all_wrong(
         &self,
         loaded: &Loaded,
-        (documents, tree): (Documents, Node),
+        texts: (Documents, Trees),
         faulty: crate::validate::Faulty,
         sink: Sink,
     ) -> Diagnostics {
-        let texts = (documents, tree.into());
         let origin = (loaded.files_alone.clone(), Arc::default());
         match self.resolve(texts, origin, (&faulty, None), (sink, Access::Disk)) {
             Err(diagnostics) => diagnostics,
@@ -118,12 +120,12 @@ impl Loader<'_> {
             }
             None => None,
         };
-        let routes = loaded.tree.get(ROUTES).map_or(&[][..], Node::items);
+        let routes = loaded.trees.written.get(ROUTES).map_or(&[][..], Node::items);
         let known = routes.iter().enumerate().position(|(index, route)| route_name(index, route) == name);
         let old = if kind == ROUTES {
             known.map(|at| &routes[at])
         } else {
-            loaded.tree.get(kind).and_then(|all| all.get(name))
+            loaded.trees.written.get(kind).and_then(|all| all.get(name))
         };
         // As it was sent, comments included, unless something has to be put back into it.
         let mut sent = text;
@@ -153,7 +155,7 @@ impl Loader<'_> {
             (None, Some(object)) => list.push(object),
             (None, None) => {}
         }
-        let list = Node { span: loaded.tree.span, kind: Kind::list(list) };
+        let list = Node { span: loaded.trees.written.span, kind: Kind::list(list) };
         Ok(changes.with(&loaded.files_alone.tree, ROUTES, Some(&list)))
     }
 
@@ -168,7 +170,7 @@ impl Loader<'_> {
         cluster: &str,
         edit: &EndpointEdit,
     ) -> Result<Option<Changes>, Diagnostics> {
-        let Some(mut object) = loaded.tree.get("clusters").and_then(|all| all.get(cluster)).cloned() else {
+        let Some(mut object) = loaded.trees.written.get("clusters").and_then(|all| all.get(cluster)).cloned() else {
             return Ok(None);
         };
         let span = object.span;
@@ -212,7 +214,7 @@ impl Loader<'_> {
 impl Loaded {
     /// The names of all routes, as they are counted where they have none.
     pub fn route_names(&self) -> Vec<String> {
-        let routes = self.tree.get(ROUTES).map_or(&[][..], Node::items);
+        let routes = self.trees.written.get(ROUTES).map_or(&[][..], Node::items);
         routes.iter().enumerate().map(|(index, route)| route_name(index, route)).collect()
     }
 }
@@ -272,7 +274,7 @@ fn keep_unchanged(tree: &mut Node, loaded: &Loaded) {
     let entries = Arc::make_mut(entries);
     let mut gone = Vec::new();
     for (key, node) in entries.iter_mut() {
-        let (old, shown) = (loaded.tree.get(&key.text), &shown[key.text.as_str()]);
+        let (old, shown) = (loaded.trees.written.get(&key.text), &shown[key.text.as_str()]);
         if shown.is_null() {
             continue;
         }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use model::filter::FilterSpec;
 use serde_json::{Map, Value};
 
+use crate::defaults::{self, Trees};
 use crate::file;
 use crate::tree::{Key, Kind, Node};
 
@@ -34,8 +35,13 @@ const HTTP_KEYS: [&str; 10] = [
 ];
 
 /// Makes the serialized configuration fit to be shown. What is secret is sealed: see [`unsealed`].
-pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, secret: &HashSet<String>) -> Value {
+pub(crate) fn shown(effective: Map<String, Value>, trees: &Trees, secret: &HashSet<String>) -> Value {
     let mut value = Value::Object(effective);
+    // They are shown too: sent back without them, objects would lose them.
+    if let Some(defaults) = trees.written.get(defaults::KEY) {
+        let shown = value.as_object_mut().map(|map| map.entry(defaults::KEY).or_insert_with(|| defaults.to_value()));
+        shown.into_iter().for_each(|shown| as_written(shown, defaults));
+    }
     for listener in value["listeners"].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
         let is_http = listener["protocol"] == "http";
         let other: &[&str] = if is_http { &["idle_timeout"] } else { &HTTP_KEYS };
@@ -50,7 +56,7 @@ pub(crate) fn shown(effective: Map<String, Value>, tree: &Node, secret: &HashSet
             map.remove("line");
         }
     }
-    as_written(&mut value, tree);
+    as_written(&mut value, &trees.merged);
     hide(&mut value, secret, (At::Root, &seal));
     value
 }
@@ -157,6 +163,8 @@ fn write_only(schema: &Value, names: &mut HashSet<String>) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Root,
+    /// What objects have where they do not say it themselves.
+    Defaults,
     /// By name, whatever these are.
     Clusters,
     Cluster,
@@ -177,6 +185,8 @@ impl At {
         match self {
             Self::Root if key == "clusters" => Self::Clusters,
             Self::Root if key == "providers" => Self::Providers,
+            Self::Root if key == defaults::KEY => Self::Defaults,
+            Self::Defaults if key == "clusters" => Self::Cluster,
             Self::Clusters => Self::Cluster,
             Self::Providers => Self::Provider,
             Self::Provider => Self::Source,

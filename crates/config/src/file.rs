@@ -6,6 +6,7 @@
 mod access_log;
 mod balance;
 mod cluster;
+mod defaults;
 mod discovery;
 mod health;
 mod listener;
@@ -31,6 +32,7 @@ use crate::units::Time;
 pub use access_log::*;
 pub use balance::*;
 pub use cluster::*;
+pub use defaults::*;
 pub use discovery::*;
 pub use health::*;
 pub use listener::*;
@@ -77,6 +79,9 @@ pub struct File {
     /// Endpoints that serve the same thing, by name.
     #[schemars(default, schema_with = "named::<Cluster>")]
     pub clusters: BTreeMap<String, Cluster>,
+    /// What listeners, routes and clusters have where they do not say it themselves.
+    #[schemars(with = "Option<Defaults>")]
+    pub defaults: Option<()>,
     /// The zone that this instance is in, for clusters that prefer it. By default the environment variable
     /// `EQUIPOISE_ZONE`, if there is one.
     #[schemars(length(min = 1, max = 64))]

@@ -12,6 +12,7 @@
 mod broken;
 mod change;
 mod changes;
+mod defaults;
 mod diagnostic;
 mod effective;
 mod elsewhere;

@@ -13,6 +13,7 @@ use model::{Issue, Name, Snapshot};
 use serde_json::{Value, json};
 
 use crate::changes::{self, Changes};
+use crate::defaults::Trees;
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
 use crate::interpolate::take_types;
@@ -41,10 +42,10 @@ pub struct Loader<'a> {
     /// For changes: files, Unix sockets and variables that this one does not use already may not be used
     /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is told. `None`: all may.
     pub within: Option<&'a Loaded>,
-}
     /// What is not on this machine is a warning: host names that do not resolve, and certificates, keys and other files that cannot
     /// be read. The snapshot is then fit to be checked, not to be run. Included files must be there all the same.
     pub is_offline: bool,
+}
 
 /// A configuration without mistakes, and what it was made of.
 #[derive(Clone, Debug)]
@@ -53,7 +54,8 @@ pub struct Loaded {
     pub snapshot: Snapshot,
     /// The texts.
     pub documents: Documents,
-    pub(crate) tree: Arc<Node>,
+    /// As they were written, and joined with the defaults in them.
+    pub(crate) trees: Trees,
     pub(crate) files_alone: FilesAlone,
     /// What stands in the place of objects of the files.
     objects: Arc<Objects>,
@@ -66,10 +68,10 @@ pub struct Loaded {
     contained: Vec<bool>,
     own_zone: Option<String>,
     warnings: Vec<Diagnostic>,
-}
-
     /// As in [`Loader`].
     is_offline: bool,
+}
+
 /// What files and providers say, without changes beside them.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesAlone {
@@ -101,11 +103,11 @@ impl Loader<'_> {
     pub(crate) fn refuse_beyond(&self, tree: &Node) -> Result<(), Diagnostics> {
         let Some(within) = self.within else { return Ok(()) };
         let schema = cached(self.filters);
-        let wanted = paths::reach(&schema, &changes::news(tree, &within.tree));
+        let wanted = paths::reach(&schema, &changes::news(tree, &within.trees.written));
         if wanted.is_empty() {
             return Ok(());
         }
-        let known = paths::reach(&schema, &within.tree);
+        let known = paths::reach(&schema, &within.trees.written);
         let beyond = wanted.into_iter().find(|one| !known.contains(one));
         beyond.map_or(Ok(()), |beyond| Err(Diagnostics { beyond: Some(beyond), ..Diagnostics::default() }))
     }
@@ -225,7 +227,7 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong with those files and names now.
     pub fn reload_files(&self, loaded: &Loaded) -> Result<Loaded, Diagnostics> {
-        let texts = (loaded.documents.clone(), Arc::clone(&loaded.tree));
+        let texts = (loaded.documents.clone(), loaded.trees.clone());
         let origin = (loaded.files_alone.clone(), Arc::clone(&loaded.objects));
         self.resolve(texts, origin, (&Faulty::default(), None), (Sink::default(), Access::Disk))
     }
@@ -236,7 +238,9 @@ impl Loader<'_> {
         paths::settle(&cached(self.filters), &mut tree, &documents);
         take_types(&cached(self.filters), &[], &mut tree);
         if !whole {
-            validate(&cached(self.filters), &tree, None, &mut sink);
+            let schema = cached(self.filters);
+            let trees = Trees::of(&schema, Arc::new(tree), &documents, None, &mut sink);
+            validate(&schema, &trees.merged, None, &mut sink);
             return Err(sink.finish(&documents));
         }
         let files = FilesAlone::new(documents, Arc::new(tree));
@@ -273,21 +277,23 @@ impl Loader<'_> {
             false => Arc::new(changes::merge(&files.tree, objects.clone())),
         };
         self.refuse_beyond(&tree)?;
-        let faulty = validate(&cached(self.filters), &tree, before.map(|before| &*before.tree), &mut sink);
+        let (schema, known) = (cached(self.filters), before.map(|before| &before.trees));
+        let trees = Trees::of(&schema, tree, &documents, known, &mut sink);
+        let faulty = validate(&schema, &trees.merged, known.map(|known| &*known.merged), &mut sink);
         if !is_whole {
             return Err(sink.finish(&documents));
         }
-        self.resolve((documents, tree), (files, Arc::new(objects)), (&faulty, before), (sink, access))
+        self.resolve((documents, trees), (files, Arc::new(objects)), (&faulty, before), (sink, access))
     }
 
     pub(crate) fn resolve(
         &self,
-        (documents, tree): (Documents, Arc<Node>),
+        (documents, trees): (Documents, Trees),
         (files_alone, objects): (FilesAlone, Arc<Objects>),
         (faulty, before): (&Faulty, Option<&Loaded>),
         (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {
-        let resolver = Resolver::new(self, access, (&documents, &tree), faulty, &mut sink);
+        let resolver = Resolver::new(self, access, (&documents, &trees.merged), faulty, &mut sink);
         let resolved = resolver.knowing(before.map(Loaded::as_before)).run();
         let warnings = resolved.warnings.finish_warnings(&documents);
         if !sink.is_empty() {
@@ -297,12 +303,12 @@ impl Loader<'_> {
             Some(before) => Arc::clone(&before.secret),
             None => Arc::new(effective::secret_names(self.filters)),
         };
-        let effective = effective::shown(resolved.effective, &tree, &secret);
+        let effective = effective::shown(resolved.effective, &trees, &secret);
         let Resolved { snapshot, files, contained, own_zone, .. } = resolved;
         Ok(Loaded {
             snapshot,
             documents,
-            tree,
+            trees,
             files_alone,
             objects,
             files,
@@ -311,13 +317,13 @@ impl Loader<'_> {
             contained,
             own_zone,
             warnings,
+            is_offline: self.is_offline,
         })
     }
 }
 
 impl FilesAlone {
     pub(crate) fn new(documents: Documents, tree: Arc<Node>) -> Self {
-            is_offline: self.is_offline,
         let own = Arc::new((documents.clone(), Arc::clone(&tree)));
         Self { documents, tree, own, endpoints: Arc::default() }
     }
@@ -331,7 +337,7 @@ impl Loaded {
 
     /// Shows an issue that was found later, such as by compiling, at the line that it is about.
     pub fn diagnose(&self, issue: &Issue) -> Diagnostic {
-        show(&self.documents, self.tree.locate(&issue.path), &issue.message, issue.suggestion.clone())
+        show(&self.documents, self.trees.merged.locate(&issue.path), &issue.message, issue.suggestion.clone())
     }
 
     /// Whether it was loaded as [`Loader::is_offline`] says.
@@ -369,7 +375,7 @@ impl Loaded {
 
     /// Of this configuration and another what [`Self::sealed`] gives, without clusters that are the very same in both.
     pub fn sealed_beside(&self, other: &Self) -> (Value, Value) {
-        let (ours, theirs) = (self.tree.get("clusters"), other.tree.get("clusters"));
+        let (ours, theirs) = (self.trees.merged.get("clusters"), other.trees.merged.get("clusters"));
         let (in_ours, in_theirs) = (Twins::of(ours), Twins::of(theirs));
         // Where nothing but the order differs all of it is told.
         let is_moved = ours.zip(theirs).is_some_and(|(ours, theirs)| is_reordered(ours.entries(), theirs.entries()));
@@ -380,13 +386,13 @@ impl Loaded {
 
     fn sealed_where(&self, wanted: impl Fn(&Key, &Node) -> bool) -> Value {
         let mut value = self.effective.clone();
-        value["clusters"] = effective::clusters(&self.tree, &self.secret, wanted);
+        value["clusters"] = effective::clusters(&self.trees.merged, &self.secret, wanted);
         value
     }
 
     fn as_before(&self) -> Before<'_> {
         let (clusters, own_zone) = (self.snapshot.clusters.as_slice(), self.own_zone.as_deref());
-        Before { tree: &self.tree, clusters, contained: &self.contained, own_zone }
+        Before { tree: &self.trees.merged, clusters, contained: &self.contained, own_zone }
     }
 
     /// Takes the objects of an earlier configuration in the place of its own where they are equal.
@@ -398,7 +404,7 @@ impl Loaded {
 
     /// Whether both say the same, in the same order, wherever it stands.
     pub fn says_same(&self, other: &Self) -> bool {
-        changes::is_alike(&self.tree, &other.tree)
+        changes::is_alike(&self.trees.written, &other.trees.written)
     }
 
     /// Whether both were made of the very same files, as they were read.
@@ -414,18 +420,18 @@ impl Loaded {
     /// What it reaches with the rights of the program: files, Unix sockets, variables of the environment, and for what. Each by
     /// a phrase.
     pub fn reach(&self, filters: &[FilterSpec]) -> BTreeSet<String> {
-        paths::reach(&cached(filters), &self.tree)
+        paths::reach(&cached(filters), &self.trees.written)
     }
 
     /// The configuration as it was written, included files and changes joined, without what is secret by its name.
     pub fn written(&self, filters: &[FilterSpec]) -> Value {
-        effective::hidden(changes::written(&self.tree), filters)
+        effective::hidden(changes::written(&self.trees.written), filters)
     }
 
     /// The whole of it as one text, from which it can be made again. It holds what is secret, where that was written
     /// into the file.
     pub fn text(&self) -> String {
-        changes::text(&self.tree)
+        changes::text(&self.trees.written)
     }
 }
 

@@ -8,6 +8,7 @@ use model::Fault;
 use model::filter::FilterSpec;
 use serde_json::{Map, Value};
 
+use crate::defaults;
 use crate::expectation::{allowed_values, integer_bounds};
 use crate::schema::schema;
 use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT};
@@ -73,6 +74,10 @@ impl<'a> Writer<'a> {
     fn collect(&mut self, path: &str, schema: &'a Value) {
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             for (path, name) in self.definitions(&join(path, name), property, 0) {
+                // What defaults may be is said in words: every key of theirs stands elsewhere on the page.
+                if defaults::is_partial(&name) {
+                    continue;
+                }
                 if name == crate::file::FILTER_DEFINITION || self.sections.iter().any(|(known, _)| *known == name) {
                     continue;
                 }

@@ -6,6 +6,7 @@ use model::filter::FilterSpec;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::defaults;
 use crate::file::{FILTER_DEFINITION, File};
 
 /// The schema of a whole file, with the settings of these filters.
@@ -40,6 +41,7 @@ fn base() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut root = generator.into_root_schema_for::<File>().to_value();
     tidy(&mut root);
+    defaults::add_to(&mut root);
     root["title"] = json!("Equipoise configuration");
     root
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::changes::NAMED;
+use crate::defaults::{self, FaultyKeys};
 use crate::diagnostic::{Sink, are_listed, choose, nearest};
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_near, shape};
@@ -44,6 +45,15 @@ impl Faulty {
         self.0.get(&format!("routes/{route}")).into_iter().flatten().any(|path| path.starts_with(&way))
     }
 
+    /// The keys with something wrong in them, in an object that holds defaults.
+    pub(crate) fn keys_in(&self, object: &str) -> FaultyKeys<'_> {
+        fn key(part: Option<&Part>) -> Option<&str> {
+            part.and_then(|part| if let Part::Key(key) = part { Some(key.as_str()) } else { None })
+        }
+        let places = self.0.get(object).into_iter().flatten();
+        places.filter_map(|place| Some((key(place.first())?, key(place.get(1))))).collect()
+    }
+
     /// Takes everything faulty out of an object, so that the rest can be looked at. `false`: nothing is left of it.
     pub(crate) fn prune(&self, object: &str, value: &mut Value) -> bool {
         self.0.get(object).into_iter().flatten().all(|path| take_out(value, path))
@@ -73,8 +83,18 @@ fn take_out(mut value: &mut Value, path: &[Part]) -> bool {
 /// Checks a whole tree. `known` was found right by the same schema: named objects that are the very same there are not looked
 /// at again.
 pub(crate) fn validate(schema: &Value, tree: &Node, known: Option<&Node>, sink: &mut Sink) -> Faulty {
+    validate_part((schema, schema), tree, known, sink)
+}
+
+/// The same by a schema whose references lead into another one, the root.
+pub(crate) fn validate_part(
+    (root, schema): (&Value, &Value),
+    tree: &Node,
+    known: Option<&Node>,
+    sink: &mut Sink,
+) -> Faulty {
     let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
-    let mut validator = Validator { root: schema, tree, known, path, marks, found, advise: true };
+    let mut validator = Validator { root, tree, known, path, marks, found, advise: true };
     validator.check(schema, tree);
     let Validator { marks, found, .. } = validator;
     let mut faulty = Faulty::default();
@@ -389,6 +409,15 @@ impl<'a> Validator<'a> {
     }
 
     fn unknown_key(&mut self, properties: Option<&'a Map<String, Value>>, key: &'a Key, entries: &[(Key, Node)]) {
+        if let [Step::Key(top), Step::Key(kind)] = self.path.as_slice()
+            && top.text == defaults::KEY
+            && let Some((message, suggestion)) = defaults::refusal(&kind.text, &key.text)
+        {
+            self.path.push(Step::Key(key));
+            self.report(key.span, message, suggestion);
+            self.path.pop();
+            return;
+        }
         let place = self.place(self.path.len());
         let suggestion = if self.advise {
             // A filter is looked for among filters; `when` is none.
@@ -413,8 +442,15 @@ impl<'a> Validator<'a> {
 
     /// Whether the current node is an item of a route's `filters`, whose only key is a filter's name.
     fn inside_filter(&self) -> bool {
-        matches!(self.path.as_slice(), [Step::Key(routes), Step::Index(_), Step::Key(filters), Step::Index(_)]
-            if routes.text == "routes" && filters.text == "filters")
+        match self.path.as_slice() {
+            [Step::Key(routes), Step::Index(_), Step::Key(filters), Step::Index(_)] => {
+                routes.text == "routes" && filters.text == "filters"
+            }
+            [Step::Key(top), Step::Key(routes), Step::Key(filters), Step::Index(_)] => {
+                top.text == defaults::KEY && routes.text == "routes" && filters.text == "filters"
+            }
+            _ => false,
+        }
     }
 
     fn check_required(&mut self, schema: &'a Map<String, Value>, node: &'a Node) {

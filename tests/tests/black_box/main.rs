@@ -20,6 +20,7 @@ mod checking;
 mod command_line;
 mod concurrency;
 mod connection_auth;
+mod defaults;
 mod deny;
 mod discovery_consul;
 mod discovery_dns;

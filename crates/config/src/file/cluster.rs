@@ -6,6 +6,7 @@ use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::defaults::{is_taken, taken};
 use super::{
     AdaptiveConcurrency, AgentCheck, Aperture, Balance, Certificate, CircuitBreaker, ClusterSocket, EndpointState,
     HealthCheck, Hedge, HttpVersion, PassiveHealth, Persistence, Queue, Resolve, Retry, SendProxy,
@@ -108,6 +109,9 @@ pub struct Cluster {
     /// Keep the requests of one session at one endpoint. By default each goes where the balancer sends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<Persistence>,
+    /// Take what `defaults` says for clusters. `false`: this one has none of it.
+    #[serde(default = "taken", skip_serializing_if = "is_taken")]
+    pub defaults: bool,
 }
 
 /// The endpoints of a cluster: themselves, or who gives them.

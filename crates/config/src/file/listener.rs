@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
+use super::defaults::{is_taken, taken};
 use super::{AcceptProxy, ListenerSocket};
 use crate::units::{Size, Time};
 
@@ -122,6 +123,9 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub responses_max: Option<u32>,
+    /// Take what `defaults` says for listeners. `false`: this one has none of it.
+    #[serde(default = "taken", skip_serializing_if = "is_taken")]
+    pub defaults: bool,
 }
 
 /// Who is let in by address: that of the peer, or the one that a trusted peer tells by the PROXY protocol. The most specific network

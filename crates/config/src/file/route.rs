@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::defaults::{is_taken, taken};
 use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, RouteQueue, Subset, When, one_of};
 use crate::units::Time;
 
@@ -65,6 +66,9 @@ pub struct Route {
     /// Answer here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
+    /// Take what `defaults` says for routes. `false`: this one has none of it.
+    #[serde(default = "taken", skip_serializing_if = "is_taken")]
+    pub defaults: bool,
 }
 
 impl Route {

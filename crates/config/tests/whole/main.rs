@@ -4,6 +4,7 @@ mod address_list;
 mod admin;
 mod balance;
 mod changes;
+mod defaults;
 mod diagnostics;
 mod discovery;
 mod examples;

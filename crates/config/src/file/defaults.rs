@@ -1,0 +1,54 @@
+//! What objects have where they do not say it themselves.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+/// Objects that have defaults: the key at the top of the file, the definition of one such object, and the keys that are each
+/// object's own.
+pub(crate) const DEFAULTS: [(&str, &str, &[&str]); 3] = [
+    ("listeners", "Listener", &["bind", "protocol", "cluster", "sni", "defaults"]),
+    ("routes", "Route", &["name", "match", "cluster", "clusters", "redirect", "respond", "defaults"]),
+    ("clusters", "Cluster", &["endpoints", "defaults"]),
+];
+
+/// What listeners, routes and clusters have where they do not say it themselves. What an object says wins: maps with settings are
+/// joined key by key, while lists, maps with names of your own, and choices (`balance`, `health_check`, `persistence`) are replaced
+/// as a whole. A map that needs a key which is not here, such as `tls` without `certificates`, counts only for objects that have that
+/// map themselves. `defaults: false` in an object leaves all of them out.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "only its schema is used: defaults are joined with objects before these are typed")]
+pub struct Defaults {
+    /// For listeners: any of their keys but `bind`, `protocol`, `cluster` and `sni`. What does not fit the protocol of a listener is
+    /// left out there.
+    #[schemars(default, schema_with = "of_listeners")]
+    pub listeners: (),
+    /// For routes: any of their keys but `name`, `match`, `cluster`, `clusters`, `redirect` and `respond`. Routes that forward nowhere
+    /// leave out `retry`, `hedge`, `subset` and `queue`.
+    #[schemars(default, schema_with = "of_routes")]
+    pub routes: (),
+    /// For clusters: any of their keys but `endpoints`.
+    #[schemars(default, schema_with = "of_clusters")]
+    pub clusters: (),
+}
+
+fn of_listeners(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/$defs/ListenerDefaults" })
+}
+
+fn of_routes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/$defs/RouteDefaults" })
+}
+
+fn of_clusters(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/$defs/ClusterDefaults" })
+}
+
+/// Whether an object takes defaults, unless it says otherwise.
+pub(super) fn taken() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) fn is_taken(taken: &bool) -> bool {
+    *taken
+}
