@@ -50,7 +50,7 @@ pub(crate) fn shown(effective: Map<String, Value>, trees: &Trees, secret: &HashS
         }
     }
     for log in value["access_logs"].as_array_mut().into_iter().flatten() {
-        if log["format"] == "json"
+        if log["format"] != "line"
             && let Some(map) = log.as_object_mut()
         {
             map.remove("line");

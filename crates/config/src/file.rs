@@ -94,6 +94,9 @@ pub struct File {
     /// Where records of exchanges are written.
     #[schemars(default)]
     pub access_logs: Vec<AccessLog>,
+    /// Formats of access logs, by name: lines with variables in braces, see [access logs](access-log.md).
+    #[schemars(default, schema_with = "named::<String>")]
+    pub log_formats: BTreeMap<String, String>,
     /// How the program ends.
     #[schemars(default)]
     pub shutdown: Shutdown,

@@ -20,7 +20,7 @@ use crate::interpolate::take_types;
 use crate::paths;
 use crate::provided::{Provided, ProvidedEndpoints, ProvidedText};
 use crate::read::{Access, Reading, read, read_part, read_text};
-use crate::resolve::{Before, Resolved, Resolver};
+use crate::resolve::{Before, LOG_FORMATS, Resolved, Resolver};
 use crate::schema::cached;
 use crate::source::{Document, Documents, Span};
 use crate::tree::{Key, Node, Twins};
@@ -349,6 +349,14 @@ impl Loaded {
     pub fn warn(&mut self, issue: &Issue) {
         let warning = Diagnostic { is_warning: true, ..self.diagnose(issue) };
         self.warnings.push(warning);
+    }
+
+    /// The path of the template that an access log has: its own, or the one that it names.
+    pub fn template_of(&self, log: usize) -> String {
+        let logs = self.trees.merged.get("access_logs").map_or(&[][..], Node::items);
+        let name = logs.get(log).and_then(|log| log.get("format")).and_then(Node::text);
+        let named = name.filter(|name| self.trees.merged.get(LOG_FORMATS).is_some_and(|all| all.get(name).is_some()));
+        named.map_or_else(|| format!("access_logs/{log}/line"), |name| format!("{LOG_FORMATS}/{name}"))
     }
 
     /// What is allowed but does nothing, or not what will be expected of it, in the order of files and lines.

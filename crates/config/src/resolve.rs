@@ -48,6 +48,7 @@ use crate::source::{Documents, Span};
 use crate::tree::{Key, Kind, Node, Twins};
 use crate::validate::Faulty;
 
+pub(crate) use access_log::LOG_FORMATS;
 pub(crate) use balance::placement_of;
 pub(crate) use cluster::smaller;
 
@@ -189,6 +190,9 @@ impl<'a> Resolver<'a> {
         }
         let admin = self.single("admin", &mut effective, Self::admin);
         let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
+        if let Some(formats) = self.log_formats() {
+            effective.insert(access_log::LOG_FORMATS.to_owned(), formats);
+        }
         let shutdown = self.shutdown(&mut effective);
         let providers = self.named("providers", &mut effective, Self::provider);
         let is_watched = self.tree.get("watch").is_some_and(|node| node.to_value() == Value::Bool(true));
@@ -357,10 +361,6 @@ impl<'a> Resolver<'a> {
         self.sink.push(self.tree.locate(path), message, suggestion);
     }
 
-    /// The same of what is allowed, but does not do what whoever wrote it will expect.
-    fn warn(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
-        let (message, suggestion) = self.discreet(path, message.into(), suggestion);
-        self.warnings.push(self.tree.locate(path), message, suggestion);
     /// The same of what is not on this machine, which is a warning where another machine is meant.
     fn report_absent(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
         let (message, suggestion) = self.discreet(path, message.into(), suggestion);
@@ -376,6 +376,10 @@ impl<'a> Resolver<'a> {
         sink.push(span, format!("cannot read `{}`: {why}", file.display()), None);
     }
 
+    /// The same of what is allowed, but does not do what whoever wrote it will expect.
+    fn warn(&mut self, path: &str, message: impl Into<String>, suggestion: Option<String>) {
+        let (message, suggestion) = self.discreet(path, message.into(), suggestion);
+        self.warnings.push(self.tree.locate(path), message, suggestion);
     }
 
     fn discreet(&self, path: &str, message: String, suggestion: Option<String>) -> (String, Option<String>) {

@@ -275,7 +275,7 @@ fn compile(
         warnings: loaded.warnings().to_vec(),
         ..Diagnostics::default()
     };
-    let mut issues = log_lines(&loaded.snapshot);
+    let mut issues = log_lines(&loaded);
     if !loaded.is_offline() {
         issues.extend(log_folders(&loaded.snapshot));
     }
@@ -301,19 +301,19 @@ fn compile(
     Err(refused(issues))
 }
 
-/// What is wrong with the lines of access logs.
-fn log_lines(snapshot: &Snapshot) -> Vec<Issue> {
 /// For all names of a configuration that is checked offline: there, waiting for a name service is of little use.
 const OFFLINE_NAMES: Duration = Duration::from_secs(5);
 
-    let lines = snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| match &log.format {
+/// What is wrong with the lines of access logs.
+fn log_lines(loaded: &Loaded) -> Vec<Issue> {
+    let lines = loaded.snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| match &log.format {
         LogFormat::Line(line) => Some((index, line)),
-        LogFormat::Json => None,
+        LogFormat::Json | LogFormat::Common | LogFormat::Combined => None,
     });
     lines
         .filter_map(|(index, line)| {
             let wrong = telemetry::check_line(line).err()?;
-            Some(Issue::at(format!("access_logs/{index}/line"), wrong))
+            Some(Issue::at(loaded.template_of(index), wrong))
         })
         .collect()
 }

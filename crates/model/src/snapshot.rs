@@ -810,4 +810,8 @@ pub enum LogFormat {
     Json,
     /// A template, see [`crate::template`].
     Line(String),
+    /// The Common Log Format.
+    Common,
+    /// The Combined Log Format of Apache and nginx.
+    Combined,
 }

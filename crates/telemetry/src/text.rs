@@ -118,6 +118,8 @@ pub(crate) fn push_address(out: &mut Vec<u8>, address: SocketAddr) {
 
 /// Lower-case hexadecimal digits.
 const HEX: &[u8; 16] = b"0123456789abcdef";
+/// As nginx and Apache write bytes into a line.
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
 /// How foreign bytes are made harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +158,10 @@ pub(crate) fn push_escaped(out: &mut Vec<u8>, value: &[u8], escape: Escape) {
         rest = &rest[plain..];
         let Some(&byte) = rest.first() else { break };
         let taken = match escape {
-            Escape::Line => push_byte(out, byte, b"\\x"),
+            Escape::Line => {
+                out.extend_from_slice(&[b'\\', b'x', UPPER[usize::from(byte >> 4)], UPPER[usize::from(byte & 15)]]);
+                1
+            }
             Escape::Json => push_json(out, byte, rest),
         };
         rest = &rest[taken..];
@@ -338,7 +343,7 @@ mod tests {
         let hostile = b"a\"b\\c\r\nd\0\x1b[31m\xff\xc3\xa9\x7f";
         assert_eq!(
             text(|out| push_escaped(out, hostile, Escape::Line)),
-            r"a\x22b\x5cc\x0d\x0ad\x00\x1b[31m\xff\xc3\xa9\x7f"
+            r"a\x22b\x5Cc\x0D\x0Ad\x00\x1B[31m\xFF\xC3\xA9\x7F"
         );
         assert_eq!(
             text(|out| push_escaped(out, hostile, Escape::Json)),

@@ -55,6 +55,7 @@ mod http3_life;
 mod http3_through;
 mod large;
 mod listener_addresses;
+mod log_formats;
 mod logs;
 mod matrix;
 mod messages;

@@ -22,7 +22,7 @@ pub struct AccessLog {
     /// A receiver of syslog messages; each record is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syslog: Option<Syslog>,
-    /// How a record looks.
+    /// How a record looks: one of these, or a name from `log_formats`.
     #[serde(default)]
     pub format: LogFormat,
     /// The line, with variables in braces, when `format` is `line`.
@@ -30,15 +30,42 @@ pub struct AccessLog {
     pub line: String,
 }
 
-/// How a record looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+/// How a record looks: a format of the program, or one of `log_formats`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
 pub enum LogFormat {
+    /// One of the program.
+    Known(KnownLogFormat),
+    /// One of `log_formats`, by name.
+    Named(String),
+}
+
+impl Default for LogFormat {
+    fn default() -> Self {
+        Self::Known(KnownLogFormat::Line)
+    }
+}
+
+/// A format of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "LogFormat")]
+pub enum KnownLogFormat {
     /// A line of text with variables.
-    #[default]
     Line,
     /// One JSON object on a line.
     Json,
+    /// The Common Log Format: client, user, time, request, status and bytes.
+    Common,
+    /// The Combined Log Format of Apache and nginx: the same, with `referer` and `user-agent`.
+    Combined,
+}
+
+impl KnownLogFormat {
+    /// All of them, with their names.
+    pub(crate) const ALL: [(&str, Self); 4] =
+        [("line", Self::Line), ("json", Self::Json), ("common", Self::Common), ("combined", Self::Combined)];
 }
 
 /// A receiver of syslog messages.

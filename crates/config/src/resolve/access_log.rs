@@ -4,24 +4,20 @@ use model::Address;
 use model::limits::SYSLOG_TAG_BYTES_MAX;
 use model::snapshot::{self, SyslogAddress};
 
+use serde_json::Value;
+
 use super::Resolver;
-use crate::file;
+use crate::diagnostic::did_you_mean;
+use crate::file::{self, KnownLogFormat};
+use crate::tree::Node;
+
+/// Where formats have names.
+pub(crate) const LOG_FORMATS: &str = "log_formats";
 
 impl Resolver<'_> {
     pub(super) fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {
         let at = format!("access_logs/{index}");
-        if log.format == file::LogFormat::Json && self.has(&at, "line") {
-            let span = self.key_span(&at, "line");
-            self.sink.push(span, "`line` has no meaning with `format: json`", Some("leave one of them out".to_owned()));
-        } else if let Err(message) = model::template::parse(&log.line) {
-            self.report(&format!("{at}/line"), message, None);
-        } else if log.line.contains(['\n', '\r']) {
-            self.report(&format!("{at}/line"), "a line of a log cannot hold a line end", None);
-        }
-        let format = match log.format {
-            file::LogFormat::Json => snapshot::LogFormat::Json,
-            file::LogFormat::Line => snapshot::LogFormat::Line(log.line.clone()),
-        };
+        let format = self.log_format(&at, log);
         let target = match &log.path {
             Some(path) if path.is_empty() => {
                 self.report(&format!("{at}/path"), "the path is empty", None);
@@ -33,7 +29,77 @@ impl Resolver<'_> {
                 None => snapshot::LogTarget::Stdout,
             },
         };
-        Some(snapshot::AccessLog { target, format })
+        Some(snapshot::AccessLog { target, format: format? })
+    }
+
+    fn log_format(&mut self, at: &str, log: &file::AccessLog) -> Option<snapshot::LogFormat> {
+        let known = match &log.format {
+            file::LogFormat::Known(known) => *known,
+            file::LogFormat::Named(name) => {
+                self.refuse_line(at, name);
+                return self.named_format(&format!("{at}/format"), name);
+            }
+        };
+        if let Some((name, _)) =
+            KnownLogFormat::ALL.iter().find(|(_, one)| *one == known && known != KnownLogFormat::Line)
+        {
+            self.refuse_line(at, name);
+        }
+        Some(match known {
+            KnownLogFormat::Line => {
+                self.check_template(&format!("{at}/line"), &log.line);
+                snapshot::LogFormat::Line(log.line.clone())
+            }
+            KnownLogFormat::Json => snapshot::LogFormat::Json,
+            KnownLogFormat::Common => snapshot::LogFormat::Common,
+            KnownLogFormat::Combined => snapshot::LogFormat::Combined,
+        })
+    }
+
+    fn refuse_line(&mut self, at: &str, format: &str) {
+        if self.has(at, "line") {
+            let span = self.key_span(at, "line");
+            let message = format!("`line` has no meaning with `format: {format}`");
+            self.sink.push(span, message, Some("leave one of them out".to_owned()));
+        }
+    }
+
+    /// Finds a format of the file, by name.
+    fn named_format(&mut self, at: &str, name: &str) -> Option<snapshot::LogFormat> {
+        let formats = self.tree.get(LOG_FORMATS);
+        match formats.and_then(|formats| formats.get(name)).map(|node| node.text().map(str::to_owned)) {
+            Some(text) => text.map(snapshot::LogFormat::Line),
+            None => {
+                let known = KnownLogFormat::ALL.iter().map(|(name, _)| *name);
+                let named = formats.map_or(&[][..], Node::entries).iter().map(|(name, _)| name.text.as_str());
+                let mend = did_you_mean(name, known.chain(named));
+                self.report(at, format!("there is no log format `{name}`"), mend);
+                None
+            }
+        }
+    }
+
+    /// Checks the formats of the file, whether or not a log uses them; gives them as they are shown.
+    pub(super) fn log_formats(&mut self) -> Option<Value> {
+        let formats = self.tree.get(LOG_FORMATS)?;
+        for (name, node) in formats.entries() {
+            if KnownLogFormat::ALL.iter().any(|(known, _)| name.text == *known) {
+                let message = format!("`{}` is a format of the program", name.text);
+                self.sink.push(name.span, message, Some("choose another name".to_owned()));
+            }
+            if let Some(text) = node.text() {
+                self.check_template(&format!("{LOG_FORMATS}/{}", name.text), text);
+            }
+        }
+        Some(formats.to_value())
+    }
+
+    fn check_template(&mut self, at: &str, text: &str) {
+        if let Err(message) = model::template::parse(text) {
+            self.report(at, message, None);
+        } else if text.contains(['\n', '\r']) {
+            self.report(at, "a line of a log cannot hold a line end", None);
+        }
     }
 
     fn syslog(&mut self, at: &str, written: &file::Syslog) -> Option<snapshot::Syslog> {

@@ -350,7 +350,7 @@ shutdown: 5s
         [
             "3: `path` and `stdout` exclude each other in access log 1 (keep one of them)",
             "4: access log 2 needs one of `path`, `stdout` or `syslog`",
-            "4: `format` must be `line` or `json`, not the text `xml`",
+            "4: there is no log format `xml` (there is `line`, `json`, `common`, `combined`)",
             "5: `{` is never closed in `{`: write `{{` for a brace",
             "6: `line` has no meaning with `format: json` (leave one of them out)",
             "7: `stdout` must be `true`, not `false`",

@@ -8,8 +8,10 @@ use super::value::{Variable, value, write_value};
 use crate::record::Record;
 use crate::text::{Clock, Escape};
 
+/// The Common Log Format, as a template.
+pub const COMMON: &str = "{client_ip} - {user} [{time_local}] \"{request}\" {status} {sent_bytes}";
 /// The Combined Log Format of Apache and nginx, as a template.
-pub const COMBINED: &str = "{client_ip} - - [{time_local}] \"{method} {uri} {version}\" {status} {sent_bytes} \
+pub const COMBINED: &str = "{client_ip} - {user} [{time_local}] \"{request}\" {status} {sent_bytes} \
                             \"{request_header:referer}\" \"{request_header:user-agent}\"";
 
 /// Every variable of a template: name, meaning, explanation.
@@ -33,6 +35,12 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("path", Variable::Path, "Path that the client asked for, percent-encoding kept, whatever filters made of it"),
     ("query", Variable::Query, "Query of the request, without `?`"),
     ("uri", Variable::Uri, "Path and query"),
+    (
+        "request",
+        Variable::Request,
+        "Method, path with query, and version in one, as the Common Log Format has them: `GET /a?b HTTP/1.1`; \
+         `HTTP/2.0` and `HTTP/3.0` for the others",
+    ),
     ("version", Variable::Version, "`HTTP/1.0`, `HTTP/1.1`, `HTTP/2` or `HTTP/3`"),
     ("status", Variable::Status, "Status sent to the client"),
     ("received_bytes", Variable::ReceivedBytes, "Body or stream bytes from the client"),
@@ -82,7 +90,8 @@ pub(crate) const FIELD_VARIABLES: [(&str, &str); 2] = [
 pub(crate) const JSON_FIELDS: [(&str, &str); 2] = [("user_agent", "user-agent"), ("referer", "referer")];
 
 /// Variables that a JSON record leaves out: it has their parts, or few have them.
-pub(crate) const NOT_IN_JSON: [Variable; 3] = [Variable::TimeLocal, Variable::Uri, Variable::SenderId];
+pub(crate) const NOT_IN_JSON: [Variable; 4] =
+    [Variable::TimeLocal, Variable::Uri, Variable::Request, Variable::SenderId];
 
 /// A part of a line.
 #[derive(Debug)]
@@ -105,12 +114,16 @@ impl Compiled {
     pub(crate) fn new(format: &LogFormat) -> Result<Self, String> {
         match format {
             LogFormat::Json => Self::json(),
-            LogFormat::Line(text) => {
-                let mut pieces = compile(text)?;
-                pieces.push(Piece::Text((*b"\n").into()));
-                Ok(Self { pieces, escape: Escape::Line })
-            }
+            LogFormat::Line(text) => Self::line(text),
+            LogFormat::Common => Self::line(COMMON),
+            LogFormat::Combined => Self::line(COMBINED),
         }
+    }
+
+    fn line(text: &str) -> Result<Self, String> {
+        let mut pieces = compile(text)?;
+        pieces.push(Piece::Text((*b"\n").into()));
+        Ok(Self { pieces, escape: Escape::Line })
     }
 
     fn json() -> Result<Self, String> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use model::facts::TlsFacts;
 use model::persistence::SessionPick;
-use model::{Address, PickReason, RequestHead};
+use model::{Address, PickReason, RequestHead, Version};
 
 use crate::record::Record;
 use crate::text::{self, Clock, Escape, push_escaped};
@@ -28,6 +28,7 @@ pub(crate) enum Variable {
     Path,
     Query,
     Uri,
+    Request,
     Version,
     Status,
     ReceivedBytes,
@@ -70,6 +71,7 @@ pub(crate) enum Value<'a> {
     Ip(IpAddr),
     Address(&'a Address),
     Uri(&'a RequestHead),
+    RequestLine(&'a RequestHead),
 }
 
 impl<'a> From<Option<&'a [u8]>> for Value<'a> {
@@ -112,6 +114,7 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         Variable::Path => request.map(RequestHead::received_path).into(),
         Variable::Query => request.and_then(RequestHead::received_query).into(),
         Variable::Uri => request.map_or(Value::Missing, Value::Uri),
+        Variable::Request => request.map_or(Value::Missing, Value::RequestLine),
         Variable::Version => plain(request.map(|head| head.version.as_str())),
         Variable::Status if record.response_status == 0 => Value::Missing,
         Variable::Status => Value::Number(u64::from(record.response_status)),
@@ -156,6 +159,14 @@ pub(crate) fn write_value(value: Value<'_>, escape: Escape, clock: &mut Clock, o
     }
 }
 
+fn write_uri(head: &RequestHead, escape: Escape, out: &mut Vec<u8>) {
+    push_escaped(out, head.received_path(), escape);
+    if let Some(query) = head.received_query() {
+        out.push(b'?');
+        push_escaped(out, query, escape);
+    }
+}
+
 fn write_text(value: Value<'_>, escape: Escape, clock: &mut Clock, out: &mut Vec<u8>) {
     match value {
         Value::Foreign(bytes) => push_escaped(out, bytes, escape),
@@ -168,12 +179,17 @@ fn write_text(value: Value<'_>, escape: Escape, clock: &mut Clock, out: &mut Vec
             out.extend_from_slice(b"unix:");
             push_escaped(out, path.as_bytes(), escape);
         }
-        Value::Uri(head) => {
-            push_escaped(out, head.received_path(), escape);
-            if let Some(query) = head.received_query() {
-                out.push(b'?');
-                push_escaped(out, query, escape);
-            }
+        Value::Uri(head) => write_uri(head, escape, out),
+        Value::RequestLine(head) => {
+            push_escaped(out, head.method_bytes(), escape);
+            out.push(b' ');
+            write_uri(head, escape, out);
+            out.extend_from_slice(match head.version {
+                Version::Http10 => b" HTTP/1.0",
+                Version::Http11 => b" HTTP/1.1",
+                Version::Http2 => b" HTTP/2.0",
+                Version::Http3 => b" HTTP/3.0",
+            });
         }
         Value::Missing | Value::Number(_) | Value::Millis(_) => (),
     }
