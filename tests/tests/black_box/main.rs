@@ -59,6 +59,7 @@ mod log_formats;
 mod logs;
 mod matrix;
 mod messages;
+mod packaging;
 mod persistence;
 mod picks;
 mod providers;
