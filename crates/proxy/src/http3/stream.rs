@@ -479,13 +479,25 @@ impl Stream {
         self.speaking == Speaking::Ended && !self.is_over && !self.is_spoilt
     }
 
-    /// Throws the rest of the peer's message away, up to `left` bytes. Ready at its end, or when more has come than that.
+    /// Throws the rest of the peer's message away, up to `left` bytes with the heads of its frames. Ready at its end, or when more has come
+    /// than that. What it says is not looked at: who was answered because its message was no good may end it anywhere.
     pub(crate) fn poll_discard(&mut self, cx: &mut TaskContext<'_>, left: &mut usize) -> Poll<()> {
-        while ready!(self.poll_read_ready(cx)).is_ok() && self.data > 0 && self.data <= *left {
-            *left -= self.data;
-            self.chunk.advance(std::mem::take(&mut self.data));
+        let mut count = std::mem::take(&mut self.chunk).len();
+        self.data = 0;
+        loop {
+            if count > *left {
+                return Poll::Ready(());
+            }
+            *left -= count;
+            match ready!(self.quic.poll_read(self.id, cx)) {
+                Ok(Some(chunk)) => count = chunk.len(),
+                Ok(None) => {
+                    self.is_over = true;
+                    return Poll::Ready(());
+                }
+                Err(_) => return Poll::Ready(()),
+            }
         }
-        Poll::Ready(())
     }
 
     /// Whether the peer has given it up, or broke the rules.
