@@ -30,6 +30,7 @@ const HTTP_KEYS: [&str; 10] = [
     "host_mismatch",
     "timeouts",
     "requests_per_connection_max",
+    "no_keep_alive_for",
     "forwarding",
     "request_id",
 ];

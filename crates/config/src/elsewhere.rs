@@ -84,6 +84,7 @@ const WORDS: &[Word] = &[
     ("keepalive", Nginx, &["pool"], ""),
     ("keepalive_timeout", Nginx, &["idle", "timeouts"], OF_LISTENER),
     ("keepalive_requests", Nginx, &["requests_per_connection_max"], ""),
+    ("keepalive_disable", Nginx, &["no_keep_alive_for"], ""),
     ("client_header_timeout", Nginx, &["head", "timeouts"], OF_LISTENER),
     ("client_body_timeout", Nginx, &["stream", "timeouts"], OF_LISTENER),
     ("send_timeout", Nginx, &["stream", "timeouts"], OF_LISTENER),

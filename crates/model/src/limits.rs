@@ -118,6 +118,8 @@ pub const IDLE_UPSTREAM_CONNECTIONS_MAX: u32 = 512;
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(50);
 /// Bytes of a response that nobody gets, for a page or another attempt takes its place, which are read so that its connection can be
 /// used again.
+/// Most expressions in `no_keep_alive_for` of a listener.
+pub const NO_KEEP_ALIVE_FOR_MAX: usize = 32;
 pub const DISCARDED_BYTES_MAX: u64 = BUFFER_BYTES as u64;
 /// How long the rest of such a response is waited for. Nearly always all of it has come with its head, or is on its way.
 pub const DISCARD_PATIENCE: Duration = Duration::from_millis(5);

@@ -122,6 +122,8 @@ pub struct HttpListener {
     pub stream_timeout: Duration,
     /// Requests on one connection; afterwards it is closed in good order.
     pub requests_per_connection_max: Option<u64>,
+    /// Expressions: connections of HTTP/1 end after the response to a request in whose `User-Agent` one of them is found.
+    pub no_keep_alive_for: Vec<String>,
     /// Forwarding fields.
     pub forwarding: Forwarding,
     /// Field that carries the request id; `None` switches ids off. Lower case.

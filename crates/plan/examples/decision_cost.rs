@@ -81,6 +81,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         idle_timeout: SECOND,
         stream_timeout: SECOND,
         requests_per_connection_max: None,
+        no_keep_alive_for: Vec::new(),
         forwarding: Forwarding {
             trusted: Vec::new(),
             client_address: Vec::new(),

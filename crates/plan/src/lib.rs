@@ -9,6 +9,7 @@
 //! endpoint), then [`queue`] (what happens when all endpoints are full).
 
 mod addresses;
+mod agents;
 pub mod balance;
 pub mod cluster;
 pub mod explain;

@@ -103,6 +103,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         idle_timeout: second,
         stream_timeout: second,
         requests_per_connection_max: None,
+        no_keep_alive_for: Vec::new(),
         forwarding: Forwarding {
             trusted: Vec::new(),
             client_address: Vec::new(),

@@ -350,7 +350,17 @@ fn connection(
 ) -> Connection {
     let leaves_by_end = matches!(listener.plan.listener.protocol, Protocol::Http(_));
     let facts = Rc::new(facts);
-    Connection { io, facts, watch, received: None, tether, requests: 0, leaves_by_end, is_early: false }
+    Connection {
+        io,
+        facts,
+        watch,
+        received: None,
+        tether,
+        requests: 0,
+        leaves_by_end,
+        is_early: false,
+        is_cut_short: false,
+    }
 }
 
 /// From an accepted socket to a connection that can carry requests, where that takes a header of the PROXY protocol or a

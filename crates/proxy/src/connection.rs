@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     pub leaves_by_end: bool,
     /// Its request came before the handshake was over, so that anybody may have sent it again (RFC 8470).
     pub is_early: bool,
+    /// It ends after the present exchange although the client would keep it, and may have sent more.
+    pub is_cut_short: bool,
 }
 
 impl Connection {
@@ -134,7 +136,20 @@ mod tests {
         let (listener, authenticated_at) = (Name::from("web"), Cell::default());
         let facts = ConnectionFacts { peer, local: peer, tls: None, sender: None, listener, authenticated_at };
         let (facts, received) = (Rc::new(facts), None);
-        (client, Connection { io, facts, watch, received, tether, requests: 0, leaves_by_end: true, is_early: false })
+        (
+            client,
+            Connection {
+                io,
+                facts,
+                watch,
+                received,
+                tether,
+                requests: 0,
+                leaves_by_end: true,
+                is_early: false,
+                is_cut_short: false,
+            },
+        )
     }
 
     #[tokio::test]

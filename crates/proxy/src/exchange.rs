@@ -136,7 +136,14 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
     let mut incoming = worker.take_request();
     let mut arrival = Arrival::default();
     let parsed = match receive(worker, connection, http, (&mut incoming, &mut arrival)).await {
-        Ok(parsed) => Ok(parsed),
+        Ok(mut parsed) => {
+            if let Some(agents) = &listener.plan.no_keep_alive
+                && agents.holds(&incoming.head)
+            {
+                connection.is_cut_short = std::mem::replace(&mut parsed.keep_alive, false);
+            }
+            Ok(parsed)
+        }
         Err(NoRequest::Fault(fault)) => Err(fault),
         Err(NoRequest::Other(next)) => {
             worker.give_request(incoming);
@@ -699,7 +706,7 @@ pub(crate) fn fields_of(response: &ResponseHead, names: &[&[u8]]) -> Vec<(String
 pub(crate) fn next_after(exchange: &Exchange<'_>, keeps_alive: bool, is_read: bool) -> Next {
     if keeps_alive && is_read {
         Next::KeepAlive
-    } else if is_read && !exchange.request.keep_alive {
+    } else if is_read && !exchange.request.keep_alive && !exchange.connection.is_cut_short {
         Next::Close
     } else {
         // The client may have sent more already, which a plain close would turn into a reset.

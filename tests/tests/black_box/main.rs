@@ -53,6 +53,7 @@ mod http3;
 mod http3_abuse;
 mod http3_life;
 mod http3_through;
+mod keep_alive;
 mod large;
 mod listener_addresses;
 mod log_formats;

@@ -98,6 +98,11 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_per_connection_max: Option<u64>,
+    /// HTTP/1: close the connection after the response to a request in whose `User-Agent` one of these regular expressions is found. Of
+    /// connections of HTTP/2 and HTTP/3 nothing depends on it. By default connections of all clients are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::NO_KEEP_ALIVE_FOR_MAX))]
+    pub no_keep_alive_for: Vec<String>,
     /// HTTP: what endpoints are told about the client.
     #[serde(default)]
     pub forwarding: Forwarding,

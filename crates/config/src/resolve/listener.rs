@@ -29,6 +29,7 @@ const HTTP_ONLY: [(&str, &str); 10] = [
     ("host_mismatch", "leave it out"),
     ("timeouts", "write `idle_timeout`"),
     ("requests_per_connection_max", "leave it out"),
+    ("no_keep_alive_for", "leave it out"),
     ("forwarding", "leave it out"),
     ("request_id", "leave it out"),
 ];
@@ -152,6 +153,10 @@ impl Resolver<'_> {
             file::RequestId::Off(_) => None,
             file::RequestId::Field(name) => self.field_name(&format!("{at}/request_id"), name),
         };
+        if !versions.h1 && self.has(at, "no_keep_alive_for") {
+            let mend = Some("leave it out".to_owned());
+            self.warn_at_key(at, "no_keep_alive_for", "without `h1` no connection is closed by this", mend);
+        }
         let forwarding = &written.forwarding;
         HttpListener {
             versions,
@@ -166,6 +171,7 @@ impl Resolver<'_> {
             idle_timeout: written.timeouts.idle.0,
             stream_timeout: written.timeouts.stream.0,
             requests_per_connection_max: written.requests_per_connection_max,
+            no_keep_alive_for: written.no_keep_alive_for.clone(),
             forwarding: Forwarding {
                 trusted: self.parsed(&format!("{at}/forwarding/trusted"), &forwarding.trusted, false),
                 client_address: self.client_address(&format!("{at}/forwarding/client_address"), forwarding),

@@ -12,6 +12,7 @@ use model::snapshot::{Action, Cluster, ClusterChoice as Choice, Listener, Protoc
 use model::{Issue, LocalResponse, Name};
 
 use crate::addresses::AddressTable;
+use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
 use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::variables::Stage;
@@ -188,13 +189,20 @@ impl<'a> Compiler<'a> {
                 Protocol::Tcp(tcp) => self.tcp_target(&listener.name, &tcp.target, old.map(|plan| &plan.target)),
                 Protocol::Udp(udp) => self.udp_target(&listener.name, &udp.cluster),
             };
-            plans.extend(target.map(|target| listener_plan(listener, target, old)));
+            let agents = self.no_keep_alive(listener);
+            plans.extend(target.zip(agents).map(|(target, agents)| listener_plan(listener, target, agents, old)));
         }
         plans
     }
 
     fn tcp_target(
         &mut self,
+    fn no_keep_alive(&mut self, listener: &Listener) -> Option<Option<AgentList>> {
+        let Protocol::Http(http) = &listener.protocol else { return Some(None) };
+        let path = || format!("listeners/{}/no_keep_alive_for", listener.name);
+        self.take(AgentList::compile(&http.no_keep_alive_for), path)
+    }
+
         listener: &Name,
         target: &TcpTarget,
         old: Option<&ListenerTarget>,
@@ -284,12 +292,13 @@ fn listener_plan(
     target: ListenerTarget,
     old: Option<&Arc<ListenerPlan>>,
 ) -> Arc<ListenerPlan> {
+    no_keep_alive: Option<AgentList>,
     match old {
         Some(old) if old.listener == *listener && old.target.is_same(&target) => old.clone(),
         _ => {
             let state = old.map_or_else(Arc::default, |old| old.state.clone());
             let admitted = admitted(listener, old);
-            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, state })
+            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, no_keep_alive, state })
         }
     }
 }

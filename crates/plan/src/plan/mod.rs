@@ -13,6 +13,7 @@ use model::snapshot::{Listener, Route, Snapshot};
 use model::{LocalResponse, Name};
 
 use crate::addresses::AddressTable;
+use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
 use crate::cluster::subset::SubsetPlan;
@@ -100,6 +101,8 @@ pub struct ListenerPlan {
     pub target: ListenerTarget,
     /// Who is let in by address; `None`: everybody. The same `Arc` as long as the listener of this name has an equal list.
     pub admitted: Option<Arc<AddressTable>>,
+    /// Whose connections end after each response; `None`: nobody's.
+    pub no_keep_alive: Option<AgentList>,
     /// Shared with plans before and after this one.
     pub state: Arc<ListenerState>,
 }

@@ -463,8 +463,17 @@ impl Session<'_> {
             None => Watch::new(now, timeout, tether.clone()),
         };
         let facts = self.shared.facts.clone();
-        let connection =
-            Connection { io, facts, watch, received: None, tether, requests: 1, leaves_by_end: false, is_early: false };
+        let connection = Connection {
+            io,
+            facts,
+            watch,
+            received: None,
+            tether,
+            requests: 1,
+            leaves_by_end: false,
+            is_early: false,
+            is_cut_short: false,
+        };
         (connection, registration)
     }
 

@@ -678,6 +678,7 @@ async fn carry(
         requests: 1,
         leaves_by_end: false,
         is_early,
+        is_cut_short: false,
     };
     let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: Some(whole) }, parsed };
     exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
