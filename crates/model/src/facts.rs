@@ -1,8 +1,9 @@
 //! What is known of an exchange beside its heads.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::Name;
+use crate::proxy_protocol::SenderTlvs;
 
 /// How the client reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,24 @@ pub struct SenderFacts {
     pub address: SocketAddr,
     /// What it calls the connection; may hold any byte.
     pub unique_id: Option<Box<[u8]>>,
+    /// Values that it sent by version 2, `unique_id` among them.
+    pub tlvs: SenderTlvs,
+}
+
+/// Whom conditions ask about beside the request itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The client: the peer, or what a trusted proxy said of it.
+    pub client: IpAddr,
+    /// Who told of the peer, where that was by the PROXY protocol.
+    pub sender: Option<&'a SenderFacts>,
+}
+
+impl From<IpAddr> for Caller<'_> {
+    /// A client of which no header told.
+    fn from(client: IpAddr) -> Self {
+        Self { client, sender: None }
+    }
 }
 
 /// Facts of one exchange that filters, routes and records may use. Borrowed from the connection: building it allocates
@@ -56,7 +75,7 @@ pub struct Facts<'a> {
     /// The peer of the TCP connection, or what a trusted proxy said of it by the PROXY protocol.
     pub peer: SocketAddr,
     /// The client: the peer, or what a trusted proxy said of it.
-    pub client: std::net::IpAddr,
+    pub client: IpAddr,
     /// Our own address of the connection.
     pub local: SocketAddr,
     /// Cleartext or TLS: how the client has come, as a trusted proxy says it, or else by our own connection.
@@ -69,4 +88,11 @@ pub struct Facts<'a> {
     pub listener: &'a Name,
     /// The request id; empty when request ids are off.
     pub request_id: &'a str,
+}
+
+impl<'a> Facts<'a> {
+    /// Whom conditions ask about.
+    pub fn caller(&self) -> Caller<'a> {
+        Caller { client: self.client, sender: self.sender }
+    }
 }

@@ -108,8 +108,18 @@ pub const PROXY_HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Longest header of the PROXY protocol that is sent: it fits into the first segment of any network, so that it arrives
 /// whole (section 2 of its specification).
 pub const PROXY_HEADER_SENT_BYTES_MAX: usize = 536;
+/// Longest value of a header of the PROXY protocol that is kept for variables and conditions. Longer ones are as if they were not there.
+pub const PROXY_TLV_BYTES_MAX: usize = 1024;
+/// Bytes of all those values of one client connection, with 3 before each. What follows is as if it were not there.
+pub const PROXY_TLVS_BYTES_MAX: usize = 4 * 1024;
+/// Longest value of the operator's own in a header that is sent: with addresses it leaves room for others.
+pub const PROXY_OWN_TLV_BYTES_MAX: usize = 256;
+/// All of them together, with 3 bytes before each: the rest of the header is for addresses, TLS and a checksum.
+pub const PROXY_OWN_TLVS_BYTES_MAX: usize = 300;
 /// Default time for a header of the PROXY protocol to arrive.
 pub const PROXY_HEADER: Duration = Duration::from_secs(5);
+/// Most expressions in `no_keep_alive_for` of a listener.
+pub const NO_KEEP_ALIVE_FOR_MAX: usize = 32;
 /// Default of `connections_max` of a listener, per listener over all workers.
 pub const CONNECTIONS_MAX: u32 = 100_000;
 /// Default bound on idle upstream connections that one worker keeps for one endpoint.
@@ -118,8 +128,6 @@ pub const IDLE_UPSTREAM_CONNECTIONS_MAX: u32 = 512;
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(50);
 /// Bytes of a response that nobody gets, for a page or another attempt takes its place, which are read so that its connection can be
 /// used again.
-/// Most expressions in `no_keep_alive_for` of a listener.
-pub const NO_KEEP_ALIVE_FOR_MAX: usize = 32;
 pub const DISCARDED_BYTES_MAX: u64 = BUFFER_BYTES as u64;
 /// How long the rest of such a response is waited for. Nearly always all of it has come with its head, or is on its way.
 pub const DISCARD_PATIENCE: Duration = Duration::from_millis(5);

@@ -18,6 +18,8 @@ pub struct Match {
     pub query: Vec<ValueMatch>,
     /// All of these cookies.
     pub cookies: Vec<ValueMatch>,
+    /// All of these values of a PROXY header, by the names of [`crate::proxy_protocol::TlvName`].
+    pub proxy_tlvs: Vec<ValueMatch>,
     /// Any of these networks holds the client.
     pub sources: Vec<Cidr>,
 }
@@ -51,7 +53,7 @@ pub enum PathMatch {
 /// A condition on a named value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueMatch {
-    /// Name of the field (case ignored), parameter or cookie (case kept).
+    /// Name of the field (case ignored), parameter or cookie (case kept), or of a value of a PROXY header.
     pub name: String,
     /// What its value must be.
     pub test: ValueTest,

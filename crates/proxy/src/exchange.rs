@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use model::facts::Caller;
 use model::fields::Known;
 use model::persistence::SessionPick;
 use model::queue::Precedence;
@@ -39,7 +40,7 @@ use crate::upstream::Line;
 use crate::upstream::connect::{Target, connect, line_beside};
 use crate::upstream::conversation::Conversation;
 use crate::upstream::hedge_connect::{self, line_to_either};
-use crate::upstream::opening::Opening;
+use crate::upstream::opening::{Opening, shown};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
@@ -350,8 +351,9 @@ impl<'p> Exchange<'p> {
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
+        let caller = Caller { client: self.client, sender: self.connection.facts.sender.as_deref() };
         let mut scratch = self.worker.scratch.borrow_mut();
-        let route = router.find(&self.incoming.head, self.client, &mut scratch).ok_or(Fault::NoRoute)?;
+        let route = router.find(&self.incoming.head, caller, &mut scratch).ok_or(Fault::NoRoute)?;
         self.told.route = Some(route);
         if route.timeout.is_some() || self.grpc.is_some() {
             let bound = route.timeout.map(|timeout| self.told.begun + timeout);
@@ -514,7 +516,7 @@ impl<'p> Exchange<'p> {
             // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
             return Box::pin(self.attempt_shared((cluster, now), (endpoint, side))).await;
         }
-        if let Some(kept) = side.pool.take(self.told.now, &self.connection.facts) {
+        if let Some(kept) = self.kept_for(now, side, self.told.now) {
             side.series.of(self.worker.index).reused.add(1);
             match self.converse(cluster, Line::Http1(kept), (endpoint, side)).await {
                 Err(Fault::StaleConnection) if self.may_send_again() => {
@@ -578,7 +580,18 @@ impl<'p> Exchange<'p> {
 
     /// What a new connection to an endpoint of `cluster` begins with.
     pub(crate) fn opening(&self, cluster: &ClusterPlan) -> Opening {
-        Opening::new(&cluster.cluster, &self.connection.facts, || self.request_id.as_bytes())
+        Opening::new(cluster, &self.connection.facts, &self.facts(), Some(&self.incoming.head))
+    }
+
+    /// A connection to an endpoint of `now` that was kept, if there is one that this exchange may use.
+    pub(crate) fn kept_for(&self, now: &ClusterNow, side: &EndpointNow, at: Instant) -> Option<UpstreamConnection> {
+        let shows = || shown(&now.plan, &self.facts(), &self.incoming.head);
+        side.pool.take(at, &self.connection.facts, shows)
+    }
+
+    /// What is known of it beside its heads.
+    fn facts(&self) -> Facts<'_> {
+        self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str())
     }
 
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and

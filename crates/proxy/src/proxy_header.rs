@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use model::Fault;
 use model::facts::{SenderFacts, TlsFacts};
-use model::proxy_protocol::AcceptProxy;
+use model::proxy_protocol::{AcceptProxy, SenderTlvs};
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use wire::client_hello::is_server_name;
@@ -124,7 +124,9 @@ fn take(tcp: &TcpStream, mut room: &mut [u8]) -> bool {
 fn tell(header: &Header<'_>, facts: &mut ConnectionFacts) {
     let Some(peers) = header.peers else { return };
     let told = &header.told;
-    facts.sender = Some(Box::new(SenderFacts { address: facts.peer, unique_id: told.unique_id.map(Into::into) }));
+    let mut tlvs = SenderTlvs::default();
+    told.each(|kind, value| tlvs.add(kind, value));
+    facts.sender = Some(Box::new(SenderFacts { address: facts.peer, unique_id: told.unique_id.map(Into::into), tlvs }));
     (facts.peer, facts.local) = (peers.source, peers.destination);
     if told.ssl.as_ref().is_some_and(|ssl| ssl.is_tls) {
         // What the sender took apart is told on as what it was.

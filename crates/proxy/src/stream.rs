@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use model::facts::TlsFacts;
 use model::limits::{ATTEMPTS_MAX, CLIENT_HELLO_BYTES_MAX};
 use model::persistence::SessionPick;
-use model::proxy_protocol::SendProxy;
+use model::proxy_protocol::{SendProxy, Tlvs};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use model::{Fault, PickReason};
 use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
@@ -240,11 +240,14 @@ impl<'p> Stream<'p> {
     }
 
     fn opening(&mut self, cluster: &ClusterPlan) -> Opening {
-        let wants_id = matches!(&cluster.cluster.proxy_protocol, Some(SendProxy::V2(tlvs)) if tlvs.unique_id);
+        let own = |tlvs: &Tlvs| tlvs.unique_id || tlvs.custom.iter().any(|own| own.value.contains("{request_id}"));
+        let wants_id = matches!(&cluster.cluster.proxy_protocol, Some(SendProxy::V2(tlvs)) if own(tlvs));
         if wants_id && self.id.as_bytes().is_empty() {
             self.id = RequestId::new(&self.worker.random);
         }
-        let opening = Opening::new(&cluster.cluster, &self.connection.facts, || self.id.as_bytes());
+        let connection = &self.connection.facts;
+        let facts = connection.facts(connection.peer.ip(), self.id.as_str());
+        let opening = Opening::new(cluster, connection, &facts, None);
         Opening { may_wait: true, ..opening }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::Fault;
 
-use crate::access_log::format::{FIELD_VARIABLES, JSON_FIELDS, NOT_IN_JSON, VARIABLES};
+use crate::access_log::format::{JSON_FIELDS, NAMED_VARIABLES, NOT_IN_JSON, VARIABLES};
 use crate::access_log::{COMBINED, COMMON};
 use crate::histogram::EXPOSED_BOUNDS_MICROS;
 use crate::names::Metric;
@@ -78,7 +78,7 @@ fn access_log() -> String {
         let json = if NOT_IN_JSON.contains(variable) { "no" } else { "yes" };
         let _ = writeln!(page, "| `{name}` | {json} | {meaning} |");
     }
-    for (name, meaning) in FIELD_VARIABLES {
+    for (name, _, meaning) in NAMED_VARIABLES {
         let _ = writeln!(page, "| `{name}:NAME` | no | {meaning} |");
     }
     for (key, field) in JSON_FIELDS {

@@ -65,6 +65,7 @@ mod persistence;
 mod picks;
 mod providers;
 mod proxy_protocol;
+mod proxy_tlvs;
 mod queue;
 mod reload;
 mod retries;

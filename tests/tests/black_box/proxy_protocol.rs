@@ -7,12 +7,12 @@ use super::harness::product::folder;
 use super::harness::tls::{Authority, Client};
 use super::harness::{Message, Origin, Peer, Product, Setup, eventually, http2, tls};
 
-const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 40000 8443\r\n";
-const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
-const TRUSTED: &str = "proxy_protocol: { from: [127.0.0.0/8] }";
+pub(super) const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 40000 8443\r\n";
+pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+pub(super) const TRUSTED: &str = "proxy_protocol: { from: [127.0.0.0/8] }";
 
 /// A header of version 2 over IPv4 from 192.0.2.7:40000 to 198.51.100.1:8443 with these TLVs.
-fn binary(tlvs: &[(u8, &[u8])]) -> Vec<u8> {
+pub(super) fn binary(tlvs: &[(u8, &[u8])]) -> Vec<u8> {
     let mut rest = vec![192, 0, 2, 7, 198, 51, 100, 1, 0x9c, 0x40, 0x20, 0xfb];
     for (kind, value) in tlvs {
         rest.push(*kind);
@@ -321,7 +321,7 @@ fn streams_know_their_client_too() {
 
 /// What an endpoint was told by a header of version 2.
 #[derive(Debug, Default)]
-struct Told {
+pub(super) struct Told {
     command: u8,
     client: Vec<u8>,
     tlvs: Vec<(u8, Vec<u8>)>,
@@ -329,7 +329,7 @@ struct Told {
 
 impl Told {
     /// Takes a header from the front of a connection.
-    fn take(bytes: &mut &[u8]) -> Self {
+    pub(super) fn take(bytes: &mut &[u8]) -> Self {
         assert!(bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n"), "{:?}", String::from_utf8_lossy(bytes));
         let len = usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
         let (command, family) = (bytes[12], bytes[13]);
@@ -351,7 +351,7 @@ impl Told {
         told
     }
 
-    fn tlv(&self, kind: u8) -> Option<&[u8]> {
+    pub(super) fn tlv(&self, kind: u8) -> Option<&[u8]> {
         self.tlvs.iter().find(|(found, _)| *found == kind).map(|(_, value)| value.as_slice())
     }
 }
@@ -363,7 +363,7 @@ fn end_of(peer: &Peer) -> Vec<u8> {
 }
 
 /// An endpoint that takes a header of either version before its requests.
-fn behind_header() -> Origin {
+pub(super) fn behind_header() -> Origin {
     Origin::start(|mut visit| {
         let Ok(first) = visit.peer.try_take_through(b"\n") else { return };
         if !first.starts_with(b"PROXY ") {

@@ -56,7 +56,8 @@ pub struct SendProxySettings {
     /// What version 2 tells beside the addresses.
     #[serde(default)]
     pub tlvs: Vec<ProxyTlv>,
-    /// Values of your own, by a type from `0xe0` to `0xef`.
+    /// Values of your own, by a type from `0xe0` to `0xef`. They may hold variables, such as `{client_ip}`; a value that turns out empty, or
+    /// longer than 256 bytes, is left out. `{{` and `}}` are braces.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom: BTreeMap<String, String>,
 }

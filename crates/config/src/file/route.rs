@@ -137,6 +137,10 @@ pub struct Match {
     /// All of these cookies, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cookies: BTreeMap<String, ValueTest>,
+    /// All of these values of the PROXY header of version 2 that the connection began with, by name (`alpn`, `authority`, `unique_id`,
+    /// `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `netns`, `aws_vpce_id`) or type (`0xea`).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub proxy_tlvs: BTreeMap<String, ValueTest>,
     /// Any of these networks holds the client, such as `10.0.0.0/8` or `192.0.2.7`.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub source: OneOrMany,

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use model::proxy_protocol::{AcceptProxy, SendProxy, Tlvs};
+use model::limits::{PROXY_OWN_TLV_BYTES_MAX, PROXY_OWN_TLVS_BYTES_MAX};
+use model::proxy_protocol::{AcceptProxy, OwnTlv, SendProxy, Tlvs};
+use model::template::{self, Piece};
 
 use super::Resolver;
 use crate::file;
 
 /// Types for whatever sender and receiver agree on.
 const CUSTOM: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
-/// Longest value of one's own: with addresses it leaves room for others.
-const CUSTOM_BYTES_MAX: usize = 256;
-/// Longest that all of them are, each with 3 bytes before it: the rest is for addresses, TLS and a checksum.
-const CUSTOM_TOTAL_BYTES_MAX: usize = 300;
 
 impl Resolver<'_> {
     pub(super) fn accept_proxy(&mut self, at: &str, written: &file::AcceptProxy) -> AcceptProxy {
@@ -56,35 +54,52 @@ impl Resolver<'_> {
         SendProxy::V2(tlvs)
     }
 
-    /// Values of one's own, each with its type.
-    fn custom_tlvs(&mut self, at: &str, written: &BTreeMap<String, String>) -> Vec<(u8, Vec<u8>)> {
-        let mut custom = Vec::new();
-        for (kind, value) in written {
-            let path = format!("{at}/custom/{kind}");
-            let Some(number) = custom_type(kind) else {
-                let span = self.key_span(&format!("{at}/custom"), kind);
+    /// Values of the operator's own, each with its type. Of those with variables, what they stand for is bounded when they are sent.
+    fn custom_tlvs(&mut self, at: &str, written: &BTreeMap<String, String>) -> Vec<OwnTlv> {
+        let mut custom: Vec<OwnTlv> = Vec::new();
+        let (mut total, mut each_fits) = (0, true);
+        for (key, value) in written {
+            let path = format!("{at}/custom/{key}");
+            let Some(kind) = custom_type(key) else {
+                let span = self.key_span(&format!("{at}/custom"), key);
                 let mend = "types of your own are `0xe0` to `0xef`".to_owned();
-                self.sink.push(span, format!("`{kind}` is not a type that can be chosen"), Some(mend));
+                self.sink.push(span, format!("`{key}` is not a type that can be chosen"), Some(mend));
                 continue;
             };
-            if value.len() > CUSTOM_BYTES_MAX {
-                let message = format!("a value has at most {CUSTOM_BYTES_MAX} bytes, not {}", value.len());
+            let length = match literal_bytes(value) {
+                Ok(length) => length,
+                Err(message) => {
+                    self.report(&path, message, None);
+                    continue;
+                }
+            };
+            if length > PROXY_OWN_TLV_BYTES_MAX {
+                each_fits = false;
+                let message = format!("a value has at most {PROXY_OWN_TLV_BYTES_MAX} bytes, not {length}");
                 self.report(&path, message, None);
-            } else if custom.iter().any(|(known, _)| *known == number) {
-                self.report(&path, format!("the type `{kind}` stands here twice"), None);
+            } else if custom.iter().any(|known| known.kind == kind) {
+                self.report(&path, format!("the type `{key}` stands here twice"), None);
             }
-            custom.push((number, value.clone().into_bytes()));
+            total += 3 + length;
+            custom.push(OwnTlv { key: key.clone(), kind, value: value.clone() });
         }
-        let total: usize = custom.iter().map(|(_, value)| 3 + value.len()).sum();
-        let each_fits = custom.iter().all(|(_, value)| value.len() <= CUSTOM_BYTES_MAX);
-        if each_fits && total > CUSTOM_TOTAL_BYTES_MAX {
+        if each_fits && total > PROXY_OWN_TLVS_BYTES_MAX {
             let message = format!("these values have {total} bytes together, with 3 before each");
-            let mend = format!("a header has room for {CUSTOM_TOTAL_BYTES_MAX}");
+            let mend = format!("a header has room for {PROXY_OWN_TLVS_BYTES_MAX}");
             let span = self.key_span(at, "custom");
             self.sink.push(span, message, Some(mend));
         }
         custom
     }
+}
+
+/// How long a template is without its variables.
+fn literal_bytes(text: &str) -> Result<usize, String> {
+    let length = |piece: &Piece| match piece {
+        Piece::Literal(text) => text.len(),
+        Piece::Variable { .. } => 0,
+    };
+    Ok(template::parse(text)?.iter().map(length).sum())
 }
 
 fn custom_type(text: &str) -> Option<u8> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use model::fields::is_token;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::proxy_protocol::TlvName;
 use model::snapshot::{Action, ClusterChoice, Redirect, Route};
 use model::template::Piece;
 use model::{Issue, LocalResponse, Name};
@@ -18,6 +19,7 @@ enum Names {
     Fields,
     Parameters,
     Cookies,
+    Tlvs,
 }
 
 impl Resolver<'_> {
@@ -93,6 +95,7 @@ impl Resolver<'_> {
             headers: self.values(&format!("{at}/headers"), &written.headers, Names::Fields),
             query: self.values(&format!("{at}/query"), &written.query, Names::Parameters),
             cookies: self.values(&format!("{at}/cookies"), &written.cookies, Names::Cookies),
+            proxy_tlvs: self.values(&format!("{at}/proxy_tlvs"), &written.proxy_tlvs, Names::Tlvs),
             sources: self.parsed(&format!("{at}/source"), written.source.as_slice(), is_one(&written.source)),
         }
     }
@@ -149,7 +152,20 @@ impl Resolver<'_> {
         let mut all: Vec<ValueMatch> = Vec::new();
         for (name, test) in written {
             let same = |other: &ValueMatch| names == Names::Fields && other.name.eq_ignore_ascii_case(name);
-            let problem = if names != Names::Parameters && !is_token(name.as_bytes()) {
+            if names == Names::Tlvs
+                && let Err(message) = TlvName::parse(name)
+            {
+                let span = self.key_span(at, name);
+                self.sink.push(
+                    span,
+                    message,
+                    nearest(name, TlvName::names()).map(|known| format!("did you mean `{known}`?")),
+                );
+                continue;
+            }
+            let problem = if names == Names::Tlvs {
+                None
+            } else if names != Names::Parameters && !is_token(name.as_bytes()) {
                 let what = if names == Names::Fields { "header field" } else { "cookie" };
                 Some(format!("`{name}` is not the name of a {what}"))
             } else if names == Names::Fields && name.eq_ignore_ascii_case("host") {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::proxy_protocol::{SendProxy, Tlvs};
+use model::proxy_protocol::{OwnTlv, SendProxy, Tlvs};
 use model::snapshot::{Cluster, Listener};
 
 use crate::support::{load, messages};
@@ -58,12 +58,13 @@ fn what_endpoints_are_told_is_a_version_or_more() {
     assert_eq!(cluster("proxy_protocol: { version: v1 }").proxy_protocol, Some(SendProxy::V1));
     assert_eq!(cluster("proxy_protocol: v2").proxy_protocol, Some(SendProxy::V2(Tlvs::default())));
     let all = "proxy_protocol: { version: v2, tlvs: [alpn, authority, crc32c, ssl, unique_id], \
-               custom: { '0xe0': a, 239: '' } }";
-    let custom = vec![(0xe0, b"a".to_vec()), (0xef, Vec::new())];
+               custom: { '0xe0': '{client_ip}', 239: '' } }";
+    let own = |key: &str, kind, value: &str| OwnTlv { key: key.into(), kind, value: value.into() };
+    let custom = vec![own("0xe0", 0xe0, "{client_ip}"), own("239", 0xef, "")];
     let all_of_them = Tlvs { alpn: true, authority: true, unique_id: true, ssl: true, checksum: true, custom };
     let mut resolved = cluster(all).proxy_protocol.clone();
     if let Some(SendProxy::V2(tlvs)) = &mut resolved {
-        tlvs.custom.sort();
+        tlvs.custom.sort_by_key(|own| own.kind);
     }
     assert_eq!(resolved, Some(SendProxy::V2(all_of_them)));
 }
@@ -90,6 +91,13 @@ fn what_endpoints_cannot_be_told_is_explained() {
             "10: `e0` is not a type that can be chosen (types of your own are `0xe0` to `0xef`)",
             "10: a value has at most 256 bytes, not 257",
             "10: the type `0xe2` stands here twice",
+        ]
+    );
+    assert_eq!(
+        told("proxy_protocol: { version: v2, custom: { '0xe0': 'a {client_ip', '0xe1': '}' } }"),
+        [
+            "10: `{` is never closed in `a {client_ip`: write `{{` for a brace",
+            "10: `}` without `{` in `}`: write `}}` for a brace",
         ]
     );
     let half = "x".repeat(150);

@@ -1,6 +1,7 @@
 //! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
 
 mod lease;
+pub mod own_tlvs;
 pub(crate) mod slot;
 pub mod state;
 pub mod subset;
@@ -20,6 +21,7 @@ use model::{PickReason, RequestHead};
 
 use crate::balance::response_time::Timing;
 use crate::balance::{self, Ask, LastResort, PickCache, View};
+use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::state::{ClusterState, EndpointState};
 use crate::cluster::subset::{Names, Subset, Subsets};
 use crate::hash::FastMap;
@@ -63,6 +65,8 @@ pub struct ClusterPlan {
     pub persistence: Option<Box<Persistence>>,
     /// There while the cluster has adaptive concurrency.
     pub(crate) adaptive: Option<Arc<Adaptive>>,
+    /// What the operator adds to PROXY headers, if anything.
+    pub own_tlvs: Option<Box<OwnTlvs>>,
     /// The view of the latest epoch, built once for all workers: with the plan, unless the cluster is small and none was built
     /// before. Then the first pick builds it, which costs it microseconds; most of very many clusters may never see one.
     latest: Mutex<Option<Stamped>>,
@@ -211,6 +215,8 @@ impl ClusterPlan {
         let known = previous.and_then(|plan| plan.persistence.as_deref());
         let sessions = || Persistence::compile(&cluster, &endpoints, known).map(Box::new);
         let persistence = cluster.persistence.as_ref().and_then(|_| sessions());
+        // What is wrong with them has been reported, and the plan is refused.
+        let own_tlvs = OwnTlvs::compile(&cluster).unwrap_or_default();
         Self {
             cluster,
             endpoints,
@@ -223,6 +229,7 @@ impl ClusterPlan {
             guard,
             adaptive,
             persistence,
+            own_tlvs,
             latest,
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn ask(router: &Router, head: &RequestHead, question: &Question, scra
             let matches = &route.route.matches;
             let hides = question.hides_values;
             let test = |test: &ValueTest| if hides { "is not as asked for".to_owned() } else { test.unmet() };
-            let unmet = route.conditions.unmet((matches, &test), (head, question.client), scratch);
+            let unmet = route.conditions.unmet((matches, &test), (head, question.client.into()), scratch);
             told.push(RouteTold {
                 name: route.name().to_string(),
                 asks: asks(matches, route.route.priority),
@@ -64,6 +64,7 @@ fn asks(matches: &Match, priority: i32) -> String {
         + matches.headers.len()
         + matches.query.len()
         + matches.cookies.len()
+        + matches.proxy_tlvs.len()
         + usize::from(!matches.sources.is_empty());
     if others > 0 {
         parts.push(format!("{others} more condition{}", if others == 1 { "" } else { "s" }));

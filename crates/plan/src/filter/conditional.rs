@@ -50,15 +50,15 @@ pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps
 
 impl RequestStep for Judge {
     fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
-        self.0.judge(head, facts.client, scratch);
+        self.0.judge(head, facts.caller(), scratch);
         Flow::Continue
     }
 }
 
 impl RequestStep for Conditional<Box<dyn RequestStep>> {
     fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
-        self.when.judge(head, facts.client, scratch);
-        if self.when.holds((head, facts.client), None, scratch) {
+        self.when.judge(head, facts.caller(), scratch);
+        if self.when.holds((head, facts.caller()), None, scratch) {
             self.step.apply(head, facts, scratch)
         } else {
             Flow::Continue
@@ -72,7 +72,7 @@ impl RequestStep for Conditional<Box<dyn RequestStep>> {
 
 impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
     fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
-        if self.when.holds((view.request, view.facts.client), Some(head.status), scratch) {
+        if self.when.holds((view.request, view.facts.caller()), Some(head.status), scratch) {
             self.step.apply(head, view, scratch);
         }
     }
@@ -85,7 +85,7 @@ impl PageStep for Conditional<Box<dyn PageStep>> {
 
     fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool {
         let view = failure.view;
-        self.when.holds((view.request, view.facts.client), Some(failure.status), scratch)
+        self.when.holds((view.request, view.facts.caller()), Some(failure.status), scratch)
             && self.step.fits(failure, scratch)
     }
 

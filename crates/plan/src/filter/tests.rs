@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
+use model::facts::SenderFacts;
 use model::matching::{Match, PathMatch, When};
+use model::proxy_protocol::SenderTlvs;
 use serde_json::json;
 
 use super::testing::{World, answered, chain, issue, listed, passed, request, response, returned, uses};
@@ -230,12 +232,16 @@ fn every_variable_is_written() {
         [("host", "[::1]:8443"), ("accept", "x"), ("cookie", "k=1; k2=a=b"), ("Cookie", "k3=3;k=9"), ("Accept", "y")];
     let mut head = request("MKCOL", target, &fields);
     head.set_user(b"ann");
-    let facts = world.tls_facts();
+    let mut tlvs = SenderTlvs::default();
+    tlvs.add(0xea, b"\x01vpce-1");
+    let sender = SenderFacts { address: "10.0.0.1:4".parse().unwrap(), unique_id: Some((*b"id-7").into()), tlvs };
+    let facts = Facts { sender: Some(&sender), ..world.tls_facts() };
     let reply = response(418, &[("x-r", "1"), ("X-R", "2")]);
     let values = Values::of_response(&reply, &world.view(&head, &facts));
     let mut told = String::new();
     for (text, expected) in [
         ("{client_ip} {client_port} {peer_ip} {local_ip} {local_port}", "192.0.2.7 40000 192.0.2.7 127.0.0.1 8080"),
+        ("{sender_ip} {sender_id} {proxy_tlv:aws_vpce_id} {proxy_tlv:0xe1}.", "10.0.0.1 id-7 vpce-1 ."),
         ("{scheme} {host} {method} {path}", "https [::1] MKCOL /p/q"),
         ("{received_host}", "[::1]:8443"),
         ("{query}", "a=1&%62%20c=%0d2&b+c=3&flag&=e"),
@@ -363,6 +369,7 @@ fn every_variable_can_be_found_by_its_name() {
     for spec in VARIABLES {
         let argument = match spec.form {
             Form::Plain(_) => None,
+            Form::WithArgument(_) if spec.name == "proxy_tlv" => Some("alpn"),
             Form::WithArgument(_) => Some("x"),
         };
         assert!(variables::Variable::find(spec.name, argument, Stage::Response).is_ok(), "{}", spec.name);

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use model::facts::TlsFacts;
+use model::proxy_protocol::TlvName;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
 use super::{Failure, ResponseView, settings};
@@ -48,6 +49,7 @@ pub enum Variable {
     RequestHeader(FieldName),
     QueryParam(Box<str>),
     Cookie(Box<str>),
+    ProxyTlv(TlvName),
     Status,
     ResponseHeader(FieldName),
     Cluster,
@@ -165,6 +167,12 @@ pub const VARIABLES: &[VariableSpec] = &[
         "The first query parameter of this name, as sent (percent-encoding kept).",
     ),
     with_argument("cookie", |name| Ok(Variable::Cookie(name.into())), Stage::Request, "The first cookie of this name."),
+    with_argument(
+        "proxy_tlv",
+        |name| Ok(Variable::ProxyTlv(TlvName::parse(name)?)),
+        Stage::Request,
+        "A value of the PROXY header of version 2 that the connection began with, by name (`authority`) or type (`0xea`).",
+    ),
     plain("status", Variable::Status, Stage::Response, "Status of the response."),
     with_argument(
         "response_header",
@@ -291,6 +299,9 @@ impl Variable {
                 let mut fields = request.fields.all_known(Known::Cookie);
                 let value = fields.find_map(|field| query::cookie(field, name.as_bytes()));
                 out.extend_from_slice(value.unwrap_or_default());
+            }
+            Self::ProxyTlv(name) => {
+                out.extend_from_slice(facts.sender.and_then(|sender| sender.tlvs.find(*name)).unwrap_or_default());
             }
             Self::Status => write_number(values.status, out),
             Self::ResponseHeader(name) => {

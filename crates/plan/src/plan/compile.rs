@@ -14,6 +14,7 @@ use model::{Issue, LocalResponse, Name};
 use crate::addresses::AddressTable;
 use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
+use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
@@ -61,12 +62,13 @@ struct Routers {
 impl<'a> Compiler<'a> {
     fn new(snapshot: &'a Snapshot, previous: Option<&'a Plan>) -> Self {
         let old = Twins::of(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
-        let mut wanted = labels_wanted(snapshot);
+        let (mut wanted, mut issues) = (labels_wanted(snapshot), Vec::new());
         let mut compile = |cluster: &Arc<Cluster>| {
             let names = if wanted.is_empty() { None } else { wanted.remove(cluster.name.as_str()) }.unwrap_or_default();
             match old.find(&cluster.name) {
                 Some(same) if is_same(&same.cluster, cluster) && same.subsets.are_by(&names) => same.clone(),
                 before => {
+                    issues.extend(OwnTlvs::compile(cluster).err().into_iter().flatten());
                     let before = before.map(|plan| &**plan);
                     Arc::new(ClusterPlan::compile_for(cluster.clone(), names, before))
                 }
@@ -74,7 +76,7 @@ impl<'a> Compiler<'a> {
         };
         let clusters: Vec<_> = snapshot.clusters.iter().map(&mut compile).collect();
         let by_name = Twins::of(&snapshot.clusters, |cluster| &cluster.name);
-        Self { snapshot, previous, clusters, by_name, issues: Vec::new() }
+        Self { snapshot, previous, clusters, by_name, issues }
     }
 
     fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
@@ -195,14 +197,14 @@ impl<'a> Compiler<'a> {
         plans
     }
 
-    fn tcp_target(
-        &mut self,
     fn no_keep_alive(&mut self, listener: &Listener) -> Option<Option<AgentList>> {
         let Protocol::Http(http) = &listener.protocol else { return Some(None) };
         let path = || format!("listeners/{}/no_keep_alive_for", listener.name);
         self.take(AgentList::compile(&http.no_keep_alive_for), path)
     }
 
+    fn tcp_target(
+        &mut self,
         listener: &Name,
         target: &TcpTarget,
         old: Option<&ListenerTarget>,
@@ -290,9 +292,9 @@ impl Routers {
 fn listener_plan(
     listener: &Arc<Listener>,
     target: ListenerTarget,
+    no_keep_alive: Option<AgentList>,
     old: Option<&Arc<ListenerPlan>>,
 ) -> Arc<ListenerPlan> {
-    no_keep_alive: Option<AgentList>,
     match old {
         Some(old) if old.listener == *listener && old.target.is_same(&target) => old.clone(),
         _ => {

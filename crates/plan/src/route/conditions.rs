@@ -1,8 +1,8 @@
 //! The conditions of one route, compiled, as they are tested after host and path have been looked up.
 
-use std::net::IpAddr;
-
+use model::facts::Caller;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::proxy_protocol::TlvName;
 use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
 use regex::bytes::Regex;
 
@@ -16,6 +16,7 @@ pub(crate) struct Conditions {
     headers: Box<[(FieldName, Test)]>,
     query: Box<[(Box<[u8]>, Test)]>,
     cookies: Box<[(Box<[u8]>, Test)]>,
+    proxy_tlvs: Box<[(TlvName, Test)]>,
     sources: Box<[Cidr]>,
 }
 
@@ -48,8 +49,9 @@ enum Test {
 }
 
 /// How specific a route is where host and path are equal; the smaller comes first. The Gateway API's rules: a method,
-/// then more header conditions, then more query conditions; then, beyond those rules, more cookies, then sources.
-pub(crate) type Rank = (bool, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>, bool);
+/// then more header conditions, then more query conditions; then, beyond those rules, more cookies, more values of a PROXY header, then
+/// sources.
+pub(crate) type Rank = (bool, [std::cmp::Reverse<usize>; 4], bool);
 
 impl Conditions {
     /// Compiles what a route asks.
@@ -61,12 +63,14 @@ impl Conditions {
         let path = keep(path(asked.path.as_ref()), &mut issues).unwrap_or(PathCondition::Held);
         let field = |name: &str| FieldName::new(name).map_err(|message| Issue::at("", message));
         let bytes = |name: &str| Ok(name.as_bytes().into());
+        let tlv = |name: &str| TlvName::parse(name).map_err(|message| Issue::at("", message));
         let conditions = Self {
             path,
             methods: Methods::compile(&asked.methods),
             headers: tests("headers", &asked.headers, field, &mut issues),
             query: tests("query", &asked.query, bytes, &mut issues),
             cookies: tests("cookies", &asked.cookies, bytes, &mut issues),
+            proxy_tlvs: tests("proxy_tlvs", &asked.proxy_tlvs, tlv, &mut issues),
             sources: asked.sources.clone().into(),
         };
         if issues.is_empty() { Ok(conditions) } else { Err(issues) }
@@ -93,25 +97,24 @@ impl Conditions {
         let more = |count: usize| std::cmp::Reverse(count);
         (
             self.methods.is_any(),
-            more(self.headers.len()),
-            more(self.query.len()),
-            more(self.cookies.len()),
+            [self.headers.len(), self.query.len(), self.cookies.len(), self.proxy_tlvs.len()].map(more),
             self.sources.is_empty(),
         )
     }
 
     /// Whether all of them hold. `scratch` may be written beyond what it holds, which stays.
     #[inline]
-    pub(crate) fn hold(&self, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> bool {
+    pub(crate) fn hold(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
         self.methods.hold(head)
             && self.path.holds(head.path())
-            && (self.sources.is_empty() || self.sources.iter().any(|source| source.contains(client)))
+            && (self.sources.is_empty() || self.sources.iter().any(|source| source.contains(caller.client)))
             && self.headers.iter().all(|(name, test)| test.holds_for_any(head.fields.all(name)))
             && (self.query.is_empty() || self.query_holds(head.query().unwrap_or_default(), scratch))
             && self.cookies.iter().all(|(name, test)| {
                 let mut fields = head.fields.all_known(Known::Cookie);
                 test.holds(fields.find_map(|field| query::cookie(field, name)))
             })
+            && self.proxy_tlvs.iter().all(|(name, test)| test.holds(sent(caller, *name)))
     }
 
     /// The first condition that does not hold, in words. `asked` is what they were compiled from, `unmet` says what is
@@ -119,7 +122,7 @@ impl Conditions {
     pub(crate) fn unmet(
         &self,
         (asked, unmet): (&Match, &dyn Fn(&ValueTest) -> String),
-        (head, client): (&RequestHead, IpAddr),
+        (head, caller): (&RequestHead, Caller<'_>),
         scratch: &mut Vec<u8>,
     ) -> Option<String> {
         if !self.methods.hold(head) {
@@ -128,6 +131,7 @@ impl Conditions {
         if !self.path.holds(head.path()) {
             return Some("the path does not match".to_owned());
         }
+        let client = caller.client;
         if !self.sources.is_empty() && !self.sources.iter().any(|source| source.contains(client)) {
             return Some(format!("the client {client} is in none of the networks of `source`"));
         }
@@ -146,6 +150,11 @@ impl Conditions {
             let mut fields = head.fields.all_known(Known::Cookie);
             if !test.holds(fields.find_map(|field| query::cookie(field, name))) {
                 return told("cookie", asked);
+            }
+        }
+        for ((name, test), asked) in self.proxy_tlvs.iter().zip(&asked.proxy_tlvs) {
+            if !test.holds(sent(caller, *name)) {
+                return told("value of a PROXY header", asked);
             }
         }
         None
@@ -226,6 +235,11 @@ impl Test {
             _ => self.holds(raw),
         }
     }
+}
+
+/// What the PROXY header of a connection said under this name.
+fn sent<'a>(caller: Caller<'a>, name: TlvName) -> Option<&'a [u8]> {
+    caller.sender?.tlvs.find(name)
 }
 
 fn path(asked: Option<&PathMatch>) -> Result<PathCondition, Issue> {

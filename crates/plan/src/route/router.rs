@@ -13,8 +13,9 @@
 //! 5. more conditions on header fields;
 //! 6. more conditions on query parameters;
 //! 7. more conditions on cookies;
-//! 8. a condition on the client's network before none;
-//! 9. the order of the file.
+//! 8. more conditions on values of a PROXY header;
+//! 9. a condition on the client's network before none;
+//! 10. the order of the file.
 //!
 //! If the routes of the most specific host or path fail by another condition, less specific ones are tried: a request
 //! gets no answer 404 while any route matches it.
@@ -32,9 +33,9 @@
 //! other conditions.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::facts::Caller;
 use model::matching::PathMatch;
 use model::{HostPattern, RequestHead};
 
@@ -107,10 +108,16 @@ impl Router {
         &self.routes
     }
 
-    /// The route that a request takes, or `None`. `client` is compared with source conditions. `scratch` is overwritten;
-    /// nothing is allocated once it has its working size.
-    pub fn find(&self, head: &RequestHead, client: IpAddr, scratch: &mut Vec<u8>) -> Option<&Arc<RoutePlan>> {
-        self.walk(head, scratch, &mut |route, scratch| route.conditions.hold(head, client, scratch))
+    /// The route that a request takes, or `None`. `caller` is compared with conditions on networks and PROXY headers. `scratch` is
+    /// overwritten; nothing is allocated once it has its working size.
+    pub fn find<'a>(
+        &self,
+        head: &RequestHead,
+        caller: impl Into<Caller<'a>>,
+        scratch: &mut Vec<u8>,
+    ) -> Option<&Arc<RoutePlan>> {
+        let caller = caller.into();
+        self.walk(head, scratch, &mut |route, scratch| route.conditions.hold(head, caller, scratch))
     }
 
     /// Goes through the routes whose host and path fit, in the order in which they are asked, to the first that is

@@ -1,7 +1,6 @@
 //! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, and the status of the response.
 
-use std::net::IpAddr;
-
+use model::facts::Caller;
 use model::matching::When;
 use model::status::StatusRange;
 use model::{Issue, RequestHead};
@@ -65,17 +64,17 @@ impl WhenPlan {
 
     /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it
     /// before there is a response. Statuses are asked for when there is one.
-    pub(crate) fn judge(&self, head: &mut RequestHead, client: IpAddr, scratch: &mut Vec<u8>) {
+    pub(crate) fn judge(&self, head: &mut RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) {
         if self.number == NONE {
             return;
         }
-        let verdict = self.own_holds((head, client), scratch);
+        let verdict = self.own_holds((head, caller), scratch);
         if head.verdicts.len() <= self.number {
             head.verdicts.resize(self.number + 1, None);
         }
         head.verdicts[self.number] = Some(verdict);
         let (not, any) = (self.not.as_deref(), self.any.as_deref().unwrap_or_default());
-        not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(head, client, scratch));
+        not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(head, caller, scratch));
     }
 
     /// Where it asks for the status, if it does: the path below `when`.
@@ -93,7 +92,7 @@ impl WhenPlan {
 
     /// Whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
     /// request is now. `scratch` as in [`Conditions::hold`].
-    pub(crate) fn holds(&self, of: (&RequestHead, IpAddr), status: Option<u16>, scratch: &mut Vec<u8>) -> bool {
+    pub(crate) fn holds(&self, of: (&RequestHead, Caller<'_>), status: Option<u16>, scratch: &mut Vec<u8>) -> bool {
         let (head, _) = of;
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
@@ -104,8 +103,8 @@ impl WhenPlan {
     }
 
     /// What it asks itself, without its parts and the status.
-    fn own_holds(&self, (head, client): (&RequestHead, IpAddr), scratch: &mut Vec<u8>) -> bool {
-        self.host_holds(head, scratch) && self.conditions.hold(head, client, scratch)
+    fn own_holds(&self, (head, caller): (&RequestHead, Caller<'_>), scratch: &mut Vec<u8>) -> bool {
+        self.host_holds(head, scratch) && self.conditions.hold(head, caller, scratch)
     }
 
     fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {

@@ -79,7 +79,7 @@ pub(crate) fn line_beside<'p>(
     }
     let (worker, timeout) = (exchange.worker.index, now.plan.cluster.timeouts.connect);
     let shard = side.series.of(worker);
-    if let Some(kept) = at.and_then(|at| side.pool.take(at, &exchange.connection.facts)) {
+    if let Some(kept) = at.and_then(|at| exchange.kept_for(now, side, at)) {
         shard.reused.add(1);
         return Ok(Line::Http1(kept));
     }
@@ -118,7 +118,9 @@ pub(super) async fn establish(target: Target<'_>, opening: Opening) -> Result<Up
             Io::Connected(Box::new(stream.map_err(|_| Fault::UpstreamHandshakeFailed)?))
         }
     };
-    Ok(UpstreamConnection::new(io, Instant::now()))
+    let mut connection = UpstreamConnection::new(io, Instant::now());
+    connection.shown = opening.shown;
+    Ok(connection)
 }
 
 /// Writes all of `bytes`; they are few, and a new connection takes them at once.

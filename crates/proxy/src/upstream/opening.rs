@@ -6,6 +6,9 @@ use std::net::IpAddr;
 use model::proxy_protocol::SendProxy;
 use model::snapshot::Cluster;
 use model::socket::Source;
+use model::{Facts, RequestHead};
+use plan::ClusterPlan;
+use plan::cluster::own_tlvs::Tlvs;
 use wire::proxy_protocol::{Outgoing, OutgoingSsl, Peers, write_v1, write_v2};
 
 use crate::connection::ConnectionFacts;
@@ -19,15 +22,34 @@ pub(crate) struct Opening {
     pub client: Option<IpAddr>,
     /// The endpoint may be the one to speak first.
     pub may_wait: bool,
+    /// What `header` says of the exchange, where that may differ from one to the next.
+    pub shown: Option<Box<Tlvs>>,
 }
 
 impl Opening {
-    /// For a client's connection; `id` names what the connection to the endpoint is made for, and is asked only where it is
-    /// sent.
-    pub(crate) fn new<'a>(cluster: &Cluster, facts: &ConnectionFacts, id: impl FnOnce() -> &'a [u8]) -> Self {
-        let client = (cluster.socket.source == Source::Client).then(|| facts.peer.ip().to_canonical());
-        Self { header: header(cluster.proxy_protocol.as_ref(), facts, id), client, may_wait: false }
+    /// For a client's connection; `exchange` is what the connection to the endpoint is made for, and `request` its request, if there
+    /// is one.
+    pub(crate) fn new(
+        cluster: &ClusterPlan,
+        facts: &ConnectionFacts,
+        exchange: &Facts<'_>,
+        request: Option<&RequestHead>,
+    ) -> Self {
+        let settings = &*cluster.cluster;
+        let client = (settings.socket.source == Source::Client).then(|| facts.peer.ip().to_canonical());
+        let Some(wanted) = &settings.proxy_protocol else { return Self { client, ..Self::default() } };
+        let own = cluster.own_tlvs.as_ref();
+        let tlvs = own.map(|own| own.values(request, exchange)).unwrap_or_default();
+        let header = Some(header(wanted, facts, (exchange.request_id.as_bytes(), &tlvs)));
+        let shown = own.is_some_and(|own| own.has_variables()).then(|| Box::new(tlvs));
+        Self { header, client, may_wait: false, shown }
     }
+}
+
+/// What a connection that is made for this exchange shows of it, where that may differ from one exchange to the next.
+pub(crate) fn shown(cluster: &ClusterPlan, exchange: &Facts<'_>, request: &RequestHead) -> Option<Box<Tlvs>> {
+    let own = cluster.own_tlvs.as_ref().filter(|own| own.has_variables())?;
+    Some(Box::new(own.values(Some(request), exchange)))
 }
 
 /// Whether a connection of this cluster can be used again for the same client only.
@@ -35,14 +57,13 @@ pub(crate) fn is_private(cluster: &Cluster) -> bool {
     cluster.proxy_protocol.is_some() || cluster.socket.source == Source::Client
 }
 
-fn header<'a>(wanted: Option<&SendProxy>, facts: &ConnectionFacts, id: impl FnOnce() -> &'a [u8]) -> Option<Vec<u8>> {
-    let wanted = wanted?;
+fn header(wanted: &SendProxy, facts: &ConnectionFacts, (id, own): (&[u8], &Tlvs)) -> Vec<u8> {
     let peers = Some(Peers { source: facts.peer, destination: facts.local });
     let mut bytes = Vec::new();
     let tlvs = match wanted {
         SendProxy::V1 => {
             write_v1(peers, &mut bytes);
-            return Some(bytes);
+            return bytes;
         }
         SendProxy::V2(tlvs) => tlvs,
     };
@@ -58,11 +79,11 @@ fn header<'a>(wanted: Option<&SendProxy>, facts: &ConnectionFacts, id: impl FnOn
         peers,
         alpn: tls.and_then(|tls| tls.alpn).filter(|_| tlvs.alpn).map(str::as_bytes),
         authority: tls.and_then(|tls| tls.server_name.as_deref()).filter(|_| tlvs.authority),
-        unique_id: tlvs.unique_id.then(id),
+        unique_id: tlvs.unique_id.then_some(id),
         ssl,
-        custom: &tlvs.custom,
+        custom: own,
         checksum: tlvs.checksum,
     };
     write_v2(&outgoing, &mut bytes);
-    Some(bytes)
+    bytes
 }

@@ -5,7 +5,7 @@
 //! taken out, or by the sweep.
 //!
 //! Where a connection shows whom it speaks for, or an endpoint has authenticated somebody there, it is used again for the same
-//! client's connection only. Anybody can have connections become his by bringing credentials, so those have half of the room at most
+//! client's connection only, and where it shows something of an exchange, only for those of which it would show the same. Anybody can have connections become his by bringing credentials, so those have half of the room at most
 //! where others are kept too, and give way to them when there is no more.
 
 use std::cell::{Cell, RefCell};
@@ -17,6 +17,7 @@ use model::limits::STALE_WITHIN;
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
+use plan::cluster::own_tlvs::Tlvs;
 use wire::authentication::Bond;
 
 use super::opening::is_private;
@@ -33,19 +34,21 @@ pub(crate) struct UpstreamConnection {
     /// Whether the endpoint takes one client for the author of all that comes on it.
     pub bond: Bond,
     idle_since: Instant,
+    /// What its PROXY header said of the exchange for which it was made, where that may differ from one to the next.
+    pub shown: Option<Box<Tlvs>>,
     /// The connection's own, if `io` is one stream of it.
     berth: Option<Box<Berth>>,
 }
 
 impl UpstreamConnection {
     pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, bond: Bond::None, idle_since: now, berth: None }
+        Self { io, requests: 0, bond: Bond::None, idle_since: now, shown: None, berth: None }
     }
 
     /// One stream of a connection.
     pub(super) fn of_stream(io: Io, berth: Box<Berth>, now: Instant) -> Self {
         let requests = u64::from(berth.was_idle);
-        Self { io, requests, bond: Bond::None, idle_since: now, berth: Some(berth) }
+        Self { io, requests, bond: Bond::None, idle_since: now, shown: None, berth: Some(berth) }
     }
 
     /// What `io` is a stream of.
@@ -111,11 +114,18 @@ impl Pool {
         self.settings == cluster.pool && self.made.0 == cluster.socket && self.made.1 == cluster.proxy_protocol
     }
 
-    /// A connection for this client that is alive as far as the kernel knows.
-    pub(crate) fn take(&self, now: Instant, client: &Rc<ConnectionFacts>) -> Option<UpstreamConnection> {
+    /// A connection for this client that is alive as far as the kernel knows. `shows` is what a new one would be made with for this
+    /// exchange, [`UpstreamConnection::shown`]; it is asked only where some connections are of use to one client only.
+    pub(crate) fn take(
+        &self,
+        now: Instant,
+        client: &Rc<ConnectionFacts>,
+        shows: impl FnOnce() -> Option<Box<Tlvs>>,
+    ) -> Option<UpstreamConnection> {
         let mut idle = self.idle.borrow_mut();
+        let shown = if self.owned.get() == 0 { None } else { shows() };
         loop {
-            let place = self.place_for(client, &idle)?;
+            let place = self.place_for(client, shown.as_deref(), &idle)?;
             let mut connection = self.remove(&mut idle, place)?.connection;
             if self.is_fresh(&connection, now) && connection.io.is_quiet() {
                 return Some(connection);
@@ -124,12 +134,12 @@ impl Pool {
     }
 
     /// Its own before one that is everybody's.
-    fn place_for(&self, client: &Rc<ConnectionFacts>, idle: &VecDeque<Idle>) -> Option<usize> {
+    fn place_for(&self, client: &Rc<ConnectionFacts>, shown: Option<&Tlvs>, idle: &VecDeque<Idle>) -> Option<usize> {
         let last = idle.len().checked_sub(1)?;
         if self.owned.get() == 0 {
             return Some(last);
         }
-        let own = idle.iter().rposition(|idle| idle.is_of(client));
+        let own = idle.iter().rposition(|idle| idle.is_of(client) && idle.connection.shown.as_deref() == shown);
         own.or_else(|| idle.iter().rposition(|idle| idle.owner.is_none()))
     }
 

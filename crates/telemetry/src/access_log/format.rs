@@ -1,6 +1,7 @@
 //! What can be in a line, and how a format is compiled.
 
 use model::FieldName;
+use model::proxy_protocol::TlvName;
 use model::snapshot::LogFormat;
 use model::template::{self, Piece as TemplatePiece};
 
@@ -80,10 +81,15 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("tls_client_subject", Variable::TlsClientSubject, "Subject of the verified client certificate"),
 ];
 
-/// The variables that take the name of a field.
-pub(crate) const FIELD_VARIABLES: [(&str, &str); 2] = [
-    ("request_header", "First field of this name in the request"),
-    ("response_header", "First field of this name in the response sent to the client"),
+/// The variables that take a name, with one for an example, and what it names.
+pub(crate) const NAMED_VARIABLES: [(&str, (&str, &str), &str); 3] = [
+    ("request_header", ("a field name", "user-agent"), "First field of this name in the request"),
+    ("response_header", ("a field name", "user-agent"), "First field of this name in the response sent to the client"),
+    (
+        "proxy_tlv",
+        ("the name of a TLV", "authority"),
+        "Value of this name (`authority`) or type (`0xea`) in the PROXY header of version 2 that the connection began with",
+    ),
 ];
 
 /// Keys of a JSON record that are made from fields of the request.
@@ -100,6 +106,7 @@ enum Piece {
     Variable(Variable),
     RequestHeader(FieldName),
     ResponseHeader(FieldName),
+    ProxyTlv(TlvName),
 }
 
 /// A format, ready to write.
@@ -154,6 +161,7 @@ impl Compiled {
                 Piece::Variable(variable) => value(*variable, record),
                 Piece::RequestHeader(name) => record.request.and_then(|head| head.fields.get(name)).into(),
                 Piece::ResponseHeader(name) => record.response.and_then(|head| head.fields.get(name)).into(),
+                Piece::ProxyTlv(name) => record.facts.sender.and_then(|sender| sender.tlvs.find(*name)).into(),
             };
             write_value(value, self.escape, clock, out);
         }
@@ -180,21 +188,22 @@ fn compile_piece(piece: TemplatePiece) -> Result<Piece, String> {
             Err("a log line must not hold a line break".to_owned())
         }
         TemplatePiece::Literal(text) => Ok(Piece::Text(text.into_bytes().into())),
-        TemplatePiece::Variable { name, argument: Some(argument) } => compile_field(&name, &argument),
+        TemplatePiece::Variable { name, argument: Some(argument) } => compile_named(&name, &argument),
         TemplatePiece::Variable { name, argument: None } => match VARIABLES.iter().find(|(known, ..)| *known == name) {
             Some((_, variable, _)) => Ok(Piece::Variable(*variable)),
-            None if is_field_variable(&name) => {
-                Err(format!("`{{{name}}}` needs a field name: `{{{name}:user-agent}}`"))
-            }
-            None => Err(unknown(&name)),
+            None => match NAMED_VARIABLES.iter().find(|(known, ..)| *known == name) {
+                Some((_, (what, example), _)) => Err(format!("`{{{name}}}` needs {what}: `{{{name}:{example}}}`")),
+                None => Err(unknown(&name)),
+            },
         },
     }
 }
 
-fn compile_field(name: &str, argument: &str) -> Result<Piece, String> {
+fn compile_named(name: &str, argument: &str) -> Result<Piece, String> {
     match name {
         "request_header" => Ok(Piece::RequestHeader(FieldName::new(argument)?)),
         "response_header" => Ok(Piece::ResponseHeader(FieldName::new(argument)?)),
+        "proxy_tlv" => Ok(Piece::ProxyTlv(TlvName::parse(argument)?)),
         _ if VARIABLES.iter().any(|(known, ..)| *known == name) => {
             Err(format!("`{{{name}}}` takes nothing after a colon"))
         }
@@ -202,12 +211,8 @@ fn compile_field(name: &str, argument: &str) -> Result<Piece, String> {
     }
 }
 
-fn is_field_variable(name: &str) -> bool {
-    FIELD_VARIABLES.iter().any(|(known, _)| *known == name)
-}
-
 fn unknown(name: &str) -> String {
-    let known = VARIABLES.iter().map(|(known, ..)| *known).chain(FIELD_VARIABLES.iter().map(|(known, _)| *known));
+    let known = VARIABLES.iter().map(|(known, ..)| *known).chain(NAMED_VARIABLES.iter().map(|(known, ..)| *known));
     let nearest = known.map(|known| (distance(name, known), known)).min();
     match nearest {
         Some((distance, nearest)) if distance <= 2.max(name.len() / 2) => {

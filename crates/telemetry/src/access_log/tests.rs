@@ -131,13 +131,16 @@ fn hostile(bytes: &[u8]) -> Told {
 
 fn every_variable_quoted() -> String {
     let names = format::VARIABLES.iter().map(|(name, ..)| format!("\"{{{name}}}\""));
-    let fields = ["request_header:host", "request_header:referer", "response_header:server"];
+    let fields = ["request_header:host", "request_header:referer", "response_header:server", "proxy_tlv:0xe0"];
     names.chain(fields.iter().map(|field| format!("\"{{{field}}}\""))).collect::<Vec<_>>().join(",")
 }
 
 fn check_hostile(bytes: &[u8]) {
     let told = hostile(bytes);
-    let facts = told.facts();
+    let mut tlvs = model::proxy_protocol::SenderTlvs::default();
+    tlvs.add(0xe0, bytes);
+    let sender = model::facts::SenderFacts { address: told.peer, unique_id: Some(bytes.into()), tlvs };
+    let facts = model::Facts { sender: Some(&sender), ..told.facts() };
     let record = told.record(&facts);
     let template = every_variable_quoted();
     let out = line(&template, &record);

@@ -347,3 +347,32 @@ fn a_signature_that_is_not_whole_may_be_anything() {
     }
     assert!(has_signature(b"PROXY ") && has_signature(b"\r\n\r\n\0\r\nQUIT\n"));
 }
+
+/// Every value that a header tells, with its type.
+fn each(header: &Header<'_>) -> Vec<(u8, Vec<u8>)> {
+    let mut values = Vec::new();
+    header.told.each(|kind, value| values.push((kind, value.to_vec())));
+    values
+}
+
+#[test]
+fn every_value_is_told_with_its_type_and_those_of_tls_among_them() {
+    let ssl = [&[1, 0, 0, 0, 0][..], &tlv(0x21, b"TLSv1.3"), &tlv(0x22, b"alice")].concat();
+    let all = [tlv(4, b"pad"), tlv(2, b"shop"), tlv(0x20, &ssl), tlv(0xe0, b""), tlv(0xe0, b"again")].concat();
+    let wanted: [(u8, &[u8]); 5] = [(2, b"shop"), (0x21, b"TLSv1.3"), (0x22, b"alice"), (0xe0, b""), (0xe0, b"again")];
+    assert_eq!(each(&whole(&with_tlvs(&all))), wanted.map(|(kind, value)| (kind, value.to_vec())));
+    for none in [&b"PROXY TCP4 192.0.2.1 198.51.100.2 8080 443\r\n"[..], &v2(0x20, 0, &all), &with_tlvs(&[])] {
+        assert!(each(&whole(none)).is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_told_is_bounded_by_the_header(tlvs in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let bytes = with_tlvs(&tlvs);
+        if let Proxied::Whole(header) = read(&bytes) {
+            let total: usize = each(&header).iter().map(|(_, value)| 3 + value.len()).sum();
+            prop_assert!(total <= tlvs.len());
+        }
+    }
+}

@@ -7,12 +7,15 @@ use super::crc32c::crc32c;
 pub(super) const ALPN: u8 = 0x01;
 pub(super) const AUTHORITY: u8 = 0x02;
 pub(super) const CRC32C: u8 = 0x03;
+const NOOP: u8 = 0x04;
 pub(super) const UNIQUE_ID: u8 = 0x05;
 pub(super) const SSL: u8 = 0x20;
 pub(super) const SSL_VERSION: u8 = 0x21;
 pub(super) const SSL_CN: u8 = 0x22;
 pub(super) const SSL_CIPHER: u8 = 0x23;
 const NETNS: u8 = 0x30;
+/// What stands in [`SSL`] before its values.
+const SSL_FIXED_BYTES: usize = 5;
 
 /// Types for whatever sender and receiver agree on (section 2.2.8).
 pub const CUSTOM_TYPES: RangeInclusive<u8> = 0xe0..=0xef;
@@ -38,6 +41,30 @@ pub struct Told<'a> {
     pub ssl: Option<Ssl<'a>>,
     /// Network namespace of the sender.
     pub netns: Option<&'a str>,
+    /// All of it as it was sent.
+    pub block: &'a [u8],
+}
+
+impl<'a> Told<'a> {
+    /// Every value with its type, in the order in which they came. Those inside of `SSL` (section 2.2.6) stand among the others, for they
+    /// have types of their own; checksum and padding are left out.
+    pub fn each(&self, mut take: impl FnMut(u8, &'a [u8])) {
+        let mut rest = self.block;
+        while let Some(Some((kind, value, after))) = next(rest) {
+            match kind {
+                CRC32C | NOOP => {}
+                SSL => {
+                    let mut inner = value.get(SSL_FIXED_BYTES..).unwrap_or_default();
+                    while let Some(Some((kind, value, after))) = next(inner) {
+                        take(kind, value);
+                        inner = after;
+                    }
+                }
+                _ => take(kind, value),
+            }
+            rest = after;
+        }
+    }
 }
 
 /// What the sender knows of the client's TLS (section 2.2.6).
@@ -57,8 +84,8 @@ pub struct Ssl<'a> {
 
 /// Reads what stands behind the addresses, which end at `from`. `None`: it is malformed, or the checksum is wrong.
 pub(super) fn read(header: &[u8], from: usize) -> Option<Told<'_>> {
-    let mut told = Told::default();
     let mut rest = header.get(from..)?;
+    let mut told = Told { block: rest, ..Told::default() };
     while let Some((kind, value, after)) = next(rest)? {
         match kind {
             ALPN => told.alpn = told.alpn.or(Some(value)),

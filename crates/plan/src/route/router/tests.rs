@@ -1,8 +1,11 @@
 //! The router against a reading of its rules that has no tables.
 
 use std::cmp::Reverse;
+use std::net::IpAddr;
 
+use model::facts::SenderFacts;
 use model::matching::{Match, ValueMatch, ValueTest};
+use model::proxy_protocol::SenderTlvs;
 use model::snapshot::{Balance, Route};
 use proptest::collection::vec;
 use proptest::option;
@@ -33,7 +36,7 @@ fn numbered(matches: Vec<Match>) -> Vec<Route> {
 
 fn find(plan: &Plan, head: &RequestHead) -> Option<usize> {
     let mut scratch = Vec::new();
-    router(plan).find(head, "10.1.2.3".parse().unwrap(), &mut scratch).map(|route| route.index)
+    router(plan).find(head, "10.1.2.3".parse::<IpAddr>().unwrap(), &mut scratch).map(|route| route.index)
 }
 
 fn get(plan: &Plan, host: &str, target: &str) -> Option<usize> {
@@ -212,7 +215,7 @@ fn a_lookup_of_hostile_length_ends_and_leaves_a_bounded_buffer() {
     let long = format!("{}com", "a.".repeat(15_000));
     let mut scratch = Vec::new();
     let request = head("GET", &"/".repeat(16_000), &[("host", &long)]);
-    assert!(router(&plan).find(&request, "::1".parse().unwrap(), &mut scratch).is_none());
+    assert!(router(&plan).find(&request, "::1".parse::<IpAddr>().unwrap(), &mut scratch).is_none());
     assert!(scratch.capacity() <= 2 * long.len());
 }
 
@@ -312,6 +315,24 @@ fn any_tests() -> impl Strategy<Value = Vec<ValueMatch>> {
 const PATTERNS: &[&str] =
     &["a.com", "b.a.com", "c.b.a.com", "*.com", "*.a.com", "*.b.a.com", "a.com.", "com", "*.org", "a..com"];
 
+#[test]
+fn more_conditions_on_values_of_a_proxy_header_win_and_hold_for_what_was_sent() {
+    let told = |names: &[&str]| Match {
+        proxy_tlvs: names.iter().map(|name| value(name, ValueTest::Exact("shop".into()))).collect(),
+        ..Match::default()
+    };
+    let plan = plan_of(numbered(vec![Match::default(), told(&["authority"]), told(&["authority", "0xe0"])]));
+    let found = |kinds: &[u8], text: &[u8]| {
+        let mut tlvs = SenderTlvs::default();
+        kinds.iter().for_each(|kind| tlvs.add(*kind, text));
+        let sender = SenderFacts { address: "10.0.0.1:4".parse().unwrap(), unique_id: None, tlvs };
+        let caller = Caller { client: "10.1.2.3".parse().unwrap(), sender: Some(&sender) };
+        router(&plan).find(&head("GET", "/", &[]), caller, &mut Vec::new()).map(|route| route.index)
+    };
+    assert_eq!([found(&[], b""), found(&[2], b"shop"), found(&[2, 0xe0], b"shop")], [Some(0), Some(1), Some(2)]);
+    assert_eq!([found(&[2], b"shops"), found(&[0xe0], b"shop")], [Some(0), Some(0)]);
+}
+
 fn any_match() -> impl Strategy<Value = Match> {
     let hosts = prop_oneof![2 => Just(vec![]), 1 => Just(vec!["*.com"]), 2 => subsequence(PATTERNS, 1..3)];
     let methods = prop_oneof![1 => Just(vec![]), 1 => subsequence(vec!["GET", "POST", "BREW"], 1..3)];
@@ -324,6 +345,8 @@ fn any_match() -> impl Strategy<Value = Match> {
         headers,
         query,
         cookies,
+        // Asked for alone below: they do not depend on the head.
+        proxy_tlvs: Vec::new(),
         sources: sources.iter().map(|text| text.parse().unwrap()).collect(),
     })
 }

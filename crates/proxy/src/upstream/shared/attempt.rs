@@ -104,7 +104,7 @@ impl<'p> Wanted<'p> {
     pub(crate) fn at_once(&self, now: Instant) -> Result<Line, Missing> {
         // Where endpoints choose the version, some have chosen HTTP/1.1.
         if !self.is_fresh
-            && let Some(kept) = self.side.pool.take(now, &self.client)
+            && let Some(kept) = self.side.pool.take(now, &self.client, || None)
         {
             self.side.series.of(self.worker).reused.add(1);
             return Ok(Line::Http1(kept));
