@@ -21,7 +21,7 @@ const SECRET_WORDS: [&str; 5] = ["token", "secret", "passw", "credential", "apik
 /// The same, as a word of its own.
 const SECRET_PARTS: [&str; 3] = ["key", "auth", "session"];
 /// Keys of a listener that mean nothing for the other protocols.
-const HTTP_KEYS: [&str; 10] = [
+const HTTP_KEYS: [&str; 11] = [
     "http3",
     "http_versions",
     "head_bytes_max",

@@ -83,7 +83,13 @@ mod tests {
 
     fn with<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
         let no_names = |_: &model::provider::NameService, _: &str, _: u16| Err(std::io::ErrorKind::Unsupported.into());
-        use_it(&Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false })
+        use_it(&Loader {
+            filters: &[],
+            environment: &|_| None,
+            resolve_host: &no_names,
+            within: None,
+            is_offline: false,
+        })
     }
 
     fn endpoint(change: impl FnOnce(&mut EndpointSettings)) -> EndpointSettings {

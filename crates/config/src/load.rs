@@ -473,7 +473,8 @@ pub fn unsealed(value: Value) -> Value {
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
     let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
+    let loader =
+        Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let beside = Beside { provided: &[], changes: &Changes::default() };
     loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
 }
@@ -498,7 +499,8 @@ pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
     let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
-    let loader = Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
+    let loader =
+        Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };
     let provided = [Provided { provider: "fleet".to_owned(), texts: vec![text] }];
     let beside = Beside { provided: &provided, changes: &Changes::default() };

@@ -113,7 +113,9 @@ impl Resolver<'_> {
                 Some(least) => Some(least),
                 None => self.no_address(path, (host, port), format!("the name `{host}` has no address")),
             },
-            Err(error) => self.no_address(path, (host, port), format!("the name `{host}` cannot be looked up: {error}")),
+            Err(error) => {
+                self.no_address(path, (host, port), format!("the name `{host}` cannot be looked up: {error}"))
+            }
         }
     }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener, HttpVersions, Listener,
-    Paths, Protocol, TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
+    ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener,
+    HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
 };
 use model::{Address, FieldName, Name};
 
@@ -20,7 +20,7 @@ use crate::units::Time;
 const HEAD_BYTES_MIN: u64 = 1_024;
 
 /// Keys that mean something for some protocols only, with what to do instead.
-const HTTP_ONLY: [(&str, &str); 10] = [
+const HTTP_ONLY: [(&str, &str); 11] = [
     ("http3", "leave it out"),
     ("http_versions", "leave it out"),
     ("head_bytes_max", "leave it out"),

@@ -10,7 +10,7 @@ use model::template::Piece;
 use model::{Issue, LocalResponse, Name};
 
 use super::Resolver;
-use crate::diagnostic::choose;
+use crate::diagnostic::{choose, nearest};
 use crate::file;
 
 /// How names of conditions are compared.

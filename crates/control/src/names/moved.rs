@@ -131,7 +131,13 @@ mod tests {
             Ok(vec![if host == "a.test" { address(1) } else { address(2) }])
         };
         let environment = |_: &str| None;
-        let loader = config::Loader { filters: &[], environment: &environment, resolve_host: &resolve, within: None };
+        let loader = config::Loader {
+            filters: &[],
+            environment: &environment,
+            resolve_host: &resolve,
+            within: None,
+            is_offline: false,
+        };
         let loaded = loader.load_text("test", text, Path::new(""));
         loaded.unwrap_or_else(|error| panic!("{error}")).snapshot
     }
