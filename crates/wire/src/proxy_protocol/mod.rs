@@ -16,6 +16,7 @@ pub use write::{Outgoing, OutgoingSsl, write_v1, write_v2};
 
 /// What the first bytes of a connection are.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, once in a connection")]
 pub enum Proxied<'a> {
     /// Possibly the beginning of a header, and if so all of these bytes belong to it. Never so from
     /// [`model::limits::PROXY_HEADER_BYTES_MAX`] bytes on.
