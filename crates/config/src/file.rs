@@ -5,6 +5,7 @@
 
 mod access_log;
 mod balance;
+mod check;
 mod cluster;
 mod defaults;
 mod discovery;
@@ -31,6 +32,7 @@ use crate::units::Time;
 
 pub use access_log::*;
 pub use balance::*;
+pub use check::*;
 pub use cluster::*;
 pub use defaults::*;
 pub use discovery::*;

@@ -16,6 +16,7 @@ mod expression;
 mod filter;
 mod health;
 mod hidden;
+mod http_check;
 mod listener;
 mod path;
 mod pem;

@@ -269,7 +269,7 @@ impl<'a> Validator<'a> {
             .collect();
         if fitting.is_empty() {
             let wanted = expectation(whole, self.root);
-            let of = |wanted| branches.iter().filter_map(Value::as_object).find(|branch| shape(branch) == wanted);
+            let of = |wanted| leaves(branches).into_iter().find(|branch| shape(branch) == wanted);
             let likely = of(Shape::Text).or_else(|| of(Shape::List));
             let mend = mend_type(likely.unwrap_or(whole), self.root, node);
             self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
@@ -537,6 +537,17 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     let rest = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
     if first && rest && name.len() <= 64 { Ok(()) } else { Err(format!("`{name}` cannot be a name")) }
+}
+
+/// The branches of a schema, and of those that only have branches themselves, theirs.
+fn leaves(branches: &[Value]) -> Vec<&Map<String, Value>> {
+    fn below(branch: &Value) -> &[Value] {
+        match branch.get("anyOf").and_then(Value::as_array) {
+            Some(inner) if branch.get("type").is_none() => inner,
+            _ => std::slice::from_ref(branch),
+        }
+    }
+    branches.iter().flat_map(below).filter_map(Value::as_object).collect()
 }
 
 fn check_length(schema: &Map<String, Value>, text: &str) -> Result<(), (String, Option<String>)> {

@@ -328,3 +328,15 @@ pub const PROVIDER_POLL: Duration = Duration::from_secs(10);
 pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default of the size of a document that a provider asks for.
 pub const PROVIDER_BYTES_MAX: u64 = 16 << 20;
+/// Steps of one health check.
+pub const CHECK_STEPS_MAX: usize = 16;
+/// Conditions of one kind, on the body or on its JSON, that a health check sets on a response.
+pub const CHECK_CONDITIONS_MAX: usize = 16;
+/// Largest body that a health check sends.
+pub const CHECK_BODY_SENT_BYTES_MAX: usize = 16 * 1024;
+/// Default of how much of a response's body a health check looks at.
+pub const CHECK_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Largest setting of [`CHECK_BODY_BYTES_MAX`].
+pub const CHECK_BODY_BYTES_HARD_MAX: usize = 1 << 20;
+/// Keys and indices in one path to a JSON value.
+pub const JSON_PATH_STEPS_MAX: usize = 32;

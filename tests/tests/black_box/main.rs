@@ -41,6 +41,7 @@ mod generations;
 mod grpc;
 mod grpc_web;
 mod health;
+mod health_answers;
 mod health_http3;
 mod hedging;
 mod http2;

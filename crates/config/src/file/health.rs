@@ -1,18 +1,17 @@
 //! What decides whether endpoints are fit for work: checks, what requests tell, and what the operator wants.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterTlsSettings, one_of};
+use super::{CheckStep, ClusterTlsSettings, GrpcCheck, HttpCheck, one_of};
 use crate::units::{Percent, Time};
 
-/// A regular check of each endpoint: one of `tcp`, `tls`, `http`, `grpc` or `script`.
+/// A regular check of each endpoint: one of `tcp`, `tls`, `http`, `grpc` or `script`, or several of them as `steps`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["tcp", "tls", "http", "grpc", "script"])))]
+#[schemars(extend("oneOf" = one_of(&["tcp", "tls", "http", "grpc", "script", "steps"])))]
 pub struct HealthCheck {
     /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,8 +20,8 @@ pub struct HealthCheck {
     /// through. `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTlsSettings>,
-    /// A request is answered as expected. With TLS when the cluster speaks it, and over HTTP/3 when it speaks nothing else and no
-    /// `port` is named.
+    /// A request is answered as expected. With TLS when the cluster speaks it, and over HTTP/2 or HTTP/3 when it speaks nothing
+    /// else and no `port` is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
     /// The endpoint says by gRPC's health protocol (`grpc.health.v1.Health/Check`) that it serves. Over HTTP/2, with TLS
@@ -33,7 +32,12 @@ pub struct HealthCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub script: Option<Vec<ScriptStep>>,
-    /// Port of TCP that is asked. By default that of the endpoint.
+    /// Several checks, one after the other, each of which may have a port of its own. The endpoint passes when all of them do, and
+    /// the reason of a failure names the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub steps: Option<Vec<CheckStep>>,
+    /// Port of TCP that is asked. By default that of the endpoint. With `steps`, the port of each step that names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
@@ -51,7 +55,7 @@ pub struct HealthCheck {
     /// case.
     #[serde(default = "none")]
     pub jitter: Percent,
-    /// Time for one check.
+    /// Time for one check, with all its steps.
     #[serde(default = "check_timeout")]
     pub timeout: Time,
     /// Successes in a row that make a down endpoint up.
@@ -65,7 +69,7 @@ pub struct HealthCheck {
     /// What a new endpoint does until its first check.
     #[serde(default)]
     pub start: CheckStart,
-    /// Ask over one connection as long as it lasts, not over a new one each time. For `http`.
+    /// Ask over one connection as long as it lasts, not over a new one each time. For one `http` check over HTTP/1.1.
     #[serde(default)]
     pub reuse_connection: bool,
 }
@@ -85,62 +89,6 @@ pub enum CheckStart {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TcpCheck {}
-
-/// A check by HTTP.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HttpCheck {
-    /// GET or HEAD.
-    #[serde(default)]
-    pub method: CheckMethod,
-    /// Path, with a query if need be.
-    #[serde(default = "check_path")]
-    pub path: String,
-    /// Host that is asked for. By default the endpoint as it is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// Fields that are sent.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
-    /// Good statuses: numbers such as `200`, classes such as `2xx`, or ranges such as `200-299`.
-    #[serde(default = "check_statuses")]
-    #[schemars(length(min = 1))]
-    pub statuses: Vec<Statuses>,
-    /// Fields that the response must have, each with exactly this value.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub expect_headers: BTreeMap<String, String>,
-    /// Text that the first 64 KiB of the response's body must hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub expect_body: Option<String>,
-}
-
-/// What a check asks with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum CheckMethod {
-    /// The whole response.
-    #[default]
-    GET,
-    /// The head of the response.
-    HEAD,
-}
-
-/// A check by gRPC. The endpoint is well when it answers `SERVING`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct GrpcCheck {
-    /// Full name of the gRPC service that is asked after, as in `shop.v1.Basket`. By default empty: the endpoint as a
-    /// whole.
-    #[serde(rename = "service", skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 1024))]
-    pub name: String,
-    /// Host that is asked for. By default the endpoint as it is written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// Fields that are sent; gRPC calls them metadata.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
-}
 
 /// A step of a script: one of `send`, `send_hex`, `expect` or `expect_hex`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -163,17 +111,6 @@ pub struct ScriptStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 8192))]
     pub expect_hex: Option<String>,
-}
-
-/// A status, or a range of them.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-pub enum Statuses {
-    /// This one.
-    One(#[schemars(range(min = 100, max = 599))] u16),
-    /// A class or a range.
-    Range(String),
 }
 
 /// What is wanted of an endpoint.
@@ -352,12 +289,4 @@ fn rise() -> u32 {
 
 fn fall() -> u32 {
     3
-}
-
-fn check_path() -> String {
-    "/".to_owned()
-}
-
-fn check_statuses() -> Vec<Statuses> {
-    vec![Statuses::Range("200-299".to_owned())]
 }

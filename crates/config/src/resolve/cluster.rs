@@ -39,7 +39,7 @@ impl Resolver<'_> {
             connections_max: smaller(written.connections_max, written.requests_max),
             balance: self.balance(&format!("{at}/balance"), &written.balance),
             spread: self.spread(&at, written),
-            health_check: health_check.flatten(),
+            health_check,
             fitness: self.fitness(&at, written),
             queue: written.queue.as_ref().map(|queue| {
                 let pending_max = written.circuit_breaker.as_ref().and_then(|breaker| breaker.pending_max);
@@ -132,6 +132,11 @@ impl Resolver<'_> {
         if is_http3 {
             self.fit_for_http3(at, name, (written, has_tls));
         }
+        if let (Some(check), [only @ (file::HttpVersion::H2 | file::HttpVersion::H3)]) =
+            (&written.health_check, versions.as_slice())
+        {
+            self.check_fits_version(&format!("{at}/health_check"), name, check, *only);
+        }
         let is_shared = is_http3 || speaks(file::HttpVersion::H2);
         let shared = if is_http3 { "h3" } else { "h2" };
         if is_shared && written.proxy_protocol.is_some() {
@@ -178,35 +183,6 @@ impl Resolver<'_> {
             let message = format!("`{key}` is for TCP, and cluster `{name}` speaks HTTP/3 over UDP");
             self.sink.push(span, message, Some("leave it out".to_owned()));
         }
-        // Another port is one of TCP, and of whoever listens there.
-        if let Some(check) = written.health_check.as_ref().filter(|check| check.port.is_none()) {
-            self.check_fit_for_http3(&format!("{at}/health_check"), name, check);
-        }
-    }
-
-    /// Endpoints that speak HTTP/3 alone are asked over HTTP/3, on a new connection each time.
-    fn check_fit_for_http3(&mut self, at: &str, name: &str, check: &file::HealthCheck) {
-        let Some(http) = &check.http else {
-            if self.has(at, "grpc") {
-                return;
-            }
-            let kinds = ["tls", "script", "tcp"];
-            let kind = kinds.into_iter().find(|kind| self.has(at, kind)).unwrap_or("tcp");
-            let message = format!("a check over `{kind}` goes over TCP, and cluster `{name}` speaks HTTP/3 over UDP");
-            let mend = "check over `http` or `grpc`, which are asked by HTTP/3, or at a `port` of TCP".to_owned();
-            let span = self.key_span(at, kind);
-            return self.sink.push(span, message, Some(mend));
-        };
-        if check.reuse_connection {
-            let message = format!("cluster `{name}` speaks HTTP/3, and is asked over a new connection each time");
-            let path = format!("{at}/reuse_connection");
-            self.report(&path, message, Some("leave it out, or check at a `port` of TCP".to_owned()));
-        }
-        for field in http.headers.keys().filter(|name| is_of_http1(name)) {
-            let span = self.key_span(&format!("{at}/http/headers"), field);
-            let message = format!("`{field}` is for HTTP/1.1, and cluster `{name}` is asked over HTTP/3");
-            self.sink.push(span, message, Some("leave it out".to_owned()));
-        }
     }
 
     /// What is written as it is by default asks for nothing: the configuration that the program shows has every key.
@@ -232,9 +208,8 @@ impl Resolver<'_> {
 
     /// Looks for what cannot be done with an endpoint at a Unix socket, which has neither a port nor a host name.
     fn fit_for_unix(&mut self, at: &str, written: &file::Cluster, endpoint: &str) {
-        if written.health_check.as_ref().is_some_and(|check| check.port.is_some()) {
-            let message = format!("`{endpoint}` has no ports, so `port` has no meaning for it");
-            self.report(&format!("{at}/health_check/port"), message, Some("leave it out".to_owned()));
+        if let Some(check) = &written.health_check {
+            self.check_fits_unix(&format!("{at}/health_check"), check, endpoint);
         }
         if let Some(index) = written.http_versions.iter().position(|version| *version == file::HttpVersion::H3) {
             let message = format!("HTTP/3 goes over UDP, and `{endpoint}` is a Unix socket");
@@ -309,11 +284,6 @@ impl Resolver<'_> {
                 .and_then(|certificate| self.certificate(&format!("{at}/certificate"), certificate)),
         }
     }
-}
-
-/// Whether a field is one of connections by HTTP/1.1 (RFC 9114 section 4.2), of those that checks may have.
-fn is_of_http1(name: &str) -> bool {
-    ["te", "keep-alive", "proxy-connection"].iter().any(|field| name.eq_ignore_ascii_case(field))
 }
 
 /// The smaller of two bounds.

@@ -298,7 +298,7 @@ impl Resolver<'_> {
     }
 }
 
-fn value_test(written: &file::ValueTest) -> Option<ValueTest> {
+pub(super) fn value_test(written: &file::ValueTest) -> Option<ValueTest> {
     let test = match written {
         file::ValueTest::Exact(text) => return Some(ValueTest::Exact(text.clone())),
         file::ValueTest::Test(test) => test,

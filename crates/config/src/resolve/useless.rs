@@ -8,9 +8,7 @@ use model::fitness::Fitness;
 use model::persistence::{WhenAway, WhenFull};
 use model::provider::ProviderKind;
 use model::retry::{Methods, Retry};
-use model::snapshot::{
-    Balance, Cluster, HealthCheckKind, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget,
-};
+use model::snapshot::{Balance, Cluster, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget};
 
 use super::Resolver;
 use crate::source::Span;
@@ -149,16 +147,6 @@ impl Resolver<'_> {
 
     fn useless_health(&mut self, at: &str, cluster: &Cluster) {
         let fitness = &cluster.fitness;
-        // Those that speak HTTP/3 alone are asked over that.
-        let is_http2 = |shared: &SharedPool| shared.is_only && shared.version == SharedVersion::Http2;
-        let speaks_http1 = !cluster.pool.shared.as_ref().is_some_and(is_http2);
-        if let Some(check) = cluster.health_check.as_ref().filter(|check| !speaks_http1 && check.port.is_none())
-            && matches!(check.kind, HealthCheckKind::Http(_))
-        {
-            let message = "checks over `http` speak HTTP/1.1, and by `http_versions` the endpoints speak HTTP/2 only";
-            let mend = "check over `grpc` or `tcp`, or at another `port`".to_owned();
-            self.warn_at_key(&format!("{at}/health_check"), "http", message, Some(mend));
-        }
         if let Some(passive) = fitness.passive.as_ref().filter(|_| cluster.endpoints_from.is_none()) {
             let eligible = cluster.endpoints.len();
             if eligible * usize::from(passive.ejected_percent_max) < 100 || eligible == 1 {

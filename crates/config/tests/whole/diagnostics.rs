@@ -361,7 +361,7 @@ shutdown: 5s
             "10: `a b` is not a host name, nor an address, without a port",
             "10: `300-200` is not a status, nor a range of them (write a status such as 200, a class such as 2xx, or a range such as 200-299, from 100 to 599)",
             "10: `x` is not a status, nor a range of them (write a status such as 200, a class such as 2xx, or a range such as 200-299, from 100 to 599)",
-            "11: `health_check` of cluster `c` needs one of `tcp`, `tls`, `http`, `grpc` or `script`",
+            "11: `health_check` of cluster `c` needs one of `tcp`, `tls`, `http`, `grpc`, `script` or `steps`",
             "11: `a:b` is not a host name, nor an address, without a port",
             "11: `verify` must be `true` or `false`, not the text `no` (write `false`)",
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
@@ -530,10 +530,10 @@ fn mistakes_in_checks_are_told() {
         "clusters:
   a: { endpoints: ['127.0.0.1:1'], health_check: { tcp: {}, reuse_connection: true } }
   b: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: HEAD, expect_body: ok } } }
-  c: { endpoints: ['127.0.0.1:1'], health_check: { http: { headers: { host: x, 'a b': c, d: \"\\n\" } } } }
+  c: { endpoints: ['127.0.0.1:1'], health_check: { http: { headers: { host: 'a b', 'a b': c, d: \"\\n\" } } } }
   d: { endpoints: ['127.0.0.1:1'], health_check: { script: [{}, { send: a, expect: b }] } }
   e: { endpoints: ['127.0.0.1:1'], health_check: { script: [] } }
-  f: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: POST }, start: up, port: 0 } }
+  f: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: connect }, start: up, port: 0 } }
   g: { endpoints: [{ address: '127.0.0.1:1', state: drained }] }
   h: { endpoints: ['127.0.0.1:1'], health_check: { script: [{ send_hex: 0x }, { expect_hex: abc }] } }
   i: { endpoints: ['127.0.0.1:1'], agent_check: {} }
@@ -546,13 +546,13 @@ fn mistakes_in_checks_are_told() {
         [
             "3: only checks by `http` can use a connection again (leave it out)",
             "4: an answer to HEAD has no body (leave out `method: HEAD`)",
-            "5: `host` is written by the check itself",
+            "5: `a b` is not a host name, nor an address, without a port",
             "5: `a b` is not the name of a header field",
             "5: the value of `d` holds a character that no header field has",
             "6: `health_check.script` of cluster `d` needs one of `send`, `send_hex`, `expect` or `expect_hex`",
             "6: `send` and `expect` exclude each other in `health_check.script` of cluster `d` (keep one of them)",
             "7: `script` is empty (it needs at least one item)",
-            "8: `method` must be `GET` or `HEAD`, not the text `POST`",
+            "8: `CONNECT` opens a tunnel, which says nothing about health (write another method, such as `GET`)",
             "8: `start` must be `serving` or `held_out`, not the text `up`",
             "8: `port` must be a whole number from 1 to 65535, not 0",
             "9: `state` must be `auto`, `up`, `down`, `drain` or `maintenance`, not the text `drained` (did you mean `drain`?)",
@@ -560,12 +560,120 @@ fn mistakes_in_checks_are_told() {
             "10: `abc` is not hexadecimal (write two digits for each byte, as in `0d0a`)",
             "11: no endpoint has an agent (give it a `port`, or endpoints an `agent_port`)",
             "12: `a b` is not a host name, nor an address, without a port",
-            "12: `te` is written by the check itself",
+            "12: `te` belongs to the framing, which the check writes itself (leave it out)",
             "12: only checks by `http` can use a connection again (leave it out)",
             "13: unknown key `servce` in `health_check.grpc` of cluster `k` (did you mean `service`?)",
             "13: `grpc` and `http` exclude each other in `health_check` of cluster `k` (keep one of them)",
         ]
     );
+}
+
+#[test]
+fn mistakes_in_requests_of_checks_are_told() {
+    let told = about(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: post } } }
+  b: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: 'GET /' } } }
+  c: { endpoints: ['127.0.0.1:1'], health_check: { http: { headers: { Content-Length: '3', transfer-encoding: chunked } } } }
+  d: { endpoints: ['127.0.0.1:1'], health_check: { http: { host: a.example, headers: { host: b.example, x-a: '1', X-A: '2' } } } }
+  e: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: TRACE, body: x } } }
+  f: { endpoints: ['127.0.0.1:1'], health_check: { http: { method: HEAD, expect_json: { path: .a, present: true }, not: { body: x } } } }
+  g: { endpoints: ['127.0.0.1:1'], health_check: { http: { response_bytes_max: 2MiB } } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `post` is not a method that endpoints know (write `POST`: upper and lower case differ in methods)",
+            "4: `GET /` is not a method (write one such as `POST`)",
+            "5: `Content-Length` belongs to the framing, which the check writes itself (leave it out: it follows from the body)",
+            "5: `transfer-encoding` belongs to the framing, which the check writes itself (leave it out)",
+            "6: the host stands here twice: as `host`, and among `headers` (keep one of them)",
+            "6: `x-a` stands here twice",
+            "7: a request with `TRACE` has no body (leave it out)",
+            "8: an answer to HEAD has no body (leave out `method: HEAD`)",
+            "8: an answer to HEAD has no body (leave out `method: HEAD`)",
+            "9: `response_bytes_max` must be from 1 to 1048576 bytes, not 2097152",
+        ]
+    );
+    let long = format!(
+        "clusters: {{ a: {{ endpoints: ['127.0.0.1:1'], health_check: {{ http: {{ body: {} }} }} }} }}\n",
+        "x".repeat(16_385)
+    );
+    assert_eq!(about(&long), ["2: the body has 16385 bytes, and a check sends 16384 at most (send a shorter one)"]);
+}
+
+#[test]
+fn mistakes_in_conditions_of_checks_are_told() {
+    let told = about(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], health_check: { http: { not: {} } } }
+  b: { endpoints: ['127.0.0.1:1'], health_check: { http: { not: { statuses: [600] } } } }
+  c: { endpoints: ['127.0.0.1:1'], health_check: { http: { expect_json: { path: .a } } } }
+  d: { endpoints: ['127.0.0.1:1'], health_check: { http: { expect_json: { path: .a, equals: b, regex: c } } } }
+  e: { endpoints: ['127.0.0.1:1'], health_check: { http: { expect_json: { equals: b } } } }
+  f: { endpoints: ['127.0.0.1:1'], health_check: { http: { expect_body: { contains: a, regex: b } } } }
+  g: { endpoints: ['127.0.0.1:1'], health_check: { http: { expect_body: 5 } } }
+  h: { endpoints: ['127.0.0.1:1'], health_check: { http: { expect_headers: { 'a b': c, d: { exakt: e } } } } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `not` refuses nothing (add `statuses`, `headers`, `body` or `json`, or leave `not` out)",
+            "4: an item of `statuses` must be a whole number from 100 to 599, not 600",
+            "5: `health_check.http.expect_json` of cluster `c` needs one of `equals`, `regex`, `present` or `absent`",
+            "6: `equals` and `regex` exclude each other in `health_check.http.expect_json` of cluster `d` (keep one of them)",
+            "7: `path` is missing in `health_check.http.expect_json` of cluster `e` (add `path`: where the value is, from the top of the document)",
+            "8: `contains` and `regex` exclude each other in `health_check.http.expect_body` of cluster `f` (keep one of them)",
+            "9: `expect_body` must be text or a map or a list, not the number 5 (put it in quotes: \"5\")",
+            "10: `a b` is not the name of a header field",
+            "10: unknown key `exakt` in `health_check.http.expect_headers.d` of cluster `h` (did you mean `exact`?)",
+        ]
+    );
+    let many = vec!["x"; 17].join(", ");
+    let many = format!(
+        "clusters: {{ a: {{ endpoints: ['127.0.0.1:1'], health_check: {{ http: {{ expect_body: [{many}] }} }} }} }}\n"
+    );
+    assert_eq!(
+        about(&many),
+        [
+            "2: these are 17 conditions, and a check takes 16 of a kind at most (join some of them, for instance in one `regex`)"
+        ]
+    );
+}
+
+#[test]
+fn mistakes_in_steps_of_checks_are_told() {
+    let told = about(
+        "clusters:
+  a: { endpoints: ['127.0.0.1:1'], health_check: { http: {}, steps: [{ tcp: {} }] } }
+  b: { endpoints: ['127.0.0.1:1'], health_check: { steps: [] } }
+  c: { endpoints: ['127.0.0.1:1'], health_check: { steps: [{ port: 5 }, { tcp: {}, http: {} }] } }
+  d: { endpoints: ['127.0.0.1:1'], health_check: { steps: [{ tcp: {}, timeout: 5s }], timeout: 2s } }
+  e: { endpoints: ['127.0.0.1:1'], health_check: { steps: [{ http: {} }, { http: {} }], reuse_connection: true } }
+  f: { endpoints: ['unix:/a'], health_check: { steps: [{ http: {}, port: 5 }], port: 6 } }
+  g: { endpoints: ['127.0.0.1:1'], health_check: { steps: [{ tcp: {}, interval: 5s }, { http: { path: x } }] } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `http` and `steps` exclude each other in `health_check` of cluster `a` (keep one of them)",
+            "4: `steps` is empty (it needs at least one item)",
+            "5: `health_check.steps` of cluster `c` needs one of `tcp`, `tls`, `http`, `grpc` or `script`",
+            "5: `tcp` and `http` exclude each other in `health_check.steps` of cluster `c` (keep one of them)",
+            "6: this step cannot take 5s: the whole check ends after 2s (write 2s or less, or raise `timeout` of the check)",
+            "7: a check of several steps opens a connection for each of them (leave it out)",
+            "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
+            "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
+            "9: unknown key `interval` in `health_check.steps` of cluster `g` (there is `tcp`, `tls`, `http`, `grpc`, `script`, `port`, `timeout`)",
+            "9: the path `x` does not begin with `/` (write `/x`)",
+        ]
+    );
+    let many = vec!["{ tcp: {} }"; 17].join(", ");
+    let many = format!("clusters: {{ a: {{ endpoints: ['127.0.0.1:1'], health_check: {{ steps: [{many}] }} }} }}\n");
+    assert_eq!(about(&many), ["2: `steps` holds 17 items, more than 16"]);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::Issue;
-use model::check::{GrpcCheck, ScriptStep};
+use model::check::{BodyTest, CheckStep, GrpcCheck, HttpCheck, JsonMatch, JsonTest, ResponseTests, ScriptStep};
 use model::fitness::AdminState;
 use model::limits;
-use model::matching::{PathMatch, ValueTest};
+use model::matching::{PathMatch, ValueMatch, ValueTest};
 use model::snapshot::{
     Action, Balance, ClientAuth, HealthCheckKind, LogFormat, LogTarget, Protocol, SyslogStyle, TcpTarget, TlsVersion,
 };
@@ -125,8 +125,8 @@ admin: { bind: "0.0.0.0:9000", allow_remote: true }
     let cluster = &snapshot.clusters[0];
     assert_eq!((cluster.endpoints[0].weight, cluster.endpoints[0].connections_max), (2, Some(100)));
     let check = cluster.health_check.as_ref().unwrap();
-    let HealthCheckKind::Http(http) = &check.kind else { panic!("not HTTP") };
-    assert_eq!(http.statuses, [(200, 200), (300, 399), (204, 206)]);
+    let HealthCheckKind::Http(http) = &check.steps[0].kind else { panic!("not HTTP") };
+    assert_eq!(http.wanted.statuses, [(200, 200), (300, 399), (204, 206)]);
     assert_eq!((check.interval_down, check.interval_changing, check.held_out), (check.interval, check.interval, false));
     assert_eq!((check.interval, check.rise, check.fall), (Duration::from_millis(500), 1, 3));
     assert_eq!(cluster.queue.as_ref().unwrap().timeout, Duration::from_secs(5));
@@ -216,11 +216,13 @@ clusters:
 "#;
     let snapshot = load(text).unwrap().snapshot;
     let check = |index: usize| snapshot.clusters[index].health_check.as_ref().unwrap();
-    let HealthCheckKind::Http(http) = &check(0).kind else { panic!("not HTTP") };
+    let kind = |index: usize| &check(index).steps[0].kind;
+    let HealthCheckKind::Http(http) = kind(0) else { panic!("not HTTP") };
     let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
-    assert!(http.is_head && http.fields == pair("X-Probe", "1") && http.expected_fields == pair("x-role", "primary"));
+    assert!(http.method == "HEAD" && http.fields == pair("X-Probe", "1"));
+    assert_eq!(http.wanted.fields, [field("x-role", ValueTest::Exact("primary".into()))]);
     let seconds = [check(0).interval_down, check(0).interval_changing].map(|time| time.as_millis());
-    assert_eq!((seconds, check(0).jitter_percent, check(0).port), ([1_000, 500], 10, Some(8081)));
+    assert_eq!((seconds, check(0).jitter_percent, check(0).steps[0].port), ([1_000, 500], 10, Some(8081)));
     assert!(check(0).held_out && check(0).reuses_connection);
     let steps = [
         ScriptStep::Send(b"PING\r\n".to_vec()),
@@ -228,13 +230,117 @@ clusters:
         ScriptStep::Send(b"Q\r\n".to_vec()),
         ScriptStep::Expect(vec![0, 255]),
     ];
-    assert_eq!(check(1).kind, HealthCheckKind::Script(steps.to_vec()));
-    let HealthCheckKind::Tls(tls) = &check(2).kind else { panic!("not TLS") };
+    assert_eq!(*kind(1), HealthCheckKind::Script(steps.to_vec()));
+    let HealthCheckKind::Tls(tls) = kind(2) else { panic!("not TLS") };
     assert_eq!((tls.server_name.as_deref(), tls.verify), (Some("a.example"), false));
-    assert_eq!(check(3).kind, HealthCheckKind::Grpc(GrpcCheck::default()));
+    assert_eq!(*kind(3), HealthCheckKind::Grpc(GrpcCheck::default()));
     let asked =
         GrpcCheck { name: "shop.Basket".into(), host: Some("a.example:1".into()), fields: pair("A", "b").to_vec() };
-    assert_eq!(check(4).kind, HealthCheckKind::Grpc(asked));
+    assert_eq!(*kind(4), HealthCheckKind::Grpc(asked));
+}
+
+fn field(name: &str, test: ValueTest) -> ValueMatch {
+    ValueMatch { name: name.into(), test }
+}
+
+#[test]
+fn checks_over_http_take_a_request_and_conditions_on_its_response() {
+    let text = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0", protocol: tcp, cluster: a } }
+clusters:
+  a:
+    endpoints: ["127.0.0.1:1"]
+    health_check:
+      http:
+        method: POST
+        path: /login
+        headers: { Host: "shop.example:81", content-type: application/json }
+        body: '{"user":"probe"}'
+        expect_headers: { x-a: b, x-b: { regex: "v[0-9]+" }, x-c: { present: true }, x-d: { absent: true } }
+        expect_body: [ok, { contains: fine }, { regex: "^a" }]
+        expect_json:
+          - { path: .status, equals: ok }
+          - { path: ".n[0]", equals: 1.5 }
+          - { path: .up, equals: true }
+          - { path: .version, regex: "1\\..*" }
+          - { path: .a, present: true }
+          - { path: .b, absent: true }
+        not: { statuses: [503, "520-529"], headers: { x-e: f }, body: error, json: { path: .c, equals: down } }
+        response_bytes_max: 1MiB
+  b: { endpoints: ["127.0.0.1:1"], health_check: { http: {} } }
+"#;
+    let snapshot = load(text).unwrap().snapshot;
+    let check = |index: usize| match &snapshot.clusters[index].health_check.as_ref().unwrap().steps[0].kind {
+        HealthCheckKind::Http(http) => http.clone(),
+        other => panic!("{other:?}"),
+    };
+    let json = |path: &str, test: JsonTest| JsonMatch { path: path.into(), test };
+    let fields = [
+        field("x-a", ValueTest::Exact("b".into())),
+        field("x-b", ValueTest::Regex("v[0-9]+".into())),
+        field("x-c", ValueTest::Present),
+        field("x-d", ValueTest::Absent),
+    ];
+    let wanted = ResponseTests {
+        statuses: vec![(100, 599)],
+        fields: fields.to_vec(),
+        body: vec![BodyTest::Contains("ok".into()), BodyTest::Contains("fine".into()), BodyTest::Regex("^a".into())],
+        json: vec![
+            json(".status", JsonTest::Equals("ok".into())),
+            json(".n[0]", JsonTest::Equals(1.5.into())),
+            json(".up", JsonTest::Equals(true.into())),
+            json(".version", JsonTest::Regex(r"1\..*".into())),
+            json(".a", JsonTest::Present),
+            json(".b", JsonTest::Absent),
+        ],
+    };
+    let refused = ResponseTests {
+        statuses: vec![(503, 503), (520, 529)],
+        fields: vec![field("x-e", ValueTest::Exact("f".into()))],
+        body: vec![BodyTest::Contains("error".into())],
+        json: vec![json(".c", JsonTest::Equals("down".into()))],
+    };
+    let all = HttpCheck {
+        method: "POST".into(),
+        path: "/login".into(),
+        host: Some("shop.example:81".into()),
+        fields: vec![("content-type".into(), "application/json".into())],
+        body: b"{\"user\":\"probe\"}"[..].into(),
+        wanted,
+        refused,
+        response_bytes_max: 1 << 20,
+    };
+    assert_eq!(check(0), all);
+    assert_eq!(check(1), HttpCheck::get("/"));
+}
+
+#[test]
+fn steps_of_a_check_have_ports_and_times_of_their_own() {
+    let text = r#"
+version: 1
+listeners: { web: { bind: "127.0.0.1:0", protocol: tcp, cluster: a } }
+clusters:
+  a:
+    endpoints: ["127.0.0.1:1"]
+    health_check:
+      steps:
+        - { http: { path: /live } }
+        - { tcp: {}, port: 9100, timeout: 500ms }
+        - { grpc: { service: shop }, port: 9200 }
+      port: 9000
+      timeout: 3s
+"#;
+    let snapshot = load(text).unwrap().snapshot;
+    let check = snapshot.clusters[0].health_check.as_ref().unwrap();
+    let step = |kind, port| CheckStep { kind, port: Some(port), timeout: None };
+    let grpc = GrpcCheck { name: "shop".into(), ..GrpcCheck::default() };
+    let steps = [
+        step(HealthCheckKind::Http(HttpCheck::get("/live")), 9000),
+        CheckStep { timeout: Some(Duration::from_millis(500)), ..step(HealthCheckKind::Tcp, 9100) },
+        step(HealthCheckKind::Grpc(grpc), 9200),
+    ];
+    assert_eq!((check.steps.as_slice(), check.is_listed, check.timeout), (&steps[..], true, Duration::from_secs(3)));
 }
 
 const TLS: &str = r#"

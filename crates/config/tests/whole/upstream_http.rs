@@ -95,7 +95,7 @@ fn endpoints_that_speak_http_3_alone_are_asked_over_it_or_at_a_port_of_tcp() {
     let over_tcp = |kind: &str| {
         format!(
             "2: a check over `{kind}` goes over TCP, and cluster `c` speaks HTTP/3 over UDP \
-             (check over `http` or `grpc`, which are asked by HTTP/3, or at a `port` of TCP)"
+             (check over `http` or `grpc`, which go over HTTP/3 there, or at a `port` of TCP)"
         )
     };
     for (kind, check) in [("tcp", "tcp: {}"), ("tls", "tls: {}"), ("script", "script: [{ send: PING }]")] {
@@ -113,11 +113,17 @@ fn endpoints_that_speak_http_3_alone_are_asked_over_it_or_at_a_port_of_tcp() {
     assert_eq!(
         about("{ http: { headers: { Keep-Alive: '5', x-a: b } }, reuse_connection: true }"),
         [
-            "2: `Keep-Alive` is for HTTP/1.1, and cluster `c` is asked over HTTP/3 (leave it out)",
-            "2: cluster `c` speaks HTTP/3, and is asked over a new connection each time \
-             (leave it out, or check at a `port` of TCP)",
+            "2: `Keep-Alive` belongs to the framing, which the check writes itself (leave it out)",
+            "2: cluster `c` speaks HTTP/3 alone, and is asked over a new connection each time \
+             (leave it out, or check at a `port` that speaks HTTP/1.1)",
         ]
     );
+    // Of several steps, those count that ask at no other port.
+    assert_eq!(
+        about("{ steps: [{ tcp: {}, port: 80 }, { http: {} }, { script: [{ send: PING }] }] }"),
+        [over_tcp("script")]
+    );
+    assert_eq!(about("{ steps: [{ tcp: {} }, { http: {} }], port: 80 }"), [""; 0]);
 }
 
 #[test]

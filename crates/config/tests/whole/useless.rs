@@ -217,12 +217,8 @@ clusters:
     );
     assert_eq!(
         told,
-        [
-            "10: checks over `http` speak HTTP/1.1, and by `http_versions` the endpoints speak HTTP/2 only \
-             (check over `grpc` or `tcp`, or at another `port`)",
-            "11: a call of gRPC is a POST, which is not sent again after an endpoint may have acted on it \
-             (add `methods: any` if that does no harm)",
-        ]
+        ["11: a call of gRPC is a POST, which is not sent again after an endpoint may have acted on it \
+             (add `methods: any` if that does no harm)",]
     );
 }
 

@@ -7,18 +7,18 @@
 #[cfg(test)]
 mod tests;
 
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
-use h2::client::{Builder, SendRequest};
+use h2::client::SendRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use model::check::GrpcCheck;
 use wire::grpc::{HEALTH_PATH, Serving, health_answer, health_question, status_name};
 
 use super::attempt::Io;
-use super::http::{HEAD_BYTES_MAX, USER_AGENT};
+use super::http::USER_AGENT;
+use super::http2::{broken, over};
 
 /// Bound of the answer's body. The message that is waited for has seven bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -73,17 +73,7 @@ impl Question {
     /// # Errors
     /// Anything but `SERVING`, said in a few words.
     pub(crate) async fn ask(&self, stream: Box<dyn Io>) -> Result<(), String> {
-        let mut builder = Builder::new();
-        builder.enable_push(false).max_concurrent_streams(0).max_header_list_size(HEAD_BYTES_MAX as u32);
-        let (requests, connection) = builder.handshake(stream).await.map_err(broken)?;
-        let mut conversation = pin!(self.converse(requests));
-        tokio::select! {
-            biased;
-            answer = &mut conversation => return answer,
-            // Whatever ended it: the answer may be there, and if not, the conversation knows why.
-            _ = connection => {}
-        }
-        conversation.await
+        over(stream, |requests| self.converse(requests)).await
     }
 
     async fn converse(&self, requests: SendRequest<Bytes>) -> Result<(), String> {
@@ -198,11 +188,4 @@ pub(super) fn without_status() -> String {
 
 pub(super) fn too_long() -> String {
     format!("the answer is longer than {MESSAGE_BYTES_MAX} bytes")
-}
-
-fn broken(error: h2::Error) -> String {
-    match error.get_io() {
-        Some(error) => format!("the connection broke: {error}"),
-        None => format!("this is not HTTP/2, or breaks its rules: {error}"),
-    }
 }

@@ -4,18 +4,20 @@
 //! well. It is not trusted: heads and bodies are bounded, interim answers are counted, and whoever calls bounds the time.
 
 use std::io;
+use std::sync::Arc;
 
 use model::check::HttpCheck;
-use model::fields::FieldName;
+use model::fields::{FieldName, is_token};
 use model::limits::INTERIM_RESPONSES_MAX;
 use model::{Fault, Method, ResponseHead};
+use plan::health::expectation::{Body, Expectation};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::http1::{ChunkDecoder, Framing, HeadLimits, HeadScan, ResponseParsed, parse_response};
 
+use super::attempt::Progress;
+
 /// Bound of one head.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Bound of what is read of a body.
-pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 4 * 1024;
 
 /// Bounds of the heads of answers.
@@ -23,21 +25,15 @@ pub(super) const LIMITS: HeadLimits =
     HeadLimits { head_bytes_max: HEAD_BYTES_MAX, fields_max: model::limits::FIELDS_MAX };
 /// Who asks.
 pub(super) const USER_AGENT: &str = concat!("equipoise-probe/", env!("CARGO_PKG_VERSION"));
-/// What is sent unless something else is given.
-pub(super) const OWN_FIELDS: [(&str, &str); 2] = [("user-agent", USER_AGENT), ("accept", "*/*")];
-
-/// What is expected of an answer.
-pub(super) struct Expected {
-    pub(super) method: Method,
-    statuses: Vec<(u16, u16)>,
-    fields: Vec<(FieldName, String)>,
-    pub(super) body: Option<String>,
-}
+/// What is sent unless something else is given. A body that is looked at must not be compressed.
+const OWN_FIELDS: [(&str, &str); 3] = [("user-agent", USER_AGENT), ("accept", "*/*"), ("accept-encoding", "identity")];
 
 /// A question, and what is expected of the answer.
 pub(crate) struct Question {
-    bytes: Vec<u8>,
-    expected: Expected,
+    head: Vec<u8>,
+    body: Arc<[u8]>,
+    method: Method,
+    expectation: Arc<Expectation>,
     keeps_connection: bool,
 }
 
@@ -61,50 +57,84 @@ impl Question {
     ///
     /// # Errors
     /// Says what cannot be sent.
-    pub(crate) fn new(check: &HttpCheck, endpoint: &str, keeps_connection: bool) -> Result<Self, String> {
-        let (path, host) = asked(check, endpoint)?;
-        let method = if check.is_head { "HEAD" } else { "GET" };
+    pub(crate) fn new(
+        check: &HttpCheck,
+        endpoint: &str,
+        expectation: Arc<Expectation>,
+        keeps_connection: bool,
+    ) -> Result<Self, String> {
+        let Asked { method, path, host, fields, length } = asked(check, endpoint)?;
         let connection = if keeps_connection { "keep-alive" } else { "close" };
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
-        for (name, value) in fields(&check.fields, &OWN_FIELDS)? {
+        for (name, value) in fields {
             text += &format!("{name}: {value}\r\n");
         }
+        if let Some(length) = length {
+            text += &format!("content-length: {length}\r\n");
+        }
         text += &format!("connection: {connection}\r\n\r\n");
-        Ok(Self { bytes: text.into_bytes(), expected: Expected::of(check)?, keeps_connection })
+        let method = Method::of(method.as_bytes());
+        Ok(Self { head: text.into_bytes(), body: Arc::clone(&check.body), method, expectation, keeps_connection })
     }
 
     /// Asks. `Ok` tells whether the connection may be used again.
     ///
     /// # Errors
     /// Anything that is not a whole, bounded answer as expected, said in a few words.
-    pub(crate) async fn ask<S>(&self, stream: &mut S) -> Result<bool, Trouble>
+    pub(crate) async fn ask<S>(&self, stream: &mut S, progress: &Progress) -> Result<bool, Trouble>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let mut reader = Reader { stream, bytes: Vec::new(), has_read: false };
-        reader.send(&self.bytes).await?;
-        let (head, parsed) = reader.head(self.expected.method).await?;
-        self.expected.check_head(&head)?;
-        if self.expected.body.is_none() && !self.keeps_connection {
+        match self.body.is_empty() {
+            true => reader.send(&self.head).await?,
+            // In one piece, so that the body does not wait for an acknowledgement of the head.
+            false => reader.send(&[&self.head[..], &self.body].concat()).await?,
+        }
+        let (head, parsed) = reader.head(self.method).await?;
+        self.expectation.check_head(&head)?;
+        if !self.expectation.needs_body() && !self.keeps_connection {
             return Ok(false);
         }
-        let (body, is_whole) = reader.body(parsed.framing, self.expected.body.as_deref()).await?;
-        self.expected.check_body(&body, is_whole)?;
+        let mut body = Body::new(&self.expectation);
+        let is_whole = reader.body(parsed.framing, &mut body, progress).await?;
+        body.verdict(is_whole)?;
         let nothing_follows = reader.bytes.is_empty() && parsed.framing != Framing::UntilClose;
         Ok(self.keeps_connection && parsed.keep_alive && is_whole && nothing_follows)
     }
 }
 
-/// The path and the host to ask for. `endpoint` is the name of the endpoint, for the host.
+/// What is asked, whatever the version of HTTP.
+pub(super) struct Asked<'c> {
+    pub(super) method: &'c str,
+    pub(super) path: &'c str,
+    pub(super) host: &'c str,
+    pub(super) fields: Vec<(&'c str, &'c str)>,
+    /// Of the body, where it is told.
+    pub(super) length: Option<usize>,
+}
+
+/// What a check asks. `endpoint` is the name of the endpoint, for the host.
 ///
 /// # Errors
 /// Says what cannot be sent.
-pub(super) fn asked<'c>(check: &'c HttpCheck, endpoint: &'c str) -> Result<(&'c str, &'c str), String> {
-    let path = &check.path;
+pub(super) fn asked<'c>(check: &'c HttpCheck, endpoint: &'c str) -> Result<Asked<'c>, String> {
+    let (method, path) = (check.method.as_str(), check.path.as_str());
+    if !is_token(method.as_bytes()) || Method::of(method.as_bytes()) == Method::Connect {
+        return Err(format!("the method {method:?} cannot be sent"));
+    }
     if !path.starts_with('/') || !is_sendable(path) {
         return Err(format!("the path {path:?} cannot be asked for"));
     }
-    Ok((path, host(check.host.as_ref(), endpoint)?))
+    // RFC 9110 section 8.6: a method for which a body means something tells its length also when that is 0.
+    let tells_length = !check.body.is_empty() || ["POST", "PUT", "PATCH"].contains(&method);
+    Ok(Asked {
+        method,
+        path,
+        host: host(check.host.as_ref(), endpoint)?,
+        fields: fields(&check.fields, &OWN_FIELDS)?,
+        length: tells_length.then_some(check.body.len()),
+    })
 }
 
 /// The host to ask for: the one of the check, or the name of the endpoint.
@@ -137,52 +167,6 @@ pub(super) fn fields<'c>(
         all.push((name, value));
     }
     Ok(all)
-}
-
-impl Expected {
-    /// # Errors
-    /// Says what no answer has.
-    pub(super) fn of(check: &HttpCheck) -> Result<Self, String> {
-        let field = |(name, value): &(String, String)| match FieldName::new(name) {
-            Ok(name) => Ok((name, value.clone())),
-            Err(_) => Err(format!("the field {name:?} cannot be expected")),
-        };
-        Ok(Self {
-            method: if check.is_head { Method::Head } else { Method::Get },
-            statuses: check.statuses.clone(),
-            fields: check.expected_fields.iter().map(field).collect::<Result<_, _>>()?,
-            body: check.expected_body.clone(),
-        })
-    }
-
-    /// # Errors
-    /// Says what is another than expected.
-    pub(super) fn check_head(&self, head: &ResponseHead) -> Result<(), String> {
-        let status = head.status;
-        if !self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status)) {
-            return Err(format!("answered {status}"));
-        }
-        for (name, wanted) in &self.fields {
-            let mut values = head.fields.all(name).peekable();
-            if values.peek().is_none() {
-                return Err(format!("answered {status} without the field {:?}", name.as_str()));
-            }
-            if values.all(|value| value != wanted.as_bytes()) {
-                return Err(format!("answered {status} with another value of {:?} than {wanted:?}", name.as_str()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks at what was read of a body, and whether that is all of it.
-    ///
-    /// # Errors
-    /// It does not hold what is expected.
-    pub(super) fn check_body(&self, body: &[u8], is_whole: bool) -> Result<(), String> {
-        let Some(wanted) = self.body.as_ref().filter(|wanted| !holds(body, wanted.as_bytes())) else { return Ok(()) };
-        let what = if is_whole { "the body does not hold" } else { "the first 64 KiB of the body do not hold" };
-        Err(format!("{what} {wanted:?}"))
-    }
 }
 
 /// Whether `bytes` hold `wanted`.
@@ -255,72 +239,97 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
         }
     }
 
-    /// The body as far as it goes within its bound, or until it holds `wanted`; and whether that is all of it.
-    async fn body(&mut self, framing: Framing, wanted: Option<&str>) -> Result<(Vec<u8>, bool), Trouble> {
-        let mut body = Vec::new();
-        let mut chunks = ChunkDecoder::new(&LIMITS);
+    /// Reads the body as far as it matters. Tells whether that is all of it.
+    async fn body(&mut self, framing: Framing, body: &mut Body<'_>, progress: &Progress) -> Result<bool, Trouble> {
+        let mut received = Received { framing, chunks: ChunkDecoder::new(&LIMITS), bytes: 0 };
         loop {
-            let is_whole = self.take_body(framing, &mut chunks, &mut body)?;
-            let has_found = wanted.is_some_and(|wanted| holds(&body, wanted.as_bytes()));
-            if is_whole || has_found || body.len() >= BODY_BYTES_MAX {
-                return Ok((body, is_whole));
+            let taken = received.take(&mut self.bytes, body)?;
+            progress.note_body(received.bytes);
+            if taken.is_whole || taken.is_enough {
+                return Ok(taken.is_whole);
             }
             if self.fill().await? == 0 {
                 return match framing {
-                    Framing::UntilClose => Ok((body, true)),
+                    Framing::UntilClose => Ok(true),
                     _ => Err("closed within the body of its answer".to_owned().into()),
                 };
             }
         }
     }
+}
 
-    /// Moves what came of the body; says whether that was the last of it.
-    fn take_body(&mut self, framing: Framing, chunks: &mut ChunkDecoder, body: &mut Vec<u8>) -> Result<bool, String> {
-        match framing {
-            Framing::None => Ok(true),
-            Framing::UntilClose => {
-                body.append(&mut self.bytes);
-                Ok(false)
-            }
+/// How far a body has come.
+struct Received {
+    framing: Framing,
+    chunks: ChunkDecoder,
+    bytes: u64,
+}
+
+struct Taken {
+    is_whole: bool,
+    is_enough: bool,
+}
+
+impl Received {
+    /// Moves what came of the body.
+    fn take(&mut self, bytes: &mut Vec<u8>, body: &mut Body<'_>) -> Result<Taken, String> {
+        let (data_len, consumed, is_whole) = match self.framing {
+            Framing::None => (0, 0, true),
+            Framing::UntilClose => (bytes.len(), bytes.len(), false),
             Framing::Length(length) => {
-                let left = usize::try_from(length).unwrap_or(usize::MAX) - body.len();
-                body.extend(self.bytes.drain(..left.min(self.bytes.len())));
-                Ok(body.len() as u64 == length)
+                let left = usize::try_from(length - self.bytes).unwrap_or(usize::MAX);
+                let data = left.min(bytes.len());
+                (data, data, data == left)
             }
             Framing::Chunked => {
                 let broken = |_| "the chunks of the answer break their rules".to_owned();
-                let decoded = chunks.decode_in_place(&mut self.bytes).map_err(broken)?;
-                body.extend_from_slice(&self.bytes[..decoded.data_len]);
-                self.bytes.drain(..decoded.consumed);
-                Ok(decoded.done)
+                let decoded = self.chunks.decode_in_place(bytes).map_err(broken)?;
+                (decoded.data_len, decoded.consumed, decoded.done)
             }
-        }
+        };
+        let is_enough = body.take(&bytes[..data_len]);
+        bytes.drain(..consumed);
+        self.bytes += data_len as u64;
+        Ok(Taken { is_whole, is_enough })
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use model::check::{BodyTest, JsonMatch, JsonTest, ResponseTests};
+    use model::limits::CHECK_BODY_BYTES_MAX;
+    use model::matching::{ValueMatch, ValueTest};
+
     use super::*;
 
-    /// Asks for `/` and wants 2xx.
     pub(in crate::probes) fn check() -> HttpCheck {
-        HttpCheck {
-            is_head: false,
-            path: "/".into(),
-            host: None,
-            fields: Vec::new(),
-            statuses: vec![(200, 299)],
-            expected_fields: Vec::new(),
-            expected_body: None,
-        }
+        HttpCheck::get("/")
+    }
+
+    pub(in crate::probes) fn expectation(check: &HttpCheck) -> Arc<Expectation> {
+        Arc::new(Expectation::compile(check).unwrap())
+    }
+
+    pub(in crate::probes) fn wanting_text(text: &str) -> HttpCheck {
+        let wanted = ResponseTests { body: vec![BodyTest::Contains(text.into())], ..check().wanted };
+        HttpCheck { wanted, ..check() }
+    }
+
+    pub(in crate::probes) fn wanting_field(name: &str, value: &str) -> HttpCheck {
+        let field = ValueMatch { name: name.into(), test: ValueTest::Exact(value.into()) };
+        HttpCheck { wanted: ResponseTests { fields: vec![field], ..check().wanted }, ..check() }
+    }
+
+    fn question(check: &HttpCheck, keeps: bool) -> Result<Question, String> {
+        Question::new(check, "site:80", expectation(check), keeps)
     }
 
     /// What comes of an endpoint that answers with these bytes and closes.
     async fn answered(check: &HttpCheck, keeps: bool, bytes: &[u8]) -> Result<bool, String> {
-        let question = Question::new(check, "site:80", keeps).unwrap();
-        let (mut near, mut far) = tokio::io::duplex(1 << 20);
+        let (question, progress) = (question(check, keeps).unwrap(), Progress::default());
+        let (mut near, mut far) = tokio::io::duplex(1 << 21);
         far.write_all(bytes).await.unwrap();
-        let asked = tokio::join!(question.ask(&mut near), async {
+        let asked = tokio::join!(question.ask(&mut near, &progress), async {
             // Closed for writing only once everything is written.
             far.shutdown().await.unwrap();
         });
@@ -357,20 +366,18 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn fields_are_expected_with_their_values() {
-        let expects =
-            |name: &str, value: &str| HttpCheck { expected_fields: vec![(name.into(), value.into())], ..check() };
         let answer = b"HTTP/1.1 200 OK\r\nX-Ready: yes\r\nx-ready: very\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(answered(&expects("x-ready", "yes"), false, answer).await, Ok(false));
-        assert_eq!(answered(&expects("X-READY", "very"), false, answer).await, Ok(false));
-        let other = answered(&expects("x-ready", "no"), false, answer).await.unwrap_err();
-        assert_eq!(other, "answered 200 with another value of \"x-ready\" than \"no\"");
-        let none = answered(&expects("x-role", "primary"), false, answer).await.unwrap_err();
-        assert_eq!(none, "answered 200 without the field \"x-role\"");
+        assert_eq!(answered(&wanting_field("x-ready", "yes"), false, answer).await, Ok(false));
+        assert_eq!(answered(&wanting_field("X-READY", "very"), false, answer).await, Ok(false));
+        let other = answered(&wanting_field("x-ready", "no"), false, answer).await.unwrap_err();
+        assert_eq!(other, "the header `x-ready` is \"yes\", expected \"no\"");
+        let none = answered(&wanting_field("x-role", "primary"), false, answer).await.unwrap_err();
+        assert_eq!(none, "the header `x-role` is missing, expected \"primary\"");
     }
 
     #[tokio::test]
     async fn the_body_is_found_however_it_is_framed() {
-        let wants = HttpCheck { expected_body: Some("all is well".into()), ..check() };
+        let wants = wanting_text("all is well");
         for good in [
             "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n  all is well  ",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nall i\r\n6\r\ns well\r\n0\r\n\r\n",
@@ -379,8 +386,8 @@ pub(super) mod tests {
             assert_eq!(answered(&wants, false, good.as_bytes()).await, Ok(false), "{good}");
         }
         for (bad, why) in [
-            ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbadall is well", "the body does not hold \"all is well\""),
-            ("HTTP/1.1 204 OK\r\n\r\nall is well", "the body does not hold \"all is well\""),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbadall is well", "the body does not contain \"all is well\""),
+            ("HTTP/1.1 204 OK\r\n\r\nall is well", "the body does not contain \"all is well\""),
             ("HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\nall", "closed within the body of its answer"),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
@@ -389,9 +396,9 @@ pub(super) mod tests {
         ] {
             assert_eq!(answered(&wants, false, bad.as_bytes()).await, Err(why.into()), "{bad}");
         }
-        let long = format!("HTTP/1.1 200 OK\r\n\r\n{}all is well", "x".repeat(BODY_BYTES_MAX + READ_BYTES));
+        let long = format!("HTTP/1.1 200 OK\r\n\r\n{}all is well", "x".repeat(CHECK_BODY_BYTES_MAX + READ_BYTES));
         let why = answered(&wants, false, long.as_bytes()).await.unwrap_err();
-        assert_eq!(why, "the first 64 KiB of the body do not hold \"all is well\"");
+        assert_eq!(why, "within its first 65536 bytes the body does not contain \"all is well\"");
     }
 
     #[tokio::test]
@@ -412,7 +419,7 @@ pub(super) mod tests {
     fn a_question_cannot_be_made_to_hold_another() {
         let new = |path: &str, host: &str| {
             let check = HttpCheck { path: path.into(), host: Some(host.into()), ..check() };
-            Question::new(&check, "x", false).map(|question| String::from_utf8(question.bytes).unwrap())
+            question(&check, false).map(|question| String::from_utf8(question.head).unwrap())
         };
         let text = new("/healthz?a=1", "site:80").unwrap();
         assert!(
@@ -424,13 +431,65 @@ pub(super) mod tests {
             assert!(new(path, host).is_err(), "{path:?} {host:?}");
         }
         let fields = |name: &str, value: &str| {
-            Question::new(&HttpCheck { fields: vec![(name.into(), value.into())], ..check() }, "site:80", true)
+            question(&HttpCheck { fields: vec![(name.into(), value.into())], ..check() }, true)
         };
-        let text = String::from_utf8(fields("User-Agent", "me").unwrap().bytes).unwrap();
+        let text = String::from_utf8(fields("User-Agent", "me").unwrap().head).unwrap();
         assert!(
-            text.contains("host: site:80\r\naccept: */*\r\nUser-Agent: me\r\nconnection: keep-alive\r\n"),
+            text.contains("host: site:80\r\naccept: */*\r\naccept-encoding: identity\r\nUser-Agent: me\r\nconnection: keep-alive\r\n"),
             "{text}"
         );
+        let coded = String::from_utf8(fields("Accept-Encoding", "gzip").unwrap().head).unwrap();
+        assert!(coded.contains("Accept-Encoding: gzip\r\n") && !coded.contains("identity"), "{coded}");
         assert!(fields("a b", "c").is_err() && fields("a", "b\r\nc: d").is_err());
+    }
+
+    #[tokio::test]
+    async fn any_method_is_sent_with_its_body_and_the_length_of_that() {
+        let sent = async |method: &str, body: &str| {
+            let check = HttpCheck { method: method.into(), body: body.as_bytes().into(), ..check() };
+            let (question, progress) = (question(&check, false).unwrap(), Progress::default());
+            let (mut near, mut far) = tokio::io::duplex(1 << 16);
+            far.write_all(b"HTTP/1.1 204 Done\r\n\r\n").await.unwrap();
+            question.ask(&mut near, &progress).await.unwrap();
+            drop(near);
+            let mut text = String::new();
+            far.read_to_string(&mut text).await.unwrap();
+            text
+        };
+        let post = sent("POST", "{\"a\":1}").await;
+        assert!(
+            post.starts_with("POST / HTTP/1.1\r\n")
+                && post.ends_with("content-length: 7\r\nconnection: close\r\n\r\n{\"a\":1}"),
+            "{post}"
+        );
+        assert!(sent("PUT", "").await.contains("\r\ncontent-length: 0\r\n"));
+        let get = sent("GET", "").await;
+        assert!(!get.contains("content-length"), "{get}");
+        assert!(sent("GET", "why").await.contains("\r\ncontent-length: 3\r\n"));
+        assert!(sent("M-SEARCH", "").await.starts_with("M-SEARCH / HTTP/1.1\r\n"));
+        for method in ["CONNECT", "a b", "A\r\n", ""] {
+            let check = HttpCheck { method: method.into(), ..check() };
+            assert!(question(&check, false).is_err(), "{method:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn json_is_read_whole_however_it_is_framed() {
+        let json = vec![JsonMatch { path: ".status".into(), test: JsonTest::Equals("ok".into()) }];
+        let check = HttpCheck { wanted: ResponseTests { json, ..check().wanted }, ..check() };
+        for good in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"status\":\"ok\"}",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"sta\r\na\r\ntus\":\"ok\"}\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n{\"status\":\"ok\"}",
+        ] {
+            assert_eq!(answered(&check, false, good.as_bytes()).await, Ok(false), "{good}");
+        }
+        let cut = "HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{\"status\":\"ok\"}";
+        assert_eq!(answered(&check, false, cut.as_bytes()).await, Err("closed within the body of its answer".into()));
+        let long = format!("HTTP/1.1 200 OK\r\n\r\n{{\"status\":\"ok\"{}}}", " ".repeat(CHECK_BODY_BYTES_MAX));
+        let why = "the body is longer than 65536 bytes (`response_bytes_max`), too long to read as JSON";
+        assert_eq!(answered(&check, false, long.as_bytes()).await, Err(why.into()));
+        let larger = HttpCheck { response_bytes_max: 1 << 20, ..check };
+        assert_eq!(answered(&larger, false, long.as_bytes()).await, Ok(false));
     }
 }

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use model::Address;
 use model::check::{GrpcCheck, HttpCheck};
 use model::limits::{HTTP3_CRYPTO_BYTES_MAX, HTTP3_UNI_STREAMS_MAX};
+use model::{Address, Method};
+use plan::health::expectation::Expectation;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, NoneTokenStore,
@@ -30,14 +31,15 @@ use wire::http3::frame::{kind, push_frame_head, write_frame};
 use wire::http3::uni::{self, Next, Told, UniReader};
 use wire::http3::{code, qpack};
 
+use super::attempt::Progress;
 use super::grpc;
-use super::http::{BODY_BYTES_MAX, Expected, HEAD_BYTES_MAX, OWN_FIELDS, USER_AGENT, asked, fields, host};
+use super::http::{Asked, HEAD_BYTES_MAX, USER_AGENT, asked, fields, host};
 use answer::{Answer, Wanted};
 
 /// Room for one datagram: endpoints are told by the library that no more than 1,472 bytes are taken.
 const DATAGRAM_BYTES_MAX: usize = 2 * 1024;
 /// Bytes of one stream that may come before they are read.
-const WINDOW_BYTES: u32 = BODY_BYTES_MAX as u32;
+const WINDOW_BYTES: u32 = 64 * 1024;
 /// Frames and streams of no use that are borne.
 const IDLE_MAX: u32 = 256;
 
@@ -50,8 +52,9 @@ pub(crate) struct Question {
     /// The name that the certificate must bear.
     name: String,
     config: ClientConfig,
-    /// The frames that ask.
+    /// The frames that ask, up to the body of a request.
     frames: Vec<u8>,
+    body: Arc<[u8]>,
     wanted: Wanted,
 }
 
@@ -61,9 +64,14 @@ impl Question {
     ///
     /// # Errors
     /// Says what cannot be sent.
-    pub(crate) fn http(check: &HttpCheck, (endpoint, address): (&str, &Address), tls: Tls) -> Result<Self, String> {
-        let wanted = Wanted::Http(Expected::of(check)?);
-        Self::prepare((address, tls), request(check, endpoint)?, wanted)
+    pub(crate) fn http(
+        (check, expectation): (&HttpCheck, Arc<Expectation>),
+        (endpoint, address): (&str, &Address),
+        tls: Tls,
+    ) -> Result<Self, String> {
+        let wanted = Wanted::Http(Method::of(check.method.as_bytes()), expectation);
+        let question = Self::prepare((address, tls), request(check, endpoint)?, wanted)?;
+        Ok(Self { body: Arc::clone(&check.body), ..question })
     }
 
     /// The same for one by gRPC, which is told how long it may take.
@@ -84,14 +92,14 @@ impl Question {
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| format!("TLS cannot be set up: {error}"))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport())).token_store(Arc::new(NoneTokenStore));
-        Ok(Self { address, name: name.to_str().into_owned(), config, frames, wanted })
+        Ok(Self { address, name: name.to_str().into_owned(), config, frames, body: Arc::default(), wanted })
     }
 
     /// Asks over a new connection.
     ///
     /// # Errors
     /// Anything that is not a whole, bounded answer as expected, said in a few words.
-    pub(crate) async fn ask(&self) -> Result<(), String> {
+    pub(crate) async fn ask(&self, progress: &Progress) -> Result<(), String> {
         let mut line = Line::begin(self).await?;
         let mut talk = Talk::new(self);
         loop {
@@ -99,6 +107,9 @@ impl Question {
             // What came before the end of the connection counts.
             if talk.go_on(&mut line.connection)? {
                 return Ok(());
+            }
+            if talk.answer.is_within_body() {
+                progress.note_body(talk.answer.received);
             }
             if let Some(why) = line.lost.take() {
                 return Err(why);
@@ -120,11 +131,16 @@ fn transport() -> TransportConfig {
     transport
 }
 
-/// The frame of a request's head. `endpoint` is the name of the endpoint, for the authority.
+/// The frames of a request up to its body. `endpoint` is the name of the endpoint, for the authority.
 fn request(check: &HttpCheck, endpoint: &str) -> Result<Vec<u8>, String> {
-    let (path, host) = asked(check, endpoint)?;
-    let method = if check.is_head { "HEAD" } else { "GET" };
-    Ok(head([method, host, path], &fields(&check.fields, &OWN_FIELDS)?))
+    let Asked { method, path, host, mut fields, length } = asked(check, endpoint)?;
+    let length = length.map(|length| length.to_string());
+    fields.extend(length.as_deref().map(|length| ("content-length", length)));
+    let mut out = head([method, host, path], &fields);
+    if !check.body.is_empty() {
+        push_frame_head(&mut out, kind::DATA, check.body.len() as u64);
+    }
+    Ok(out)
 }
 
 /// The frames of a call: its head, and the message that asks.
@@ -276,7 +292,7 @@ impl<'q> Talk<'q> {
         uni::begin_control(&mut settings, HEAD_BYTES_MAX as u64, false);
         Self {
             control: Speech { id: None, unsaid: settings },
-            request: Speech { id: None, unsaid: question.frames.clone() },
+            request: Speech { id: None, unsaid: [&question.frames[..], &question.body].concat() },
             others: Vec::new(),
             told: Told::default(),
             answer: Answer::new(&question.wanted),

@@ -7,10 +7,12 @@ mod agent;
 pub(crate) mod attempt;
 mod grpc;
 mod http;
+mod http2;
 mod http3;
 mod owner;
 mod schedule;
 mod script;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod ticks;

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use model::fitness::AdminState;
 use model::proxy_protocol::SendProxy;
-use model::snapshot::{Cluster, HealthCheck, HealthCheckKind, SharedVersion, UpstreamTls};
+use model::snapshot::{HealthCheck, SharedVersion, UpstreamTls};
 use model::{Address, Name};
 use plan::{ClusterPlan, EndpointPlan, EndpointState, HealthState, Outcome, Plan};
-use rustls::ClientConfig;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::agent::Agents;
-use super::attempt::{Kept, Target};
+use super::attempt::Kept;
+use super::steps::{Sequence, Shared, only_version};
 use super::ticks::Ticks;
-use super::{PROBES_AT_ONCE_MAX, Reasons, schedule, tls};
+use super::{PROBES_AT_ONCE_MAX, Reasons, schedule};
 
 /// Cluster and endpoint.
 type Key = (Name, Name);
@@ -65,11 +65,11 @@ struct Probe {
 #[derive(PartialEq)]
 struct What {
     address: Address,
-    check: HealthCheck,
+    check: Arc<HealthCheck>,
     tls: Option<UpstreamTls>,
     header: Option<SendProxy>,
-    /// It goes over HTTP/3.
-    is_http3: bool,
+    /// The version of HTTP that the endpoint speaks alone.
+    only: Option<SharedVersion>,
 }
 
 /// Where the outcome of a probe goes; changes from plan to plan while the probe runs on.
@@ -91,13 +91,9 @@ impl Owner {
         let mut before = std::mem::take(&mut self.probes);
         for cluster in &plan.clusters {
             let Some(check) = &cluster.cluster.health_check else { continue };
-            let mut client = None;
-            let is_http3 = goes_over_http3(&cluster.cluster, check);
-            let protocols: &[&[u8]] = match check.kind {
-                _ if is_http3 => &[tls::HTTP3],
-                HealthCheckKind::Grpc(_) => &[tls::HTTP2],
-                _ => &[],
-            };
+            let check = Arc::new(check.clone());
+            let only = only_version(&cluster.cluster);
+            let mut shared = None;
             for (index, endpoint) in cluster.endpoints.iter().enumerate() {
                 if endpoint.endpoint.state == AdminState::Maintenance {
                     continue;
@@ -107,15 +103,13 @@ impl Owner {
                 if self.probes.contains_key(&key) {
                     continue;
                 }
-                let tls = match &check.kind {
-                    HealthCheckKind::Tls(settings) => Some(settings.clone()),
-                    _ => cluster.cluster.tls.clone(),
+                let what = What {
+                    address: endpoint.endpoint.address.clone(),
+                    check: Arc::clone(&check),
+                    tls: cluster.cluster.tls.clone(),
+                    header: cluster.cluster.proxy_protocol.clone(),
+                    only,
                 };
-                let address = endpoint.endpoint.address.clone();
-                // At another port somebody else may listen, who knows nothing of it.
-                let is_there = check.port.is_none_or(|port| Some(port) == address.port());
-                let header = cluster.cluster.proxy_protocol.clone().filter(|_| is_there);
-                let what = What { address, check: check.clone(), tls, header, is_http3 };
                 let seat = Seat { cluster: Arc::clone(cluster), index, is_gone: false };
                 let probe = match before.remove(&key) {
                     Some(kept) if kept.what == what && Arc::ptr_eq(&kept.state, &endpoint.state) => {
@@ -124,10 +118,9 @@ impl Owner {
                     }
                     old => {
                         stop(old);
-                        let client = client.get_or_insert_with(|| {
-                            what.tls.as_ref().map(|settings| tls::client(settings, protocols)).transpose()
-                        });
-                        self.start(&key, what, seat, endpoint, client)
+                        let tls = what.tls.as_ref();
+                        let shared = shared.get_or_insert_with(|| Shared::of(&check, tls, only));
+                        self.start(&key, what, seat, (endpoint, shared))
                     }
                 };
                 self.probes.insert(key, probe);
@@ -144,19 +137,12 @@ impl Owner {
         }
     }
 
-    fn start(
-        &self,
-        key: &Key,
-        what: What,
-        seat: Seat,
-        endpoint: &EndpointPlan,
-        client: &Result<Option<Arc<ClientConfig>>, String>,
-    ) -> Probe {
+    fn start(&self, key: &Key, what: What, seat: Seat, (endpoint, shared): (&EndpointPlan, &[Shared])) -> Probe {
         let seat = Rc::new(RefCell::new(seat));
         let rounds = Rounds {
-            target: target(&what, &key.1, client),
+            sequence: Sequence::new(&what.check, shared, (&key.1, &what.address), what.header.as_ref()),
             key: key.clone(),
-            check: what.check.clone(),
+            check: Arc::clone(&what.check),
             seat: Rc::clone(&seat),
             turns: Rc::clone(&self.turns),
             reasons: Arc::clone(&self.reasons),
@@ -166,39 +152,17 @@ impl Owner {
     }
 }
 
-/// Whether endpoints are asked over HTTP/3: those that speak it alone, at their own port. Another port is one of TCP.
-fn goes_over_http3(cluster: &Cluster, check: &HealthCheck) -> bool {
-    let speaks_http3 = cluster.pool.shared.as_ref().is_some_and(|shared| shared.version == SharedVersion::Http3);
-    speaks_http3 && check.port.is_none() && matches!(check.kind, HealthCheckKind::Http(_) | HealthCheckKind::Grpc(_))
-}
-
 fn stop(probe: Option<Probe>) {
     if let Some(probe) = probe {
         probe.task.abort();
     }
 }
 
-fn target(what: &What, endpoint: &str, client: &Result<Option<Arc<ClientConfig>>, String>) -> Result<Target, String> {
-    let tls = match (client.clone()?, &what.tls) {
-        (Some(client), Some(settings)) => Some((client, tls::name_of(settings, endpoint)?)),
-        _ => None,
-    };
-    if let (true, Some(tls)) = (what.is_http3, &tls) {
-        return Target::over_http3((endpoint, &what.address), &what.check, tls.clone());
-    }
-    let target = Target::new((endpoint, &what.address), &what.check, tls)?;
-    Ok(match &what.header {
-        Some(header) => target.behind(header),
-        None => target,
-    })
-}
-
 /// Asks one endpoint again and again.
 struct Rounds {
     key: Key,
-    /// What cannot be asked fails each time, and says why.
-    target: Result<Target, String>,
-    check: HealthCheck,
+    sequence: Sequence,
+    check: Arc<HealthCheck>,
     seat: Rc<RefCell<Seat>>,
     turns: Rc<Semaphore>,
     reasons: Arc<Reasons>,
@@ -245,10 +209,7 @@ impl Rounds {
     async fn ask(&self, kept: &mut Kept) -> Result<(), String> {
         // The time spent waiting for a turn is not held against the endpoint. The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        match &self.target {
-            Ok(target) => target.attempt(kept).await,
-            Err(reason) => Err(reason.clone()),
-        }
+        self.sequence.attempt(kept).await
     }
 
     fn take_in(&self, found: Result<(), String>) {

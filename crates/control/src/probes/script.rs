@@ -22,7 +22,7 @@ where
             ScriptStep::Send(bytes) => send(stream, bytes).await,
             ScriptStep::Expect(wanted) => expect(stream, &mut received, wanted).await,
         };
-        done.map_err(|why| format!("step {number}: {why}"))?;
+        done.map_err(|why| format!("script step {number}: {why}"))?;
     }
     Ok(())
 }
@@ -85,14 +85,17 @@ mod tests {
         assert_eq!(follow_with(&["> PING", "< PONG"], b"+PONG\r\n").await, Ok(()));
         assert_eq!(follow_with(&["< 220", "> QUIT", "< 221"], b"220 hi\r\n221 bye\r\n").await, Ok(()));
         let twice = follow_with(&["< a", "< a"], b"a").await;
-        assert_eq!(twice, Err("step 2: closed without \"a\"".into()), "one answer does not serve two steps");
+        assert_eq!(twice, Err("script step 2: closed without \"a\"".into()), "one answer does not serve two steps");
     }
 
     #[tokio::test]
     async fn rubbish_and_endless_bytes_fail_the_step() {
-        assert_eq!(follow_with(&["> x", "< ok\n"], b"\xff\xfe").await, Err("step 2: closed without \"ok\\n\"".into()));
+        assert_eq!(
+            follow_with(&["> x", "< ok\n"], b"\xff\xfe").await,
+            Err("script step 2: closed without \"ok\\n\"".into())
+        );
         let endless = follow_with(&["< ok"], &b"x".repeat(100_000)).await;
-        assert_eq!(endless, Err("step 1: no \"ok\" within 16384 bytes".into()));
-        assert_eq!(follow_with(&["< ok"], b"").await, Err("step 1: closed without \"ok\"".into()));
+        assert_eq!(endless, Err("script step 1: no \"ok\" within 16384 bytes".into()));
+        assert_eq!(follow_with(&["< ok"], b"").await, Err("script step 1: closed without \"ok\"".into()));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use model::Name;
-use model::check::{HttpCheck, ScriptStep};
+use model::check::{BodyTest, CheckStep, HttpCheck, ResponseTests, ScriptStep};
 use model::snapshot::{
     Balance, Cluster, ClusterSettings, Endpoint, HealthCheck, HealthCheckKind, Pem, Pool, Snapshot, UpstreamTimeouts,
     UpstreamTls,
@@ -15,27 +15,25 @@ use plan::{HealthState, Plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::attempt::Target;
-use super::{Probes, Reasons, tls};
+use super::steps::{Sequence, Shared};
+use super::{Probes, Reasons};
 
 /// Long enough for anything on this machine, so that a test fails rather than hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn http_check(timeout: Duration) -> HealthCheck {
-    let http = HttpCheck {
-        is_head: false,
-        path: "/healthz".into(),
-        host: None,
-        fields: Vec::new(),
-        statuses: vec![(200, 299)],
-        expected_fields: Vec::new(),
-        expected_body: None,
-    };
+    let http = HttpCheck::get("/healthz");
     HealthCheck { fall: 2, ..HealthCheck::new(HealthCheckKind::Http(http), Duration::from_millis(20), timeout) }
 }
 
 fn tcp_check() -> HealthCheck {
-    HealthCheck { kind: HealthCheckKind::Tcp, ..http_check(PATIENCE) }
+    HealthCheck { steps: vec![HealthCheckKind::Tcp.into()], ..http_check(PATIENCE) }
+}
+
+/// The same check at another port.
+fn at_port(port: u16, check: HealthCheck) -> HealthCheck {
+    let steps = check.steps.into_iter().map(|step| CheckStep { port: Some(port), ..step }).collect();
+    HealthCheck { steps, ..check }
 }
 
 /// An endpoint that answers each connection with `answer`, `times` times, `pause` apart, and closes.
@@ -63,7 +61,12 @@ async fn endpoint(answer: &'static [u8], times: usize, pause: Duration) -> Socke
 }
 
 async fn attempt(address: SocketAddr, check: &HealthCheck) -> Result<(), String> {
-    Target::new(("site", &address.into()), check, None).unwrap().attempt(&mut None).await
+    attempt_over(address, check, None).await
+}
+
+async fn attempt_over(address: SocketAddr, check: &HealthCheck, tls: Option<&UpstreamTls>) -> Result<(), String> {
+    let shared = Shared::of(check, tls, None);
+    Sequence::new(check, &shared, ("site", &address.into()), None).attempt(&mut None).await
 }
 
 #[tokio::test]
@@ -149,22 +152,15 @@ async fn tls_is_spoken_and_the_certificate_is_verified_unless_told_otherwise() {
     let other_name = UpstreamTls { server_name: Some("other.example".into()), ..trusting.clone() };
     let unverified = UpstreamTls { server_name: None, verify: false, authorities: None, certificate: None };
     for check in [http_check(PATIENCE), tcp_check()] {
-        let attempt = async |settings: &UpstreamTls| {
-            let name = tls::name_of(settings, "127.0.0.1:443").unwrap();
-            let client = tls::client(settings, &[]).unwrap();
-            Target::new(("site", &address.into()), &check, Some((client, name))).unwrap().attempt(&mut None).await
-        };
+        let attempt = async |settings: &UpstreamTls| attempt_over(address, &check, Some(settings)).await;
         assert_eq!(attempt(&trusting).await, Ok(()));
         assert_eq!(attempt(&unverified).await, Ok(()));
         let refused = attempt(&other_name).await.unwrap_err();
         assert!(refused.starts_with("the TLS handshake failed"), "{refused}");
     }
     let plain = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
-    let name = tls::name_of(&unverified, "127.0.0.1:443").unwrap();
-    let target =
-        Target::new(("site", &plain.into()), &tcp_check(), Some((tls::client(&unverified, &[]).unwrap(), name)))
-            .unwrap();
-    assert!(target.attempt(&mut None).await.unwrap_err().starts_with("the TLS handshake failed"));
+    let refused = attempt_over(plain, &tcp_check(), Some(&unverified)).await.unwrap_err();
+    assert!(refused.starts_with("the TLS handshake failed"), "{refused}");
 }
 
 fn plan(addresses: &[SocketAddr], check: Option<HealthCheck>, previous: Option<&Plan>) -> Arc<Plan> {
@@ -294,7 +290,8 @@ async fn keeping_endpoint(lasts: usize) -> (SocketAddr, Arc<AtomicUsize>, Arc<At
 async fn a_kept_connection_is_used_again_and_one_that_was_closed_meanwhile_is_replaced() {
     let (address, connections, requests) = keeping_endpoint(3).await;
     let check = HealthCheck { reuses_connection: true, ..http_check(PATIENCE) };
-    let target = Target::new(("site", &address.into()), &check, None).unwrap();
+    let shared = Shared::of(&check, None, None);
+    let target = Sequence::new(&check, &shared, ("site", &address.into()), None);
     let mut kept = None;
     for _ in 0..6 {
         assert_eq!(target.attempt(&mut kept).await, Ok(()));
@@ -306,7 +303,7 @@ async fn a_kept_connection_is_used_again_and_one_that_was_closed_meanwhile_is_re
 #[tokio::test]
 async fn another_port_can_be_asked() {
     let asked = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", 1, Duration::ZERO).await;
-    let check = HealthCheck { port: Some(asked.port()), ..http_check(PATIENCE) };
+    let check = at_port(asked.port(), http_check(PATIENCE));
     assert_eq!(attempt("127.0.0.1:1".parse().unwrap(), &check).await, Ok(()));
 }
 
@@ -314,14 +311,17 @@ async fn another_port_can_be_asked() {
 async fn scripts_are_followed_and_their_steps_named() {
     let redis = endpoint(b"+PONG\r\n", 1, Duration::ZERO).await;
     let script = |expect: &str| HealthCheck {
-        kind: HealthCheckKind::Script(vec![
-            ScriptStep::Send(b"PING\r\n".to_vec()),
-            ScriptStep::Expect(expect.as_bytes().to_vec()),
-        ]),
+        steps: vec![
+            HealthCheckKind::Script(vec![
+                ScriptStep::Send(b"PING\r\n".to_vec()),
+                ScriptStep::Expect(expect.as_bytes().to_vec()),
+            ])
+            .into(),
+        ],
         ..http_check(PATIENCE)
     };
     assert_eq!(attempt(redis, &script("+PONG")).await, Ok(()));
-    assert_eq!(attempt(redis, &script("-ERR")).await, Err("step 2: closed without \"-ERR\"".into()));
+    assert_eq!(attempt(redis, &script("-ERR")).await, Err("script step 2: closed without \"-ERR\"".into()));
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let check = HealthCheck { timeout: Duration::from_millis(100), ..script("x") };
     assert_eq!(attempt(silent.local_addr().unwrap(), &check).await, Err("no answer within 100ms".into()));
@@ -340,12 +340,11 @@ async fn intervals_differ_while_down_and_while_changing() {
     // Down, so it is asked again within milliseconds: once it is well, it comes up.
     let (well, _, requests) = keeping_endpoint(1).await;
     let quick = HealthCheck {
-        port: Some(well.port()),
         interval: Duration::from_millis(10),
         interval_down: hour,
         interval_changing: Duration::from_millis(10),
         rise: 5,
-        ..http_check(PATIENCE)
+        ..at_port(well.port(), http_check(PATIENCE))
     };
     let next = super::tests::plan(&[failing], Some(quick), Some(&plan));
     probes.follow(Arc::clone(&next));
@@ -400,4 +399,44 @@ async fn an_endpoint_that_left_the_configuration_is_asked_until_nothing_is_under
     // At most two rounds may have begun before the end was seen.
     let last = connections.load(Ordering::SeqCst) + 2;
     tokio::time::timeout(Duration::from_millis(300), more_than(last)).await.expect_err("nobody asks any more");
+}
+
+#[tokio::test]
+async fn steps_are_taken_in_order_each_at_its_port_and_the_reason_names_the_one_that_failed() {
+    let well = endpoint(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 1, Duration::ZERO).await;
+    let ill = endpoint(b"HTTP/1.1 503 Oops\r\n\r\n", 1, Duration::ZERO).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = || CheckStep::from(HealthCheckKind::Http(HttpCheck::get("/")));
+    let tcp = || CheckStep::from(HealthCheckKind::Tcp);
+    let listed = |steps: Vec<CheckStep>| HealthCheck { steps, is_listed: true, ..http_check(PATIENCE) };
+    let at = |address: SocketAddr, step: CheckStep| CheckStep { port: Some(address.port()), ..step };
+    assert_eq!(attempt(well, &listed(vec![tcp(), http()])).await, Ok(()));
+    assert_eq!(attempt(ill, &listed(vec![tcp(), at(well, http())])).await, Ok(()));
+    let found = attempt(well, &listed(vec![http(), at(ill, http()), http()])).await;
+    assert_eq!(found, Err(format!("step 2 (http at port {}): answered 503", ill.port())));
+    assert_eq!(attempt(ill, &listed(vec![http()])).await, Err("step 1 (http): answered 503".into()));
+    // Each may have a time of its own, and all together have that of the check.
+    let silent = silent.local_addr().unwrap();
+    let short = CheckStep { timeout: Some(Duration::from_millis(50)), ..at(silent, http()) };
+    let found = attempt(well, &listed(vec![http(), short])).await;
+    assert_eq!(found, Err(format!("step 2 (http at port {}): no answer within 50ms", silent.port())));
+    let whole = HealthCheck { timeout: Duration::from_millis(100), ..listed(vec![tcp(), at(silent, http())]) };
+    let why =
+        format!("step 2 (http at port {}): no answer before the 100ms of the whole check were over", silent.port());
+    assert_eq!(attempt(well, &whole).await, Err(why));
+}
+
+#[tokio::test]
+async fn a_body_that_drips_or_never_ends_runs_into_the_timeout_or_its_bound() {
+    let wanted = ResponseTests { body: vec![BodyTest::Contains("never".into())], ..HttpCheck::get("/").wanted };
+    let check = |timeout| {
+        let http = HttpCheck { wanted: wanted.clone(), ..HttpCheck::get("/") };
+        HealthCheck::new(HealthCheckKind::Http(http), timeout, timeout)
+    };
+    let stalls = endpoint(b"HTTP/1.1 200 OK\r\n\r\nabc", 1, PATIENCE).await;
+    let late = attempt(stalls, &check(Duration::from_millis(100))).await;
+    assert_eq!(late, Err("the body of the answer did not end within 100ms (3 bytes came)".into()));
+    let endless = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", usize::MAX, Duration::ZERO).await;
+    let why = "within its first 65536 bytes the body does not contain \"never\"";
+    assert_eq!(attempt(endless, &check(PATIENCE)).await, Err(why.into()));
 }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod estate;
+pub mod expectation;
 pub mod passive;
 pub(crate) mod ramp;
 pub mod standing;

@@ -18,6 +18,7 @@ use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
+use crate::health::expectation;
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
@@ -69,6 +70,7 @@ impl<'a> Compiler<'a> {
                 Some(same) if is_same(&same.cluster, cluster) && same.subsets.are_by(&names) => same.clone(),
                 before => {
                     issues.extend(OwnTlvs::compile(cluster).err().into_iter().flatten());
+                    issues.extend(issues_of(cluster));
                     let before = before.map(|plan| &**plan);
                     Arc::new(ClusterPlan::compile_for(cluster.clone(), names, before))
                 }
@@ -316,6 +318,13 @@ fn admitted(listener: &Listener, old: Option<&Arc<ListenerPlan>>) -> Option<Arc<
 /// Whether two clusters are equal. Of tens of thousands most are the very same.
 fn is_same(one: &Arc<Cluster>, other: &Arc<Cluster>) -> bool {
     Arc::ptr_eq(one, other) || one == other
+}
+
+/// What is wrong with a cluster that is not seen by its parts: the conditions of its health check.
+fn issues_of(cluster: &Cluster) -> impl Iterator<Item = Issue> {
+    let at = || format!("clusters/{}/health_check", cluster.name);
+    let issues = cluster.health_check.as_ref().map(expectation::issues_of).unwrap_or_default();
+    issues.into_iter().map(move |issue| issue.below(&at()))
 }
 
 /// By which labels the routes want subsets of each cluster.

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::super::attempt::Target;
-use super::super::tls;
+use super::super::http::HEAD_BYTES_MAX;
+use super::super::steps::{Sequence, Shared};
 use super::*;
 
 /// Long enough for anything on this machine, so that a test fails rather than hangs.
@@ -26,7 +26,12 @@ fn check(name: &str) -> HealthCheck {
 }
 
 async fn attempt(address: SocketAddr, check: &HealthCheck) -> Result<(), String> {
-    Target::new(("site", &address.into()), check, None).unwrap().attempt(&mut None).await
+    attempt_over(address, check, None).await
+}
+
+async fn attempt_over(address: SocketAddr, check: &HealthCheck, tls: Option<&UpstreamTls>) -> Result<(), String> {
+    let shared = Shared::of(check, tls, None);
+    Sequence::new(check, &shared, ("site", &address.into()), None).attempt(&mut None).await
 }
 
 /// What an endpoint answers: status, fields, body, trailers.
@@ -144,8 +149,8 @@ async fn an_endpoint_that_serves_is_well_and_is_asked_as_grpc_has_it() {
         fields: vec![("Authorization".into(), "Bearer x".into())],
         ..GrpcCheck::default()
     };
-    let kind = HealthCheckKind::Grpc(asked_of);
-    assert_eq!(attempt(address, &HealthCheck { kind, ..check("") }).await, Ok(()));
+    let steps = vec![HealthCheckKind::Grpc(asked_of).into()];
+    assert_eq!(attempt(address, &HealthCheck { steps, ..check("") }).await, Ok(()));
     let (parts, body) = asked.recv().await.unwrap();
     assert_eq!(parts.uri.authority().map(|authority| authority.as_str()), Some("shop.example:50051"));
     assert_eq!((parts.headers["authorization"].to_str().unwrap(), &body[..]), ("Bearer x", &[0; 5][..]));
@@ -251,9 +256,7 @@ async fn over_tls_the_endpoint_must_agree_to_http2() {
             authorities: Some(authority),
             certificate: None,
         };
-        let client = tls::client(&settings, &[tls::HTTP2]).unwrap();
-        let name = tls::name_of(&settings, "site:1").unwrap();
-        Target::new(("site", &address.into()), &check(""), Some((client, name))).unwrap().attempt(&mut None).await
+        attempt_over(address, &check(""), Some(&settings)).await
     };
     assert_eq!(attempt(&[b"h2", b"http/1.1"]).await, Ok(()));
     let refused = "the endpoint does not agree to HTTP/2 in the TLS handshake";

@@ -1,8 +1,11 @@
 //! An answer over HTTP/3 as it comes, and what is made of it.
 
+use std::sync::Arc;
+
 use model::fields::Fields;
 use model::limits::INTERIM_RESPONSES_MAX;
 use model::{Fault, Method, ResponseHead};
+use plan::health::expectation::{Body, Expectation};
 use wire::http1::Framing;
 use wire::http3::code;
 use wire::http3::frame::{self, BadFrame, FrameReader, Step};
@@ -10,12 +13,12 @@ use wire::http3::message::{BadHead, Memory, read_response, read_trailers};
 
 use super::{IDLE_MAX, broken, of_no_use, too_long};
 use crate::probes::grpc;
-use crate::probes::http::{BODY_BYTES_MAX, Expected, HEAD_BYTES_MAX, LIMITS, holds};
+use crate::probes::http::{HEAD_BYTES_MAX, LIMITS};
 
 /// What is wanted of an answer.
 pub(super) enum Wanted {
-    /// That it is as expected of one over HTTP.
-    Http(Expected),
+    /// That it is as expected of one over HTTP to this method.
+    Http(Method, Arc<Expectation>),
     /// That it says by gRPC that what has this name serves.
     Grpc(String),
 }
@@ -23,7 +26,7 @@ pub(super) enum Wanted {
 impl Wanted {
     fn method(&self) -> Method {
         match self {
-            Self::Http(expected) => expected.method,
+            Self::Http(method, _) => *method,
             Self::Grpc(_) => Method::Post,
         }
     }
@@ -36,8 +39,11 @@ pub(super) struct Answer<'q> {
     interim: u32,
     /// Of the final head.
     framing: Option<Framing>,
-    body: Vec<u8>,
-    received: u64,
+    /// Of HTTP.
+    body: Option<Body<'q>>,
+    /// Of gRPC.
+    message: Vec<u8>,
+    pub(super) received: u64,
     idle: u32,
     /// Of gRPC: it has said how the call went.
     is_status_told: bool,
@@ -47,17 +53,27 @@ pub(super) struct Answer<'q> {
 
 impl<'q> Answer<'q> {
     pub(super) fn new(wanted: &'q Wanted) -> Self {
+        let body = match wanted {
+            Wanted::Http(_, expectation) => Some(Body::new(expectation)),
+            Wanted::Grpc(_) => None,
+        };
         Self {
             wanted,
             reader: FrameReader::new(HEAD_BYTES_MAX),
             interim: 0,
             framing: None,
-            body: Vec::new(),
+            body,
+            message: Vec::new(),
             received: 0,
             idle: 0,
             is_status_told: false,
             is_enough: false,
         }
+    }
+
+    /// Whether its head is there, and more of it is waited for.
+    pub(super) fn is_within_body(&self) -> bool {
+        self.framing.is_some() && !self.is_enough
     }
 
     /// Takes the next bytes.
@@ -104,9 +120,9 @@ impl<'q> Answer<'q> {
             return Ok(());
         }
         match self.wanted {
-            Wanted::Http(expected) => {
-                expected.check_head(&head)?;
-                self.is_enough = expected.body.is_none();
+            Wanted::Http(_, expectation) => {
+                expectation.check_head(&head)?;
+                self.is_enough = !expectation.needs_body();
             }
             Wanted::Grpc(name) => {
                 grpc::check_head(head.status, value(&head.fields, "content-type"))?;
@@ -146,22 +162,15 @@ impl<'q> Answer<'q> {
         if self.received > length_max {
             return Err(broken(code::MESSAGE_ERROR));
         }
-        match self.wanted {
-            Wanted::Http(expected) => return self.search(expected, data),
-            Wanted::Grpc(_) if self.body.len() + data.len() > grpc::MESSAGE_BYTES_MAX => return Err(grpc::too_long()),
-            Wanted::Grpc(_) => self.body.extend_from_slice(data),
-        }
-        Ok(())
-    }
-
-    /// Looks for what is expected in what has come of the body.
-    fn search(&mut self, expected: &Expected, data: &[u8]) -> Result<(), String> {
-        let room = BODY_BYTES_MAX - self.body.len();
-        self.body.extend_from_slice(&data[..data.len().min(room)]);
-        let wanted = expected.body.as_deref().unwrap_or_default();
-        self.is_enough = holds(&self.body, wanted.as_bytes());
-        if !self.is_enough && self.body.len() >= BODY_BYTES_MAX {
-            return expected.check_body(&self.body, false);
+        match &mut self.body {
+            Some(body) => {
+                self.is_enough = body.take(data);
+                if self.is_enough {
+                    return body.verdict(false);
+                }
+            }
+            None if self.message.len() + data.len() > grpc::MESSAGE_BYTES_MAX => return Err(grpc::too_long()),
+            None => self.message.extend_from_slice(data),
         }
         Ok(())
     }
@@ -178,10 +187,10 @@ impl<'q> Answer<'q> {
         if matches!(self.framing, Some(Framing::Length(length)) if self.received < length) {
             return Err("closed within the body of its answer".to_owned());
         }
-        match self.wanted {
-            Wanted::Http(expected) => expected.check_body(&self.body, true)?,
-            Wanted::Grpc(_) if !self.is_status_told => return Err(grpc::without_status()),
-            Wanted::Grpc(name) => grpc::check_message(name, &self.body)?,
+        match (self.wanted, &self.body) {
+            (Wanted::Http(..), body) => body.as_ref().map_or(Ok(()), |body| body.verdict(true))?,
+            (Wanted::Grpc(_), _) if !self.is_status_told => return Err(grpc::without_status()),
+            (Wanted::Grpc(name), _) => grpc::check_message(name, &self.message)?,
         }
         self.is_enough = true;
         Ok(())

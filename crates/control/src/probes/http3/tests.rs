@@ -1,16 +1,13 @@
 //! What is made of answers, whatever they are.
 
+use model::limits::CHECK_BODY_BYTES_MAX;
 use wire::http3::frame::{FrameReader, Step};
 use wire::http3::message::Memory;
 use wire::http3::push_varint;
 
 use super::*;
 use crate::probes::http::LIMITS;
-use crate::probes::http::tests::check;
-
-fn wanting(body: &str) -> HttpCheck {
-    HttpCheck { expected_body: Some(body.into()), ..check() }
-}
+use crate::probes::http::tests::{check, expectation, wanting_field, wanting_text};
 
 fn head(status: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     section(&[&[(":status", status)], fields].concat())
@@ -34,9 +31,13 @@ fn data(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+fn wanted_of(check: &HttpCheck) -> Wanted {
+    Wanted::Http(Method::of(check.method.as_bytes()), expectation(check))
+}
+
 /// What comes of an endpoint that sends these frames, in pieces of this size, and ends its stream.
 fn answered_in(size: usize, check: &HttpCheck, frames: &[Vec<u8>]) -> Result<bool, String> {
-    wanted_in(size, &Wanted::Http(Expected::of(check).unwrap()), frames)
+    wanted_in(size, &wanted_of(check), frames)
 }
 
 fn wanted_in(size: usize, wanted: &Wanted, frames: &[Vec<u8>]) -> Result<bool, String> {
@@ -51,7 +52,7 @@ fn wanted_in(size: usize, wanted: &Wanted, frames: &[Vec<u8>]) -> Result<bool, S
 }
 
 fn answered(check: &HttpCheck, frames: &[Vec<u8>]) -> Result<bool, String> {
-    all_the_same(&Wanted::Http(Expected::of(check).unwrap()), frames)
+    all_the_same(&wanted_of(check), frames)
 }
 
 /// The same for a call after `shop`.
@@ -77,21 +78,26 @@ fn a_question_is_a_whole_request() {
         path: "/health?full".into(),
         host: Some("shop.example".into()),
         fields: vec![("X-Probe".into(), "1".into())],
-        is_head: true,
+        method: "POST".into(),
+        body: b"ping"[..].into(),
         ..check()
     };
     let frame = request(&asked, "10.0.0.1:443").unwrap();
     let mut reader = FrameReader::new(HEAD_BYTES_MAX);
-    assert_eq!(reader.next(&frame), Ok((frame.len(), Step::Section)));
+    // The frame of the body has its head here, and is sent behind it.
+    assert_eq!(reader.next(&frame), Ok((frame.len() - 2, Step::Section)));
+    assert_eq!(frame[frame.len() - 2..], [0, 4]);
     let mut read = model::RequestHead::default();
     let mut memory = Memory::default();
-    wire::http3::message::read_request(reader.section(), (&LIMITS, true), &mut memory, &mut read).unwrap();
+    wire::http3::message::read_request(reader.section(), (&LIMITS, false), &mut memory, &mut read).unwrap();
     assert_eq!(
         (read.method_bytes(), read.authority(), read.path()),
-        (&b"HEAD"[..], &b"shop.example"[..], &b"/health"[..])
+        (&b"POST"[..], &b"shop.example"[..], &b"/health"[..])
     );
-    let own = model::FieldName::new("x-probe").unwrap();
-    assert_eq!(read.fields.get(&own), Some(&b"1"[..]));
+    for (name, value) in [("x-probe", "1"), ("content-length", "4"), ("accept-encoding", "identity")] {
+        let own = model::FieldName::new(name).unwrap();
+        assert_eq!(read.fields.get(&own), Some(value.as_bytes()), "{name}");
+    }
     let unsendable = HttpCheck { path: "/a b".into(), ..check() };
     assert_eq!(request(&unsendable, "a:1").unwrap_err(), "the path \"/a b\" cannot be asked for");
 }
@@ -101,32 +107,32 @@ fn the_status_and_the_fields_of_the_final_head_count() {
     assert_eq!(answered(&check(), &[head("204", &[])]), Ok(true));
     assert_eq!(answered(&check(), &[head("103", &[("link", "x")]), head("200", &[]), data(b"body")]), Ok(true));
     assert_eq!(answered(&check(), &[head("503", &[])]), Err("answered 503".into()));
-    let wants = HttpCheck { expected_fields: vec![("X-Ready".into(), "yes".into())], ..check() };
+    let wants = wanting_field("X-Ready", "yes");
     assert_eq!(answered(&wants, &[head("200", &[("x-ready", "yes")])]), Ok(true));
-    assert_eq!(answered(&wants, &[head("200", &[])]), Err("answered 200 without the field \"X-Ready\"".into()));
+    assert_eq!(answered(&wants, &[head("200", &[])]), Err("the header `X-Ready` is missing, expected \"yes\"".into()));
     let interim = vec![head("100", &[]); 17];
     assert_eq!(answered(&check(), &interim), Err("interim answers (status 100) instead of a final one".into()));
 }
 
 #[test]
 fn the_body_is_found_however_it_is_cut() {
-    let wants = wanting("all is well");
+    let wants = wanting_text("all is well");
     let good = [head("200", &[]), data(b"  all i"), data(b""), data(b"s well  ")];
     assert_eq!(answered(&wants, &good), Ok(true));
     let with_trailers = [head("200", &[("content-length", "11")]), data(b"all is well"), head("200", &[])];
     assert_eq!(answered(&wants, &with_trailers), Ok(true));
     let other = [head("200", &[]), data(b"nothing is well")];
-    assert_eq!(answered(&wants, &other), Err("the body does not hold \"all is well\"".into()));
-    assert_eq!(answered(&wants, &[head("204", &[])]), Err("the body does not hold \"all is well\"".into()));
-    let long = [head("200", &[]), data(&vec![b'x'; BODY_BYTES_MAX]), data(b"all is well")];
-    let too_late = Err("the first 64 KiB of the body do not hold \"all is well\"".into());
+    assert_eq!(answered(&wants, &other), Err("the body does not contain \"all is well\"".into()));
+    assert_eq!(answered(&wants, &[head("204", &[])]), Err("the body does not contain \"all is well\"".into()));
+    let long = [head("200", &[]), data(&vec![b'x'; CHECK_BODY_BYTES_MAX]), data(b"all is well")];
+    let too_late = Err("within its first 65536 bytes the body does not contain \"all is well\"".into());
     assert_eq!(answered_in(usize::MAX, &wants, &long), too_late);
     assert_eq!(answered_in(1_200, &wants, &long), too_late);
 }
 
 #[test]
 fn answers_that_are_cut_short_or_break_the_rules_are_failures() {
-    let wants = wanting("never");
+    let wants = wanting_text("never");
     let broken = |code: u64| Err(format!("the answer breaks the rules of HTTP/3 (code {code:#x})"));
     assert_eq!(answered(&check(), &[]), Err("closed within the head of its answer".into()));
     assert_eq!(
