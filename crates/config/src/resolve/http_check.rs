@@ -138,7 +138,9 @@ impl Resolver<'_> {
             match status_range(&status.to_string()) {
                 Some(range) => statuses.push(range),
                 None => {
-                    let mend = "write a status such as 200, a class such as 2xx, or a range such as 200-299, from 100 to 599".to_owned();
+                    let mend =
+                        "write a status such as 200, a class such as 2xx, or a range such as 200-299, from 100 to 599"
+                            .to_owned();
                     let message = format!("`{status}` is not a status, nor a range of them");
                     self.report(&format!("{at}/{index}"), message, Some(mend));
                 }

@@ -8,7 +8,7 @@ use model::fitness::Fitness;
 use model::persistence::{WhenAway, WhenFull};
 use model::provider::ProviderKind;
 use model::retry::{Methods, Retry};
-use model::snapshot::{Balance, Cluster, Protocol, Route, SharedPool, SharedVersion, Snapshot, TcpTarget};
+use model::snapshot::{Balance, Cluster, Protocol, Route, Snapshot, TcpTarget};
 
 use super::Resolver;
 use crate::source::Span;
