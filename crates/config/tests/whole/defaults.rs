@@ -123,7 +123,7 @@ fn what_is_wrong_with_a_default_is_told_once_at_its_place() {
     only("{ clusters: { requests_max: 0 } }", "2: `requests_max` must be a whole number from 1 to 4294967295, not 0");
     only(
         "{ clusters: { health_check: { interval: 3s } } }",
-        "2: `clusters.health_check` of `defaults` needs one of `tcp`, `tls`, `http`, `grpc` or `script`",
+        "2: `clusters.health_check` of `defaults` needs one of `tcp`, `tls`, `http`, `grpc`, `script` or `steps`",
     );
     // Found when it is understood, and the same for both clusters.
     only(
@@ -134,7 +134,7 @@ fn what_is_wrong_with_a_default_is_told_once_at_its_place() {
     assert_eq!(wrong("{ cluster: {} }").len(), 1);
     assert_eq!(wrong("[]").len(), 1);
     assert_eq!(wrong("{ clusters: [] }").len(), 1);
-    assert_eq!(wrong("{ routes: { filters: [{ set_response_header: { a: b }, cors: {} }] } }").len(), 1);
+    assert_eq!(wrong("{ routes: { filters: [{ remove_response_header: [a], rewrite: { path: { full: / } } }] } }").len(), 1);
 }
 
 #[test]
