@@ -12,7 +12,8 @@ pub(crate) struct Problem {
     status: StatusCode,
     message: String,
     suggestion: Option<String>,
-    diagnostics: Option<Diagnostics>,
+    /// Boxed: most problems have none.
+    diagnostics: Option<Box<Diagnostics>>,
 }
 
 impl Problem {
@@ -36,7 +37,7 @@ impl From<Refusal> for Problem {
         let message = refusal.to_string();
         match refusal {
             Refusal::Bad(diagnostics) => Self {
-                diagnostics: Some(diagnostics),
+                diagnostics: Some(Box::new(diagnostics)),
                 ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the configuration is bad; nothing was changed")
             },
             Refusal::Busy => Self::new(StatusCode::CONFLICT, message)

@@ -308,7 +308,7 @@ const OFFLINE_NAMES: Duration = Duration::from_secs(5);
 fn log_lines(loaded: &Loaded) -> Vec<Issue> {
     let lines = loaded.snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| match &log.format {
         LogFormat::Line(line) => Some((index, line)),
-        LogFormat::Json | LogFormat::Common | LogFormat::Combined => None,
+        LogFormat::Json | LogFormat::Clf | LogFormat::Combined => None,
     });
     lines
         .filter_map(|(index, line)| {

@@ -813,7 +813,7 @@ pub enum LogFormat {
     /// A template, see [`crate::template`].
     Line(String),
     /// The Common Log Format.
-    Common,
+    Clf,
     /// The Combined Log Format of Apache and nginx.
     Combined,
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use model::Fault;
 
 use crate::access_log::format::{JSON_FIELDS, NAMED_VARIABLES, NOT_IN_JSON, VARIABLES};
-use crate::access_log::{COMBINED, COMMON};
+use crate::access_log::{CLF, COMBINED};
 use crate::histogram::EXPOSED_BOUNDS_MICROS;
 use crate::names::Metric;
 use crate::text::VALUE_BYTES_MAX;
@@ -70,7 +70,7 @@ fn access_log() -> String {
          its target within about 100 ms. On `SIGUSR1` files are opened anew; what was recorded before goes to the old \
          ones.\n\n\
          `format: combined` is the Combined Log Format of Apache and nginx, which is this template:\n\n```\n{COMBINED}\n```\n\n\
-         `format: common` is the Common Log Format:\n\n```\n{COMMON}\n```\n\n\
+         `format: common` is the Common Log Format:\n\n```\n{CLF}\n```\n\n\
          Times in both are UTC. What a client is refused for before its request is understood has `-` for a request.\n"
     );
     page.push_str("| Variable | In JSON | Meaning |\n|---|---|---|\n");

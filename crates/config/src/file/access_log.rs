@@ -57,7 +57,8 @@ pub enum KnownLogFormat {
     /// One JSON object on a line.
     Json,
     /// The Common Log Format: client, user, time, request, status and bytes.
-    Common,
+    #[serde(rename = "common")]
+    Clf,
     /// The Combined Log Format of Apache and nginx: the same, with `referer` and `user-agent`.
     Combined,
 }
@@ -65,7 +66,7 @@ pub enum KnownLogFormat {
 impl KnownLogFormat {
     /// All of them, with their names.
     pub(crate) const ALL: [(&str, Self); 4] =
-        [("line", Self::Line), ("json", Self::Json), ("common", Self::Common), ("combined", Self::Combined)];
+        [("line", Self::Line), ("json", Self::Json), ("common", Self::Clf), ("combined", Self::Combined)];
 }
 
 /// A receiver of syslog messages.

@@ -51,7 +51,7 @@ impl Resolver<'_> {
                 snapshot::LogFormat::Line(log.line.clone())
             }
             KnownLogFormat::Json => snapshot::LogFormat::Json,
-            KnownLogFormat::Common => snapshot::LogFormat::Common,
+            KnownLogFormat::Clf => snapshot::LogFormat::Clf,
             KnownLogFormat::Combined => snapshot::LogFormat::Combined,
         })
     }

@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::text::{Clock, Escape};
 
 /// The Common Log Format, as a template.
-pub const COMMON: &str = "{client_ip} - {user} [{time_local}] \"{request}\" {status} {sent_bytes}";
+pub const CLF: &str = "{client_ip} - {user} [{time_local}] \"{request}\" {status} {sent_bytes}";
 /// The Combined Log Format of Apache and nginx, as a template.
 pub const COMBINED: &str = "{client_ip} - {user} [{time_local}] \"{request}\" {status} {sent_bytes} \
                             \"{request_header:referer}\" \"{request_header:user-agent}\"";
@@ -122,7 +122,7 @@ impl Compiled {
         match format {
             LogFormat::Json => Self::json(),
             LogFormat::Line(text) => Self::line(text),
-            LogFormat::Common => Self::line(COMMON),
+            LogFormat::Clf => Self::line(CLF),
             LogFormat::Combined => Self::line(COMBINED),
         }
     }

@@ -24,7 +24,7 @@ use crate::record::Record;
 use crate::text::Clock;
 use carrier::{Carrier, Shared};
 use format::Compiled;
-pub use format::{COMBINED, COMMON, check_line};
+pub use format::{CLF, COMBINED, check_line};
 
 /// Longest time that closing waits for what is in the rings to be written.
 const CLOSE_MAX: Duration = Duration::from_secs(2);

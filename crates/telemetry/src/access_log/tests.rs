@@ -47,7 +47,7 @@ fn a_line_tells_everything_that_is_known() {
          closed_in_response CD r-1 TLSv1.3 TLS13_AES_128_GCM_SHA256 shop.example - x y\n"
     );
     assert_eq!(
-        formatted(&LogFormat::Common, &record),
+        formatted(&LogFormat::Clf, &record),
         "192.0.2.7 - - [10/Oct/2000:20:55:36 +0000] \"GET /cart?id=7 HTTP/1.1\" 200 2000\n"
     );
     assert_eq!(formatted(&LogFormat::Combined, &record), line(COMBINED, &record));
