@@ -667,7 +667,7 @@ fn mistakes_in_steps_of_checks_are_told() {
             "7: a check of several steps opens a connection for each of them (leave it out)",
             "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
             "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
-            "9: unknown key `interval` in `health_check.steps` of cluster `g` (there is `tcp`, `tls`, `http`, `grpc`, `script`, `port`, `timeout`)",
+            "9: unknown key `interval` in `health_check.steps` of cluster `g` (there is `tls`, `http`, `grpc`, `script`, `port`, `timeout`)",
             "9: the path `x` does not begin with `/` (write `/x`)",
         ]
     );
