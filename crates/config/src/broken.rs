@@ -145,7 +145,7 @@ fn of_brackets(text: &str, info: &str, progress: &Progress) -> Option<Explained>
         let found = found.unwrap_or_default();
         return Some(never(format!(": `{found}` in line {} comes first", spot.line)));
     }
-    if spot.line > innermost.spot.line && !scan.is_closed_later(text, spot, innermost) {
+    if spot.line > innermost.spot.line && !scan.closes_later(text, spot, innermost) {
         return Some(never(String::new()));
     }
     if !info.contains("expected ','") {
@@ -217,7 +217,7 @@ impl Scan {
     }
 
     /// Whether a bracket is closed after all, before the text goes on where it stood before the bracket.
-    fn is_closed_later(mut self, text: &str, from: Spot, bracket: Bracket) -> bool {
+    fn closes_later(mut self, text: &str, from: Spot, bracket: Bracket) -> bool {
         let indent = |line: &str| line.chars().take_while(|c| *c == ' ').count();
         let own = lines(text).nth(bracket.spot.line - 1).map_or(0, indent);
         let depth = self.open.len();

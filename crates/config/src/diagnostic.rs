@@ -112,18 +112,15 @@ fn excerpt(line: &str, column: u32) -> (String, u32) {
 
 /// Replaces what could confuse a terminal.
 fn printable(text: &str) -> String {
-    let cut: String = text.chars().take(2_000).collect();
-    cut.chars()
-        .map(|c| {
-            if c == '\t' || c == '\n' {
-                ' '
-            } else if c.is_control() {
-                '�'
-            } else {
-                c
-            }
-        })
-        .collect()
+    let shown = |c: char| match c {
+        '\t' | '\n' => ' ',
+        c if c.is_control() => '�',
+        c => c,
+    };
+    let mut printed: String = text.chars().take(2_000).map(shown).collect();
+    // Warnings are kept as long as what they are about, and there may be one for each of very many clusters.
+    printed.shrink_to_fit();
+    printed
 }
 
 impl fmt::Display for Diagnostic {
@@ -233,12 +230,9 @@ impl Sink {
         }
     }
 
-    /// The same, with message and mend that are made only if they are told. There is none like it.
-    pub(crate) fn push_with(&mut self, span: Span, told: impl FnOnce() -> (String, String)) {
-        self.add(|| {
-            let (message, suggestion) = told();
-            Problem { span, message, suggestion: Some(suggestion), bond: None }
-        });
+    /// The same, with a message that is made only if it is told. There is none like it.
+    pub(crate) fn push_with(&mut self, span: Span, message: impl FnOnce() -> String) {
+        self.add(|| Problem { span, message: message(), suggestion: None, bond: None });
     }
 
     /// Takes over what another one collected.

@@ -46,10 +46,9 @@ impl Resolver<'_> {
                 && !used.contains(&cluster.name)
                 && let Some(key) = written.place(&cluster.name).and_then(|place| written.key(place))
             {
-                self.warnings.push_with(key.span, || {
-                    let message = format!("no route and no listener leads to the cluster `{}`", cluster.name);
-                    (message, "name it in a route or a listener, or take it out".to_owned())
-                });
+                // Without a mend: there may be one for each of very many clusters, and all of them are kept.
+                let message = || format!("no route and no listener leads to the cluster `{}`", cluster.name);
+                self.warnings.push_with(key.span, message);
             }
             if cluster.endpoints.is_empty() && cluster.endpoints_from.is_none() {
                 // What suits no endpoints now may suit those that come.

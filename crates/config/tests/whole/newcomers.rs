@@ -124,21 +124,10 @@ routes:
   - { cluster: a, location: /x, add_header: {}, middlewares: [] }
   - { match: { server_name: a, location: /x }, cluster: a, basic_auth: {}, retry_policy: {}, rateLimit: {} }
   - { return: 404 }
-clusters:
-  a:
-    endpoints: [{ url: 'http://a' , address: '127.0.0.1:1', down: true }]
-    lb_policy: ROUND_ROBIN
-    ip_hash: true
-    proxy_read_timeout: 5s
-    timeout connect: 5s
-    httpchk: GET /
-    outlier_detection: {}
-    circuitBreaker: {}
-  b: { endpoints: ['127.0.0.1:1'], timeouts: { timeout server: 5s }, health_check: { httpchk: / } }
-  c: { endpoints: ['127.0.0.1:1'], balance: random, least_conn: true, timeouts: {}, connect_timeout: 1s }
+clusters: { a: { endpoints: ['127.0.0.1:1'] } }
 ",
     );
-    let (nginx, haproxy) = ("docs/guides/coming-from-nginx.md", "docs/guides/coming-from-haproxy.md");
+    let nginx = "docs/guides/coming-from-nginx.md";
     let (envoy, traefik) = ("docs/guides/coming-from-envoy.md", "docs/guides/coming-from-traefik.md");
     let route = "write a route: `routes: [{ match: { host: …, path: … }, cluster: … }]`";
     let wanted = [
@@ -160,30 +149,52 @@ clusters:
         format!("8: unknown key `retry_policy` in route 3 (did you mean `retry`? See {envoy})"),
         format!("8: unknown key `rateLimit` in route 3 (rate limits are not supported yet; see {traefik})"),
         format!("9: unknown key `return` in route 4 (did you mean `redirect`? See {nginx})"),
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn keys_of_other_products_are_known_in_clusters() {
+    let told = about(
+        "clusters:
+  a:
+    endpoints: [{ url: 'http://a' , address: '127.0.0.1:1', down: true }]
+    lb_policy: ROUND_ROBIN
+    ip_hash: true
+    proxy_read_timeout: 5s
+    timeout connect: 5s
+    httpchk: GET /
+    outlier_detection: {}
+    circuitBreaker: {}
+  b: { endpoints: ['127.0.0.1:1'], timeouts: { timeout server: 5s }, health_check: { httpchk: / } }
+  c: { endpoints: ['127.0.0.1:1'], balance: random, least_conn: true, timeouts: {}, connect_timeout: 1s }
+",
+    );
+    let (nginx, haproxy) = ("docs/guides/coming-from-nginx.md", "docs/guides/coming-from-haproxy.md");
+    let (envoy, traefik) = ("docs/guides/coming-from-envoy.md", "docs/guides/coming-from-traefik.md");
+    let wanted = [
         format!(
-            "12: unknown key `url` in `endpoints` of cluster `a` (it is called `address` here, which is set already: leave \
+            "4: unknown key `url` in `endpoints` of cluster `a` (it is called `address` here, which is set already: leave \
              this out; see {traefik})"
         ),
+        format!("4: unknown key `down` in `endpoints` of cluster `a` (did you mean `state: maintenance`? See {nginx})"),
+        format!("5: unknown key `lb_policy` in cluster `a` (did you mean `balance`? See {envoy})"),
+        format!("6: unknown key `ip_hash` in cluster `a` (did you mean `balance: source_hash`? See {nginx})"),
+        format!("7: unknown key `proxy_read_timeout` in cluster `a` (did you mean `timeouts`? See {nginx})"),
+        format!("8: unknown key `timeout connect` in cluster `a` (did you mean `timeouts`? See {haproxy})"),
+        format!("9: unknown key `httpchk` in cluster `a` (did you mean `health_check`? See {haproxy})"),
+        format!("10: unknown key `outlier_detection` in cluster `a` (did you mean `passive_health`? See {envoy})"),
+        format!("11: unknown key `circuitBreaker` in cluster `a` (did you mean `circuit_breaker`? See {traefik})"),
         format!(
-            "12: unknown key `down` in `endpoints` of cluster `a` (did you mean `state: maintenance`? See {nginx})"
+            "12: unknown key `timeout server` in `timeouts` of cluster `b` (did you mean `response_head`? See {haproxy})"
         ),
-        format!("13: unknown key `lb_policy` in cluster `a` (did you mean `balance`? See {envoy})"),
-        format!("14: unknown key `ip_hash` in cluster `a` (did you mean `balance: source_hash`? See {nginx})"),
-        format!("15: unknown key `proxy_read_timeout` in cluster `a` (did you mean `timeouts`? See {nginx})"),
-        format!("16: unknown key `timeout connect` in cluster `a` (did you mean `timeouts`? See {haproxy})"),
-        format!("17: unknown key `httpchk` in cluster `a` (did you mean `health_check`? See {haproxy})"),
-        format!("18: unknown key `outlier_detection` in cluster `a` (did you mean `passive_health`? See {envoy})"),
-        format!("19: unknown key `circuitBreaker` in cluster `a` (did you mean `circuit_breaker`? See {traefik})"),
+        format!("12: unknown key `httpchk` in `health_check` of cluster `b` (did you mean `http`? See {haproxy})"),
         format!(
-            "20: unknown key `timeout server` in `timeouts` of cluster `b` (did you mean `response_head`? See {haproxy})"
-        ),
-        format!("20: unknown key `httpchk` in `health_check` of cluster `b` (did you mean `http`? See {haproxy})"),
-        format!(
-            "21: unknown key `least_conn` in cluster `c` (change `balance`, which is set already, to `balance: least_request`; \
+            "13: unknown key `least_conn` in cluster `c` (change `balance`, which is set already, to `balance: least_request`; \
              see {nginx})"
         ),
         format!(
-            "21: unknown key `connect_timeout` in cluster `c` (write `timeouts: {{ connect, response_head, idle, tunnel }}` in \
+            "13: unknown key `connect_timeout` in cluster `c` (write `timeouts: {{ connect, response_head, idle, tunnel }}` in \
              the cluster; see {envoy})"
         ),
     ];

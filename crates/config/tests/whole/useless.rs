@@ -55,7 +55,7 @@ clusters:
             "18: no endpoint is ever ejected: 30% of 2 endpoints is none (write 50% or more)",
             "19: 200 tells of no failure: a good answer is thrown away and asked for again (name statuses from 400 on)",
             "20: nobody waits here: the cluster has no queue (give the cluster a `queue`)",
-            "22: no route and no listener leads to the cluster `e` (name it in a route or a listener, or take it out)",
+            "22: no route and no listener leads to the cluster `e`",
         ]
     );
 }
