@@ -82,7 +82,7 @@ mod tests {
     use crate::load::Loader;
 
     fn with<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-        let no_names = |_: &model::provider::NameService, _: &str, _: u16| Err(std::io::ErrorKind::Unsupported.into());
+        let no_names = |_: &model::provider::NameLookup, _: &str, _: u16| Err(std::io::ErrorKind::Unsupported.into());
         use_it(&Loader {
             filters: &[],
             environment: &|_| None,

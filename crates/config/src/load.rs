@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::filter::FilterSpec;
-use model::provider::{NameService, Provider};
+use model::provider::{NameLookup, Provider};
 use model::snapshot::EndpointsFrom;
 use model::{Issue, Name, Snapshot};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use crate::validate::{Faulty, validate};
 use crate::whole::{Objects, Whole};
 
 /// Gives the addresses of a host name with a port.
-pub type ResolveHost<'a> = dyn Fn(&NameService, &str, u16) -> io::Result<Vec<SocketAddr>> + 'a;
+pub type ResolveHost<'a> = dyn Fn(&NameLookup, &str, u16) -> io::Result<Vec<SocketAddr>> + 'a;
 
 /// What loading needs to know of the world. It reads files itself, but asks for everything else.
 #[derive(Clone, Copy)]
@@ -472,7 +472,7 @@ pub fn unsealed(value: Value) -> Value {
 /// # Errors
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
-    let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let beside = Beside { provided: &[], changes: &Changes::default() };
@@ -498,7 +498,7 @@ pub fn fault_of_provided(loader: &Loader<'_>, provider: &str, text: &str) -> Opt
 pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
-    let no_names = |_: &NameService, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
-use model::provider::NameService;
+use model::provider::NameLookup;
 use model::snapshot::{Cluster, ClusterSettings, Paths, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -92,7 +92,7 @@ pub(crate) struct Resolver<'a> {
     /// A file was read, for the object that is resolved.
     looks_outside: bool,
     /// How host names of endpoints are looked up.
-    names: NameService,
+    names: NameLookup,
     /// A host name was looked up, for the cluster that is resolved.
     has_names: bool,
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
@@ -147,7 +147,7 @@ impl<'a> Resolver<'a> {
             warnings,
             before: None,
             looks_outside: false,
-            names: NameService::default(),
+            names: NameLookup::default(),
             has_names: false,
             pems,
             files,
@@ -182,7 +182,7 @@ impl<'a> Resolver<'a> {
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
         // Clusters look names up by it.
-        self.names = self.single("names", &mut effective, Self::name_service).unwrap_or_default();
+        self.names = self.single("names", &mut effective, Self::name_lookup).unwrap_or_default();
         effective.insert("clusters".to_owned(), Value::Object(Map::new()));
         let (clusters, contained) = self.all_clusters();
         self.unique_cookies(&routes, &clusters);

@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
 use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader, ResolveHost};
-use model::provider::{NameService, Provider};
+use model::provider::{NameLookup, Provider};
 use model::snapshot::{EndpointsFrom, LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
@@ -172,8 +172,8 @@ fn prepare_as(
 ) -> Result<Candidate, Diagnostics> {
     let read_from = SystemTime::now();
     let present = OnceCell::new();
-    let look_up = |service: &NameService, host: &str, port: u16| {
-        let found = names.look_up(service, host, port)?;
+    let look_up = |lookup: &NameLookup, host: &str, port: u16| {
+        let found = names.look_up(lookup, host, port)?;
         let present =
             present.get_or_init(|| next.previous.map(|plan| addresses_of(&plan.snapshot)).unwrap_or_default());
         // An address stays as long as the name has it, whatever the order of answers.
@@ -258,9 +258,9 @@ pub(crate) fn with_known<T>(loaded: &Loaded, names: &Names, use_it: impl FnOnce(
         let addresses = addresses.get_or_init(|| addresses_of(&loaded.snapshot));
         addresses.get(format!("{host}:{port}").as_str()).copied().flatten()
     };
-    let resolve = |service: &NameService, host: &str, port: u16| match known(host, port) {
+    let resolve = |lookup: &NameLookup, host: &str, port: u16| match known(host, port) {
         Some(address) => Ok(vec![address]),
-        None => names.look_up(service, host, port),
+        None => names.look_up(lookup, host, port),
     };
     with_loader(&resolve, use_it)
 }
@@ -372,13 +372,13 @@ impl Names {
         Self::within(Duration::from_secs(10))
     }
 
-    fn look_up(&self, service: &NameService, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    fn look_up(&self, lookup: &NameLookup, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let key = (host.to_owned(), port);
         let known = self.known.borrow().get(&key).cloned();
         let found = known.unwrap_or_else(|| {
             let left = self.ends.saturating_duration_since(Instant::now());
             let found =
-                look_up(service.clone(), key.0.clone(), port, left).map_err(|error| (error.kind(), error.to_string()));
+                look_up(lookup.clone(), key.0.clone(), port, left).map_err(|error| (error.kind(), error.to_string()));
             self.known.borrow_mut().insert(key, found.clone());
             found
         });
@@ -387,14 +387,14 @@ impl Names {
 }
 
 /// Asks for a name, on a thread that is left behind when it takes too long.
-fn look_up(service: NameService, host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
+fn look_up(lookup: NameLookup, host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the name service took too long");
     if patience.is_zero() {
         return Err(late());
     }
     let (sender, found) = channel();
     std::thread::Builder::new().name("names".into()).spawn(move || {
-        let all = names::look_up(&service, &host, port);
+        let all = names::look_up(&lookup, &host, port);
         // Who asked may have gone.
         let _ = sender.send(all);
     })?;
@@ -403,7 +403,7 @@ fn look_up(service: NameService, host: String, port: u16, patience: Duration) ->
 
 /// Works with a loader that looks no name up.
 pub(crate) fn without_names<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-    let no_names = |_: &NameService, _: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
     with_loader(&no_names, use_it)
 }
 
@@ -425,13 +425,13 @@ mod tests {
     #[test]
     fn names_are_looked_up_once_and_all_within_one_time() {
         let names = Names::within(Duration::from_secs(60));
-        assert_eq!(names.look_up(&NameService::default(), "127.0.0.1", 80).unwrap(), ["127.0.0.1:80".parse().unwrap()]);
+        assert_eq!(names.look_up(&NameLookup::default(), "127.0.0.1", 80).unwrap(), ["127.0.0.1:80".parse().unwrap()]);
         assert_eq!(names.known.borrow().len(), 1);
-        assert!(names.look_up(&NameService::default(), "127.0.0.1", 80).is_ok());
+        assert!(names.look_up(&NameLookup::default(), "127.0.0.1", 80).is_ok());
         assert_eq!(names.known.borrow().len(), 1);
         let late = Names::within(Duration::ZERO);
         for _ in 0..2 {
-            let error = late.look_up(&NameService::default(), "127.0.0.1", 80).unwrap_err();
+            let error = late.look_up(&NameLookup::default(), "127.0.0.1", 80).unwrap_err();
             assert_eq!(
                 (error.kind(), error.to_string().as_str()),
                 (io::ErrorKind::TimedOut, "the name service took too long")

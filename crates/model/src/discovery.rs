@@ -25,14 +25,14 @@ pub struct DnsProvider {
 
 /// How the host names of endpoints are looked up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NameService {
+pub struct NameLookup {
     /// Resolvers, and how long their answers hold. Without resolvers the system is asked, by all means that it has.
     pub dns: DnsProvider,
     /// Time between lookups of a name that the system knows by other means than DNS: nothing says how long such an answer holds.
     pub interval: Duration,
 }
 
-impl Default for NameService {
+impl Default for NameLookup {
     fn default() -> Self {
         let dns = DnsProvider {
             resolvers: Vec::new(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use crate::discovery::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameService};
+pub use crate::discovery::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameLookup};
 use crate::snapshot::{EndpointsFrom, Snapshot, UpstreamTls};
 use crate::{Address, Name};
 

@@ -18,7 +18,7 @@ use crate::fitness::{AdminState, Fitness};
 use crate::matching::Match;
 use crate::persistence::{Persistence, Secret};
 use crate::placement::{Placed, Spread, SubsetRule};
-use crate::provider::{NameService, Provider};
+use crate::provider::{NameLookup, Provider};
 use crate::proxy_protocol::{AcceptProxy, SendProxy};
 use crate::queue::Precedence;
 pub use crate::queue::Queue;
@@ -45,7 +45,7 @@ pub struct Snapshot {
     /// Who gives parts of the configuration while the program runs, in the order of the file; names are unique.
     pub providers: Vec<Arc<Provider>>,
     /// How host names of endpoints are looked up.
-    pub names: NameService,
+    pub names: NameLookup,
     /// The files of the configuration are read again when they change.
     pub is_watched: bool,
     /// Bound on the time that a new program takes to be ready to take over.

@@ -108,7 +108,7 @@ fn an_address_stays_while_its_name_has_it_and_its_answer_lives_and_where_names_a
 }
 
 #[test]
-fn a_name_that_is_not_found_keeps_its_address_and_is_told_once() {
+fn a_name_that_is_not_found_keeps_its_address_and_is_logged_once() {
     let (_origins, port) = fleet(&[2, 3]);
     let mut names = NameServer::start("web A 127.0.0.2");
     let product = named(&names, &format!("web.test:{port}")).start();

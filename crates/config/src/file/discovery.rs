@@ -46,8 +46,8 @@ pub enum Family {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Names {
-    /// DNS servers to ask, in order: addresses, with a port unless it is 53. They are asked for whole names, and nothing else is
-    /// asked. By default the system is asked: `/etc/hosts`, the servers of `/etc/resolv.conf`, and what else it has.
+    /// Resolvers to ask, in order: addresses, with a port unless it is 53. They are asked for whole names, and nothing else is
+    /// asked. By default the system is asked: `/etc/hosts`, those of `/etc/resolv.conf`, and what else it has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub resolvers: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Names {
     pub ttl_min: Time,
     /// And no later than this.
     pub ttl_max: Time,
-    /// Time for one answer of one DNS server.
+    /// Time for one answer of one resolver.
     pub timeout: Time,
     /// Time between lookups of a name that the system knows by other means than DNS, such as mDNS: nothing says how long such an
     /// answer holds.

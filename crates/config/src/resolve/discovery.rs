@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use model::Address;
-use model::provider::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameService, Origin, Place};
+use model::provider::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameLookup, Origin, Place};
 
 use super::Resolver;
 use super::provider::split_url;
@@ -28,12 +28,12 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn name_service(&mut self, written: &file::Names) -> NameService {
+    pub(super) fn name_lookup(&mut self, written: &file::Names) -> NameLookup {
         let resolvers = self.resolvers("names", &written.resolvers);
         let ttl_min = self.time_to_live("names", written.ttl_min.0, written.ttl_max.0);
         let (ttl_max, timeout) = (written.ttl_max.0, written.timeout.0);
         let dns = DnsProvider { resolvers, ipv4: true, ipv6: true, ttl_min, ttl_max, timeout };
-        NameService { dns, interval: self.often("names/interval", written.interval.0) }
+        NameLookup { dns, interval: self.often("names/interval", written.interval.0) }
     }
 
     /// Reads the addresses of DNS servers.

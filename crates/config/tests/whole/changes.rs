@@ -269,7 +269,7 @@ fn many() -> String {
 #[test]
 fn of_very_many_clusters_only_those_that_changed_are_looked_at_again() {
     let asked = std::cell::RefCell::new(Vec::new());
-    let resolve_host = |_: &model::provider::NameService, host: &str, port: u16| {
+    let resolve_host = |_: &model::provider::NameLookup, host: &str, port: u16| {
         asked.borrow_mut().push(host.to_owned());
         Ok(vec![(std::net::Ipv4Addr::LOCALHOST, port).into()])
     };
@@ -306,7 +306,7 @@ fn of_very_many_clusters_only_those_that_changed_are_looked_at_again() {
 #[test]
 fn a_configuration_that_is_read_again_shares_what_is_equal() {
     let read = |text: &str| {
-        let resolve_host = |_: &model::provider::NameService, _: &str, port: u16| {
+        let resolve_host = |_: &model::provider::NameLookup, _: &str, port: u16| {
             Ok(vec![(std::net::Ipv4Addr::LOCALHOST, port).into()])
         };
         config::Loader { resolve_host: &resolve_host, ..LOADER }.load_text("site.yaml", text, Path::new("")).unwrap()

@@ -34,7 +34,7 @@ clusters:
 }
 
 #[test]
-fn mistakes_about_names_are_told_where_they_stand() {
+fn mistakes_about_names_are_reported_where_they_stand() {
     let told = messages(
         "version: 1
 names:
@@ -91,7 +91,7 @@ admin: { bind: '127.0.0.1:0' }
 }
 
 #[test]
-fn mistakes_in_a_choice_of_clusters_are_told_where_they_stand() {
+fn mistakes_in_a_choice_of_clusters_are_reported_where_they_stand() {
     let told = messages(
         "version: 1
 routes:

@@ -90,7 +90,7 @@ pub(crate) fn set_certs(folder: &Path) {
     CERTS.with(|certs| *certs.borrow_mut() = Some(folder.display().to_string()));
 }
 
-pub(crate) fn resolve(_: &model::provider::NameService, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+pub(crate) fn resolve(_: &model::provider::NameLookup, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     match name {
         "localhost" => Ok(vec![([127, 0, 0, 1], port).into()]),
         "empty.example" => Ok(Vec::new()),

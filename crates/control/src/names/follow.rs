@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use model::limits::{NAME_LOOKUPS_MAX, NAME_THREADS_MAX};
-use model::provider::NameService;
+use model::provider::NameLookup;
 use model::{Name, Snapshot};
 use tokio::sync::{Semaphore, watch};
 
@@ -23,7 +23,7 @@ const FIRST_WITHIN: Duration = Duration::from_secs(1);
 /// What the thread is to do.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
-    service: NameService,
+    lookup: NameLookup,
     names: Vec<Name>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Follower {
     book: Arc<Book>,
     /// There is none before the first name.
     thread: Option<(watch::Sender<Wanted>, JoinHandle<()>)>,
-    service: NameService,
+    lookup: NameLookup,
 }
 
 impl Follower {
@@ -60,12 +60,12 @@ impl Follower {
             }
         }
         let names: Vec<Name> = present.keys().cloned().collect();
-        let is_other = self.book.set_present(present) | (self.service != snapshot.names);
+        let is_other = self.book.set_present(present) | (self.lookup != snapshot.names);
         if !is_other || (names.is_empty() && self.thread.is_none()) {
             return Ok(());
         }
-        self.service.clone_from(&snapshot.names);
-        let wanted = Wanted { service: self.service.clone(), names };
+        self.lookup.clone_from(&snapshot.names);
+        let wanted = Wanted { lookup: self.lookup.clone(), names };
         match &self.thread {
             Some((sender, _)) => _ = sender.send_replace(wanted),
             None => self.thread = Some(start(wanted, &self.book)?),
@@ -100,7 +100,7 @@ fn start(wanted: Wanted, book: &Arc<Book>) -> io::Result<(watch::Sender<Wanted>,
 
 /// What all tasks share.
 struct Shared {
-    service: NameService,
+    lookup: NameLookup,
     book: Arc<Book>,
     /// Lookups at once.
     turns: Semaphore,
@@ -122,14 +122,14 @@ async fn run(mut wanted: watch::Receiver<Wanted>, book: Arc<Book>) {
     let mut shared: Option<Rc<Shared>> = None;
     let mut tasks: HashMap<Name, Task> = HashMap::new();
     loop {
-        let Wanted { service, names } = wanted.borrow_and_update().clone();
-        let now = match shared.take().filter(|shared| shared.service == service) {
+        let Wanted { lookup, names } = wanted.borrow_and_update().clone();
+        let now = match shared.take().filter(|shared| shared.lookup == lookup) {
             Some(shared) => shared,
             None => {
-                // All begin again, with other servers or times.
+                // All begin again, with other resolvers or times.
                 tasks.clear();
                 let (book, threads) = (Arc::clone(&book), Arc::clone(&threads));
-                Rc::new(Shared { service, book, turns: Semaphore::new(NAME_LOOKUPS_MAX), threads })
+                Rc::new(Shared { lookup, book, turns: Semaphore::new(NAME_LOOKUPS_MAX), threads })
             }
         };
         let mut before = std::mem::take(&mut tasks);
@@ -149,31 +149,31 @@ async fn run(mut wanted: watch::Receiver<Wanted>, book: Arc<Book>) {
 /// Looks one name up again and again.
 async fn keep_up(name: Name, shared: Rc<Shared>) {
     let Some(host) = Host::of(&name) else { return };
-    let Shared { service, book, turns, threads } = &*shared;
+    let Shared { lookup, book, turns, threads } = &*shared;
     let mut answers = Answers::default();
     for address in book.present(&name) {
         // Until there is an answer for its family.
         answers.addresses_of(&host.name)[usize::from(address.is_ipv6())].push(address.ip());
     }
     let mut failures = 0;
-    tokio::time::sleep(chance(FIRST_WITHIN.min(service.dns.ttl_min), &name)).await;
+    tokio::time::sleep(chance(FIRST_WITHIN.min(lookup.dns.ttl_min), &name)).await;
     loop {
         let outcome = {
             let _turn = turns.acquire().await;
-            look_up_again(&host, (service, threads), &mut answers, &book.present(&name)).await
+            look_up_again(&host, (lookup, threads), &mut answers, &book.present(&name)).await
         };
         let pause = match outcome {
             Ok((found, lives)) => {
                 failures = 0;
                 book.found(&name, found);
-                let whole = lives.clamp(service.dns.ttl_min, service.dns.ttl_max);
+                let whole = lives.clamp(lookup.dns.ttl_min, lookup.dns.ttl_max);
                 // Not all names at the same moment for ever.
                 whole.saturating_sub(chance(whole / 4, &name))
             }
             Err(why) => {
                 failures += 1;
                 book.failed(&name, &why);
-                backoff(failures, &name).min(service.dns.ttl_max.max(Duration::from_secs(1)))
+                backoff(failures, &name).min(lookup.dns.ttl_max.max(Duration::from_secs(1)))
             }
         };
         tokio::time::sleep(pause).await;

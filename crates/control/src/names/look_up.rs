@@ -6,12 +6,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::provider::NameService;
+use model::provider::NameLookup;
 use tokio::sync::Semaphore;
 
 use crate::providers::dns::{Answers, Asker, addresses};
 
-/// Time for the system to find a name, beyond that for the answer of a DNS server.
+/// Time for the system to find a name, beyond that for the answer of a resolver.
 const SYSTEM_GRACE: Duration = Duration::from_secs(5);
 
 /// The addresses of a name, and how long they hold.
@@ -36,14 +36,14 @@ impl Host {
 /// Looks a name up once, when a configuration is read. Blocks.
 ///
 /// # Errors
-/// Nothing knows the name, or no server answers.
-pub(crate) fn look_up(service: &NameService, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if service.dns.resolvers.is_empty() {
+/// Nothing knows the name, or no resolver answers.
+pub(crate) fn look_up(lookup: &NameLookup, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if lookup.dns.resolvers.is_empty() {
         return (name, port).to_socket_addrs().map(Iterator::collect);
     }
     let host = Host { name: name.to_owned(), port };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let found = runtime.block_on(by_dns(&host, service, &mut Answers::default()));
+    let found = runtime.block_on(by_dns(&host, lookup, &mut Answers::default()));
     found.map(|(found, _)| found).map_err(io::Error::other)
 }
 
@@ -54,26 +54,26 @@ pub(crate) fn look_up(service: &NameService, name: &str, port: u16) -> io::Resul
 /// that is in use is given up.
 ///
 /// # Errors
-/// Nothing knows the name, or no server answers.
+/// Nothing knows the name, or no resolver answers.
 pub(super) async fn look_up_again(
     host: &Host,
-    (service, threads): (&NameService, &Arc<Semaphore>),
+    (lookup, threads): (&NameLookup, &Arc<Semaphore>),
     answers: &mut Answers,
     present: &HashSet<SocketAddr>,
 ) -> Result<Lives, String> {
-    let told = by_dns(host, service, answers).await;
+    let told = by_dns(host, lookup, answers).await;
     let stays = told.as_ref().is_ok_and(|(found, _)| present.iter().all(|address| found.contains(address)));
-    if stays || !service.dns.resolvers.is_empty() {
+    if stays || !lookup.dns.resolvers.is_empty() {
         return told;
     }
-    let found = by_system(host.clone(), threads, service.dns.timeout + SYSTEM_GRACE).await?;
-    Ok((found, told.map_or(service.interval, |(_, lives)| lives)))
+    let found = by_system(host.clone(), threads, lookup.dns.timeout + SYSTEM_GRACE).await?;
+    Ok((found, told.map_or(lookup.interval, |(_, lives)| lives)))
 }
 
-/// Asks DNS servers for addresses of both families.
-async fn by_dns(host: &Host, service: &NameService, answers: &mut Answers) -> Result<Lives, String> {
-    let asker = Asker::of(&service.dns);
-    let lives = addresses(&asker, (&host.name, &service.dns), answers).await?;
+/// Asks resolvers for addresses of both families.
+async fn by_dns(host: &Host, lookup: &NameLookup, answers: &mut Answers) -> Result<Lives, String> {
+    let asker = Asker::of(&lookup.dns);
+    let lives = addresses(&asker, (&host.name, &lookup.dns), answers).await?;
     if let Some(lack) = lives.lack {
         return Err(lack.as_str().to_owned());
     }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn loaded(text: &str) -> Snapshot {
-        let resolve = |_: &model::provider::NameService, host: &str, _: u16| {
+        let resolve = |_: &model::provider::NameLookup, host: &str, _: u16| {
             Ok(vec![if host == "a.test" { address(1) } else { address(2) }])
         };
         let environment = |_: &str| None;

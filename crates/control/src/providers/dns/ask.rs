@@ -39,7 +39,7 @@ pub(crate) enum Lack {
 }
 
 impl Lack {
-    /// As it is told.
+    /// Says it in words.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Name => "there is no such name",

@@ -358,7 +358,7 @@ fn a_choice_of_clusters_stays_the_same_until_one_of_them_changes() {
 }
 
 #[test]
-fn what_is_wrong_in_a_choice_of_clusters_is_told_with_its_place() {
+fn what_is_wrong_in_a_choice_of_clusters_is_reported_with_its_place() {
     let wrong = changed(|_, routes, _| {
         routes[0].action = named("{cooky:group}", &["a", "c"], Some("d"));
     });
