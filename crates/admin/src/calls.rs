@@ -178,9 +178,9 @@ const fn read(path: &'static str, what: What, summary: &'static str) -> Call {
 const TRIED: &[(&str, &str)] = &[
     DRY,
     ("canary", "such as `10%`: try it on that share of exchanges and TCP connections first, 1 to 99"),
-    ("for", "how long it is tried, such as `60s`, which is the default; 1 h at most"),
+    ("for", "duration of the canary, such as `60s` (default), at most 1h"),
     ("errors_max", "so many in a hundred may fail more than by the configuration in force; 1 by default"),
-    ("latency_max", "what nine of ten exchanges stay below may be so many percent longer; 50 by default"),
+    ("latency_max", "allowed increase of p90 latency, in percent (default 50)"),
     ("exchanges_min", "with fewer by the new configuration it does not come into force; 20 by default"),
 ];
 
@@ -289,21 +289,9 @@ pub(crate) const CALLS: &[Call] = &[
         Some(AdminRole::Admin),
         "End a connection at once, whatever is in flight",
     ),
-    read("/api/canary", What::Canary, "The configuration that is tried, and those that were"),
-    call(
-        Method::Post,
-        "/api/canary/promote",
-        What::Promote,
-        Some(AdminRole::Admin),
-        "Put the configuration that is tried into force now",
-    ),
-    call(
-        Method::Delete,
-        "/api/canary",
-        What::Abort,
-        Some(AdminRole::Admin),
-        "Give up the configuration that is tried; the one in force stays",
-    ),
+    read("/api/canary", What::Canary, "The running canary, and earlier ones"),
+    call(Method::Post, "/api/canary/promote", What::Promote, Some(AdminRole::Admin), "Promote the canary now"),
+    call(Method::Delete, "/api/canary", What::Abort, Some(AdminRole::Admin), "Roll the canary back"),
     read("/api/log", What::Log, "The level of the program's own log"),
     call(Method::Put, "/api/log", What::SetLog, Some(AdminRole::Admin), "Set the level of the program's own log"),
 ];

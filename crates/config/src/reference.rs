@@ -49,7 +49,7 @@ const INTRODUCTION: &str = "\
 A configuration is one file in YAML 1.2 or JSON. `equipoise schema` prints its JSON Schema, from which editors complete; \
 `equipoise check -c FILE` tells everything that is wrong with it.
 
-- Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; longer than nothing, at most a year.
+- Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; greater than zero, at most one year.
 - Sizes: a number of bytes, or `16KiB`, `1MiB`, `1GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
 - Shares: `50%`, from 0% to 100%; percentages of 100% or more: `125%`. Whole, with their sign.
 - `${NAME}` in a value is replaced by an environment variable, `${NAME:-default}` by the default when the variable is not \

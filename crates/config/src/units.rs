@@ -22,7 +22,7 @@ pub(crate) const MARGIN_FORMAT: &str = "equipoise-margin";
 /// Largest margin that is accepted, in percent.
 pub const MARGIN_MAX: u32 = 10_000;
 
-/// A duration such as `250ms`, `2s`, `5m`, `1h` or `1m30s`; longer than nothing and at most a year.
+/// A duration such as `250ms`, `2s`, `5m`, `1h` or `1m30s`; greater than zero, at most one year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub Duration);
 

@@ -84,7 +84,7 @@ impl fmt::Display for Refusal {
             Self::Unpublished(reason) => f.write_str(reason),
             Self::Stale(revision) => write!(f, "the configuration was changed by generation {revision}"),
             Self::Missing { message, .. } | Self::Denied { message, .. } => f.write_str(message),
-            Self::Busy => f.write_str("a configuration is tried already"),
+            Self::Busy => f.write_str("a canary is already running"),
             Self::Outdated => f.write_str("the rules of the admin listener have changed meanwhile; ask again"),
             Self::Failed => f.write_str("the program has failed in this; nothing was changed, and its log may say why"),
             Self::Upgrading => f.write_str("an upgrade is under way: until it is over, nothing can be changed"),
@@ -247,7 +247,7 @@ impl Reconciler {
                 Ok(given) => self.desired.given = given,
                 Err(why) => {
                     let pairs: telemetry::log::Pairs<'_> = &[("provider", name), ("reason", &why)];
-                    telemetry::log::warn("what a provider gave to the process before is not understood", pairs);
+                    telemetry::log::warn("provider state from the previous process is not understood", pairs);
                 }
             }
         }
@@ -462,7 +462,7 @@ impl Reconciler {
         let finish = |staged: Staged| staged.finish().map_err(|error| error.to_string());
         let finished = staged.and_then(|staged| staged.map_or(Ok(()), finish));
         if let Err(error) = &finished {
-            telemetry::log::error("changes by the API are in force, but cannot be kept", &[("error", error)]);
+            telemetry::log::error("API changes are active but could not be saved", &[("error", error)]);
         }
         let is_kept = finished.is_ok();
         self.not_kept = finished.err();
@@ -479,7 +479,7 @@ impl Reconciler {
         if keep::stage(&kept.folder, &self.desired, generation).and_then(Staged::finish).is_ok() {
             kept.desired = Some(self.desired.clone());
             self.not_kept = None;
-            telemetry::log::info("changes by the API are kept again", &[]);
+            telemetry::log::info("API changes are saved again", &[]);
         }
     }
 
@@ -536,7 +536,7 @@ impl Reconciler {
         let differences = Arc::new(self.differences(&candidate));
         let (by, share) = (author.clone().unwrap_or_default(), format!("{}%", terms.share_percent));
         let pairs: telemetry::log::Pairs<'_> = &[("share", &share), ("for_s", &terms.time.as_secs_f64()), ("by", &by)];
-        telemetry::log::info("a configuration is tried", pairs);
+        telemetry::log::info("canary started", pairs);
         let told = Told { at: SystemTime::now(), author, terms, differences, counts: Arc::clone(&counts), end: None };
         self.view.begin_canary(told);
         self.canary = Some(Canary { candidate, cause, terms, since: Instant::now(), counts });
@@ -559,7 +559,7 @@ impl Reconciler {
     /// [`Self::promoted`] says that it cannot be.
     pub fn promote_canary(&mut self, reason: &str) -> Option<(Candidate, Cause)> {
         let canary = self.canary.take()?;
-        telemetry::log::info("what was tried comes into force", &[("why", &reason)]);
+        telemetry::log::info("canary promoted", &[("why", &reason)]);
         Some((canary.candidate, Cause { tried: Some(reason.into()), ..canary.cause }))
     }
 
@@ -596,13 +596,13 @@ impl Reconciler {
         // What could not be tried with it.
         self.remind_of_providers();
         self.view.end_canary(result, reason);
-        telemetry::log::warn("what was tried is given up, the configuration before stays", &[("why", &reason)]);
+        telemetry::log::warn("canary rolled back", &[("why", &reason)]);
     }
 
     /// Nothing goes by the plan that was tried any more.
     fn leave_trial(&mut self) {
         if let Err(error) = self.publisher.try_out(None) {
-            telemetry::log::error("a trial cannot be ended", &[("error", &error)]);
+            telemetry::log::error("a canary cannot be ended", &[("error", &error)]);
         }
         self.view.telemetry().set_trial(None);
         if let Some(running) = &self.running {
@@ -678,7 +678,7 @@ fn tell_changes(changes: &Changes) {
     let places: Vec<&str> = changes.places().map(|(place, _)| place).collect();
     if let Some(first) = places.first() {
         let pairs: telemetry::log::Pairs<'_> = &[("objects", &places.len()), ("first", first)];
-        telemetry::log::info("changes by the API stand before the files", pairs);
+        telemetry::log::info("API changes override the files", pairs);
     }
 }
 

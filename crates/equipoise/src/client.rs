@@ -94,7 +94,7 @@ fn first(addresses: &[SocketAddr]) -> String {
 /// Files that TLS with the admin address needs.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Tls {
-    /// For https://: who vouches for the program, in PEM; without it, the authorities of the system do
+    /// For https://: CA certificates (PEM) that issued the program's certificate; the system's by default
     #[arg(long, global = true, value_name = "FILE", env = "EQUIPOISE_CA_FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
     /// For https://: a certificate that says who asks, with those that vouch for it, in PEM
@@ -255,7 +255,7 @@ impl Client {
         let why = format!("cannot ask {}: {error}", self.admin);
         match (admin_tls::distrust(error), &self.tls.ca_file) {
             (Some(Distrust::Issuer), None) => {
-                format!("{why}\n     help: name who vouches for the program: --ca-file FILE")
+                format!("{why}\n     help: pass the CA that issued its certificate: --ca-file FILE")
             }
             (Some(Distrust::Issuer), Some(file)) => {
                 format!("{why}\n     help: {} does not vouch for it; name who does: --ca-file FILE", file.display())

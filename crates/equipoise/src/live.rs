@@ -363,7 +363,7 @@ impl Live {
     /// Ends a trial by hand.
     fn end_canary(&mut self, promotes: bool, author: &str) -> Result<Done, Refusal> {
         if !self.reconciler.has_canary() {
-            let message = "no configuration is tried".to_owned();
+            let message = "no canary is running".to_owned();
             return Err(Refusal::Missing { message, suggestion: None });
         }
         if promotes {
@@ -730,8 +730,8 @@ fn end_at_once(workers: &Workers) -> ! {
 
 fn reopen_logs(workers: &Workers) {
     match workers.reopen_logs() {
-        Ok(()) => telemetry::log::info("access logs are open anew", &[]),
-        Err(error) => telemetry::log::error("an access log cannot be opened anew", &[("error", &error)]),
+        Ok(()) => telemetry::log::info("access logs reopened", &[]),
+        Err(error) => telemetry::log::error("an access log cannot be reopened", &[("error", &error)]),
     }
 }
 

@@ -48,7 +48,7 @@ fn tell(message: &str) {
         UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address)
     })();
     if let Err(error) = sent {
-        telemetry::log::warn("NOTIFY_SOCKET cannot be told", &[("error", &error), ("message", &message)]);
+        telemetry::log::warn("NOTIFY_SOCKET cannot be notified", &[("error", &error), ("message", &message)]);
     }
 }
 
@@ -139,7 +139,7 @@ impl Watchdog {
             tell("WATCHDOG=1");
             let pulse = workers.pulse();
             if pulse.is_lost() {
-                telemetry::log::error("a worker has ended, the watchdog is told nothing any more", &[]);
+                telemetry::log::error("a worker thread exited; watchdog notifications stopped", &[]);
             }
             self.pulse = Some(pulse);
         }

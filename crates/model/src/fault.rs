@@ -125,9 +125,9 @@ faults! {
     HandshakeFailed = Downstream Accept 0 false false "CH" "handshake_failed";
     /// The TLS handshake with the client did not end in time.
     HandshakeTimeout = Downstream Accept 0 false false "CHT" "handshake_timeout";
-    /// A peer that has to say by the PROXY protocol whom its connection is from did not, or not as its specification has it.
+    /// A peer that must send a PROXY protocol header sent none, or a malformed one.
     BadProxyHeader = Downstream Accept 0 false false "CP" "bad_proxy_header";
-    /// A header of the PROXY protocol did not arrive in time.
+    /// A PROXY protocol header did not arrive in time.
     ProxyHeaderTimeout = Downstream Accept 0 false false "CPT" "proxy_header_timeout";
     /// The request head breaks the rules of its version of HTTP.
     BadRequest = Downstream Receive 400 false false "CB" "bad_request";
@@ -135,13 +135,13 @@ faults! {
     HeadTooLarge = Downstream Receive 431 false false "CL" "head_too_large";
     /// The request target is longer than accepted.
     TargetTooLong = Downstream Receive 414 false false "CU" "target_too_long";
-    /// The request's version is not spoken here.
+    /// The HTTP version of the request is not supported.
     VersionNotSupported = Downstream Receive 505 false false "CV" "version_not_supported";
-    /// The request uses a transfer coding or method form that is not implemented.
+    /// The request uses a transfer coding or method form that is not supported.
     NotImplemented = Downstream Receive 501 false false "CN" "not_implemented";
     /// The request expects something other than `100-continue`.
     ExpectationFailed = Downstream Receive 417 false false "CE" "expectation_failed";
-    /// The path of the request can be read in more ways than one, and its listener takes no such path.
+    /// The request path is ambiguous, and the listener rejects such paths.
     AmbiguousPath = Downstream Receive 400 false false "CA" "ambiguous_path";
     /// The request head did not arrive in time.
     HeadTimeout = Downstream Receive 408 false false "CT" "head_timeout";
@@ -155,23 +155,23 @@ faults! {
     Refused = Local Route 403 false false "PF" "refused_by_filter";
     /// A filter closed the connection, or the stream, without an answer.
     ClosedByFilter = Local Route 0 false false "PZ" "closed_by_filter";
-    /// More credentials wait to be verified than can, or these waited for too long.
+    /// Too many credentials wait for verification, or these waited for too long.
     VerificationFull = Local Route 503 false false "PV" "verification_full";
     /// The cluster has no endpoint that is up.
     NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
     /// The cluster has no endpoints at all.
     EmptyCluster = Local Pick 503 false false "PM" "empty_cluster";
-    /// All endpoints are full and the queue is too, or there is none.
+    /// All endpoints are full, and the queue is full or missing.
     QueueFull = Local Pick 503 false false "PQ" "queue_full";
-    /// Requests have waited too long for too long, and some are refused so that the others get through.
+    /// The queue has exceeded its target delay; some requests are rejected so that the rest can be served.
     Shed = Local Pick 503 false false "PS" "shed";
-    /// No endpoint came free in time.
+    /// The queue time-out passed before an endpoint became free.
     QueueTimeout = Local Pick 503 false false "PT" "queue_timeout";
-    /// As much of the cluster is under way as its circuit breaker allows.
+    /// The circuit breaker's limit on in-flight requests is reached.
     CircuitFull = Local Pick 503 false false "PB" "circuit_full";
-    /// So much of the cluster failed that its circuit breaker lets nothing through for a while.
+    /// The circuit is open: too many requests of the cluster failed.
     CircuitOpen = Local Pick 503 false false "PO" "circuit_open";
-    /// As much is at the endpoints as they can bear by how long they take to answer, and the cluster has no queue.
+    /// The adaptive concurrency limit is reached and the cluster has no queue.
     ConcurrencyLimit = Local Pick 503 false false "PA" "concurrency_limit";
     /// The client closed while its request waited.
     ClosedInQueue = Downstream Pick 0 false false "CQ" "closed_in_queue";
@@ -205,7 +205,7 @@ faults! {
     ResponseHeadTimeout = Upstream Await 504 false true "URT" "response_head_timeout";
     /// The response head breaks the rules of its version of HTTP.
     BadResponse = Upstream Await 502 false true "UB" "bad_response";
-    /// The endpoint answered with a status that is tried again elsewhere.
+    /// The endpoint answered with a status that the retry rules list.
     RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
     /// The response head is longer than accepted.
     ResponseHeadTooLarge = Upstream Await 502 false false "UL" "response_head_too_large";
@@ -221,25 +221,25 @@ faults! {
     ResponseBodyTimeout = Upstream Relay 0 false false "UDT" "response_body_timeout";
     /// The client closed before the response was whole.
     ClosedInResponse = Downstream Relay 0 false false "CD" "closed_in_response";
-    /// The client took no byte of the response for too long.
+    /// The client read no byte of the response for too long.
     ClientWriteTimeout = Downstream Relay 0 false false "CDT" "client_write_timeout";
     /// A tunnel or TCP stream moved no byte for too long.
     StreamIdle = Local Relay 0 false false "PI" "stream_idle";
-    /// The client broke the rules of HTTP/2, for a whole connection or with a request that was refused unread.
+    /// The client violated HTTP/2: a connection error, or a malformed request.
     Http2Error = Downstream Accept 0 false false "CX" "http2_error";
-    /// The client sent more frames of no use, or threw more streams away, than one HTTP/2 connection may.
+    /// The client flooded an HTTP/2 connection with control frames or stream resets.
     Http2Flood = Downstream Accept 0 false false "CG" "http2_flood";
-    /// The client broke the rules of HTTP/3, or of QUIC, for a whole connection.
+    /// The client violated HTTP/3 or QUIC: a connection error.
     Http3Error = Downstream Accept 0 false false "CY" "http3_error";
-    /// The client sent more frames of no use, or threw more streams away, than one HTTP/3 connection may.
+    /// The client flooded an HTTP/3 connection with control frames or stream resets.
     Http3Flood = Downstream Accept 0 false false "CJ" "http3_flood";
-    /// The connection's server name matches nothing here, or it is no TLS.
+    /// No cluster is configured for the connection's server name (SNI), or the connection is not TLS.
     NoServerName = Downstream Accept 0 false false "CS" "no_server_name";
     /// The listener holds as many connections as it may.
     ListenerFull = Local Accept 0 false false "PL" "listener_full";
-    /// The listener lets nobody in from the client's address.
+    /// The listener's address list rejects the client's address.
     KeptOut = Local Accept 0 false false "PK" "kept_out";
-    /// The program is ending and its bound on draining is reached.
+    /// The program is shutting down and the drain time-out has passed.
     DrainEnded = Local Relay 0 false false "PX" "drain_ended";
 }
 

@@ -235,7 +235,7 @@ impl Port {
         if let Err(error) =
             listen::retune(&SockRef::from(&self.socket), &listen::of_datagrams(settings), self.local.is_ipv4())
         {
-            telemetry::log::warn("a UDP socket cannot be set up anew", &[("error", &error.to_string())]);
+            telemetry::log::warn("a UDP socket cannot be reconfigured", &[("error", &error.to_string())]);
         }
     }
 

@@ -487,7 +487,7 @@ impl Shared {
                 // Others take what it would have taken.
                 Err(error) => {
                     let pairs: telemetry::log::Pairs<'_> = &[("worker", &worker), ("error", &error)];
-                    telemetry::log::warn("a worker has no socket of its own beside those that were handed over", pairs);
+                    telemetry::log::warn("a worker has no socket beside the inherited ones", pairs);
                 }
             }
         }
@@ -498,7 +498,7 @@ impl Shared {
         for left in std::mem::take(&mut self.heritage().sockets).iter().filter(|left| left.is_activated) {
             let name = left.name.as_deref().unwrap_or("-");
             let pairs: telemetry::log::Pairs<'_> = &[("address", &left.address), ("name", &name)];
-            telemetry::log::warn("a socket that was made ready has no listener", pairs);
+            telemetry::log::warn("an inherited socket has no listener", pairs);
         }
     }
 

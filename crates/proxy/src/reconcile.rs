@@ -371,7 +371,7 @@ impl Shared {
         for _ in &self.commands {
             if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
                 // It has the plan and takes it over when it wakes: there is no way back.
-                telemetry::log::warn("a worker is late to take over a plan", &[]);
+                telemetry::log::warn("a worker is late in applying a configuration", &[]);
             }
         }
         Ok(())
@@ -404,7 +404,7 @@ impl Shared {
         drop(done);
         for _ in &self.commands {
             if acknowledged.recv_timeout(ACKNOWLEDGE).is_err() {
-                telemetry::log::warn("a worker is late to begin or end a trial", &[]);
+                telemetry::log::warn("a worker is late in starting or ending a canary", &[]);
                 return;
             }
         }

@@ -97,7 +97,7 @@ impl Acceptor {
             Self::Unix(listener) => SockRef::from(listener).listen(backlog),
         };
         if let Err(error) = done {
-            telemetry::log::warn("a listening socket cannot be set up anew", &[("error", &error.to_string())]);
+            telemetry::log::warn("a listening socket cannot be reconfigured", &[("error", &error.to_string())]);
         }
     }
 }

@@ -184,7 +184,7 @@ metrics! {
     Generation = Gauge "equipoise_generation" [];
     /// Configurations that were refused since the start; the one in force stayed.
     GenerationsRefused = Counter "equipoise_generations_refused_total" [];
-    /// Share of exchanges that go by a configuration that is tried, from 0 to 1; 0 while none is.
+    /// Share of exchanges that use the canary configuration, from 0 to 1; 0 without a canary.
     CanaryShare = Gauge "equipoise_canary_share" [];
     /// Configurations that were tried, by what became of them: `promoted`, `went_back`, `ended`.
     Canaries = Counter "equipoise_canaries_total" ["result"];

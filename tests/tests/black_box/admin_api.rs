@@ -204,7 +204,7 @@ fn the_file_decides_what_the_api_has_not_changed() {
             .contains("configuration is live")
     );
     assert_eq!((product.get("/").text().as_str(), product.get("/more").text().as_str()), ("api", "later"));
-    product.expect_said(&["changes by the API stand before the files objects=1 first=clusters/site"]);
+    product.expect_said(&["API changes override the files objects=1 first=clusters/site"]);
     // A file that no longer fits is refused, with the place in what the API has set.
     let route = json!({ "match": { "path": { "exact": "/by-api" } }, "cluster": "more" }).to_string();
     done(&product, "PUT /api/config/routes/by-api", &[JSON, ANY], &route);

@@ -303,7 +303,7 @@ fn ctl_speaks_tls_with_files_that_flags_or_variables_name() {
     };
     refused(&eve, "reload", "the certificate of `eye` may only read");
     refused(&trusting, "reload", "show a certificate: --cert-file FILE --key-file FILE");
-    refused(&[], "status", "help: name who vouches for the program: --ca-file FILE");
+    refused(&[], "status", "help: pass the CA that issued its certificate: --ca-file FILE");
     refused(&["--ca-file", "clients.pem"], "status", "help: clients.pem does not vouch for it");
     refused(&hal[..4], "status", "a certificate needs its key");
     refused(&["--ca-file", "nowhere.pem"], "status", "cannot read nowhere.pem");

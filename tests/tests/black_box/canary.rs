@@ -58,7 +58,7 @@ fn what_is_as_good_comes_into_force_by_itself_with_one_worker_too() {
     assert!(entry["tried"].as_str().unwrap().contains("exchanges went by it, 0 failed"), "{entry}");
     product.expect_metric("equipoise_canaries_total", &["result=\"promoted\""], 1.0);
     product.expect_metric("equipoise_canary_share", &[], 0.0);
-    eventually("the log tells it", || product.stderr().contains("what was tried comes into force"));
+    eventually("the log tells it", || product.stderr().contains("canary promoted"));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn it_is_promoted_and_given_up_by_hand_and_others_wait() {
     let set =
         ["config", "set", "cluster", "site", "cluster.json", "--canary", "10%", "--for", "30m", "--errors-max", "2%"];
     let set = ctl(&set);
-    assert!(set.stdout.starts_with("it is tried beside generation 2"), "{}{}", set.stdout, set.stderr);
+    assert!(set.stdout.starts_with("canary running beside generation 2"), "{}{}", set.stdout, set.stderr);
     assert!(ctl(&["canary", "abort"]).stdout.contains("given up"));
 }
 

@@ -259,7 +259,7 @@ fn a_name_that_is_no_more_has_no_endpoints_until_it_is_there_again() {
         assert_eq!(provider(&product)["state"], "up", "that is an answer");
         let told = format!("web.test:{port}: {why}");
         eventually("that is told", || provider(&product)["left_out"] == serde_json::json!([told]));
-        product.expect_said(&["a part of what a provider gives is left out", &told]);
+        product.expect_said(&["part of a provider's state is ignored", &told]);
         names.change("web A 127.0.0.2");
         eventually("it has one", || product.get("/").status() == 200);
         eventually("nothing is told", || provider(&product)["left_out"] == serde_json::json!([]));

@@ -255,7 +255,7 @@ fn values_that_are_wrong_are_told_and_hold_up_no_others() {
     etcd.put("endpoints/site/b", "nowhere");
     let told = "the value of `endpoints/site/b`: `nowhere` is not an address with a port";
     eventually("it is told", || provider(&product)["left_out"] == json!([told]));
-    product.expect_said(&["a part of what a provider gives is left out", "endpoints/site/b"]);
+    product.expect_said(&["part of a provider's state is ignored", "endpoints/site/b"]);
     assert_eq!(provider(&product)["state"], "up");
     assert_eq!(endpoints(&product), std::slice::from_ref(&first));
     etcd.put("endpoints/site/c", &second);
@@ -292,7 +292,7 @@ fn texts_that_are_wrong_are_told_by_their_keys_and_hold_up_nothing() {
     let product = Product::start(&etcd.configuration());
     assert_eq!(product.get("/").text(), "one", "a start is not held up");
     eventually("they are told", || leaves_out(&product, &["config/bad:", "config/chain:1:", "config/chained:1:"]));
-    product.expect_said(&["a part of what a provider gives is left out", "config/bad:"]);
+    product.expect_said(&["part of a provider's state is ignored", "config/bad:"]);
     assert_eq!(provider(&product)["state"], "up");
     assert!(provider(&product)["problems"].is_null());
     // What comes later is taken, and so is what leaves.
@@ -351,7 +351,7 @@ fn a_key_that_goes_and_is_needed_stays_until_it_is_not_and_holds_up_nothing() {
     eventually("it has moved", || product.get("/").text() == "two");
     assert_eq!(product.get("/pool").text(), "pool");
     eventually("it is told", || leaves_out(&product, &["config/pool: was taken away, and stays as it was: "]));
-    product.expect_said(&["a part of what a provider gives is left out", "needs the cluster `pool`"]);
+    product.expect_said(&["part of a provider's state is ignored", "needs the cluster `pool`"]);
     assert!(provider(&product)["problems"].is_null());
     product.reload(&etcd.configuration());
     eventually("it is gone", || product.get("/pool").text() == "two");

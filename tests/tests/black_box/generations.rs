@@ -148,7 +148,7 @@ fn a_file_that_is_no_history_is_put_aside_and_hinders_no_start() {
         let place = folder.path().to_owned();
         std::fs::write(place.join("state/history.json"), bad).expect("the folder is ours");
         let product = Product::start_in(folder, &text, 1);
-        let told = "warn the history of generations cannot be read, and begins anew file=";
+        let told = "warn the history of generations cannot be read and starts empty file=";
         product.expect_said(&[told, "history.json why="]);
         assert_eq!((generation(&product), product.get("/").text().as_str()), (1, "fine"), "{bad}");
         assert_eq!(history(&product).len(), 1);

@@ -569,7 +569,7 @@ fn a_kept_state_that_cannot_be_read_is_told_and_does_not_forbid_the_start() {
     let folder = in_folder("provider.fleet.json", "{ \"format\": 1, \"state\": {");
     let product = Product::start_in(folder, &site.provider().replace("admin: {", "admin: { state: \"DIR\","), 2);
     assert!(says(&product, "/").contains("one"));
-    product.expect_said(&["what was kept of a provider cannot be read", "provider.fleet.json"]);
+    product.expect_said(&["the saved state of a provider cannot be read", "provider.fleet.json"]);
     let kept = product.folder().join("provider.fleet.json");
     eventually("it is kept anew", || fs::read_to_string(&kept).is_ok_and(|text| text.contains("127.0.0.1")));
 }

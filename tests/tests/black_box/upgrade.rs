@@ -337,7 +337,7 @@ fn whoever_connects_while_the_old_process_is_killed_over_an_upgrade_is_answered_
     assert_eq!(early.response().status(), 200);
     assert_eq!(product.get("/").status(), 200);
     assert_eq!(product.api("/api/generations")["generations"][0]["origin"], "upgrade");
-    product.expect_said(&["the process before has died while this one was to follow it"]);
+    product.expect_said(&["the previous process died during the upgrade"]);
     // It can be followed like any other.
     assert_ne!(product.upgrade(), product.pid());
     assert_eq!(product.get("/").status(), 200);
@@ -349,12 +349,12 @@ fn two_upgrades_at_once_are_refused_and_a_signal_to_end_ends_both() {
     let (mut product, program) = with_a_file_of_its_own(&Setup::to(&origin));
     put(&program, b"#!/bin/sh\nexec sleep 600\n");
     product.signal(libc::SIGUSR2);
-    eventually("it has begun", || product.stderr().contains("a new process is to take over"));
+    eventually("it has begun", || product.stderr().contains("upgrade started"));
     let refused = product.call("POST /api/upgrade", &[], "");
     assert_eq!(refused.status(), 409, "{}", refused.text());
     assert!(refused.text().contains("an upgrade is under way"), "{}", refused.text());
     product.signal(libc::SIGUSR2);
-    eventually("it says so", || product.stderr().contains("an upgrade is under way already"));
+    eventually("it says so", || product.stderr().contains("an upgrade is already in progress"));
     assert_eq!(product.get("/").status(), 200);
     product.signal(libc::SIGTERM);
     assert_eq!(product.wait_ended().code(), Some(0));

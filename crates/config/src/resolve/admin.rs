@@ -195,7 +195,7 @@ impl Resolver<'_> {
         let names = |key: &str| tree.and_then(|admin| admin.get(key)).is_some_and(|list| !list.items().is_empty());
         if is_asked && !names("identities") && !names("tokens") {
             let span = self.key_span("admin/tls", "client");
-            let message = "clients are asked for a certificate, but nobody is named who may use the API";
+            let message = "client certificates are requested, but `identities` grants no one access";
             let mend = "add `identities: [{ name: NAME, role: admin, common_name: NAME }]`, or `tokens`".to_owned();
             self.sink.push(span, message, Some(mend));
         }

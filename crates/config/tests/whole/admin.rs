@@ -116,7 +116,7 @@ fn what_does_not_go_together_is_told_with_what_to_write() {
         ]
     );
     let nobody = [
-        "4: clients are asked for a certificate, but nobody is named who may use the API (add `identities: [{ name: NAME, role: \
+        "4: client certificates are requested, but `identities` grants no one access (add `identities: [{ name: NAME, role: \
           admin, common_name: NAME }]`, or `tokens`)",
     ];
     assert_eq!(told(&format!("  tls: {{ {SHOWN}{CLIENT} }}\n")), nobody);

@@ -45,7 +45,7 @@ pub(crate) fn take_up(folder: &Path) -> Vec<Entry> {
     };
     let file = place.display();
     let pairs: telemetry::log::Pairs<'_> = &[("file", &file), ("why", &why), ("now", &aside)];
-    telemetry::log::warn("the history of generations cannot be read, and begins anew", pairs);
+    telemetry::log::warn("the history of generations cannot be read and starts empty", pairs);
     Vec::new()
 }
 

@@ -101,7 +101,7 @@ impl Shared {
             rests_until = Instant::now() + (begun.elapsed() * REST_TIMES).clamp(REST_MIN, REST_MAX);
             match &written {
                 Err(error) if is_kept => tell(error),
-                Ok(()) if !is_kept => telemetry::log::info("the history of generations is kept again", &[]),
+                Ok(()) if !is_kept => telemetry::log::info("the history of generations is saved again", &[]),
                 _ => {}
             }
             is_kept = written.is_ok();
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 fn tell(error: &std::io::Error) {
-    telemetry::log::error("the history of generations cannot be kept", &[("error", error)]);
+    telemetry::log::error("the history of generations cannot be saved", &[("error", error)]);
 }
 
 #[cfg(test)]

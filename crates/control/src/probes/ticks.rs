@@ -54,17 +54,22 @@ fn tell(plan: &ClusterPlan, event: &Event) {
         Event::Circuit(phase) => {
             let pairs: telemetry::log::Pairs<'_> = &[("cluster", cluster)];
             match phase {
-                Phase::Open => telemetry::log::warn("circuit is open, too much of the cluster fails", pairs),
-                Phase::HalfOpen => telemetry::log::info("circuit is half-open, a few requests are tried", pairs),
-                Phase::Closed => telemetry::log::info("circuit is closed again", pairs),
+                Phase::Open => telemetry::log::warn("circuit opened: too many requests of the cluster fail", pairs),
+                Phase::HalfOpen => {
+                    telemetry::log::info("circuit half-open: a few trial requests are let through", pairs)
+                }
+                Phase::Closed => telemetry::log::info("circuit closed", pairs),
             }
         }
         Event::Panic { begins, fit } => {
             let fit = format!("{} of {}", fit.0, fit.1);
             let pairs: telemetry::log::Pairs<'_> = &[("cluster", cluster), ("fit", &fit)];
             match begins {
-                true => telemetry::log::warn("too few endpoints are fit, all get work", pairs),
-                false => telemetry::log::info("enough endpoints are fit again", pairs),
+                true => telemetry::log::warn(
+                    "panic threshold reached: too few endpoints are healthy, all get requests",
+                    pairs,
+                ),
+                false => telemetry::log::info("panic mode ended: enough endpoints are healthy", pairs),
             }
         }
         Event::Ejected { endpoint, evidence, lasts, ejected } => {

@@ -341,7 +341,10 @@ impl Board {
         }
         slot.status.refused += 1;
         drop(slots);
-        telemetry::log::error("what a provider wants is refused, what it wanted before stays", &[("provider", &name)]);
+        telemetry::log::error(
+            "the new state of a provider is rejected; its last good state stays active",
+            &[("provider", &name)],
+        );
         eprintln!("{why}");
     }
 
@@ -391,13 +394,13 @@ impl Slot {
 
 fn log_left_out(provider: &str, fresh: Vec<String>) {
     for why in &fresh {
-        telemetry::log::warn("a part of what a provider gives is left out", &[("provider", &provider), ("why", why)]);
+        telemetry::log::warn("part of a provider's state is ignored", &[("provider", &provider), ("why", why)]);
     }
 }
 
 fn note_success(status: &mut Status) {
     if status.reach == Reach::Away {
-        telemetry::log::info("a provider is back", &[("provider", &status.name)]);
+        telemetry::log::info("a provider is reachable again", &[("provider", &status.name)]);
     }
     status.reach = Reach::Up;
     status.reason = None;
@@ -408,7 +411,7 @@ fn note_failure(status: &mut Status, why: &str) {
     let reason: String = why.chars().take(REASON_CHARS_MAX).collect();
     if status.reason.as_ref() != Some(&reason) {
         let pairs: telemetry::log::Pairs<'_> = &[("provider", &status.name), ("reason", &reason)];
-        telemetry::log::warn("a provider is away, what it said last stays", pairs);
+        telemetry::log::warn("a provider is unreachable; its last state stays active", pairs);
     }
     status.reach = Reach::Away;
     status.reason = Some(reason);

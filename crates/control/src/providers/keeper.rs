@@ -84,7 +84,7 @@ impl Keeper {
                 Err(error) => {
                     if self.failing.insert(name.clone()) {
                         let pairs: telemetry::log::Pairs<'_> = &[("provider", &name), ("error", &error)];
-                        telemetry::log::error("what a provider wants is in force, but cannot be kept", pairs);
+                        telemetry::log::error("the state of a provider is active but could not be saved", pairs);
                     }
                     self.open.insert(name, state);
                 }
@@ -106,7 +106,7 @@ fn path_of(folder: &Path, name: &str) -> PathBuf {
 /// provider itself is most likely there.
 pub(super) fn recall(folder: &Path, name: &str) -> Option<State> {
     read(folder, name).unwrap_or_else(|error| {
-        telemetry::log::warn("what was kept of a provider cannot be read", &[("provider", &name), ("error", &error)]);
+        telemetry::log::warn("the saved state of a provider cannot be read", &[("provider", &name), ("error", &error)]);
         None
     })
 }

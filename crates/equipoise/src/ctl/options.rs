@@ -19,7 +19,7 @@ use crate::client::{AdminAddress, Tls};
   equipoise ctl config get --etag-file tag > site.yaml && $EDITOR site.yaml && equipoise ctl config put site.yaml --etag-file tag
       Only if nobody else has changed it meanwhile.
   equipoise ctl config put site.yaml --canary 10% --for 60s --errors-max 1% --latency-max 50%
-      Try it on one exchange of ten; it comes into force after a minute, or goes if it does worse.
+      Canary on one exchange in ten: promoted after a minute, rolled back if it does worse.
   equipoise ctl canary
   equipoise ctl generations
   equipoise ctl rollback 3
@@ -87,7 +87,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         dry: Dry,
     },
-    /// Tell of the configuration that is tried, or end it: promote puts it into force, abort gives it up
+    /// Show the canary, or end it: promote applies it, abort rolls it back
     #[command(
         after_help = "Examples:\n  equipoise ctl canary\n  equipoise ctl canary promote\n  equipoise ctl canary abort"
     )]
@@ -156,16 +156,16 @@ pub(crate) enum CanaryEnd {
 /// Try it first.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Try {
-    /// Try it on this share of exchanges first, such as 10%; it comes into force by itself, or goes
+    /// Canary: apply it to this share of exchanges first, such as 10%; it is promoted or rolled back by itself
     #[arg(long, value_name = "SHARE")]
     pub(crate) canary: Option<String>,
-    /// How long it is tried [default: 60s]
+    /// Duration of the canary [default: 60s]
     #[arg(long = "for", value_name = "TIME", requires = "canary")]
     pub(crate) time: Option<String>,
     /// So many in a hundred may fail more than by the configuration in force [default: 1%]
     #[arg(long, value_name = "PERCENT", requires = "canary")]
     pub(crate) errors_max: Option<String>,
-    /// What nine of ten exchanges stay below may be so much longer [default: 50%]
+    /// Allowed increase of p90 latency [default: 50%]
     #[arg(long, value_name = "PERCENT", requires = "canary")]
     pub(crate) latency_max: Option<String>,
     /// With fewer exchanges by the new configuration it does not come into force [default: 20]

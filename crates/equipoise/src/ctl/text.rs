@@ -275,7 +275,10 @@ fn done(told: &Value) -> String {
     }
     let mut out = match told["dry_run"] {
         _ if told["canary"] == true => {
-            format!("it is tried beside generation {}; `equipoise ctl canary` tells how it does:\n", told["generation"])
+            format!(
+                "canary running beside generation {}; `equipoise ctl canary` shows its figures:\n",
+                told["generation"]
+            )
         }
         Value::Bool(true) => format!("nothing was changed; it would do this to generation {}:\n", told["generation"]),
         _ => format!("generation {} is in force\n", told["generation"]),

@@ -62,7 +62,7 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
 }
 
 fn tell_of_death(so: &'static str) {
-    telemetry::log::warn("the process before has died while this one was to follow it", &[("so", &so)]);
+    telemetry::log::warn("the previous process died during the upgrade", &[("so", &so)]);
 }
 
 /// Takes in what the process before has come to know.
@@ -173,7 +173,7 @@ impl Live {
                 let by = author.as_deref().unwrap_or("a signal");
                 let pairs: telemetry::log::Pairs<'_> = &[("reason", &why), ("by", &by)];
                 self.workers.go_on();
-                telemetry::log::error("the upgrade failed, this process goes on", pairs);
+                telemetry::log::error("the upgrade failed; this process stays", pairs);
                 let why = format!("the new process has not taken over: {why}");
                 self.answer(order, Err(Refusal::Unpublished(why)));
                 if meanwhile.ends || (meanwhile.reload && self.reload(signals).await.is_none()) {
@@ -189,7 +189,7 @@ impl Live {
         match order {
             Some(order) => self.may_begin(order),
             None if self.reconciler.has_canary() => {
-                telemetry::log::error("the upgrade failed, this process goes on", &[("reason", &Refusal::Busy)]);
+                telemetry::log::error("the upgrade failed; this process stays", &[("reason", &Refusal::Busy)]);
                 Err(Refusal::Busy)
             }
             None => Ok(()),
@@ -211,7 +211,7 @@ impl Live {
         }
         let successor = Successor::start(program)?;
         let path = program.path.display();
-        telemetry::log::info("a new process is to take over", &[("pid", &successor.pid), ("program", &path)]);
+        telemetry::log::info("upgrade started", &[("pid", &successor.pid), ("program", &path)]);
         Ok((successor, Offered { told, descriptors }))
     }
 
@@ -269,7 +269,7 @@ impl Live {
                         reopen_logs(&self.workers);
                         meanwhile.reopen = true;
                     }
-                    Wish::Upgrade => telemetry::log::warn("an upgrade is under way already", &[]),
+                    Wish::Upgrade => telemetry::log::warn("an upgrade is already in progress", &[]),
                     Wish::End => {
                         meanwhile.ends = true;
                         hold.end();
@@ -318,7 +318,7 @@ impl Live {
         {
             admin.part();
         }
-        telemetry::log::info("a new process has taken over", &[("pid", &successor.pid)]);
+        telemetry::log::info("upgrade finished: the new process has taken over", &[("pid", &successor.pid)]);
         if meanwhile.reload || meanwhile.reopen {
             let told = json!({ "reload": meanwhile.reload, "reopen_logs": meanwhile.reopen });
             successor.tell(Kind::Note, &told);

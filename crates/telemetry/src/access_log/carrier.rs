@@ -288,7 +288,7 @@ impl Carrier {
         for (log, output) in self.outputs.iter_mut().enumerate() {
             if let Err(why) = output.go_on() {
                 let to = told(&self.shared.targets[log].log);
-                log::warn("a receiver of the access log is away; records wait", &[("log", &to), ("error", &why)]);
+                log::warn("the syslog receiver is unreachable; records wait", &[("log", &to), ("error", &why)]);
             }
         }
         wrote

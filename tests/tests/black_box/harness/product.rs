@@ -250,12 +250,13 @@ impl Product {
     /// Lets it be followed by what its file holds now, and waits for that: the number of the new process.
     pub(crate) fn upgrade(&self) -> u32 {
         let (before, from) = (announced_pids(&self.stderr()).len(), self.stderr().len());
-        let taken = self.stderr().matches("a new process has taken over").count();
+        let taken = self.stderr().matches("upgrade finished: the new process has taken over").count();
         sys::signal(self.serving(), libc::SIGUSR2);
         poll::eventually("a new process takes over", || {
             let said = self.stderr();
             assert!(!said[from..].contains("the upgrade failed"), "{said}");
-            said.matches("a new process has taken over").count() > taken && announced_pids(&said).len() > before
+            said.matches("upgrade finished: the new process has taken over").count() > taken
+                && announced_pids(&said).len() > before
         });
         self.serving()
     }
