@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::changes::{NAMED, moved};
 use crate::diagnostic::Sink;
+use crate::effective::HTTP_KEYS;
 use crate::file::DEFAULTS;
 use crate::source::{Document, Documents, Span};
 use crate::tree::{Key, Kind, Node, Twins};
@@ -21,18 +22,6 @@ use crate::validate::validate_part;
 pub(crate) const KEY: &str = "defaults";
 /// Steps into a schema, and maps inside one another: a schema that refers to itself ends here.
 const DEPTH_MAX: usize = 32;
-/// Keys of a listener that mean nothing unless it speaks HTTP.
-const HTTP_ONLY: [&str; 9] = [
-    "http3",
-    "http_versions",
-    "head_bytes_max",
-    "fields_max",
-    "paths",
-    "timeouts",
-    "requests_per_connection_max",
-    "forwarding",
-    "request_id",
-];
 /// Keys of a route that mean nothing unless it forwards.
 const FORWARD_ONLY: [&str; 4] = ["retry", "hedge", "subset", "queue"];
 
@@ -72,6 +61,23 @@ impl Trees {
             }
         }
         Self { written, merged: Arc::new(merged) }
+    }
+
+    /// Returns the places of all keys below `defaults`, which keys of joined objects have too.
+    pub(crate) fn keys_of_defaults(&self) -> HashSet<Span> {
+        fn gather(node: &Node, found: &mut HashSet<Span>) {
+            match &node.kind {
+                Kind::Map(entries) => entries.iter().for_each(|(key, node)| {
+                    found.insert(key.span);
+                    gather(node, found);
+                }),
+                Kind::List(items) => items.iter().for_each(|item| gather(item, found)),
+                Kind::Scalar(_) | Kind::Invalid => {}
+            }
+        }
+        let mut found = HashSet::new();
+        self.written.get(KEY).into_iter().for_each(|defaults| gather(defaults, &mut found));
+        found
     }
 
     /// Its objects of a kind, as they were written and as they were joined, if that was with the very same defaults.
@@ -167,7 +173,7 @@ impl<'a> Joining<'a> {
             ("responses_max", _) => protocol == "udp",
             ("tls" | "proxy_protocol", "udp") => false,
             ("tls", _) => listener.get("sni").is_none(),
-            (key, protocol) => protocol == "http" || !HTTP_ONLY.contains(&key),
+            (key, protocol) => protocol == "http" || !HTTP_KEYS.contains(&key),
         }
     }
 

@@ -20,8 +20,8 @@ const SECRET_NAMES: [&str; 8] =
 const SECRET_WORDS: [&str; 5] = ["token", "secret", "passw", "credential", "apikey"];
 /// The same, as a word of its own.
 const SECRET_PARTS: [&str; 3] = ["key", "auth", "session"];
-/// Keys of a listener that mean nothing for the other protocols.
-const HTTP_KEYS: [&str; 11] = [
+/// Keys of a listener that mean nothing unless it speaks HTTP.
+pub(crate) const HTTP_KEYS: [&str; 11] = [
     "http3",
     "http_versions",
     "head_bytes_max",

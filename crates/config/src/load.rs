@@ -294,7 +294,7 @@ impl Loader<'_> {
         (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {
         let resolver = Resolver::new(self, access, (&documents, &trees.merged), faulty, &mut sink);
-        let resolved = resolver.knowing(before.map(Loaded::as_before)).run();
+        let resolved = resolver.with_defaults_at(trees.keys_of_defaults()).knowing(before.map(Loaded::as_before)).run();
         let warnings = resolved.warnings.finish_warnings(&documents);
         if !sink.is_empty() {
             return Err(Diagnostics { warnings, ..sink.finish(&documents) });

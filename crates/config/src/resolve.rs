@@ -30,7 +30,7 @@ mod route;
 mod socket;
 mod useless;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -88,6 +88,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) faulty: &'a Faulty,
     pub(crate) sink: &'a mut Sink,
     warnings: Sink,
+    /// The places of keys that come from `defaults`.
+    defaults: HashSet<Span>,
     before: Option<Before<'a>>,
     /// A file was read, for the object that is resolved.
     looks_outside: bool,
@@ -145,6 +147,7 @@ impl<'a> Resolver<'a> {
             faulty,
             sink,
             warnings,
+            defaults: HashSet::new(),
             before: None,
             looks_outside: false,
             names: NameLookup::default(),
@@ -159,6 +162,12 @@ impl<'a> Resolver<'a> {
             binds,
             settings: VecDeque::new(),
         }
+    }
+
+    /// Names the places of keys that objects have from `defaults`.
+    pub(crate) fn with_defaults_at(mut self, defaults: HashSet<Span>) -> Self {
+        self.defaults = defaults;
+        self
     }
 
     /// Takes from an earlier tree what it came to, where that is the very same.

@@ -323,9 +323,13 @@ impl Fields {
         self.entries.get(place).map_or(b"", |entry| self.bytes(entry.value))
     }
 
-    /// Replaces the value of the field at this place, cleaned as in [`Self::append_with`]. Without effect where there is none.
+    /// Replaces the value of the field at this place, cleaned as in [`Self::append_with`], without space at its ends: values with such
+    /// are malformed in HTTP/2 and HTTP/3 (RFC 9113 section 8.2.1). Without effect where there is no field.
     pub fn set_at(&mut self, place: usize, value: &[u8]) {
-        let span = self.write_value(|out| out.extend_from_slice(value));
+        let is_space = |byte: &u8| *byte <= b' ' || *byte == 0x7f;
+        let start = value.iter().position(|byte| !is_space(byte)).unwrap_or(value.len());
+        let end = value.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
+        let span = self.write_value(|out| out.extend_from_slice(&value[start..end]));
         if let Some(entry) = self.entries.get_mut(place) {
             entry.value = span;
         }

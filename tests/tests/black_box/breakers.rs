@@ -124,7 +124,7 @@ fn a_circuit_opens_when_too_much_fails_and_closes_when_all_is_well_again() {
     assert_eq!(product.get("/").status(), 200, "the other one");
     product.expect_metric("equipoise_cluster_circuit", &["cluster=\"site\""], 0.0);
     product.expect_metric("equipoise_cluster_circuit_opened_total", &["cluster=\"site\""], 2.0);
-    product.expect_said(&["circuit is open", "half-open", "circuit closed"]);
+    product.expect_said(&["circuit opened", "half-open", "circuit closed"]);
 }
 
 #[test]

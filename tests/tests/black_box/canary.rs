@@ -74,7 +74,7 @@ fn what_fails_goes_back_before_its_time_and_leaves_nothing() {
     assert_eq!(generation(&product), 1);
     assert!(product.api("/api/changes")["objects"].as_array().unwrap().is_empty());
     product.expect_metric("equipoise_canaries_total", &["result=\"went_back\""], 1.0);
-    eventually("the log tells it", || product.stderr().contains("what was tried is given up"));
+    eventually("the log tells it", || product.stderr().contains("canary rolled back"));
 }
 
 #[test]

@@ -474,7 +474,7 @@ fn below_the_threshold_of_panic_endpoints_that_are_down_get_work_too() {
     product.expect_metric("equipoise_cluster_panic", &[], 1.0);
     assert_ne!(product.get("/").field("content-length"), None);
     assert!(product.records().iter().all(|record| record["flag"] != "PE"));
-    eventually("it is said", || product.stderr().contains("too few endpoints are fit"));
+    eventually("it is said", || product.stderr().contains("panic threshold reached"));
     sick_one.store(false, Ordering::SeqCst);
     eventually("it is over", || product.stderr().contains("panic mode ended: enough endpoints are healthy"));
     product.expect_metric("equipoise_cluster_panic", &[], 0.0);

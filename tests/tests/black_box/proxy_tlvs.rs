@@ -21,7 +21,7 @@ fn ask(product: &Product, header: &[u8], path: &str) -> [(u16, String); 2] {
     [(one.status(), one.text()), (two.status, two.text())]
 }
 
-const SSL: &[u8] = b"\x01\0\0\0\0\x21\0\x07TLSv1.3\x22\0\x05alice";
+const SSL: &[u8] = b"\x03\0\0\0\0\x21\0\x07TLSv1.3\x22\0\x05alice";
 
 #[test]
 fn values_of_a_header_are_known_in_filters_redirects_and_logs() {
@@ -73,7 +73,7 @@ fn streams_log_the_values_of_their_header() {
     drop(peer);
     let log = product.folder().join("line");
     eventually("it is logged, in one line", || {
-        std::fs::read_to_string(&log).is_ok_and(|text| text == "<a\\x0a\\x22b\\xff>\n")
+        std::fs::read_to_string(&log).is_ok_and(|text| text == "<a\\x0A\\x22b\\xFF>\n")
     });
 }
 

@@ -324,7 +324,7 @@ fn whoever_connects_while_the_old_process_is_killed_over_an_upgrade_is_answered_
     std::fs::write(product.folder().join("equipoise.yaml"), setup.large_text(product.folder())).expect("it is ours");
     product.signal(libc::SIGUSR2);
     let pid = until("it has begun", || {
-        product.stderr().split_once("is to take over pid=")?.1.split(' ').next()?.parse().ok()
+        product.stderr().split_once("upgrade started pid=")?.1.split(' ').next()?.parse().ok()
     });
     let sockets = sys::sockets(product.pid());
     eventually("it has sockets of the old one", || {

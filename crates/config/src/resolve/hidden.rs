@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use model::Name;
-use model::matching::{PathMatch, ValueMatch};
+use model::matching::{Match, PathMatch, ValueMatch};
 use model::snapshot::Route;
 
 use super::Resolver;
@@ -17,13 +17,14 @@ struct Asked<'a> {
     path: Option<(u8, &'a str)>,
     methods: Vec<&'a str>,
     sources: Vec<String>,
-    values: [Vec<String>; 3],
+    values: [Vec<String>; 4],
 }
 
 impl<'a> Asked<'a> {
     fn of(route: &'a Route) -> Self {
-        let asked = &route.matches;
-        let path = asked.path.as_ref().and_then(|path| match path {
+        // Named one by one, so that no condition is forgotten. Hosts are compared by the caller.
+        let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources } = &route.matches;
+        let path = path.as_ref().and_then(|path| match path {
             PathMatch::Exact(path) => Some((0, path.as_str())),
             // As the router has them: without one slash at the end, and nothing is left of `/`.
             PathMatch::Prefix(path) => {
@@ -37,13 +38,13 @@ impl<'a> Asked<'a> {
             all.sort_unstable();
             all
         };
-        let mut methods: Vec<&str> = asked.methods.iter().map(String::as_str).collect();
-        let mut sources: Vec<String> = asked.sources.iter().map(|source| format!("{source:?}")).collect();
+        let mut methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+        let mut sources: Vec<String> = sources.iter().map(|source| format!("{source:?}")).collect();
         methods.sort_unstable();
         methods.dedup();
         sources.sort_unstable();
         sources.dedup();
-        let values = [values(&asked.headers, true), values(&asked.query, false), values(&asked.cookies, false)];
+        let values = [values(headers, true), values(query, false), values(cookies, false), values(proxy_tlvs, false)];
         Self { path, methods, sources, values }
     }
 }

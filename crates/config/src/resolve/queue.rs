@@ -8,7 +8,6 @@ use model::queue::{Precedence, Queue, Shed, ShedFrom};
 
 use super::Resolver;
 use crate::file;
-use crate::read::{Access, read_bytes};
 
 /// What a page without a known ending is.
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
@@ -56,15 +55,14 @@ impl Resolver<'_> {
     }
 
     fn page_file(&mut self, at: &str, written: &str) -> Option<Vec<u8>> {
-        self.looks_outside = true;
         let path = self.beside(written);
-        let read = match self.access {
-            Access::None => Err("files are not read here".to_owned()),
-            _ => read_bytes(&path, QUEUE_PAGE_BYTES_MAX),
-        };
-        // Told without discretion: where a file was looked for is no secret, and what is wanted here.
-        let span = self.tree.locate(at);
-        read.map_err(|message| self.sink.push(span, format!("cannot read `{}`: {message}", path.display()), None)).ok()
+        match self.file_bytes(&path, QUEUE_PAGE_BYTES_MAX) {
+            Ok(bytes) => Some(bytes.to_vec()),
+            Err(message) => {
+                self.report_unread(at, &path, &message);
+                self.loader.is_offline.then(Vec::new)
+            }
+        }
     }
 
     pub(super) fn precedence(&mut self, at: &str, route: &file::Route) -> Precedence {

@@ -211,7 +211,10 @@ impl Resolver<'_> {
         suggestion: Option<String>,
     ) {
         let span = self.key_span(path, key);
-        self.warnings.push(span, message, suggestion);
+        // A default that does nothing for one object may be for others.
+        if !self.defaults.contains(&span) {
+            self.warnings.push(span, message, suggestion);
+        }
     }
 }
 

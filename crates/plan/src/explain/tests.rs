@@ -407,6 +407,6 @@ fn a_request_that_is_refused_before_it_finds_a_route_is_told_with_the_reason() {
     let plan = of_routes(vec![route("all", Match::default(), "c")]);
     let told = ask(&plan, "http://a.example/ambiguous", &[]).unwrap();
     let Outcome::Answer { status: 400, why } = &told.outcome else { panic!("{told:?}") };
-    assert!(why.starts_with("The path of the request") && !why.ends_with('.'), "{why}");
+    assert!(why.starts_with("The request path is ambiguous") && !why.ends_with('.'), "{why}");
     assert_eq!((told.routes.len(), told.routes_unfit), (0, 1));
 }

@@ -191,9 +191,9 @@ impl Rule {
                 to.replace_all(pattern, (address, TARGET_BYTES_MAX), out, |text, out| text.write(values, out));
             }
         }
-        let slashes = slashes_of(&out[start..]);
-        if slashes > 1 && slashes_of(address) < 2 && !self.may_be_host {
-            out.drain(start + 1..start + slashes);
+        let (slashes, bytes) = slashes_of(&out[start..]);
+        if slashes > 1 && slashes_of(address).0 < 2 && !self.may_be_host {
+            out.drain(start + 1..start + bytes);
             out[start] = b'/';
         }
         if out.len() == start {
@@ -204,9 +204,13 @@ impl Rule {
     }
 }
 
-/// How many slashes an address begins with. Browsers read `\` as they read `/`.
-fn slashes_of(address: &[u8]) -> usize {
-    address.iter().take_while(|byte| matches!(byte, b'/' | b'\\')).count()
+/// Counts the slashes that an address begins with, and the bytes up to the last of them. Browsers read `\` as they read `/`, and pass over
+/// tabs and line ends.
+fn slashes_of(address: &[u8]) -> (usize, usize) {
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let begin = address.iter().take_while(|byte| is_slash(byte) || **byte <= b' ').count();
+    let slashes = address[..begin].iter().filter(|byte| is_slash(byte)).count();
+    (slashes, address[..begin].iter().rposition(is_slash).map_or(0, |last| last + 1))
 }
 
 /// What follows `from` in an address that begins with it. A `from` that ends with its host does not begin a longer one.

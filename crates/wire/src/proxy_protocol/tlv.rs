@@ -13,6 +13,8 @@ pub(super) const SSL: u8 = 0x20;
 pub(super) const SSL_VERSION: u8 = 0x21;
 pub(super) const SSL_CN: u8 = 0x22;
 pub(super) const SSL_CIPHER: u8 = 0x23;
+/// The last type that has a meaning inside of [`SSL`] only: the algorithm of the certificate's key.
+const SSL_LAST: u8 = 0x25;
 const NETNS: u8 = 0x30;
 /// What stands in [`SSL`] before its values.
 const SSL_FIXED_BYTES: usize = 5;
@@ -46,17 +48,21 @@ pub struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// Every value with its type, in the order in which they came. Those inside of `SSL` (section 2.2.6) stand among the others, for they
-    /// have types of their own; checksum and padding are left out.
+    /// Hands over every value with its type, in the order in which they came. Those inside of `SSL` (section 2.2.6) stand among the
+    /// others, for they have types of their own. Left out are checksum and padding, values of TLS outside of `SSL`, and the common
+    /// name of a certificate that the sender has not verified.
     pub fn each(&self, mut take: impl FnMut(u8, &'a [u8])) {
         let mut rest = self.block;
         while let Some(Some((kind, value, after))) = next(rest) {
             match kind {
-                CRC32C | NOOP => {}
+                CRC32C | NOOP | SSL_VERSION..=SSL_LAST => {}
                 SSL => {
+                    let is_verified = ssl(value).is_some_and(|ssl| ssl.is_verified);
                     let mut inner = value.get(SSL_FIXED_BYTES..).unwrap_or_default();
                     while let Some(Some((kind, value, after))) = next(inner) {
-                        take(kind, value);
+                        if kind != SSL_CN || is_verified {
+                            take(kind, value);
+                        }
                         inner = after;
                     }
                 }
