@@ -11,7 +11,7 @@ use crate::head::Method;
 pub struct Retry {
     /// After what.
     pub on: Conditions,
-    /// Attempts, the first included; 1 switches retries off, [`crate::limits::ATTEMPTS_MAX`] is the most.
+    /// Attempts, the first included; 1 switches retries off, [`crate::limits::ATTEMPTS_MAX`] is the most. One more may go to a backup.
     pub attempts_max: u32,
     /// Which requests may be sent again after an endpoint may have acted on them.
     pub methods: Methods,

@@ -50,6 +50,8 @@ pub(crate) async fn pick(
     match picked {
         Pick::Endpoint(lease) => Ok(lease),
         Pick::None => Err(none(cluster)),
+        // What waits gets a regular endpoint.
+        Pick::Full if ask.last_resort == LastResort::OnlyBackups => Err(full(worker, now)),
         // Boxed: waiting is rare, and its state would make every exchange larger.
         Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, now), (ask, turn), queued)).await,
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use model::Fault;
 use model::fault::{Phase, Source};
 use model::retry::Retry;
-use plan::retry::{Attempted, Failure, Verdict, decide, take_back};
+use plan::retry::{Attempted, Failure, Verdict, decide, is_for_backup, take_back};
 use plan::{LastResort, Lease, Session, Subset};
 use wire::http1::Framing;
 
@@ -94,7 +94,13 @@ impl<'p> Exchange<'p> {
                     Poll::Ready(Some(count)) if count > 0 => {
                         connection.watch.set(Instant::now(), self.http.stream_timeout);
                     }
-                    Poll::Ready(_) => return Poll::Ready(Err(Fault::ClosedInBody)),
+                    Poll::Ready(read) => {
+                        if let (Some(0), Some(stream)) = (read, connection.io.message()) {
+                            // It is shorter than it said.
+                            stream.refuse_malformed();
+                        }
+                        return Poll::Ready(Err(Fault::ClosedInBody));
+                    }
                     Poll::Pending => {
                         let expired = connection.watch.poll(cx);
                         return expired.map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout)));
@@ -164,7 +170,11 @@ impl<'p> Exchange<'p> {
     pub(crate) fn turn_again(&self, now: &ClusterNow, turn: Turn) -> Turn {
         let policy = policy(self, now);
         let left = policy.time_max.map(|max| millis(max.saturating_sub(self.since_first(Duration::ZERO))));
-        let last_resort = if policy.same_endpoint { LastResort::Repeat } else { LastResort::Backups };
+        let last_resort = match policy {
+            policy if is_for_backup(policy, self.told.retries + 1) => LastResort::OnlyBackups,
+            policy if policy.same_endpoint => LastResort::Repeat,
+            _ => LastResort::Backups,
+        };
         Turn { patience_ms: left.unwrap_or(u32::MAX), last_resort, ..turn }
     }
 
@@ -176,13 +186,20 @@ impl<'p> Exchange<'p> {
         let pinned = self.session.as_ref().and_then(Session::pinned);
         let at = self.told.look();
         let waited = if self.told.retries == 0 { self.told.phases.queue } else { Duration::ZERO };
+        let is_last = is_for_backup(policy(self, now), attempts);
+        let (has_untried, has_untried_backup) = {
+            let cache = &mut now.cache.borrow_mut();
+            let has_untried = now.plan.has_untried(cache, subset, pinned, is_tried);
+            (has_untried, is_last && now.plan.has_untried_backup(cache, subset, pinned, is_tried))
+        };
         let attempted = Attempted {
             failure,
             method: self.incoming.head.method,
             is_replayable: self.is_replayable(),
             attempts,
             since_first: self.since_first(waited),
-            has_untried: now.plan.has_untried(&mut now.cache.borrow_mut(), subset, pinned, is_tried),
+            has_untried,
+            has_untried_backup,
         };
         let savings = &mut now.savings.borrow_mut();
         match decide(policy(self, now), &attempted, savings, at, &mut || self.worker.random.next()) {

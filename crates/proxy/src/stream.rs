@@ -12,7 +12,8 @@ use model::persistence::SessionPick;
 use model::proxy_protocol::{SendProxy, Tlvs};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use model::{Fault, PickReason};
-use plan::{Ask, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
+use plan::retry::is_for_backup;
+use plan::{Ask, ClusterPlan, EndpointPlan, LastResort, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
 use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
@@ -158,7 +159,8 @@ impl<'p> Stream<'p> {
         cluster: &'p Arc<ClusterPlan>,
         now: &'p ClusterNow,
     ) -> Result<(UpstreamConnection, Lease), Fault> {
-        let mut tried = [u32::MAX; ATTEMPTS_MAX as usize];
+        // One more than the rules allow may go to a backup.
+        let mut tried = [u32::MAX; ATTEMPTS_MAX as usize + 1];
         let client = self.connection.facts.peer.ip();
         let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client, &mut seed));
         let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut seed);
@@ -172,7 +174,7 @@ impl<'p> Stream<'p> {
         loop {
             let at = Instant::now();
             gate.let_in(&mut self.pass, at).map_err(|because| end_by(failed, because))?;
-            let ask = Ask { tried: &tried[..attempt], key, pinned, ..Ask::new(at) };
+            let ask = Ask { tried: &tried[..attempt], key, pinned, last_resort: turn.last_resort, ..Ask::new(at) };
             let queued = self.phases.queue;
             let into = &mut self.phases.queue;
             let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
@@ -218,6 +220,9 @@ impl<'p> Stream<'p> {
                     attempt += 1;
                     let may = self.may_try_another((cluster, now), (fault, pinned), &tried[..attempt]);
                     turn.patience_ms = time_left(cluster, done - first).filter(|_| may).ok_or(fault)?;
+                    if is_for_backup(&cluster.cluster.retry, attempt as u32) {
+                        turn.last_resort = LastResort::OnlyBackups;
+                    }
                     failed = Some((fault, shard));
                 }
             }
@@ -233,9 +238,19 @@ impl<'p> Stream<'p> {
         tried: &[u32],
     ) -> bool {
         let retry = &cluster.cluster.retry;
+        let is_tried = |slot| tried.contains(&slot);
+        let has_untried = {
+            let cache = &mut now.cache.borrow_mut();
+            match tried.len() as u32 {
+                attempts if attempts < retry.attempts_max => cluster.has_untried(cache, Subset::ALL, pinned, is_tried),
+                attempts if is_for_backup(retry, attempts) => {
+                    cluster.has_untried_backup(cache, Subset::ALL, pinned, is_tried)
+                }
+                _ => false,
+            }
+        };
         retry.on.holds_fault(fault)
-            && tried.len() < retry.attempts_max as usize
-            && cluster.has_untried(&mut now.cache.borrow_mut(), Subset::ALL, pinned, |slot| tried.contains(&slot))
+            && has_untried
             && Gate { worker: self.worker, cluster, now }.may_retry(&mut self.pass)
     }
 

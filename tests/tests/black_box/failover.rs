@@ -112,6 +112,24 @@ fn a_backup_takes_what_other_endpoints_refuse_or_fail() {
 }
 
 #[test]
+fn a_backup_is_asked_once_more_when_as_many_others_have_failed_as_may_be_tried() {
+    let spare = Origin::saying("spare");
+    let refused = [(); 5].map(|()| format!("\"{}\"", refusing()));
+    let listed = || refused.iter().cloned().chain([endpoint(&spare, "backup: true")]);
+    let product = site(Setup::to_endpoints(listed()), 2);
+    assert_eq!(over_all(&product, "/"), all(200, "spare"));
+    assert!(product.product.records().iter().all(|record| record["retries"] == 3), "three others and the backup");
+    let never = site(Setup::to_endpoints(listed()).cluster("retry: { attempts_max: 1 }"), 2);
+    assert_eq!(over_all(&never, "/").map(|(status, _)| status), [502; 3], "one attempt is one attempt");
+    let failing = [(); 4].map(|()| dying());
+    let listed = failing.iter().map(|origin| endpoint(origin, "weight: 1")).chain([endpoint(&spare, "backup: true")]);
+    let product = site(Setup::to_endpoints(listed).cluster("retry: { on: [reset], backoff: { base: 1ms } }"), 2);
+    assert_eq!(over_all(&product, "/"), all(200, "spare"));
+    let asked: usize = failing.iter().map(|origin| origin.requests().len()).sum();
+    assert_eq!(asked, 9, "three of them for each request");
+}
+
+#[test]
 fn requests_wait_in_the_queue_instead_of_using_a_backup_unless_it_says_so() {
     let setup = |full: &Origin, spare: &Origin, more: &str| {
         let listed = [endpoint(full, "connections_max: 1"), endpoint(spare, "backup: true")];
@@ -159,6 +177,10 @@ fn streams_and_flows_of_datagrams_go_to_a_backup_too() {
     let listed = [format!("\"{}\"", refusing()), endpoint(&spare, "backup: true")];
     let product = Setup::to_endpoints(listed).listener_more(line).start();
     assert_eq!(Peer::connect(product.address("line")).get("/").text(), "spare");
+    let refused = [(); 5].map(|()| format!("\"{}\"", refusing()));
+    let listed = refused.into_iter().chain([endpoint(&spare, "backup: true")]);
+    let product = Setup::to_endpoints(listed).cluster("retry: { attempts_max: 3 }").listener_more(line).start();
+    assert_eq!(Peer::connect(product.address("line")).get("/").text(), "spare", "once more, at the backup");
     let (one, other) = (Echo::start("a"), Echo::start("b"));
     for queue in ["", "    queue: { requests_max: 5 }\n"] {
         let product = Product::start(&format!(

@@ -303,6 +303,30 @@ fn content_that_ends_before_its_length_leaves_the_endpoint_without_a_whole_reque
 }
 
 #[test]
+fn a_body_that_is_kept_for_another_attempt_must_have_its_length_too() {
+    for rules in ["retry: { on: [reset] }", "hedge: { after: 60s }"] {
+        let origin = Origin::saying("fine");
+        let site = stage(Setup::to(&origin).cluster("pool: { idle_max: 0 }").cluster(rules));
+        for version in BOTH {
+            for (pieces, ends) in [(&[&b"abcdef"[..]][..], false), (&[b"abcde", b"f"], true), (&[b"abcd"], true)] {
+                let mut speech = Speech::begin(&site, version);
+                speech.fields(&asking(b"PUT", b"http", &[(b"content-length", b"5")]), false);
+                for (index, piece) in pieces.iter().enumerate() {
+                    speech.data(piece, ends && index + 1 == pieces.len());
+                }
+                assert_eq!(speech.outcome(), version.malformed(), "{rules} {version:?} {pieces:?}");
+            }
+            let mut speech = Speech::begin(&site, version);
+            speech.fields(&asking(b"PUT", b"http", &[(b"content-length", b"5")]), false);
+            speech.data(b"abcd", false);
+            speech.fields(&[(b"x", b"1")], true);
+            assert_eq!(speech.outcome(), version.malformed(), "{rules} {version:?} trailers");
+            nothing_arrived(&origin, "another length than five");
+        }
+    }
+}
+
+#[test]
 fn content_of_a_request_that_says_it_has_none_is_malformed() {
     let (origin, site) = before_an_origin();
     for version in BOTH {

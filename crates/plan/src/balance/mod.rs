@@ -61,6 +61,8 @@ pub enum LastResort {
     BackupsAtOnce,
     /// As `Backups`, then the endpoints that have failed in this exchange.
     Repeat,
+    /// A backup instead of any regular endpoint: for the attempt after the last that the rules for retries allow.
+    OnlyBackups,
 }
 
 /// What a pick goes by, beside chance.

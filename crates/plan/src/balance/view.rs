@@ -102,7 +102,7 @@ impl View {
         let (tiers, reserve) = (self.tiers(ask.subset), self.reserve(ask.subset));
         let opens = match ask.last_resort {
             LastResort::Nothing => return None,
-            LastResort::BackupsAtOnce => true,
+            LastResort::BackupsAtOnce | LastResort::OnlyBackups => true,
             LastResort::Backups | LastResort::Repeat => self.opens_reserve(tiers, ask.tried),
         };
         let reserve = if opens { reserve } else { &[] };

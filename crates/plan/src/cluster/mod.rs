@@ -276,6 +276,9 @@ impl ClusterPlan {
         if tiers.is_empty() {
             return Pick::None;
         }
+        if ask.last_resort == LastResort::OnlyBackups {
+            return self.pick_backup(view, random, ask);
+        }
         if self.state.waiting() > 0 && self.cluster.queue.is_some() && self.is_behind(view) {
             return self.pick_behind(view, random, ask);
         }
@@ -299,6 +302,12 @@ impl ClusterPlan {
         if ask.last_resort != LastResort::BackupsAtOnce {
             return Pick::Full;
         }
+        self.pick_backup(view, random, ask)
+    }
+
+    /// Takes a place at a backup, whether or not a regular endpoint has room.
+    #[cold]
+    fn pick_backup(&self, view: &View, random: &mut dyn FnMut() -> u64, ask: &Ask<'_>) -> Pick {
         let mut take = || view.take_last(random, ask);
         let taken = match self.bound() {
             None => take(),
@@ -322,6 +331,22 @@ impl ClusterPlan {
         let view = cache.view(self);
         let tiers = view.tiers(subset).iter().chain(view.reserve(subset));
         tiers.flat_map(|tier| tier.slots()).any(|slot| !tried(slot))
+    }
+
+    /// Whether a backup gets work, stands in reserve, and was not tried. One that belongs to no session may not take a request that
+    /// only the endpoint of its session may get.
+    #[cold]
+    pub fn has_untried_backup(
+        &self,
+        cache: &mut PickCache,
+        subset: Subset,
+        pinned: Option<u32>,
+        tried: impl Fn(u32) -> bool,
+    ) -> bool {
+        if pinned.is_some() && self.refuses_others() {
+            return false;
+        }
+        cache.view(self).reserve(subset).iter().flat_map(|tier| tier.slots()).any(|slot| !tried(slot))
     }
 
     /// Whether others wait who could use what a newcomer would take, but for the places of endpoints that some wait for

@@ -46,6 +46,8 @@ pub struct Attempted {
     pub since_first: Duration,
     /// An endpoint gets work, and is one that the request may go to, which was not tried.
     pub has_untried: bool,
+    /// One of those is a backup in reserve, see [`is_for_backup`].
+    pub has_untried_backup: bool,
 }
 
 /// What follows a failed attempt.
@@ -67,7 +69,9 @@ pub fn decide(
     now: Instant,
     random: &mut dyn FnMut() -> u64,
 ) -> Verdict {
-    if attempted.attempts >= policy.attempts_max {
+    if attempted.attempts >= policy.attempts_max
+        && !(is_for_backup(policy, attempted.attempts) && attempted.has_untried_backup)
+    {
         return Verdict::GiveUp;
     }
     if !attempted.has_untried && !policy.same_endpoint {
@@ -92,6 +96,12 @@ pub fn decide(
         return Verdict::NoBudget;
     }
     Verdict::Again(pause)
+}
+
+/// Whether the next attempt goes to a backup or is not made: when all that the rules allow have failed, a backup is asked once more.
+/// Without that, a cluster with many endpoints that fail would never use its backups. Rules that allow one attempt alone hold here too.
+pub fn is_for_backup(policy: &Retry, attempts: u32) -> bool {
+    policy.attempts_max > 1 && attempts == policy.attempts_max
 }
 
 /// Undoes what the decision for another attempt took from the savings: there is none after all.

@@ -105,7 +105,14 @@ impl<'p> Conversation<'p> {
         };
         exchange.replay.is_taken = true;
         let first = first.unwrap_or_else(|| buffers.take());
-        upload.begin(&head, first, buffers).map_err(|fault| upload_fault(&fault))?;
+        let begun = upload.begin(&head, first, buffers);
+        if matches!(begun, Err(PumpFault::Framing | PumpFault::Truncated))
+            && let Some(stream) = exchange.connection.io.message()
+        {
+            // What came with the head is longer than the body was said to be.
+            stream.refuse_malformed();
+        }
+        begun.map_err(|fault| upload_fault(&fault))?;
         Ok(Self {
             cluster,
             side,

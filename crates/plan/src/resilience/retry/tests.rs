@@ -27,6 +27,7 @@ fn attempted(failure: Failure) -> Attempted {
         attempts: 1,
         since_first: Duration::ZERO,
         has_untried: true,
+        has_untried_backup: false,
     }
 }
 
@@ -90,6 +91,17 @@ fn attempts_are_bounded_and_an_endpoint_that_has_failed_is_asked_again_only_if_t
     let repeating = Retry { same_endpoint: true, ..pausing };
     assert_eq!(verdict(&repeating, &nobody_left), Verdict::Again(base));
     assert_eq!(verdict(&repeating, &Attempted { attempts: 3, ..nobody_left }), Verdict::GiveUp);
+}
+
+#[test]
+fn a_backup_is_asked_once_more_when_all_attempts_have_failed_unless_only_one_is_allowed() {
+    let third = Attempted { attempts: 3, has_untried_backup: true, ..attempted(Failure::Status(503)) };
+    assert_eq!(verdict(&policy(), &third), AGAIN);
+    assert!(is_for_backup(&policy(), 3) && !is_for_backup(&policy(), 2));
+    assert_eq!(verdict(&policy(), &Attempted { attempts: 4, ..third }), Verdict::GiveUp);
+    assert_eq!(verdict(&policy(), &Attempted { failure: Failure::Status(501), ..third }), Verdict::GiveUp);
+    let once = Retry { attempts_max: 1, ..policy() };
+    assert_eq!(verdict(&once, &Attempted { attempts: 1, ..third }), Verdict::GiveUp);
 }
 
 #[test]
