@@ -17,7 +17,7 @@ pub struct Retry {
     /// `grpc_deadline_exceeded`, `grpc_internal`, `grpc_resource_exhausted`, `grpc_unavailable`.
     #[schemars(length(min = 1))]
     pub on: Vec<RetryOn>,
-    /// Attempts, the first included; 1 switches retries off.
+    /// Attempts, the first included; 1 switches retries off. When all have failed, one more goes to a backup that is idle.
     #[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))]
     pub attempts_max: u32,
     /// Which requests may be sent again after an endpoint may have acted on them.
