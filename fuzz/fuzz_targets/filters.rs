@@ -9,7 +9,7 @@ use model::fields::Span;
 use model::filter::FilterUse;
 use model::matching::{Match, ValueMatch, ValueTest, When};
 use model::{Facts, FieldName, Name, RequestHead, Scheme, Version};
-use plan::filter::{Chain, Failure, Flow, ResponseView};
+use plan::filter::{Chain, Failure, Flow, Found, Need, Notes, ResponseView, Turn};
 use serde_json::{Value, json};
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
@@ -46,23 +46,26 @@ fuzz_target!(|input: &[u8]| {
     let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<std::net::SocketAddr>().expect("an address"));
     let (client, scheme) = (peer.ip(), Scheme::Http);
     let facts =
-        Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener: &listener, request_id: "" };
-    let (mut place, mut scratch) = (0, Vec::new());
-    let mut flow = CHAIN.on_request_from(&mut place, &mut head, &facts, &mut scratch);
-    if let Flow::Wait(job) = &flow {
-        let found = job.0.run(&mut || 7);
-        flow = CHAIN.resume((&mut place, found), &mut head, &facts, &mut scratch);
+        Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener: &listener, request_id: "", user: None };
+    let (mut place, mut scratch, mut notes, mut chance) = (0, Vec::new(), Notes::default(), || 7);
+    let now = std::time::Instant::now();
+    let mut turn =
+        Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+    let mut flow = CHAIN.on_request_from(&mut place, &mut head, &mut turn);
+    if let Flow::Need(Need::Work(job)) = &flow {
+        let found = Found::Work(job.0.run(&mut || 7));
+        flow = CHAIN.resume(&mut place, found, &mut head, &mut turn);
     }
     match flow {
         Flow::Continue => {
-            assert_eq!(head.user(), Some(&b"ann"[..]));
+            assert_eq!(notes.user(), Some(&b"ann"[..]));
             assert!(head.fields.get(&FieldName::new("authorization").expect("a name")).is_none());
         }
-        Flow::Respond(local) => assert_eq!((local.status, head.user()), (401, None)),
+        Flow::Respond(local) => assert_eq!((local.status, notes.user()), (401, None)),
         other => panic!("{other:?}"),
     }
-    let view = ResponseView { request: &head, facts: &facts, cluster: None, endpoint: None };
-    let failure = Failure { status: 401, fault: None, is_of_endpoint: false, view: &view };
+    let view = ResponseView { request: &head, cluster: None, endpoint: None };
+    let failure = Failure { status: 401, fault: None, is_of_endpoint: false, view: &view, facts: &facts, notes: &notes };
     let page = CHAIN.page(&failure, Vec::new, &mut scratch).expect("one fits always");
     let text = String::from_utf8(page.body).expect("text");
     if page.fields.iter().any(|(_, value)| value == "application/json") {

@@ -126,7 +126,8 @@ mod tests {
         let trial = Trial::new(1, 1, since);
         let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
         let (scheme, client) = (Scheme::Http, peer.ip());
-        let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };
+        let facts =
+            Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "", user: None };
         for number in 0..exchanges {
             let mut record = Record::empty(&facts, Kind::Exchange);
             record.response_status = if number < failed { 500 } else { 200 };

@@ -88,6 +88,8 @@ pub struct Facts<'a> {
     pub listener: &'a Name,
     /// The request id; empty when request ids are off.
     pub request_id: &'a str,
+    /// The user that a filter has verified, once filters have run; may hold any byte.
+    pub user: Option<&'a [u8]>,
 }
 
 impl<'a> Facts<'a> {

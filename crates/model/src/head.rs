@@ -80,11 +80,6 @@ pub struct RequestHead {
     pub version: Version,
     /// The fields, over the arena that also holds method and target.
     pub fields: Fields,
-    /// Bytes of the body that are carried, where a filter bounds them.
-    pub body_max: Option<u64>,
-    /// What conditions of filters for responses have said of it when it was their turn, by their numbers.
-    pub verdicts: Vec<Option<bool>>,
-    user: Option<Span>,
     method_span: Span,
     received_method: Method,
     received_method_span: Span,
@@ -98,10 +93,9 @@ pub struct RequestHead {
 impl RequestHead {
     /// Makes the head empty for the next request; memory stays.
     pub fn clear(&mut self) {
-        let (mut fields, mut verdicts) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.verdicts));
+        let mut fields = std::mem::take(&mut self.fields);
         fields.clear();
-        verdicts.clear();
-        *self = Self { fields, verdicts, ..Self::default() };
+        *self = Self { fields, ..Self::default() };
     }
 
     /// Says where in the arena the request line's parts lie. `target` is in origin form, `*`, or (CONNECT) empty;
@@ -144,16 +138,6 @@ impl RequestHead {
     /// The host that the client asked for, with the port if it named one.
     pub fn received_authority(&self) -> &[u8] {
         self.received_authority.map_or_else(|| self.authority(), |span| self.fields.bytes(span))
-    }
-
-    /// Says by whom it is, as a filter has verified.
-    pub fn set_user(&mut self, name: &[u8]) {
-        self.user = Some(self.fields.write_span(|arena| arena.extend_from_slice(name)));
-    }
-
-    /// By whom it is, if a filter has verified that; may hold any byte.
-    pub fn user(&self) -> Option<&[u8]> {
-        self.user.map(|span| self.fields.bytes(span))
     }
 
     /// The method as it goes to the endpoint.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use model::filter::FilterUse;
 use model::{Facts, Name, RequestHead, facts::Scheme};
-use plan::filter::{Chain, Flow};
+use plan::filter::{Chain, Flow, Notes, Turn};
 use serde_json::json;
 
 const NETWORKS: u64 = 1_000_000;
@@ -48,10 +48,19 @@ fn measure(
     println!("{family}: {NETWORKS} networks compiled in {:.2} s", begin.elapsed().as_secs_f64());
     let clients: Vec<IpAddr> = (0..1 << 16).map(|_| address(draw())).collect();
     let (listener, mut head, mut scratch) = (Name::from("web"), RequestHead::default(), Vec::new());
+    let (mut notes, mut chance) = (Notes::default(), || 7);
     let (mut refused, begin) = (0_u32, Instant::now());
     for round in 0..ROUNDS {
         let facts = facts(&listener, clients[round as usize % clients.len()]);
-        refused += u32::from(chain.on_request(black_box(&mut head), &facts, &mut scratch) == Flow::Close);
+        let mut turn = Turn {
+            facts: &facts,
+            now: begin,
+            chance: &mut chance,
+            notes: &mut notes,
+            scratch: &mut scratch,
+            is_rehearsal: false,
+        };
+        refused += u32::from(chain.on_request(black_box(&mut head), &mut turn) == Flow::Close);
     }
     let cost = begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS);
     println!("{family}: {cost:.0} ns for a look, {refused} of {ROUNDS} refused");
@@ -60,5 +69,5 @@ fn measure(
 fn facts(listener: &Name, client: IpAddr) -> Facts<'_> {
     let address = |text: &str| text.parse().expect("an address");
     let (peer, local) = (address("192.0.2.7:40000"), address("127.0.0.1:8080"));
-    Facts { peer, client, local, scheme: Scheme::Http, tls: None, sender: None, listener, request_id: "" }
+    Facts { peer, client, local, scheme: Scheme::Http, tls: None, sender: None, listener, request_id: "", user: None }
 }

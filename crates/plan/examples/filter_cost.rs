@@ -8,7 +8,7 @@ use std::time::Instant;
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::{Facts, Name, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Flow, ResponseView};
+use plan::filter::{Chain, Flow, Notes, ResponseView, Turn};
 use serde_json::{Value, json};
 
 const ROUNDS: u32 = 1_000_000;
@@ -62,15 +62,24 @@ fn measure(title: &str, filters: Value) {
     let chain = Chain::compile(&uses).expect("good settings");
     let (listener, mut request, mut response) = (Name::from("web"), RequestHead::default(), ResponseHead::default());
     let facts = facts(&listener);
-    let mut scratch = Vec::new();
+    let (mut scratch, mut notes, mut chance) = (Vec::new(), Notes::default(), || 7);
     let begin = Instant::now();
     for _ in 0..ROUNDS {
         fill(&mut request);
         response.clear();
-        let flow = chain.on_request(black_box(&mut request), &facts, &mut scratch);
+        notes.clear();
+        let mut turn = Turn {
+            facts: &facts,
+            now: begin,
+            chance: &mut chance,
+            notes: &mut notes,
+            scratch: &mut scratch,
+            is_rehearsal: false,
+        };
+        let flow = chain.on_request(black_box(&mut request), &mut turn);
         assert!(matches!(flow, Flow::Continue));
-        let view = ResponseView { request: &request, facts: &facts, cluster: None, endpoint: None };
-        chain.on_response(black_box(&mut response), &view, &mut scratch);
+        let view = ResponseView { request: &request, cluster: None, endpoint: None };
+        chain.on_response(black_box(&mut response), &view, &mut turn);
     }
     println!("{title:40} {:6.0} ns", begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS));
 }
@@ -78,7 +87,17 @@ fn measure(title: &str, filters: Value) {
 fn facts(listener: &Name) -> Facts<'_> {
     let address = |text: &str| text.parse().expect("an address");
     let (peer, local) = (address("192.0.2.7:40000"), address("127.0.0.1:8080"));
-    Facts { peer, client: peer.ip(), local, scheme: Scheme::Http, tls: None, sender: None, listener, request_id: "" }
+    Facts {
+        peer,
+        client: peer.ip(),
+        local,
+        scheme: Scheme::Http,
+        tls: None,
+        sender: None,
+        listener,
+        request_id: "",
+        user: None,
+    }
 }
 
 fn fill(head: &mut RequestHead) {

@@ -47,6 +47,7 @@ impl ConnectionFacts {
             sender: self.sender.as_deref(),
             listener: &self.listener,
             request_id,
+            user: None,
         }
     }
 }

@@ -19,8 +19,8 @@ use model::persistence::SessionPick;
 use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::{HostMismatch, HttpListener};
-use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Failure, Flow, Job, ResponseView};
+use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, RequestHead, ResponseHead, Scheme, Version};
+use plan::filter::{Chain, Failure, Flow, Need, ResponseView, Turn};
 use plan::{
     ActionPlan, Ask, ClusterChoice, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset,
 };
@@ -33,7 +33,7 @@ use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::grpc::{self, Grpc};
 use crate::guard::Gate;
 use crate::persistence::seed;
-use crate::pick::{Turn, pick};
+use crate::pick::{Place, pick};
 use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::Line;
@@ -44,7 +44,7 @@ use crate::upstream::opening::{Opening, shown};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
-use crate::{answer, finish, verify};
+use crate::{answer, finish, needs};
 
 /// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
 static EARLY_DATA: LazyLock<FieldName> =
@@ -258,9 +258,9 @@ impl<'p> Exchange<'p> {
         if route.chain.has_request_steps() {
             let mut place = 0;
             let mut flow = self.filter_request(route, &mut place);
-            if let Flow::Wait(job) = flow {
+            if let Flow::Need(need) = flow {
                 // Boxed: it is rare, and its state would make every exchange larger.
-                flow = Box::pin(self.filter_slowly(route, place, job)).await?;
+                flow = Box::pin(self.filter_slowly(route, place, need)).await?;
             }
             if let Some(local) = self.after_filters(flow)? {
                 self.told.is_refused = local.status >= 400;
@@ -273,7 +273,7 @@ impl<'p> Exchange<'p> {
             ActionPlan::Choice(clusters) => self.named_cluster(clusters)?,
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
-                let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
+                let facts = self.facts();
                 let local = redirect.respond(&self.incoming.head, &facts);
                 return answer::answer(self, &local).await;
             }
@@ -365,9 +365,8 @@ impl<'p> Exchange<'p> {
 
     /// The cluster that the request names, of those that its route allows.
     fn named_cluster(&self, clusters: &'p ClusterChoice) -> Result<&'p Arc<ClusterPlan>, Fault> {
-        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         let mut scratch = self.worker.scratch.borrow_mut();
-        clusters.choose(&self.incoming.head, &facts, &mut scratch).ok_or(Fault::UnknownCluster)
+        clusters.choose(&self.incoming.head, &self.facts(), &mut scratch).ok_or(Fault::UnknownCluster)
     }
 
     /// What came before its handshake was over, anybody who has seen it may have sent again. It waits until that is ruled out,
@@ -396,37 +395,49 @@ impl<'p> Exchange<'p> {
     }
 
     fn filter_request(&mut self, route: &RoutePlan, place: &mut usize) -> Flow {
-        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
-        let mut scratch = self.worker.scratch.borrow_mut();
-        route.chain.on_request_from(place, &mut self.incoming.head, &facts, &mut scratch)
+        self.in_turn(|head, _, turn| route.chain.on_request_from(place, head, turn))
     }
 
-    /// Waits for the work of a filter, and goes on with those after it.
-    async fn filter_slowly(&mut self, route: &RoutePlan, mut place: usize, job: Job) -> Result<Flow, Fault> {
-        let mut job = job;
-        loop {
-            let found = verify::done(job, self.connection).await?;
+    /// Meets the needs of filters, and goes on with those after them.
+    async fn filter_slowly(&mut self, route: &RoutePlan, mut place: usize, first: Need) -> Result<Flow, Fault> {
+        let mut need = first;
+        for _ in 0..Need::PER_EXCHANGE_MAX {
+            let found = needs::meet(need, self).await?;
             self.told.look();
-            let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
-            let mut scratch = self.worker.scratch.borrow_mut();
-            let head = &mut self.incoming.head;
-            match route.chain.resume((&mut place, found), head, &facts, &mut scratch) {
-                Flow::Wait(next) => job = next,
+            match self.in_turn(|head, _, turn| route.chain.resume(&mut place, found, head, turn)) {
+                Flow::Need(next) => need = next,
                 flow => return Ok(flow),
             }
         }
+        Err(Fault::VerificationFull)
+    }
+
+    /// Hands the heads to filters, with all that steps have beside them.
+    #[inline]
+    fn in_turn<R>(&mut self, run: impl FnOnce(&mut RequestHead, Option<&mut ResponseHead>, &mut Turn<'_>) -> R) -> R {
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
+        let Incoming { head, notes, .. } = &mut *self.incoming;
+        let mut turn = Turn {
+            facts: &facts,
+            now: self.told.now,
+            chance: &mut || self.worker.random.next(),
+            notes,
+            scratch: &mut self.worker.scratch.borrow_mut(),
+            is_rehearsal: false,
+        };
+        run(head, self.response.as_deref_mut(), &mut turn)
     }
 
     fn after_filters(&self, flow: Flow) -> Result<Option<LocalResponse>, Fault> {
         match flow {
-            Flow::Continue => match (self.incoming.head.body_max, self.request.framing) {
+            Flow::Continue => match (self.incoming.notes.body_max, self.request.framing) {
                 // Before anything of it is asked for, or sent on.
                 (Some(max), Framing::Length(length)) if length > max => Err(Fault::BodyTooLarge),
                 _ => Ok(None),
             },
             Flow::Respond(local) => Ok(Some(*local)),
             Flow::Close => Err(Fault::ClosedByFilter),
-            Flow::Wait(_) => Err(Fault::VerificationFull),
+            Flow::Need(_) => Err(Fault::VerificationFull),
         }
     }
 
@@ -440,7 +451,7 @@ impl<'p> Exchange<'p> {
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
         let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
         let fair_key = cluster.fair_key(head, self.client, &mut seed);
-        let mut turn = Turn { precedence, key: fair_key, ..Turn::default() };
+        let mut place = Place { precedence, key: fair_key, ..Place::default() };
         let pinned = match &cluster.persistence {
             Some(persistence) => self.find_session(persistence).pinned(),
             None => self.authenticated_at(cluster),
@@ -456,11 +467,11 @@ impl<'p> Exchange<'p> {
                 now: self.told.now,
                 subset,
                 pinned,
-                last_resort: turn.last_resort,
+                last_resort: place.last_resort,
             };
             let queued = self.told.phases.queue;
             let into = &mut self.told.phases.queue;
-            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
+            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &place), into).await;
             let lease = picked.map_err(|because| self.end_by(failed, because))?;
             if self.would_repeat(now, &lease) {
                 return Err(self.end_by(failed, Fault::NoEndpoint));
@@ -493,7 +504,7 @@ impl<'p> Exchange<'p> {
                 // Boxed: it is rare, and its state would make every exchange larger.
                 Box::pin(self.pause(pause)).await.map_err(|because| self.end_by(failed, because))?;
             }
-            turn = self.turn_again(now, turn);
+            place = self.place_again(now, place);
         }
     }
 
@@ -591,7 +602,8 @@ impl<'p> Exchange<'p> {
 
     /// What is known of it beside its heads.
     fn facts(&self) -> Facts<'_> {
-        self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str())
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
+        Facts { user: self.incoming.notes.user(), ..facts }
     }
 
     /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and
@@ -639,15 +651,12 @@ impl<'p> Exchange<'p> {
         if !route.chain.has_response_steps() {
             return;
         }
-        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
-        let Some(response) = &mut self.response else { return };
-        let view = ResponseView {
-            request: &self.incoming.head,
-            facts: &facts,
-            cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
-            endpoint: self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
-        };
-        route.chain.on_response(response, &view, &mut self.worker.scratch.borrow_mut());
+        let cluster = self.told.cluster.map(|cluster| &cluster.plan.cluster.name);
+        let endpoint = self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name);
+        self.in_turn(|request, response, turn| {
+            let Some(response) = response else { return };
+            route.chain.on_response(response, &ResponseView { request, cluster, endpoint }, turn);
+        });
     }
 
     /// The page of the route in place of an error that is made here, if it has one for it. Calls of gRPC have none.
@@ -679,17 +688,15 @@ impl<'p> Exchange<'p> {
         (status, fault, is_of_endpoint): (u16, Option<Fault>, bool),
         kept: impl FnOnce() -> Vec<(String, String)>,
     ) -> Option<LocalResponse> {
-        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
-        let view = self.view(&facts);
-        let failure = Failure { status, fault, is_of_endpoint, view: &view };
+        let (view, notes) = (self.view(), &self.incoming.notes);
+        let failure = Failure { status, fault, is_of_endpoint, view: &view, facts: &self.facts(), notes };
         chain.page(&failure, kept, &mut self.worker.scratch.borrow_mut())
     }
 
     /// What may be looked at beside a response.
-    fn view<'a>(&'a self, facts: &'a Facts<'a>) -> ResponseView<'a> {
+    fn view(&self) -> ResponseView<'_> {
         ResponseView {
             request: &self.incoming.head,
-            facts,
             cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
             endpoint: self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
         }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::time::SystemTime;
 
-use model::Fault;
 use model::fault::Source;
+use model::{Facts, Fault};
 use telemetry::{Kind, Record, WorkerSeries};
 
 use crate::answer;
@@ -63,6 +63,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     let is_logged = worker.logs.borrow().is_some();
     let request_id = if is_logged { exchange.request_id.as_str() } else { "" };
     let facts = exchange.connection.facts.facts_by(exchange.scheme, exchange.client, request_id);
+    let facts = Facts { user: exchange.incoming.notes.user(), ..facts };
     let record = Record {
         facts: &facts,
         request: exchange.is_parsed.then_some(&exchange.incoming.head),

@@ -16,7 +16,7 @@ use crate::worker_plan::ClusterNow;
 
 /// Where an exchange or stream stands among others, should it have to wait.
 #[derive(Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct Place {
     pub precedence: Precedence,
     /// The key by which those who wait take turns.
     pub key: Option<u64>,
@@ -26,7 +26,7 @@ pub(crate) struct Turn {
     pub last_resort: LastResort,
 }
 
-impl Default for Turn {
+impl Default for Place {
     fn default() -> Self {
         let (precedence, last_resort) = (Precedence::default(), LastResort::Backups);
         Self { precedence, key: None, patience_ms: u32::MAX, last_resort }
@@ -43,7 +43,7 @@ pub(crate) async fn pick(
     worker: &Worker,
     connection: &mut Connection,
     (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
-    (ask, turn): (&Ask<'_>, &Turn),
+    (ask, place): (&Ask<'_>, &Place),
     queued: &mut Duration,
 ) -> Result<Lease, Fault> {
     let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), ask);
@@ -53,7 +53,7 @@ pub(crate) async fn pick(
         // What waits gets a regular endpoint.
         Pick::Full if ask.last_resort == LastResort::OnlyBackups => Err(full(worker, now)),
         // Boxed: waiting is rare, and its state would make every exchange larger.
-        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, now), (ask, turn), queued)).await,
+        Pick::Full => Box::pin(wait_in_queue(worker, connection, (cluster, now), (ask, place), queued)).await,
     }
 }
 
@@ -63,12 +63,12 @@ pub(crate) fn none(cluster: &ClusterPlan) -> Fault {
     if cluster.cluster.endpoints.is_empty() { Fault::EmptyCluster } else { Fault::NoEndpoint }
 }
 
-fn wait_of(cluster: &ClusterPlan, ask: &Ask<'_>, turn: &Turn) -> Wait {
+fn wait_of(cluster: &ClusterPlan, ask: &Ask<'_>, place: &Place) -> Wait {
     let tried = match ask.last_resort {
         LastResort::Repeat => Tried::NONE,
         _ => Tried::new(ask.tried),
     };
-    let Turn { precedence, key, .. } = *turn;
+    let Place { precedence, key, .. } = *place;
     let pinned = cluster.pinned_in_queue(ask);
     Wait { subset: ask.subset, pinned, tried, precedence, key, affinity: ask.key, arrived: Instant::now() }
 }
@@ -77,12 +77,12 @@ async fn wait_in_queue(
     worker: &Worker,
     connection: &mut Connection,
     (cluster, now): (&Arc<ClusterPlan>, &ClusterNow),
-    (ask, turn): (&Ask<'_>, &Turn),
+    (ask, place): (&Ask<'_>, &Place),
     queued: &mut Duration,
 ) -> Result<Lease, Fault> {
     let Some(queue) = &cluster.cluster.queue else { return Err(full(worker, now)) };
-    let wait = wait_of(cluster, ask, turn);
-    connection.watch.set(wait.arrived, queue.timeout.min(Duration::from_millis(turn.patience_ms.into())));
+    let wait = wait_of(cluster, ask, place);
+    connection.watch.set(wait.arrived, queue.timeout.min(Duration::from_millis(place.patience_ms.into())));
     // Many may wait, and a buffer is large: only those keep one who have sent more than a head.
     if let Some(empty) = connection.received.take_if(|buffer| buffer.is_empty()) {
         worker.buffers.give(empty);

@@ -14,7 +14,7 @@ use wire::http1::Framing;
 use crate::exchange::Exchange;
 use crate::grpc;
 use crate::guard::Gate;
-use crate::pick::Turn;
+use crate::pick::Place;
 use crate::upstream::conversation::hedge;
 use crate::worker_plan::ClusterNow;
 
@@ -167,7 +167,7 @@ impl<'p> Exchange<'p> {
     }
 
     /// How a further attempt waits for an endpoint: as the first one did, but no longer than a new attempt may begin.
-    pub(crate) fn turn_again(&self, now: &ClusterNow, turn: Turn) -> Turn {
+    pub(crate) fn place_again(&self, now: &ClusterNow, place: Place) -> Place {
         let policy = policy(self, now);
         let left = policy.time_max.map(|max| millis(max.saturating_sub(self.since_first(Duration::ZERO))));
         let last_resort = match policy {
@@ -175,7 +175,7 @@ impl<'p> Exchange<'p> {
             policy if policy.same_endpoint => LastResort::Repeat,
             _ => LastResort::Backups,
         };
-        Turn { patience_ms: left.unwrap_or(u32::MAX), last_resort, ..turn }
+        Place { patience_ms: left.unwrap_or(u32::MAX), last_resort, ..place }
     }
 
     fn verdict(&mut self, now: &'p ClusterNow, failure: Failure) -> Option<Duration> {

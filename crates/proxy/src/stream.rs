@@ -20,7 +20,7 @@ use wire::client_hello::{Hello, client_hello};
 use crate::connection::Connection;
 use crate::guard::Gate;
 use crate::persistence::{moment, seed};
-use crate::pick::{Turn, pick};
+use crate::pick::{Place, pick};
 use crate::random::RequestId;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
@@ -168,16 +168,15 @@ impl<'p> Stream<'p> {
         self.session = session.and_then(|session| session.outcome(None));
         let pinned = session.and_then(|session| session.pinned());
         let gate = Gate { worker: self.worker, cluster, now };
-        let (mut attempt, mut failed) = (0, None);
-        let mut turn = Turn { key: fair_key, ..Turn::default() };
-        let mut first = None;
+        let (mut attempt, mut failed, mut first) = (0, None, None);
+        let mut place = Place { key: fair_key, ..Place::default() };
         loop {
             let at = Instant::now();
             gate.let_in(&mut self.pass, at).map_err(|because| end_by(failed, because))?;
-            let ask = Ask { tried: &tried[..attempt], key, pinned, last_resort: turn.last_resort, ..Ask::new(at) };
+            let ask = Ask { tried: &tried[..attempt], key, pinned, last_resort: place.last_resort, ..Ask::new(at) };
             let queued = self.phases.queue;
             let into = &mut self.phases.queue;
-            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &turn), into).await;
+            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &place), into).await;
             let lease = picked.map_err(|because| end_by(failed, because))?;
             if tried[..attempt].contains(&lease.state().slot) {
                 return Err(end_by(failed, Fault::NoEndpoint));
@@ -219,10 +218,7 @@ impl<'p> Stream<'p> {
                     tried[attempt] = endpoint.state.slot;
                     attempt += 1;
                     let may = self.may_try_another((cluster, now), (fault, pinned), &tried[..attempt]);
-                    turn.patience_ms = time_left(cluster, done - first).filter(|_| may).ok_or(fault)?;
-                    if is_for_backup(&cluster.cluster.retry, attempt as u32) {
-                        turn.last_resort = LastResort::OnlyBackups;
-                    }
+                    place = place_again(cluster, place, (attempt, done - first)).filter(|_| may).ok_or(fault)?;
                     failed = Some((fault, shard));
                 }
             }
@@ -296,6 +292,14 @@ impl<'p> Stream<'p> {
         };
         self.worker.tell(&record, &series, self.plan.plan.generation);
     }
+}
+
+/// How another attempt after so many, so long after the first one began, waits for an endpoint. `None`: it is too late for one.
+fn place_again(cluster: &ClusterPlan, place: Place, (attempts, since_first): (usize, Duration)) -> Option<Place> {
+    let patience_ms = time_left(cluster, since_first)?;
+    let is_last = is_for_backup(&cluster.cluster.retry, attempts as u32);
+    let last_resort = if is_last { LastResort::OnlyBackups } else { place.last_resort };
+    Some(Place { patience_ms, last_resort, ..place })
 }
 
 /// How many milliseconds are left for another attempt to begin, so long after the first one did. `None`: it is too late.

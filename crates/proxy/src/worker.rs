@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use model::{Address, FieldName, RequestHead, ResponseHead};
+use plan::filter::Notes;
 use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -32,11 +33,13 @@ const POOLED_HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How often idle upstream connections are looked over.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// The head of a request while it is read and after, reused from one exchange to the next.
+/// The head of a request while it is read and after, with what filters note of it, reused from one exchange to the next.
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub head: RequestHead,
     pub scan: HeadScan,
+    /// What filters note of the exchange.
+    pub notes: Notes,
 }
 
 /// Boxes kept for reuse, last in, first out.
@@ -166,6 +169,7 @@ impl Worker {
         if request.head.fields.capacity_bytes() <= POOLED_HEAD_BYTES_MAX {
             request.head.clear();
             request.scan.reset();
+            request.notes.clear();
             self.requests.give(request);
         }
     }

@@ -40,20 +40,25 @@ fn request() -> RequestHead {
     head
 }
 
-fn main() {
-    let [listener, route, cluster, endpoint] = ["web", "route-1", "api", "127.0.0.1:9001"].map(Name::from);
-    let (request, response) = (request(), ResponseHead::default());
-    let peer = "203.0.113.99:43210".parse().expect("an address");
-    let facts = Facts {
+fn facts(listener: &Name) -> Facts<'_> {
+    let peer: std::net::SocketAddr = "203.0.113.99:43210".parse().expect("an address");
+    Facts {
         peer,
         client: peer.ip(),
         local: "127.0.0.1:8080".parse().expect("an address"),
         scheme: Scheme::Http,
         tls: None,
         sender: None,
-        listener: &listener,
+        listener,
         request_id: "",
-    };
+        user: None,
+    }
+}
+
+fn main() {
+    let [listener, route, cluster, endpoint] = ["web", "route-1", "api", "127.0.0.1:9001"].map(Name::from);
+    let (request, response) = (request(), ResponseHead::default());
+    let facts = facts(&listener);
     let address = Address::Ip("127.0.0.1:9001".parse().expect("an address"));
     let mut record = Record {
         facts: &facts,

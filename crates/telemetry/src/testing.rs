@@ -79,6 +79,7 @@ impl Told {
             sender: None,
             listener: &self.listener,
             request_id: &self.request_id,
+            user: None,
         }
     }
 

@@ -106,7 +106,8 @@ mod tests {
         let trial = Trial::new(7, 1, a_second_ago());
         let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
         let (scheme, client) = (Scheme::Http, peer.ip());
-        let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };
+        let facts =
+            Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "", user: None };
         for kind in [Kind::Exchange, Kind::Stream] {
             for total in [Duration::from_millis(900), Duration::from_secs(86_400)] {
                 let mut record = Record::empty(&facts, kind);
@@ -125,7 +126,8 @@ mod tests {
         let trial = Trial::new(7, 2, a_second_ago());
         let (listener, peer) = (&Name::from("web"), SocketAddr::from(([127, 0, 0, 1], 1)));
         let (scheme, client) = (Scheme::Http, peer.ip());
-        let facts = Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "" };
+        let facts =
+            Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener, request_id: "", user: None };
         let record = |status, fault: Option<Fault>, ms| {
             let mut record = Record::empty(&facts, Kind::Exchange);
             (record.response_status, record.fault) = (status, fault);

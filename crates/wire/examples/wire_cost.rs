@@ -117,7 +117,17 @@ fn forwarding() {
         assert!(parsed.is_ok());
         let client = client_address(&head.fields, black_box(peer).ip(), &forwarding.trusted);
         let (scheme, tls) = (Scheme::Http, None);
-        let facts = Facts { peer, client, local: peer, scheme, tls, sender: None, listener: &listener, request_id: "" };
+        let facts = Facts {
+            peer,
+            client,
+            local: peer,
+            scheme,
+            tls,
+            sender: None,
+            listener: &listener,
+            request_id: "",
+            user: None,
+        };
         apply_forwarding(&mut head, (&facts, facts.scheme), forwarding, &mut scratch);
     };
     time("parse_request + X-Forwarded-*", || parse_and_apply(&forwarding));

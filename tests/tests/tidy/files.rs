@@ -26,6 +26,7 @@ impl File {
         self.path.starts_with("tests/")
             || self.path.contains("/tests/")
             || name == "tests.rs"
+            || name == "testing.rs"
             || name.ends_with("_tests.rs")
     }
 }

@@ -105,6 +105,7 @@ mod tests {
             sender: None,
             listener: &listener,
             request_id: "id-1",
+            user: Some(&[b'x'; 200]),
         };
         OwnTlvs::compile(&cluster(custom)).unwrap().map(|own| own.values(request, &facts)).unwrap_or_default()
     }
@@ -121,8 +122,6 @@ mod tests {
 
     #[test]
     fn what_clients_choose_is_bounded_and_pushes_nothing_out() {
-        let mut head = RequestHead::default();
-        head.set_user(&[b'x'; 200]);
         let custom = [
             (0xe0, "{user}"),
             (0xe1, "{user}{user}"),
@@ -130,7 +129,7 @@ mod tests {
             (0xe3, &*"y".repeat(90)),
             (0xe4, "{listener}"),
         ];
-        let told = values(&custom, Some(&head));
+        let told = values(&custom, None);
         assert_eq!(
             told.iter().map(|(kind, value)| (*kind, value.len())).collect::<Vec<_>>(),
             [(0xe3, 90), (0xe0, 200)]

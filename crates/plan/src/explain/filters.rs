@@ -1,11 +1,11 @@
 //! What filters do to a request, one after the other.
 
+use model::RequestHead;
 use model::filter::FilterUse;
-use model::{Facts, RequestHead};
 use serde::{Deserialize, Serialize};
 
 use super::method_text;
-use crate::filter::{Flow, compile_one};
+use crate::filter::{Flow, Found, Need, RequestStep, Turn, compile_one};
 
 /// One filter, and what it does to this request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,23 +27,19 @@ pub struct FilterTold {
 pub(super) fn apply(
     uses: &[FilterUse],
     head: &mut RequestHead,
-    (facts, hides_values): (&Facts<'_>, bool),
-    scratch: &mut Vec<u8>,
+    hides_values: bool,
+    turn: &mut Turn<'_>,
 ) -> Result<Vec<FilterTold>, String> {
     let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
     for used in uses {
         let steps =
             compile_one(used, &mut 0).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
-        let flow = steps.request.map_or(Flow::Continue, |step| match step.apply(head, facts, scratch) {
-            // Nobody else waits here. What is drawn is forgotten with the steps.
-            Flow::Wait(job) => step.resume(head, job.0.run(&mut || 0)),
-            other => other,
-        });
+        let flow = steps.request.map_or(Flow::Continue, |step| follow(&*step, head, turn));
         let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
-            Flow::Continue | Flow::Close | Flow::Wait(_) => None,
+            Flow::Continue | Flow::Close | Flow::Need(_) => None,
         };
         told.push(FilterTold {
             name: used.name.clone(),
@@ -57,6 +53,20 @@ pub(super) fn apply(
         }
     }
     Ok(told)
+}
+
+/// One step, with all that it needs. No other request waits here, and what is drawn is forgotten with the steps.
+fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+    let mut flow = step.apply(head, turn);
+    for _ in 0..Need::PER_EXCHANGE_MAX {
+        let found = match flow {
+            Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
+            Flow::Need(Need::Until(_)) => Found::Now,
+            end => return end,
+        };
+        flow = step.resume(head, found, turn);
+    }
+    flow
 }
 
 /// The head, line by line.

@@ -22,6 +22,7 @@ pub use question::Question;
 pub use routes::RouteTold;
 
 use crate::Moment;
+use crate::filter::{Notes, Turn};
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 
 /// What would become of a request.
@@ -149,6 +150,7 @@ impl Told<'_> {
             sender: None,
             listener: &self.listener.listener.name,
             request_id: "",
+            user: None,
         }
     }
 
@@ -160,7 +162,10 @@ impl Told<'_> {
         scratch: &mut Vec<u8>,
         chance: &mut dyn FnMut() -> u64,
     ) -> Result<(Vec<FilterTold>, Outcome), String> {
-        let filters = filters::apply(&route.route.filters, head, (facts, self.question.hides_values), scratch)?;
+        let mut notes = Notes::default();
+        let mut turn = Turn { facts, now: self.at.now, chance, notes: &mut notes, scratch, is_rehearsal: true };
+        let filters = filters::apply(&route.route.filters, head, self.question.hides_values, &mut turn)?;
+        let facts = &Facts { user: notes.user(), ..*facts };
         if let Some((name, status)) = filters.iter().find_map(|told| Some((&told.name, told.answers?))) {
             let why = format!("the filter `{name}` answers");
             return Ok((filters, Outcome::Answer { status, why }));

@@ -1,12 +1,12 @@
 //! `address_list`.
 
 use model::address::listed_networks;
-use model::{Cidr, Facts, Issue, RequestHead};
+use model::{Cidr, Issue, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
-use super::{FilterEntry, Flow, RequestStep, Steps};
+use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
 use crate::addresses::{AddressTable, Entry};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddressList>("address_list", DOC);
@@ -117,8 +117,8 @@ struct AddressListStep {
 }
 
 impl RequestStep for AddressListStep {
-    fn apply(&self, _: &mut RequestHead, facts: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
-        if self.table.allows(facts.client) {
+    fn apply(&self, _: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if self.table.allows(turn.facts.client) {
             return Flow::Continue;
         }
         match self.status {

@@ -7,12 +7,12 @@ mod users;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use model::{Facts, FieldName, Issue, LocalResponse, RequestHead};
+use model::{FieldName, Issue, LocalResponse, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
-use super::{FilterEntry, Flow, Job, RequestStep, Steps, Work};
+use super::{FilterEntry, Flow, Found, Job, Need, RequestStep, Steps, Turn, Work};
 use known::Known;
 use users::Users;
 
@@ -118,8 +118,8 @@ impl BasicAuthStep {
         Flow::Respond(Box::new(LocalResponse { status: 401, fields, body }))
     }
 
-    fn let_in(&self, head: &mut RequestHead, credentials: &Credentials) -> Flow {
-        head.set_user(&credentials.bytes[..credentials.name]);
+    fn let_in(&self, head: &mut RequestHead, credentials: &Credentials, turn: &mut Turn<'_>) -> Flow {
+        turn.notes.set_user(&credentials.bytes[..credentials.name]);
         if !self.passes_on {
             head.fields.remove(&AUTHORIZATION);
         }
@@ -128,18 +128,18 @@ impl BasicAuthStep {
 }
 
 impl RequestStep for BasicAuthStep {
-    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         let Some(credentials) = Credentials::of(head) else { return self.refuse() };
         if self.shared.known.holds(&credentials.bytes) {
-            return self.let_in(head, &credentials);
+            return self.let_in(head, &credentials, turn);
         }
         let shared = Arc::clone(&self.shared);
-        Flow::Wait(Job(Arc::new(Verification { shared, credentials })))
+        Flow::Need(Need::Work(Job(Arc::new(Verification { shared, credentials }))))
     }
 
-    fn resume(&self, head: &mut RequestHead, is_good: bool) -> Flow {
+    fn resume(&self, head: &mut RequestHead, found: Found, turn: &mut Turn<'_>) -> Flow {
         match Credentials::of(head) {
-            Some(credentials) if is_good => self.let_in(head, &credentials),
+            Some(credentials) if found == Found::Work(true) => self.let_in(head, &credentials, turn),
             _ => self.refuse(),
         }
     }

@@ -1,11 +1,11 @@
 //! `body_limit`.
 
-use model::{Facts, Issue, RequestHead};
+use model::{Issue, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{Settings, SizeText};
-use super::{FilterEntry, Flow, RequestStep, Steps};
+use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<BodyLimit>("body_limit", DOC);
 
@@ -45,8 +45,8 @@ struct BodyLimitStep {
 }
 
 impl RequestStep for BodyLimitStep {
-    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
-        head.body_max = Some(self.max);
+    fn apply(&self, _: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        turn.notes.body_max = Some(self.max);
         Flow::Continue
     }
 }
@@ -55,22 +55,23 @@ impl RequestStep for BodyLimitStep {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{chain, issue, passed, request};
+    use super::super::testing::{chain, issue, passed_with, request};
 
     #[test]
     fn the_last_bound_counts_and_is_gone_with_the_request() {
         let chain = chain(json!([{ "body_limit": { "max": "1KiB" } }, { "body_limit": { "max": 20 } }]));
-        let mut head = passed(&chain, request("POST", "/", &[]));
-        assert_eq!(head.body_max, Some(20));
-        head.clear();
-        assert_eq!(head.body_max, None);
+        let (_, mut beside) = passed_with(&chain, request("POST", "/", &[]));
+        assert_eq!(beside.notes.body_max, Some(20));
+        beside.notes.clear();
+        assert_eq!(beside.notes.body_max, None);
     }
 
     #[test]
     fn sizes_are_written_as_everywhere() {
         for (text, bytes) in [("0", 0), ("100", 100), ("1kB", 1_000), ("2 MiB", 2 << 20), ("1GiB", 1 << 30)] {
-            let head = passed(&chain(json!([{ "body_limit": { "max": text } }])), request("POST", "/", &[]));
-            assert_eq!(head.body_max, Some(bytes), "{text}");
+            let (_, beside) =
+                passed_with(&chain(json!([{ "body_limit": { "max": text } }])), request("POST", "/", &[]));
+            assert_eq!(beside.notes.body_max, Some(bytes), "{text}");
         }
         for wrong in [json!("1 XB"), json!("KiB"), json!(-1), json!("99999999999GiB"), json!(null)] {
             assert!(issue("body_limit", json!({ "max": wrong })).contains("is not a size such as"), "{wrong}");

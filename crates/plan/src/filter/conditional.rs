@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use model::matching::When;
-use model::{Facts, Issue, LocalResponse, RequestHead, ResponseHead};
+use model::{Issue, LocalResponse, RequestHead, ResponseHead};
 
-use super::{Failure, Flow, PageStep, RequestStep, ResponseStep, ResponseView, Steps};
+use super::{Failure, Flow, Found, PageStep, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 use crate::route::when::WhenPlan;
 
 /// Something done where a condition holds.
@@ -49,31 +49,32 @@ pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps
 }
 
 impl RequestStep for Judge {
-    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
-        self.0.judge(head, facts.caller(), scratch);
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        self.0.judge((head, turn.facts.caller()), turn.notes, turn.scratch);
         Flow::Continue
     }
 }
 
 impl RequestStep for Conditional<Box<dyn RequestStep>> {
-    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
-        self.when.judge(head, facts.caller(), scratch);
-        if self.when.holds((head, facts.caller()), None, scratch) {
-            self.step.apply(head, facts, scratch)
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        self.when.judge((head, turn.facts.caller()), turn.notes, turn.scratch);
+        if self.when.holds((head, turn.facts.caller()), (turn.notes, None), turn.scratch) {
+            self.step.apply(head, turn)
         } else {
             Flow::Continue
         }
     }
 
-    fn resume(&self, head: &mut RequestHead, found: bool) -> Flow {
-        self.step.resume(head, found)
+    fn resume(&self, head: &mut RequestHead, found: Found, turn: &mut Turn<'_>) -> Flow {
+        self.step.resume(head, found, turn)
     }
 }
 
 impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
-        if self.when.holds((view.request, view.facts.caller()), Some(head.status), scratch) {
-            self.step.apply(head, view, scratch);
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
+        let caller = turn.facts.caller();
+        if self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch) {
+            self.step.apply(head, view, turn);
         }
     }
 }
@@ -84,8 +85,8 @@ impl PageStep for Conditional<Box<dyn PageStep>> {
     }
 
     fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool {
-        let view = failure.view;
-        self.when.holds((view.request, view.facts.caller()), Some(failure.status), scratch)
+        let (request, caller) = (failure.view.request, failure.facts.caller());
+        self.when.holds((request, caller), (failure.notes, Some(failure.status)), scratch)
             && self.step.fits(failure, scratch)
     }
 

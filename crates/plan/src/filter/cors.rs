@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use model::{Facts, FieldName, Fields, Issue, Known, LocalResponse, Method, RequestHead, ResponseHead};
+use model::{FieldName, Fields, Issue, Known, LocalResponse, Method, RequestHead, ResponseHead};
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{DurationText, Settings};
-use super::{FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps};
+use super::{FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 
 #[cfg(test)]
 mod tests;
@@ -284,7 +284,7 @@ impl Policy {
 
 impl RequestStep for Arc<Policy> {
     /// Answers preflights. What the answer says is written by the response step, as for every response.
-    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, _: &mut Turn<'_>) -> Flow {
         if self.is_preflight(head) {
             return Flow::Respond(Box::new(LocalResponse { status: 204, ..LocalResponse::default() }));
         }
@@ -293,7 +293,7 @@ impl RequestStep for Arc<Policy> {
 }
 
 impl ResponseStep for Arc<Policy> {
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, _: &mut Vec<u8>) {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, _: &mut Turn<'_>) {
         let fields = &mut head.fields;
         fields.retain(|field| !is_cors_field(field.name));
         if matches!(self.origins, Origins::Listed(_)) {

@@ -1,12 +1,12 @@
 //! `deny`.
 
 use model::fields::is_field_value;
-use model::{Facts, FieldName, Issue, LocalResponse, RequestHead};
+use model::{FieldName, Issue, LocalResponse, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{Ordered, Settings};
-use super::{FilterEntry, Flow, RequestStep, Steps};
+use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Deny>("deny", DOC);
 
@@ -131,7 +131,7 @@ struct DenyStep {
 }
 
 impl RequestStep for DenyStep {
-    fn apply(&self, _: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+    fn apply(&self, _: &mut RequestHead, _: &mut Turn<'_>) -> Flow {
         self.answer.as_ref().map_or(Flow::Close, |answer| Flow::Respond(Box::new(answer.clone())))
     }
 }
@@ -140,12 +140,12 @@ impl RequestStep for DenyStep {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::{World, request};
+    use super::super::testing::{Beside, World, request};
     use super::*;
 
     fn apply(settings: Value) -> Flow {
         let steps = (ENTRY.compile)(&settings).unwrap_or_else(|issue| panic!("{issue:?}"));
-        steps.request.unwrap().apply(&mut request("GET", "/", &[]), &World::new().facts(), &mut Vec::new())
+        steps.request.unwrap().apply(&mut request("GET", "/", &[]), &mut Beside::new().turn(&World::new().facts()))
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use model::fields::reads_as;
-use model::{Facts, FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
+use model::{FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
 
 use super::guarded::Guarded;
 use super::pattern::NamePattern;
 use super::settings::Ordered;
 use super::template::Template;
-use super::variables::{Stage, Values};
-use super::{Flow, RequestStep, ResponseStep, ResponseView};
+use super::variables::Stage;
+use super::{Flow, RequestStep, ResponseStep, ResponseView, Turn};
 
 /// What happens to fields of the same name that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +67,16 @@ impl WriteFields {
 }
 
 impl RequestStep for WriteFields {
-    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         for (name, value) in &self.changes {
             if let Some(text) = value.as_literal() {
                 self.write(&mut head.fields, name, text.as_bytes());
                 continue;
             }
             // A value may quote the very head it is written to, so it takes shape outside.
+            let (values, scratch) = turn.values(head);
             scratch.clear();
-            value.write(&Values::of_request(head, facts), scratch);
+            value.write(&values, scratch);
             self.write(&mut head.fields, name, without_margin(scratch));
         }
         Flow::Continue
@@ -83,14 +84,15 @@ impl RequestStep for WriteFields {
 }
 
 impl ResponseStep for WriteFields {
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         for (name, value) in &self.changes {
             if let Some(text) = value.as_literal() {
                 self.write(&mut head.fields, name, text.as_bytes());
                 continue;
             }
+            let (values, scratch) = turn.response_values(head, view);
             scratch.clear();
-            value.write(&Values::of_response(head, view), scratch);
+            value.write(&values, scratch);
             self.write(&mut head.fields, name, without_margin(scratch));
         }
     }
@@ -132,7 +134,7 @@ impl RemoveFields {
 }
 
 impl RequestStep for RemoveFields {
-    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, _: &mut Turn<'_>) -> Flow {
         for name in &self.names {
             head.fields.remove_alike(name);
         }
@@ -145,7 +147,7 @@ impl RequestStep for RemoveFields {
 }
 
 impl ResponseStep for RemoveFields {
-    fn apply(&self, head: &mut ResponseHead, _: &ResponseView<'_>, _: &mut Vec<u8>) {
+    fn apply(&self, head: &mut ResponseHead, _: &ResponseView<'_>, _: &mut Turn<'_>) {
         for name in &self.names {
             head.fields.remove(name);
         }

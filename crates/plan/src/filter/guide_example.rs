@@ -1,11 +1,11 @@
 //! `require_header`.
 
-use model::{Facts, FieldName, Issue, RequestHead};
+use model::{FieldName, Issue, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::Settings;
-use super::{FilterEntry, Flow, RequestStep, Steps};
+use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RequireHeader>("require_header", DOC);
 
@@ -53,7 +53,7 @@ struct RequireHeaderStep {
 }
 
 impl RequestStep for RequireHeaderStep {
-    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, _: &mut Turn<'_>) -> Flow {
         match head.fields.get(&self.name) {
             Some(_) => Flow::Continue,
             None => Flow::refuse(self.status, "a header field is missing"),
@@ -65,7 +65,7 @@ impl RequestStep for RequireHeaderStep {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{World, request};
+    use super::super::testing::{Beside, World, request};
     use super::*;
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
         let step = steps.request.unwrap();
         let apply = |fields| {
             let mut head = request("GET", "/", fields);
-            step.apply(&mut head, &World::new().facts(), &mut Vec::new())
+            step.apply(&mut head, &mut Beside::new().turn(&World::new().facts()))
         };
         assert_eq!(apply(&[("x-api-version", "")]), Flow::Continue);
         assert_eq!(apply(&[("x-api", "1")]), Flow::refuse(400, "a header field is missing"));

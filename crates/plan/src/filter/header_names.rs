@@ -1,13 +1,13 @@
 //! `header_names`.
 
 use model::fields::is_token;
-use model::{Facts, Issue, RequestHead};
+use model::{Issue, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::guarded::{Guarded, Signs};
 use super::settings::Settings;
-use super::{FilterEntry, Flow, RequestStep, Steps};
+use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<HeaderNames>("header_names", DOC);
 
@@ -91,7 +91,7 @@ struct HeaderNamesStep {
 }
 
 impl RequestStep for HeaderNamesStep {
-    fn apply(&self, head: &mut RequestHead, _: &Facts<'_>, _: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, _: &mut Turn<'_>) -> Flow {
         // No field of framing or of the connection has another sign than `-` in its name.
         if head.fields.iter().all(|field| self.signs.spell(field.name)) {
             return Flow::Continue;

@@ -28,6 +28,8 @@ mod error_page;
 mod fields;
 pub mod guarded;
 mod header_names;
+mod need;
+pub mod notes;
 pub mod pattern;
 mod remove_request_header;
 mod remove_response_header;
@@ -39,6 +41,7 @@ mod set_request_header;
 mod set_response_header;
 pub mod settings;
 pub mod template;
+pub mod turn;
 pub mod variables;
 
 #[cfg(test)]
@@ -49,15 +52,17 @@ mod testing;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
 
 use model::filter::{FilterSpec, FilterUse};
 use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 pub use guarded::Guarded;
+pub use need::{Found, Job, Need, Work};
+pub use notes::{Note, Notes};
 pub use settings::Settings;
 pub use template::Template;
+pub use turn::Turn;
 
 /// Every filter there is, in the order of the reference page. Adding one is a line here.
 pub const FILTERS: &[FilterEntry] = &[
@@ -154,26 +159,26 @@ impl fmt::Debug for Steps {
 
 /// Something done to a request head. Shared by all workers, so whatever changes lives elsewhere.
 pub trait RequestStep: Send + Sync {
-    /// Changes the head, or answers. `scratch` is the worker's spare buffer: clear it before use, leave anything in it.
-    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow;
+    /// Changes the head, or answers.
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow;
 
-    /// Goes on once the work is done that [`Self::apply`] waits for; it never waits again.
-    fn resume(&self, _head: &mut RequestHead, _found: bool) -> Flow {
+    /// Goes on with what was found of the need that the step had. It may have another.
+    fn resume(&self, _head: &mut RequestHead, _found: Found, _turn: &mut Turn<'_>) -> Flow {
         Flow::Continue
     }
 }
 
 /// Something done to a response head.
 pub trait ResponseStep: Send + Sync {
-    /// Changes the head. `scratch` as in [`RequestStep::apply`].
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>);
+    /// Changes the head.
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>);
 }
 
 /// Something shown in place of an error.
 pub trait PageStep: Send + Sync {
     /// Whether answers of endpoints are looked at too.
     fn intercepts(&self) -> bool;
-    /// Whether it is there for this error. `scratch` as in [`RequestStep::apply`].
+    /// Whether it is there for this error. `scratch` as in [`Turn`].
     fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool;
     /// How much the client likes what it would get, in thousandths.
     fn liking(&self, request: &RequestHead) -> u16;
@@ -192,6 +197,10 @@ pub struct Failure<'a> {
     pub is_of_endpoint: bool,
     /// What else may be looked at.
     pub view: &'a ResponseView<'a>,
+    /// Facts of the exchange.
+    pub facts: &'a Facts<'a>,
+    /// What steps have noted of it.
+    pub notes: &'a Notes,
 }
 
 /// How an exchange goes on after a request step.
@@ -203,33 +212,9 @@ pub enum Flow {
     Respond(Box<LocalResponse>),
     /// Not at all: the connection, or the stream, is closed without an answer.
     Close,
-    /// Once this is done, which is too slow for a worker; see [`Chain::resume`].
-    Wait(Job),
+    /// Once this is there, which a step does not wait for itself; see [`Chain::resume`].
+    Need(Need),
 }
-
-/// Something to be found out that takes long.
-pub trait Work: Send + Sync {
-    /// Finds it out: computes, but does not wait. `chance` stands for all that is drawn.
-    fn run(&self, chance: &mut dyn FnMut() -> u64) -> bool;
-}
-
-/// Work that an exchange waits for.
-#[derive(Clone)]
-pub struct Job(pub Arc<dyn Work>);
-
-impl fmt::Debug for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Job")
-    }
-}
-
-impl PartialEq for Job {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Job {}
 
 impl Flow {
     /// Answers with a status and a line of text.
@@ -244,8 +229,6 @@ impl Flow {
 pub struct ResponseView<'a> {
     /// The request as the request steps left it. Conditions of filters go by what it was when it was their turn.
     pub request: &'a RequestHead,
-    /// Facts of the exchange.
-    pub facts: &'a Facts<'a>,
     /// The cluster that was chosen; `None` for an answer made before that.
     pub cluster: Option<&'a Name>,
     /// The endpoint that answered; `None` for an answer made here.
@@ -290,23 +273,17 @@ impl Chain {
         Ok(Self { request, response, pages, intercepts, guarded: guarded.into() })
     }
 
-    /// Runs the request steps until one answers, closes or waits.
+    /// Runs the request steps until one answers, closes or needs something.
     #[inline]
-    pub fn on_request(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
-        self.on_request_from(&mut 0, head, facts, scratch)
+    pub fn on_request(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        self.on_request_from(&mut 0, head, turn)
     }
 
     /// The same from the step at `place` on, which is then that of the step that ended it.
     #[inline]
-    pub fn on_request_from(
-        &self,
-        place: &mut usize,
-        head: &mut RequestHead,
-        facts: &Facts<'_>,
-        scratch: &mut Vec<u8>,
-    ) -> Flow {
+    pub fn on_request_from(&self, place: &mut usize, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         while let Some(step) = self.request.get(*place) {
-            match step.apply(head, facts, scratch) {
+            match step.apply(head, turn) {
                 Flow::Continue => *place += 1,
                 end => return end,
             }
@@ -314,18 +291,12 @@ impl Chain {
         Flow::Continue
     }
 
-    /// Goes on with the step at `place`, which waited, and then with those after it.
-    pub fn resume(
-        &self,
-        (place, found): (&mut usize, bool),
-        head: &mut RequestHead,
-        facts: &Facts<'_>,
-        scratch: &mut Vec<u8>,
-    ) -> Flow {
-        match self.request.get(*place).map(|step| step.resume(head, found)) {
+    /// Goes on with the step at `place`, which had a need, and then with those after it.
+    pub fn resume(&self, place: &mut usize, found: Found, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        match self.request.get(*place).map(|step| step.resume(head, found, turn)) {
             None | Some(Flow::Continue) => {
                 *place += 1;
-                self.on_request_from(place, head, facts, scratch)
+                self.on_request_from(place, head, turn)
             }
             Some(end) => end,
         }
@@ -333,9 +304,9 @@ impl Chain {
 
     /// Runs the response steps; see the [module](self) on which responses pass here.
     #[inline]
-    pub fn on_response(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+    pub fn on_response(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         for step in &self.response {
-            step.apply(head, view, scratch);
+            step.apply(head, view, turn);
         }
     }
 

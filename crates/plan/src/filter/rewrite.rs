@@ -3,7 +3,7 @@
 use model::fields::is_token;
 use model::filter::PATH_FORMAT;
 use model::path::has_dots;
-use model::{Facts, FieldName, Issue, Method, RequestHead, limits};
+use model::{FieldName, Issue, Method, RequestHead, limits};
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,8 +12,8 @@ use self::query::{QueryRewrite, QueryStep};
 use super::replacement::Replacement;
 use super::settings::{Settings, one_of};
 use super::template::Template;
-use super::variables::{Stage, Values};
-use super::{FilterEntry, Flow, RequestStep, Steps};
+use super::variables::Stage;
+use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
 
 mod query;
 #[cfg(test)]
@@ -222,14 +222,14 @@ enum PathStep {
 }
 
 impl RequestStep for RewriteStep {
-    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Flow {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         // `*` and the empty path of CONNECT are no paths.
         if let Some(path) = &self.path
             && head.path().starts_with(b"/")
         {
             // What variables quote, or what a match leaves, could lead out of the path that is meant.
             let may_lead_out = !matches!(path, PathStep::Prefix { .. }) && !has_dots(head.path());
-            path.apply(head, facts, scratch);
+            path.apply(head, turn);
             if may_lead_out && has_dots(head.path()) {
                 return Flow::refuse(400, "the rewritten path holds a dot segment");
             }
@@ -238,8 +238,9 @@ impl RequestStep for RewriteStep {
             }
         }
         if let Some(host) = &self.host {
+            let (values, scratch) = turn.values(head);
             scratch.clear();
-            host.write(&Values::of_request(head, facts), scratch);
+            host.write(&values, scratch);
             if !is_host(scratch) {
                 return Flow::refuse(400, "the request does not lead to a valid host");
             }
@@ -248,7 +249,7 @@ impl RequestStep for RewriteStep {
         if let Some(query) = &self.query
             && head.path().starts_with(b"/")
         {
-            query.apply(head, facts, scratch);
+            query.apply(head, turn);
             let query_bytes = head.query().map_or(0, |query| query.len() + 1);
             if head.path().len() + query_bytes > limits::TARGET_BYTES_MAX {
                 return Flow::refuse(414, "the rewritten query is too long");
@@ -264,18 +265,19 @@ impl RequestStep for RewriteStep {
 }
 
 impl PathStep {
-    fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) {
         match self {
             Self::Full(template) => {
+                let (values, scratch) = turn.values(head);
                 scratch.clear();
-                template.write(&Values::of_request(head, facts), scratch);
+                template.write(&values, scratch);
                 // The text quotes the head, so it is whole before the head changes; both buffers keep their memory.
                 let mut text = std::mem::take(scratch);
                 head.rewrite_path(|_, out| std::mem::swap(out, &mut text), scratch);
             }
             Self::Prefix { from, to } => {
                 let Some(length) = prefix_length(head.path(), from.as_bytes()) else { return };
-                head.rewrite_path(|old, out| replace_prefix(&old[length..], to.as_bytes(), out), scratch);
+                head.rewrite_path(|old, out| replace_prefix(&old[length..], to.as_bytes(), out), turn.scratch);
             }
             Self::Regex { pattern, replacement } => {
                 if pattern.is_match(head.path()) {
@@ -284,7 +286,7 @@ impl PathStep {
                             out.extend_from_slice(text.as_bytes());
                         });
                     };
-                    head.rewrite_path(replace, scratch);
+                    head.rewrite_path(replace, turn.scratch);
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::rewrite::{prefix_length, replace_prefix};
 use super::settings::Settings;
 use super::template::Template;
 use super::variables::{Stage, Values};
-use super::{FilterEntry, ResponseStep, ResponseView, Steps};
+use super::{FilterEntry, ResponseStep, ResponseView, Steps, Turn};
 use crate::route::query::split_at_equals;
 
 #[cfg(test)]
@@ -217,15 +217,16 @@ enum Text {
 }
 
 impl ResponseStep for RewriteCookieStep {
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         if view.endpoint.is_none() {
             return;
         }
         let mut from = 0;
         while let Some(place) = head.fields.find_from(&self.set_cookie, from) {
             from = place + 1;
+            let (values, scratch) = turn.response_values(head, view);
             scratch.clear();
-            if self.write(head.fields.value_at(place), &Values::of_response(head, view), scratch) {
+            if self.write(head.fields.value_at(place), &values, scratch) {
                 head.fields.set_at(place, scratch);
             }
         }

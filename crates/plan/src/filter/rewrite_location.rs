@@ -12,7 +12,7 @@ use super::replacement::Replacement;
 use super::settings::{Settings, one_of};
 use super::template::Template;
 use super::variables::{Stage, Values};
-use super::{FilterEntry, ResponseStep, ResponseView, Steps};
+use super::{FilterEntry, ResponseStep, ResponseView, Steps, Turn};
 
 #[cfg(test)]
 mod tests;
@@ -137,13 +137,13 @@ enum Found {
 }
 
 impl ResponseStep for RewriteLocationStep {
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, scratch: &mut Vec<u8>) {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         if view.endpoint.is_none() {
             return;
         }
         let whole = |value: &[u8]| Some(0..value.len());
-        self.change(&self.location, whole, (head, view), scratch);
-        self.change(&self.refresh, refresh_address, (head, view), scratch);
+        self.change(&self.location, whole, (head, view), turn);
+        self.change(&self.refresh, refresh_address, (head, view), turn);
     }
 }
 
@@ -154,16 +154,16 @@ impl RewriteLocationStep {
         name: &FieldName,
         find: impl Fn(&[u8]) -> Option<Range<usize>>,
         (head, view): (&mut ResponseHead, &ResponseView<'_>),
-        scratch: &mut Vec<u8>,
+        turn: &mut Turn<'_>,
     ) {
         let mut from = 0;
         while let Some(place) = head.fields.find_from(name, from) {
             from = place + 1;
             let value = head.fields.value_at(place);
             let Some(range) = find(value) else { continue };
+            let (values, scratch) = turn.response_values(head, view);
             scratch.clear();
             scratch.extend_from_slice(&value[..range.start]);
-            let values = Values::of_response(head, view);
             if self.rules.iter().any(|rule| rule.write(&value[range.clone()], &values, scratch))
                 && scratch.len() - range.start <= TARGET_BYTES_MAX
             {

@@ -1,12 +1,14 @@
 //! Heads, facts and chains for the tests of filters.
 
+use std::time::Instant;
+
 use model::facts::TlsFacts;
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::{Facts, FieldName, Fields, Issue, LocalResponse, Name, RequestHead, ResponseHead, Scheme, Version};
 use serde_json::Value;
 
-use super::{Chain, FILTERS, Flow, ResponseView};
+use super::{Chain, FILTERS, Flow, Notes, ResponseView, Turn};
 
 /// What facts borrow from.
 pub(super) struct World {
@@ -39,6 +41,7 @@ impl World {
             sender: None,
             listener: &self.listener,
             request_id: "id-1",
+            user: None,
         }
     }
 
@@ -47,9 +50,57 @@ impl World {
     }
 
     /// What a response from an endpoint is seen with.
-    pub(super) fn view<'a>(&'a self, request: &'a RequestHead, facts: &'a Facts<'a>) -> ResponseView<'a> {
-        ResponseView { request, facts, cluster: Some(&self.cluster), endpoint: Some(&self.endpoint) }
+    pub(super) fn view<'a>(&'a self, request: &'a RequestHead) -> ResponseView<'a> {
+        ResponseView { request, cluster: Some(&self.cluster), endpoint: Some(&self.endpoint) }
     }
+}
+
+/// What steps have beside heads and facts.
+pub(super) struct Beside {
+    pub(super) notes: Notes,
+    pub(super) now: Instant,
+    pub(super) is_rehearsal: bool,
+    scratch: Vec<u8>,
+    chance: Box<dyn FnMut() -> u64>,
+}
+
+impl Beside {
+    pub(super) fn new() -> Self {
+        let (notes, scratch) = (Notes::default(), Vec::new());
+        Self { notes, now: Instant::now(), is_rehearsal: false, scratch, chance: Box::new(|| 7) }
+    }
+
+    pub(super) fn scratch_capacity(&self) -> usize {
+        self.scratch.capacity()
+    }
+
+    pub(super) fn turn<'a>(&'a mut self, facts: &'a Facts<'a>) -> Turn<'a> {
+        let Self { notes, now, is_rehearsal, scratch, chance } = self;
+        Turn { facts, now: *now, chance: &mut **chance, notes, scratch, is_rehearsal: *is_rehearsal }
+    }
+}
+
+/// The request after a chain that lets it pass, with what its steps have noted.
+pub(super) fn passed_with(chain: &Chain, mut head: RequestHead) -> (RequestHead, Beside) {
+    let (world, mut beside) = (World::new(), Beside::new());
+    assert_eq!(chain.on_request(&mut head, &mut beside.turn(&world.facts())), Flow::Continue);
+    (head, beside)
+}
+
+/// The response after a chain whose request steps have noted this.
+pub(super) fn returned_with(
+    chain: &Chain,
+    (request, beside): &mut (RequestHead, Beside),
+    mut head: ResponseHead,
+) -> ResponseHead {
+    let world = World::new();
+    chain.on_response(&mut head, &world.view(request), &mut beside.turn(&world.facts()));
+    head
+}
+
+/// What a chain makes of a request.
+pub(super) fn flow_of(chain: &Chain, head: &mut RequestHead, facts: &Facts<'_>) -> Flow {
+    chain.on_request(head, &mut Beside::new().turn(facts))
 }
 
 /// A request from its method, target and fields.
@@ -110,15 +161,13 @@ pub(super) fn issue(name: &str, settings: Value) -> String {
 }
 
 /// The request after a chain that lets it pass.
-pub(super) fn passed(chain: &Chain, mut head: RequestHead) -> RequestHead {
-    let world = World::new();
-    assert_eq!(chain.on_request(&mut head, &world.facts(), &mut Vec::new()), Flow::Continue);
-    head
+pub(super) fn passed(chain: &Chain, head: RequestHead) -> RequestHead {
+    passed_with(chain, head).0
 }
 
 /// The answer of a chain that lets a request not pass.
 pub(super) fn answered(chain: &Chain, head: &mut RequestHead) -> LocalResponse {
-    match chain.on_request(head, &World::new().facts(), &mut Vec::new()) {
+    match flow_of(chain, head, &World::new().facts()) {
         Flow::Respond(response) => *response,
         other => panic!("{other:?} instead of an answer"),
     }
@@ -127,7 +176,6 @@ pub(super) fn answered(chain: &Chain, head: &mut RequestHead) -> LocalResponse {
 /// The response after a chain.
 pub(super) fn returned(chain: &Chain, request: &RequestHead, mut head: ResponseHead) -> ResponseHead {
     let world = World::new();
-    let facts = world.facts();
-    chain.on_response(&mut head, &world.view(request, &facts), &mut Vec::new());
+    chain.on_response(&mut head, &world.view(request), &mut Beside::new().turn(&world.facts()));
     head
 }

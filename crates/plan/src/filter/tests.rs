@@ -7,7 +7,10 @@ use model::matching::{Match, PathMatch, When};
 use model::proxy_protocol::SenderTlvs;
 use serde_json::json;
 
-use super::testing::{World, answered, chain, issue, listed, passed, request, response, returned, uses};
+use super::testing::{
+    Beside, World, answered, chain, flow_of, issue, listed, passed, passed_with, request, response, returned,
+    returned_with, uses,
+};
 use super::variables::{Form, Stage, VARIABLES, Values};
 use super::*;
 
@@ -175,17 +178,14 @@ fn a_condition_of_a_response_filter_looks_at_the_request_when_it_is_its_turn() {
     filters[1].when = Some(When { not: Some(Box::new(below.clone())), ..When::default() });
     filters[3].when = Some(below);
     let chain = Chain::compile(&filters).unwrap();
-    let mut head = passed(&chain, request("GET", "/account/me", &[]));
-    assert_eq!(head.path(), b"/me");
-    assert_eq!(listed(&returned(&chain, &head, response(200, &[])).fields), "x-before: 1");
-    let other = passed(&chain, request("GET", "/other", &[]));
-    assert_eq!(listed(&returned(&chain, &other, response(200, &[])).fields), "x-not: 1");
+    let mut own = passed_with(&chain, request("GET", "/account/me", &[]));
+    assert_eq!(own.0.path(), b"/me");
+    assert_eq!(listed(&returned_with(&chain, &mut own, response(200, &[])).fields), "x-before: 1");
+    let mut other = passed_with(&chain, request("GET", "/other", &[]));
+    assert_eq!(listed(&returned_with(&chain, &mut other, response(200, &[])).fields), "x-not: 1");
     // Where no filter had its turn, it is asked for what is there.
     let unseen = request("GET", "/account", &[]);
     assert_eq!(listed(&returned(&chain, &unseen, response(500, &[])).fields), "x-before: 1|x-after: 1");
-    // A head is used again, and nothing of the exchange before is left in it.
-    head.clear();
-    assert!(head.verdicts.is_empty());
 }
 
 #[test]
@@ -193,10 +193,9 @@ fn a_local_answer_has_neither_cluster_nor_endpoint() {
     let filters =
         chain(json!([{ "set_response_header": { "x-from": "{cluster}{endpoint}", "x-status": "{status}" } }]));
     let (world, request) = (World::new(), request("GET", "/", &[]));
-    let facts = world.facts();
-    let view = ResponseView { request: &request, facts: &facts, cluster: None, endpoint: None };
+    let view = ResponseView { request: &request, cluster: None, endpoint: None };
     let mut head = response(503, &[("x-from", "forged")]);
-    filters.on_response(&mut head, &view, &mut Vec::new());
+    filters.on_response(&mut head, &view, &mut Beside::new().turn(&world.facts()));
     assert_eq!(listed(&head.fields), "x-status: 503");
 }
 
@@ -207,7 +206,7 @@ fn a_value_that_turns_out_empty_takes_the_field_away() {
     assert_eq!(listed(&passed(&set, sent()).fields), "cookie: a= ");
     let world = World::new();
     let mut head = sent();
-    set.on_request(&mut head, &world.tls_facts(), &mut Vec::new());
+    flow_of(&set, &mut head, &world.tls_facts());
     assert_eq!(listed(&head.fields), "x-subject: CN=ann|cookie: a= ");
     let add = chain(json!([{ "add_request_header": { "x-a": " {cookie:a} " } }]));
     assert_eq!(listed(&passed(&add, sent()).fields), "x-subject: CN=forged|cookie: a= ");
@@ -230,14 +229,13 @@ fn every_variable_is_written() {
     let target = "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e";
     let fields =
         [("host", "[::1]:8443"), ("accept", "x"), ("cookie", "k=1; k2=a=b"), ("Cookie", "k3=3;k=9"), ("Accept", "y")];
-    let mut head = request("MKCOL", target, &fields);
-    head.set_user(b"ann");
+    let head = request("MKCOL", target, &fields);
     let mut tlvs = SenderTlvs::default();
     tlvs.add(0xea, b"\x01vpce-1");
     let sender = SenderFacts { address: "10.0.0.1:4".parse().unwrap(), unique_id: Some((*b"id-7").into()), tlvs };
-    let facts = Facts { sender: Some(&sender), ..world.tls_facts() };
+    let facts = Facts { sender: Some(&sender), user: Some(b"ann"), ..world.tls_facts() };
     let reply = response(418, &[("x-r", "1"), ("X-R", "2")]);
-    let values = Values::of_response(&reply, &world.view(&head, &facts));
+    let values = Values::of_response(&reply, &world.view(&head), &facts);
     let mut told = String::new();
     for (text, expected) in [
         ("{client_ip} {client_port} {peer_ip} {local_ip} {local_port}", "192.0.2.7 40000 192.0.2.7 127.0.0.1 8080"),
@@ -384,7 +382,7 @@ fn header_steps_reuse_the_memory_of_the_exchange_before() {
         { "add_request_header": { "x-c": "{host}" } },
     ]));
     let world = World::new();
-    let (mut scratch, mut capacities) = (Vec::new(), HashSet::new());
+    let (mut beside, mut capacities) = (Beside::new(), HashSet::new());
     let model = request("GET", "/a?b=c", &[("host", "h"), ("user-agent", "tester")]);
     let mut head = RequestHead::default();
     for _ in 0..3 {
@@ -396,8 +394,8 @@ fn header_steps_reuse_the_memory_of_the_exchange_before() {
             let name = model::FieldName::new(str::from_utf8(field.name).unwrap()).unwrap();
             head.fields.append(&name, field.value);
         }
-        assert_eq!(filters.on_request(&mut head, &world.facts(), &mut scratch), Flow::Continue);
-        capacities.insert((head.fields.capacity_bytes(), scratch.capacity()));
+        assert_eq!(filters.on_request(&mut head, &mut beside.turn(&world.facts())), Flow::Continue);
+        capacities.insert((head.fields.capacity_bytes(), beside.scratch_capacity()));
     }
     assert_eq!(capacities.len(), 1, "{capacities:?}");
     assert!(listed(&head.fields).ends_with("x-a: 192.0.2.7 tester /a?b=c|x-b: 2|x-c: h"), "{:?}", head.fields);

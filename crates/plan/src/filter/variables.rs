@@ -226,27 +226,33 @@ pub struct Values<'a> {
     status: u16,
     cluster: Option<&'a Name>,
     endpoint: Option<&'a Name>,
+    user: Option<&'a [u8]>,
 }
 
 impl<'a> Values<'a> {
     /// Values before there is a response.
     pub fn of_request(request: &'a RequestHead, facts: &'a Facts<'a>) -> Self {
-        Self { request, facts, response: None, status: 0, cluster: None, endpoint: None }
+        Self { request, facts, response: None, status: 0, cluster: None, endpoint: None, user: facts.user }
     }
 
     /// Values once there is a response.
-    pub fn of_response(response: &'a ResponseHead, view: &ResponseView<'a>) -> Self {
-        Self { response: Some(response), ..Self::of_view(view, response.status) }
+    pub fn of_response(response: &'a ResponseHead, view: &ResponseView<'a>, facts: &'a Facts<'a>) -> Self {
+        Self { response: Some(response), ..Self::of_view(view, facts, response.status) }
+    }
+
+    /// The same with the user that a filter of the same chain has verified.
+    pub(super) fn with_user(self, user: Option<&'a [u8]>) -> Self {
+        Self { user, ..self }
     }
 
     /// Values once it is known that there will be an error.
     pub fn of_failure(failure: &Failure<'a>) -> Self {
-        Self::of_view(failure.view, failure.status)
+        Self::of_view(failure.view, failure.facts, failure.status).with_user(failure.notes.user())
     }
 
-    fn of_view(view: &ResponseView<'a>, status: u16) -> Self {
+    fn of_view(view: &ResponseView<'a>, facts: &'a Facts<'a>, status: u16) -> Self {
         let (cluster, endpoint) = (view.cluster, view.endpoint);
-        Self { request: view.request, facts: view.facts, response: None, status, cluster, endpoint }
+        Self { status, cluster, endpoint, ..Self::of_request(view.request, facts) }
     }
 
     fn tls(&self, part: impl FnOnce(&'a TlsFacts) -> Option<&'a str>) -> &'a str {
@@ -289,7 +295,7 @@ impl Variable {
             Self::TlsCipher => write_text(values.tls(|tls| Some(tls.cipher)), out),
             Self::TlsServerName => write_text(values.tls(|tls| tls.server_name.as_deref()), out),
             Self::TlsClientSubject => write_text(values.tls(|tls| tls.client_subject.as_deref()), out),
-            Self::User => out.extend_from_slice(request.user().unwrap_or_default()),
+            Self::User => out.extend_from_slice(values.user.unwrap_or_default()),
             Self::RequestHeader(name) => write_joined(&request.fields, name, out),
             Self::QueryParam(name) => {
                 let value = query::parameter(request.query().unwrap_or_default(), name.as_bytes());

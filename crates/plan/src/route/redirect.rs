@@ -177,6 +177,7 @@ mod tests {
             sender: None,
             listener: &Name::from("web"),
             request_id: "",
+            user: None,
         };
         let response = RedirectPlan::compile(redirect).unwrap().respond(&head, &facts);
         assert_eq!((response.status, response.fields[0].0.as_str()), (redirect.status, "location"));

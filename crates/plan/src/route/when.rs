@@ -7,6 +7,7 @@ use model::{Issue, RequestHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
+use crate::filter::notes::{Note, Notes};
 
 /// The number of what is asked once only.
 const NONE: usize = usize::MAX;
@@ -64,17 +65,13 @@ impl WhenPlan {
 
     /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it
     /// before there is a response. Statuses are asked for when there is one.
-    pub(crate) fn judge(&self, head: &mut RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) {
+    pub(crate) fn judge(&self, of: (&RequestHead, Caller<'_>), notes: &mut Notes, scratch: &mut Vec<u8>) {
         if self.number == NONE {
             return;
         }
-        let verdict = self.own_holds((head, caller), scratch);
-        if head.verdicts.len() <= self.number {
-            head.verdicts.resize(self.number + 1, None);
-        }
-        head.verdicts[self.number] = Some(verdict);
+        notes.set(self.number, Note::Flag(self.own_holds(of, scratch)));
         let (not, any) = (self.not.as_deref(), self.any.as_deref().unwrap_or_default());
-        not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(head, caller, scratch));
+        not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(of, notes, scratch));
     }
 
     /// Where it asks for the status, if it does: the path below `when`.
@@ -92,14 +89,19 @@ impl WhenPlan {
 
     /// Whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
     /// request is now. `scratch` as in [`Conditions::hold`].
-    pub(crate) fn holds(&self, of: (&RequestHead, Caller<'_>), status: Option<u16>, scratch: &mut Vec<u8>) -> bool {
-        let (head, _) = of;
+    pub(crate) fn holds(
+        &self,
+        of: (&RequestHead, Caller<'_>),
+        noted: (&Notes, Option<u16>),
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        let (notes, status) = noted;
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
-            && head.verdicts.get(self.number).copied().flatten().unwrap_or_else(|| self.own_holds(of, scratch))
-            && self.not.as_ref().is_none_or(|not| !not.holds(of, status, scratch))
-            && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, status, scratch)))
-            && self.all.iter().all(|one| one.holds(of, status, scratch))
+            && notes.flag(self.number).unwrap_or_else(|| self.own_holds(of, scratch))
+            && self.not.as_ref().is_none_or(|not| !not.holds(of, noted, scratch))
+            && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, noted, scratch)))
+            && self.all.iter().all(|one| one.holds(of, noted, scratch))
     }
 
     /// What it asks itself, without its parts and the status.

@@ -4,13 +4,15 @@
 //! request, and what it answers is passed on at once.
 
 pub(crate) mod hedge;
+mod relay;
+mod tunnel;
 
 use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
-use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
-use model::{Fault, Known, LocalResponse, Method, Version};
+use model::limits::{INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
+use model::{Fault, Method, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::authentication::{Bond, bond_of};
 use wire::grpc::text;
@@ -21,15 +23,14 @@ use wire::http1::{
 use super::Line;
 use super::pool::UpstreamConnection;
 use super::shared::stream::{self, Ended};
-use crate::answer;
 use crate::buffer::Buffer;
 use crate::downstream::http1::Next;
-use crate::downstream::{begin_response, send_interim};
-use crate::exchange::{Exchange, fields_of, next_after};
+use crate::downstream::send_interim;
+use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::relay::{BodyWriter, Pump, PumpFault, Side, Tunnel, TunnelEnd};
+use crate::relay::{BodyWriter, Pump, PumpFault};
 use crate::retry::policy;
 use crate::worker_plan::EndpointNow;
 
@@ -106,13 +107,7 @@ impl<'p> Conversation<'p> {
         exchange.replay.is_taken = true;
         let first = first.unwrap_or_else(|| buffers.take());
         let begun = upload.begin(&head, first, buffers);
-        if matches!(begun, Err(PumpFault::Framing | PumpFault::Truncated))
-            && let Some(stream) = exchange.connection.io.message()
-        {
-            // What came with the head is longer than the body was said to be.
-            stream.refuse_malformed();
-        }
-        begun.map_err(|fault| upload_fault(&fault))?;
+        begun.map_err(|fault| refused_upload(&mut exchange.connection.io, &fault))?;
         Ok(Self {
             cluster,
             side,
@@ -183,14 +178,6 @@ impl<'p> Conversation<'p> {
         self.relay_response(exchange, parsed).await
     }
 
-    /// Sends the head of a response alone, to a client whose HEAD a filter has made another method of.
-    async fn relay_head(&mut self, exchange: &mut Exchange<'p>, parsed: &ResponseParsed) -> Result<Next, Fault> {
-        fit_for_client(exchange);
-        self.discard_response(exchange, parsed).await;
-        self.leave_request(exchange);
-        answer::give_head(exchange).await
-    }
-
     /// Looks whether the endpoint takes what follows on the connection for this client's, before any filter changes the response.
     fn note_authentication(&mut self, exchange: &Exchange<'p>) {
         let (Some(upstream), Some(response)) = (&mut self.upstream, &exchange.response) else { return };
@@ -202,32 +189,6 @@ impl<'p> Conversation<'p> {
             let slot = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
             exchange.connection.facts.authenticated_at.set(slot);
         }
-    }
-
-    /// Sends a page in place of the response that is here.
-    async fn show_instead(
-        &mut self,
-        exchange: &mut Exchange<'p>,
-        parsed: &ResponseParsed,
-        mut page: LocalResponse,
-    ) -> Result<Next, Fault> {
-        page.fields.extend(fields_of(exchange.response(), &[b"set-cookie"]));
-        let before = exchange.response().fields.len();
-        exchange.keep_session();
-        // What keeps the session is no matter of filters.
-        exchange.response().fields.keep_from(before);
-        let ours = fields_of(exchange.response(), &[b"set-cookie"]);
-        self.discard_response(exchange, parsed).await;
-        self.leave_request(exchange);
-        answer::give_with(exchange, &page, &ours).await
-    }
-
-    /// What is left of the request goes nowhere.
-    fn leave_request(&mut self, exchange: &mut Exchange<'p>) {
-        if let Some(leftover) = self.upload.take_leftover() {
-            exchange.connection.received = Some(leftover);
-        }
-        exchange.is_read = self.upload.is_read();
     }
 
     /// Keeps what was sent on a stream, should it be needed again: what nobody has looked at because the stream was refused, and
@@ -243,37 +204,6 @@ impl<'p> Conversation<'p> {
         }
         // Also what was kept after a refusal, when another endpoint has looked at it since.
         exchange.replay.body.take_if(|body| body.len() > max);
-    }
-
-    /// Throws a response away; the connection is kept if what is left of it comes at once, and nothing behind it.
-    async fn discard_response(&mut self, exchange: &mut Exchange<'p>, parsed: &ResponseParsed) {
-        let may_be_short = match parsed.framing {
-            Framing::None | Framing::Chunked => true,
-            Framing::Length(length) => length <= DISCARDED_BYTES_MAX,
-            Framing::UntilClose => false,
-        };
-        let may_be_clean = may_be_short && parsed.keep_alive && self.upload.is_finished() && !self.upload_broken;
-        let clean = may_be_clean && self.discard_body(exchange, parsed.framing).await;
-        give_back(exchange, self.side, self.upstream.take(), clean);
-    }
-
-    /// Reads the body of a response that nobody gets. False: it is not over soon.
-    async fn discard_body(&mut self, exchange: &Exchange<'p>, framing: Framing) -> bool {
-        let buffers = &exchange.worker.buffers;
-        let Some(upstream) = &mut self.upstream else { return false };
-        let mut body = Pump::new(framing, &upstream.io, BodyWriter::Plain);
-        if let Some(first) = self.inbound.take()
-            && body.begin(b"", first, buffers).is_err()
-        {
-            return false;
-        }
-        let read = poll_fn(|cx| body.poll_discard(cx, &mut upstream.io, DISCARDED_BYTES_MAX, buffers));
-        let is_read = tokio::time::timeout(DISCARD_PATIENCE, read).await.unwrap_or(false);
-        body.stop(buffers);
-        if let Some(leftover) = body.take_leftover() {
-            buffers.give(leftover);
-        }
-        is_read
     }
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
@@ -530,165 +460,6 @@ impl<'p> Conversation<'p> {
         }
     }
 
-    /// Sends the response head, then moves the body, while what is left of the request still moves too.
-    async fn relay_response(&mut self, exchange: &mut Exchange<'p>, mut parsed: ResponseParsed) -> Result<Next, Fault> {
-        let web = exchange.bridge_to_web();
-        if web.is_some() && parsed.framing != Framing::None && parsed.framing != Framing::Length(0) {
-            parsed.framing = Framing::Chunked;
-        }
-        fit_for_client(exchange);
-        let worker = exchange.worker;
-        let to = exchange.incoming.head.version;
-        let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
-        let framing = match parsed.framing {
-            Framing::Chunked | Framing::UntilClose if to == Version::Http10 => Framing::UntilClose,
-            Framing::UntilClose => Framing::Chunked,
-            other => other,
-        };
-        // A request that is not read whole leaves the connection in the middle of a message.
-        let keeps_alive =
-            exchange.client_keeps_alive() && has_end && framing != Framing::UntilClose && self.upload.is_read();
-        let how = SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false };
-        let upstream = self.upstream.as_mut().ok_or(Fault::BadResponse)?;
-        if let Some(stream) = upstream.io.message() {
-            stream.forget_sent();
-        }
-        let writer = BodyWriter::new(framing, &exchange.connection.io);
-        let mut download = Pump::new(parsed.framing, &upstream.io, writer);
-        if let Some(form) = web {
-            download.make_web(form);
-        }
-        if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
-            download.close_after();
-        }
-        {
-            let mut head = worker.scratch.borrow_mut();
-            head.clear();
-            let buffers = &worker.buffers;
-            let first = self.inbound.take().unwrap_or_else(|| buffers.take());
-            if exchange.connection.io.is_message() {
-                // On a stream the head leaves at once. A body that is bad from its beginning must be known before.
-                download.begin(b"", first, buffers).map_err(|_| Fault::BadResponse)?;
-                begin_response(exchange, &how, &mut head)?;
-            } else {
-                begin_response(exchange, &how, &mut head)?;
-                download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
-            }
-        }
-        exchange.told.status = exchange.response().status;
-        exchange.told.ends_by_close = framing == Framing::UntilClose;
-        self.download = Some(download);
-        self.keeps_alive = parsed.keep_alive && parsed.framing != Framing::UntilClose;
-        self.move_response(exchange).await?;
-        // Without effect if the endpoint's part was done before the client's.
-        exchange.witness_answer();
-        Ok(next_after(exchange, keeps_alive, self.upload.is_read()))
-    }
-
-    async fn move_response(&mut self, exchange: &mut Exchange<'p>) -> Result<(), Fault> {
-        let timeout = self.cluster.cluster.timeouts.idle;
-        let mut is_set = false;
-        poll_fn(|cx| {
-            if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
-                return Poll::Ready(Err(fault));
-            }
-            let Some(download) = &mut self.download else { return Poll::Ready(Ok(())) };
-            let buffers = &exchange.worker.buffers;
-            let mut moved = Poll::Ready(Ok(()));
-            if let Some(upstream) = &mut self.upstream {
-                moved = download.poll_until_read(cx, &mut upstream.io, &mut exchange.connection.io, buffers);
-                if matches!(moved, Poll::Ready(Ok(()))) && self.upload.is_finished() {
-                    if download.moved_bytes() > BUFFER_BYTES as u64 {
-                        exchange.told.look();
-                    }
-                    let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
-                    let is_awaited = exchange.is_place_awaited();
-                    give_back(exchange, self.side, self.upstream.take(), clean);
-                    if is_awaited {
-                        // The endpoint is idle until its next request is sent: that goes first.
-                        cx.waker().wake_by_ref();
-                        return Poll::Pending;
-                    }
-                }
-            }
-            if matches!(moved, Poll::Ready(Ok(()))) {
-                moved = download.poll_drain(cx, &mut exchange.connection.io, buffers);
-            }
-            match moved {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
-                Poll::Ready(Err(fault)) => return Poll::Ready(Err(download_fault(&fault))),
-                Poll::Pending => {}
-            }
-            let waits_for_client = download.is_blocked_on_receiver();
-            if !waits_for_client && self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(Fault::ClosedInResponse));
-            }
-            if download.take_progress() || !is_set {
-                let timeout = if waits_for_client { exchange.http.stream_timeout } else { timeout };
-                exchange.connection.watch.set(Instant::now(), timeout);
-                is_set = true;
-            }
-            exchange.connection.watch.poll(cx).map(|()| {
-                let phase = if waits_for_client { Fault::ClientWriteTimeout } else { Fault::ResponseBodyTimeout };
-                Err(exchange.connection.watch.fault(phase))
-            })
-        })
-        .await
-    }
-
-    /// After `101 Switching Protocols`: bytes both ways until both sides have ended.
-    async fn tunnel(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
-        exchange.filter_response();
-        exchange.keep_session();
-        let mut up = Pump::tunnel();
-        let mut down = Pump::tunnel();
-        {
-            let buffers = &exchange.worker.buffers;
-            let to = exchange.incoming.head.version;
-            let how = SendResponse { framing: Framing::None, to, keep_alive: true, upgrade: true };
-            let worker = exchange.worker;
-            let mut head = worker.scratch.borrow_mut();
-            head.clear();
-            begin_response(exchange, &how, &mut head)?;
-            let first = self.inbound.take().unwrap_or_else(|| buffers.take());
-            down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
-            if let Some(early) = self.upload.take_leftover().or_else(|| exchange.connection.received.take()) {
-                up.begin(b"", early, buffers).map_err(|_| Fault::BadRequestBody)?;
-            }
-        }
-        exchange.told.status = exchange.response().status;
-        exchange.witness_answer();
-        let mut tunnel = Tunnel::new(up, down);
-        let idle = self.cluster.cluster.timeouts.tunnel.unwrap_or_else(|| self.upload_timeout(exchange));
-        exchange.connection.watch.set_bound(None);
-        let connection = &mut *exchange.connection;
-        let timing = (&mut connection.watch, idle);
-        let upstream = self.upstream.as_mut().ok_or(Fault::BadResponse)?;
-        if let Some(stream) = upstream.io.message() {
-            stream.forget_sent();
-        }
-        let end = tunnel.run(&mut connection.io, &mut upstream.io, &exchange.worker.buffers, timing).await;
-        exchange.told.received_bytes += tunnel.up.moved_bytes();
-        exchange.told.sent_bytes += tunnel.down.moved_bytes();
-        if matches!(end, TunnelEnd::Broken(_)) {
-            // An end in good order would make what was cut short look whole.
-            connection.io.reset_on_close();
-            upstream.io.reset_on_close();
-        }
-        match end {
-            TunnelEnd::Closed => {
-                if let Some(berth) = upstream.berth() {
-                    berth.note_end();
-                }
-                // A client that still speaks must not lose what it was told last.
-                Ok(if tunnel.is_up_shut() { Next::Close } else { Next::Linger })
-            }
-            TunnelEnd::Timeout(fault) => Err(fault),
-            TunnelEnd::Broken(Side::Downstream) => Err(Fault::ClosedInResponse),
-            TunnelEnd::Broken(Side::Upstream) => Err(Fault::ResponseBodyClosed),
-        }
-    }
-
     /// Gives memory back, keeps what the client sent ahead and what may be sent again after the `fault`, and adds up what was moved.
     pub(crate) fn end(&mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
         let buffers = &exchange.worker.buffers;
@@ -712,18 +483,6 @@ impl<'p> Conversation<'p> {
     }
 }
 
-/// Makes the head of an endpoint's response the one that the client gets.
-fn fit_for_client(exchange: &mut Exchange<'_>) {
-    let worker = exchange.worker;
-    let fields = &mut exchange.response().fields;
-    if !fields.has_known(Known::Date) {
-        // RFC 9110 section 6.6.1 asks it of a recipient that passes on a response that has none.
-        worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
-    }
-    exchange.filter_response();
-    exchange.keep_session();
-}
-
 /// Changes of a request what a stream cannot say.
 fn fit_for_stream(exchange: &mut Exchange<'_>, cluster: &ClusterPlan) {
     // An upgrade to anything but a WebSocket is a wish that is left out (RFC 9110 section 7.8).
@@ -736,7 +495,7 @@ fn fit_for_stream(exchange: &mut Exchange<'_>, cluster: &ClusterPlan) {
 /// What moves the request's body, within the bounds of its route.
 fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pump {
     let mut upload = Pump::new(source, &exchange.connection.io, writer);
-    if let Some(max) = exchange.incoming.head.body_max {
+    if let Some(max) = exchange.incoming.notes.body_max {
         upload.bound(max);
     }
     if exchange.sends_text() {
@@ -762,24 +521,15 @@ fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
     }
 }
 
-/// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is
-/// the connection if it ended `clean`.
-fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
-    exchange.witness_answer();
-    exchange.leave_endpoint();
-    if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, side, upstream)) {
-        side.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
+/// The fault of a body of which what came with its head is wrong already.
+fn refused_upload(from: &mut Io, fault: &PumpFault) -> Fault {
+    if matches!(fault, PumpFault::Framing | PumpFault::Truncated)
+        && let Some(stream) = from.message()
+    {
+        // It is longer than it was said to be.
+        stream.refuse_malformed();
     }
-}
-
-/// Whether anybody can use a connection again. One that is authenticated is of use to its client while that stays, and where it has
-/// one request at a time: of a client with many (HTTP/2, HTTP/3) each would leave a connection, and none would find its own.
-fn is_wanted_by(exchange: &Exchange<'_>, side: &EndpointNow, upstream: &UpstreamConnection) -> bool {
-    match upstream.bond {
-        Bond::None => !side.pool.is_private() || exchange.client_keeps_alive(),
-        Bond::Client => exchange.incoming.head.version < Version::Http2 && exchange.client_keeps_alive(),
-        Bond::Doubtful => false,
-    }
+    upload_fault(fault)
 }
 
 fn upload_fault(fault: &PumpFault) -> Fault {
@@ -787,13 +537,5 @@ fn upload_fault(fault: &PumpFault) -> Fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
         PumpFault::TooLong => Fault::BodyTooLarge,
         PumpFault::Framing | PumpFault::BadText | PumpFault::Write => Fault::BadRequestBody,
-    }
-}
-
-fn download_fault(fault: &PumpFault) -> Fault {
-    match fault {
-        PumpFault::Read | PumpFault::Truncated => Fault::ResponseBodyClosed,
-        PumpFault::Framing | PumpFault::BadText | PumpFault::TooLong => Fault::BadResponseBody,
-        PumpFault::Write => Fault::ClosedInResponse,
     }
 }

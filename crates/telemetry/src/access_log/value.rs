@@ -136,7 +136,7 @@ pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
         Variable::Fault => plain(record.fault.map(|fault| fault.consequence().label)),
         Variable::Flag => plain(record.fault.map(|fault| fault.consequence().flag)),
         Variable::RequestId => Some(facts.request_id).into(),
-        Variable::User => record.request.and_then(RequestHead::user).into(),
+        Variable::User => record.facts.user.into(),
         Variable::TlsVersion => plain(tls.map(|tls| tls.version)),
         Variable::TlsCipher => plain(tls.map(|tls| tls.cipher)),
         Variable::TlsServerName => tls.and_then(|tls| tls.server_name.as_deref()).into(),

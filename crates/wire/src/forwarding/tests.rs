@@ -171,6 +171,7 @@ fn applied(case: &Case, list: &[(&str, &str)]) -> Vec<String> {
         sender: None,
         listener: &name,
         request_id: "",
+        user: None,
     };
     let forwarding = Forwarding {
         trusted: ten(),

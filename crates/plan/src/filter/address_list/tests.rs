@@ -1,16 +1,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use model::Facts;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::testing::{World, chain, issue, request};
+use super::super::testing::{World, chain, flow_of, issue, request};
 use super::*;
 
 /// What becomes of a client at this address.
 fn flow(settings: Value, client: &str) -> Flow {
     let (world, chain) = (World::new(), chain(json!([{ "address_list": settings }])));
     let facts = Facts { client: client.parse().unwrap(), ..world.facts() };
-    chain.on_request(&mut request("GET", "/", &[]), &facts, &mut Vec::new())
+    flow_of(&chain, &mut request("GET", "/", &[]), &facts)
 }
 
 fn is_let_in(settings: Value, client: &str) -> bool {

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use super::super::testing::{World, chain, issue, listed, request};
-use super::super::{Chain, Flow};
+use super::super::testing::{Beside, World, chain, flow_of, issue, listed, request};
+use super::super::{Chain, Flow, Found, Need};
 
 const ANN: &str = "$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA";
 
@@ -16,13 +16,14 @@ fn ask(chain: &Chain, authorization: Option<&str>) -> (Flow, bool, String) {
     let world = World::new();
     let facts = world.facts();
     let fields: Vec<_> = authorization.iter().map(|value| ("authorization", *value)).collect();
-    let (mut head, mut place, mut scratch) = (request("GET", "/", &fields), 0, Vec::new());
-    let mut flow = chain.on_request_from(&mut place, &mut head, &facts, &mut scratch);
+    let (mut head, mut place, mut beside) = (request("GET", "/", &fields), 0, Beside::new());
+    let mut turn = beside.turn(&facts);
+    let mut flow = chain.on_request_from(&mut place, &mut head, &mut turn);
     let mut has_waited = false;
-    if let Flow::Wait(job) = &flow {
+    if let Flow::Need(Need::Work(job)) = &flow {
         has_waited = true;
-        let found = job.0.run(&mut || 7);
-        flow = chain.resume((&mut place, found), &mut head, &facts, &mut scratch);
+        let found = Found::Work(job.0.run(&mut || 7));
+        flow = chain.resume(&mut place, found, &mut head, &mut turn);
     }
     (flow, has_waited, listed(&head.fields))
 }
@@ -82,7 +83,7 @@ fn what_are_no_credentials_is_refused_without_work() {
     }
     let world = World::new();
     let mut twice = request("GET", "/", &[("authorization", ANN_SECRET), ("authorization", ANN_SECRET)]);
-    assert!(is_refused(&chain.on_request(&mut twice, &world.facts(), &mut Vec::new())));
+    assert!(is_refused(&flow_of(&chain, &mut twice, &world.facts())));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::super::Notes;
 use super::super::testing::{World, chain, issue, request};
 use super::*;
 
@@ -12,10 +13,11 @@ fn paged(
 ) -> Option<LocalResponse> {
     let world = World::new();
     let (facts, request, chain) = (world.facts(), request("GET", target, fields), chain(filters));
-    let view = world.view(&request, &facts);
+    let (view, notes) = (world.view(&request), Notes::default());
     let (status, fault, is_of_endpoint) = failed;
     let kept = vec![("retry-after".to_owned(), "1".to_owned())];
-    chain.page(&Failure { status, fault, is_of_endpoint, view: &view }, || kept, &mut Vec::new())
+    let failure = Failure { status, fault, is_of_endpoint, view: &view, facts: &facts, notes: &notes };
+    chain.page(&failure, || kept, &mut Vec::new())
 }
 
 fn text(answer: Option<LocalResponse>) -> String {

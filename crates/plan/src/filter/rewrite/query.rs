@@ -1,11 +1,12 @@
 //! What `rewrite` does to the query.
 
-use model::{Facts, Issue, RequestHead, limits};
+use model::{Issue, RequestHead, limits};
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::RegexRewrite;
+use crate::filter::Turn;
 use crate::filter::pattern::NamePattern;
 use crate::filter::replacement::Replacement;
 use crate::filter::settings::Ordered;
@@ -148,10 +149,11 @@ struct Parameter {
 impl QueryStep {
     /// Changes the query of a target in origin form. The caller looks at its length, which this bounds to little more than a
     /// target may have.
-    pub(super) fn apply(&self, head: &mut RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+    pub(super) fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) {
         if let Some((pattern, replacement)) = &self.regex
             && let Some(query) = head.query().filter(|query| pattern.is_match(query))
         {
+            let scratch = &mut *turn.scratch;
             scratch.clear();
             replacement.replace_all(pattern, (query, limits::TARGET_BYTES_MAX), scratch, |text, out| {
                 out.extend_from_slice(text.as_bytes());
@@ -159,8 +161,9 @@ impl QueryStep {
             head.set_query(scratch);
         }
         if let Some(edits) = &self.edits {
+            let (values, scratch) = turn.values(head);
             scratch.clear();
-            if edits.write(head, facts, scratch) {
+            if edits.write(head, &values, scratch) {
                 head.set_query(scratch);
             }
         }
@@ -169,20 +172,19 @@ impl QueryStep {
 
 impl Edits {
     /// Writes the new query. False: it is the old one.
-    fn write(&self, head: &RequestHead, facts: &Facts<'_>, out: &mut Vec<u8>) -> bool {
-        let values = Values::of_request(head, facts);
+    fn write(&self, head: &RequestHead, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
         let (mut has_changed, mut seen) = (false, 0_u64);
         for pair in
             head.query().filter(|query| !query.is_empty()).into_iter().flat_map(|query| query.split(is_ampersand))
         {
-            has_changed |= self.write_pair(pair, &values, &mut seen, out);
+            has_changed |= self.write_pair(pair, values, &mut seen, out);
             if out.len() > limits::TARGET_BYTES_MAX {
                 return true;
             }
         }
         let unseen = self.set.iter().enumerate().filter(|(place, _)| seen & 1 << place == 0).map(|(_, set)| set);
         for parameter in unseen.chain(&self.add) {
-            has_changed |= parameter.write(&parameter.encoded, &values, out);
+            has_changed |= parameter.write(&parameter.encoded, values, out);
             if out.len() > limits::TARGET_BYTES_MAX {
                 return true;
             }

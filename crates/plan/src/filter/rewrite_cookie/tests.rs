@@ -2,7 +2,7 @@ use model::ResponseHead;
 use model::fields::Span;
 use serde_json::{Value, json};
 
-use super::super::testing::{World, chain, issue, listed, request, response, returned};
+use super::super::testing::{Beside, World, chain, issue, listed, request, response, returned};
 
 /// The value of a `Set-Cookie` field after a change.
 fn after(settings: &Value, value: &str) -> String {
@@ -108,8 +108,8 @@ fn every_field_is_changed_and_answers_that_are_made_here_stay() {
     let world = World::new();
     let facts = world.facts();
     let mut head = response(200, &fields);
-    let view = super::ResponseView { cluster: None, endpoint: None, ..world.view(&sent, &facts) };
-    filters.on_response(&mut head, &view, &mut Vec::new());
+    let view = super::ResponseView { cluster: None, endpoint: None, ..world.view(&sent) };
+    filters.on_response(&mut head, &view, &mut Beside::new().turn(&facts));
     assert_eq!(listed(&head.fields), "Set-Cookie: a=1|x: y|set-cookie: b=2");
 }
 

@@ -2,7 +2,7 @@ use model::ResponseHead;
 use model::limits::TARGET_BYTES_MAX;
 use serde_json::{Value, json};
 
-use super::super::testing::{World, chain, issue, listed, request, response, returned};
+use super::super::testing::{Beside, World, chain, issue, listed, request, response, returned};
 
 /// The value that a field has after these rules.
 fn after(rules: &Value, name: &str, value: &str) -> String {
@@ -110,8 +110,8 @@ fn answers_that_are_made_here_stay() {
     let (world, sent) = (World::new(), request("GET", "/", &[]));
     let facts = world.facts();
     let mut head = response(302, &[("location", "/x")]);
-    let view = super::ResponseView { cluster: None, endpoint: None, ..world.view(&sent, &facts) };
-    filters.on_response(&mut head, &view, &mut Vec::new());
+    let view = super::ResponseView { cluster: None, endpoint: None, ..world.view(&sent) };
+    filters.on_response(&mut head, &view, &mut Beside::new().turn(&facts));
     assert_eq!(listed(&head.fields), "location: /x");
 }
 

@@ -1,0 +1,51 @@
+//! What a step has beside the head.
+
+use std::fmt;
+use std::time::Instant;
+
+use model::{Facts, RequestHead, ResponseHead};
+
+use super::ResponseView;
+use super::notes::Notes;
+use super::variables::Values;
+
+/// All that a step may look at, or leave behind, beside the head. It grows without a change of any step's signature.
+pub struct Turn<'a> {
+    /// What is known of the exchange. The verified user is in the notes.
+    pub facts: &'a Facts<'a>,
+    /// The time when it was last looked at: no step reads a clock.
+    pub now: Instant,
+    /// Random bits, other ones at each call.
+    pub chance: &'a mut dyn FnMut() -> u64,
+    /// What steps leave for later steps and for the access log.
+    pub notes: &'a mut Notes,
+    /// The worker's spare buffer: clear it before use, leave anything in it.
+    pub scratch: &'a mut Vec<u8>,
+    /// Somebody only asks what would become of a request (`explain`): spend nothing.
+    pub is_rehearsal: bool,
+}
+
+impl<'a> Turn<'a> {
+    /// The values of variables before there is a response, and the scratch to write them to.
+    pub fn values<'t: 'h, 'h>(&'t mut self, request: &'h RequestHead) -> (Values<'h>, &'t mut Vec<u8>) {
+        (Values::of_request(request, self.facts).with_user(self.notes.user()), self.scratch)
+    }
+
+    /// The same once there is a response.
+    pub fn response_values<'t: 'h, 'h>(
+        &'t mut self,
+        response: &'h ResponseHead,
+        view: &ResponseView<'h>,
+    ) -> (Values<'h>, &'t mut Vec<u8>) {
+        (Values::of_response(response, view, self.facts).with_user(self.notes.user()), self.scratch)
+    }
+}
+
+impl fmt::Debug for Turn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { facts, now, notes, is_rehearsal, .. } = self;
+        let mut shown = f.debug_struct("Turn");
+        shown.field("facts", facts).field("now", now).field("notes", notes).field("is_rehearsal", is_rehearsal);
+        shown.finish_non_exhaustive()
+    }
+}
