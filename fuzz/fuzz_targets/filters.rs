@@ -29,7 +29,7 @@ static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
         ),
     ];
     let uses = uses.map(|(name, settings, when)| FilterUse { name: name.into(), settings, when });
-    Chain::compile(&uses).expect("good settings")
+    Chain::compile(&uses, None).expect("good settings")
 });
 
 fuzz_target!(|input: &[u8]| {

@@ -59,7 +59,7 @@ fn measure(title: &str, filters: Value) {
         FilterUse { name: name.clone(), settings: settings.clone(), when: None }
     };
     let uses: Vec<_> = filters.as_array().expect("a list").iter().map(one).collect();
-    let chain = Chain::compile(&uses).expect("good settings");
+    let chain = Chain::compile(&uses, None).expect("good settings");
     let (listener, mut request, mut response) = (Name::from("web"), RequestHead::default(), ResponseHead::default());
     let facts = facts(&listener);
     let (mut scratch, mut notes, mut chance) = (Vec::new(), Notes::default(), || 7);

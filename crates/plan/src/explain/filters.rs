@@ -5,7 +5,7 @@ use model::filter::FilterUse;
 use serde::{Deserialize, Serialize};
 
 use super::method_text;
-use crate::filter::{Flow, Found, Need, RequestStep, Turn, compile_one};
+use crate::filter::{Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
 
 /// One filter, and what it does to this request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,15 +25,16 @@ pub struct FilterTold {
 
 /// Applies filters to the head until one answers.
 pub(super) fn apply(
-    uses: &[FilterUse],
+    (uses, chain): (&[FilterUse], &Chain),
     head: &mut RequestHead,
     hides_values: bool,
     turn: &mut Turn<'_>,
 ) -> Result<Vec<FilterTold>, String> {
+    let mut compiling = chain.compiling_again();
     let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
     for used in uses {
-        let steps =
-            compile_one(used, &mut 0).map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
+        let steps = compile_one(used, &mut compiling)
+            .map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
         let flow = steps.request.map_or(Flow::Continue, |step| follow(&*step, head, turn));
         let closes = flow == Flow::Close;
@@ -44,7 +45,7 @@ pub(super) fn apply(
         told.push(FilterTold {
             name: used.name.clone(),
             changes: changes(before, lines(head), hides_values),
-            changes_response: steps.response.is_some(),
+            changes_response: steps.response.is_some() || steps.response_body.is_some(),
             answers,
             closes,
         });

@@ -164,7 +164,8 @@ impl Told<'_> {
     ) -> Result<(Vec<FilterTold>, Outcome), String> {
         let mut notes = Notes::default();
         let mut turn = Turn { facts, now: self.at.now, chance, notes: &mut notes, scratch, is_rehearsal: true };
-        let filters = filters::apply(&route.route.filters, head, self.question.hides_values, &mut turn)?;
+        let filters =
+            filters::apply((&route.route.filters, &route.chain), head, self.question.hides_values, &mut turn)?;
         let facts = &Facts { user: notes.user(), ..*facts };
         if let Some((name, status)) = filters.iter().find_map(|told| Some((&told.name, told.answers?))) {
             let why = format!("the filter `{name}` answers");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::fields::{Mode, WriteFields};
 use super::settings::{Ordered, Settings};
 use super::variables::Stage;
-use super::{FilterEntry, Steps};
+use super::{Compiling, FilterEntry, Steps};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddRequestHeader>("add_request_header", DOC);
 
@@ -30,7 +30,7 @@ filters:
 struct AddRequestHeader(Ordered<String>);
 
 impl Settings for AddRequestHeader {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         WriteFields::compile(Mode::Add, Stage::Request, &self.0).map(Steps::of_request)
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
-use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 use crate::addresses::{AddressTable, Entry};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddressList>("address_list", DOC);
@@ -67,7 +67,7 @@ enum Others {
 }
 
 impl Settings for AddressList {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let allows = !self.allow.is_empty() || !self.allow_files.is_empty();
         let denies = !self.deny.is_empty() || !self.deny_files.is_empty();
         if !allows && !denies {

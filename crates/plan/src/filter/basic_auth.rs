@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
-use super::{FilterEntry, Flow, Found, Job, Need, RequestStep, Steps, Turn, Work};
+use super::{Compiling, FilterEntry, Flow, Found, Job, Need, RequestStep, Steps, Turn, Work};
 use known::Known;
 use users::Users;
 
@@ -72,7 +72,7 @@ fn restricted() -> String {
 }
 
 impl Settings for BasicAuth {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         if self.file.is_none() && self.users.is_empty() {
             return Err(Issue::at("", "there are no users, so nobody would be let in").suggest("add `file` or `users`"));
         }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{Settings, SizeText};
-use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<BodyLimit>("body_limit", DOC);
 
@@ -35,7 +35,7 @@ struct BodyLimit {
 }
 
 impl Settings for BodyLimit {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         Ok(Steps::of_request(BodyLimitStep { max: self.max.0 }))
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use model::matching::When;
 use model::{Issue, LocalResponse, RequestHead, ResponseHead};
 
-use super::{Failure, Flow, Found, PageStep, RequestStep, ResponseStep, ResponseView, Steps, Turn};
+use super::{
+    Compiling, Extent, Failure, Flow, Found, PageStep, Rank, RequestStep, ResponseBodyStep, ResponseStep, ResponseView,
+    Stage, Steps, Turn,
+};
 use crate::route::when::WhenPlan;
 
 /// Something done where a condition holds.
@@ -18,11 +21,11 @@ struct Conditional<S> {
 /// may change the path, or take a field away.
 struct Judge(Arc<WhenPlan>);
 
-/// The same steps, under a condition. Verdicts that are kept for the response have numbers from `next` on.
+/// The same steps, under a condition. Verdicts that are kept for the response are notes.
 ///
 /// # Errors
 /// What is wrong with the condition, with its path below `when`.
-pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps, Issue> {
+pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
     let mut when = WhenPlan::compile(when)?;
     if steps.request.is_some()
         && let Some(path) = when.asks_status()
@@ -30,9 +33,9 @@ pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps
         let issue = Issue::at(path, "there is no status yet when this filter acts on the request");
         return Err(issue.suggest("use it for filters that act on responses alone, such as set_response_header"));
     }
-    let is_asked_later = steps.response.is_some() || steps.page.is_some();
+    let is_asked_later = steps.response.is_some() || steps.page.is_some() || steps.response_body.is_some();
     if is_asked_later {
-        when.number(next);
+        when.number(compiling);
     }
     let when = Arc::new(when);
     let request: Option<Box<dyn RequestStep>> = match steps.request {
@@ -43,7 +46,8 @@ pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps
     Ok(Steps {
         request,
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
-        page: steps.page.map(|step| Box::new(Conditional { when, step }) as Box<_>),
+        page: steps.page.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
+        response_body: steps.response_body.map(|step| Box::new(Conditional { when, step }) as Box<_>),
         guarded: steps.guarded,
     })
 }
@@ -76,6 +80,24 @@ impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
         if self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch) {
             self.step.apply(head, view, turn);
         }
+    }
+}
+
+impl ResponseBodyStep for Conditional<Box<dyn ResponseBodyStep>> {
+    fn rank(&self) -> Rank {
+        self.step.rank()
+    }
+
+    fn begin(
+        &self,
+        head: &mut ResponseHead,
+        view: &ResponseView<'_>,
+        extent: Extent,
+        turn: &mut Turn<'_>,
+    ) -> Option<(Stage, Extent)> {
+        let caller = turn.facts.caller();
+        let holds = self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch);
+        if holds { self.step.begin(head, view, extent, turn) } else { None }
     }
 }
 

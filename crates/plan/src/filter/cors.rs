@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{DurationText, Settings};
-use super::{FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 
 #[cfg(test)]
 mod tests;
@@ -88,7 +88,7 @@ struct OriginExpression {
 }
 
 impl Settings for Cors {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let credentials = self.allow_credentials;
         let names = Names::new()?;
         let field = |name, list: &[String], key| compile_list(name, list, credentials).map_err(|e: Issue| e.below(key));

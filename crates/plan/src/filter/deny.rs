@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::{Ordered, Settings};
-use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Deny>("deny", DOC);
 
@@ -64,7 +64,7 @@ fn no_headers() -> Ordered<String> {
 }
 
 impl Settings for Deny {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         if self.close {
             return self.closing();
         }
@@ -140,11 +140,11 @@ impl RequestStep for DenyStep {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::{Beside, World, request};
+    use super::super::testing::{Beside, World, compiled, request};
     use super::*;
 
     fn apply(settings: Value) -> Flow {
-        let steps = (ENTRY.compile)(&settings).unwrap_or_else(|issue| panic!("{issue:?}"));
+        let steps = compiled(&ENTRY, &settings);
         steps.request.unwrap().apply(&mut request("GET", "/", &[]), &mut Beside::new().turn(&World::new().facts()))
     }
 

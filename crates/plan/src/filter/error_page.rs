@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::settings::{FileText, Settings, suggest_nearest};
-use super::{Failure, FilterEntry, PageStep, Steps};
+use super::{Compiling, Failure, FilterEntry, PageStep, Steps};
 use page::{Escape, Page};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ErrorPage>("error_page", DOC);
@@ -130,7 +130,7 @@ impl Statuses {
 }
 
 impl Settings for ErrorPage {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let statuses = self.status.compile()?;
         let faults = faults(&self.faults)?;
         let (key, text) = match (self.body, self.file) {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::Settings;
-use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RequireHeader>("require_header", DOC);
 
@@ -36,7 +36,7 @@ fn bad_request() -> u16 {
 }
 
 impl Settings for RequireHeader {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         if !(400..500).contains(&self.status) {
             return Err(
                 Issue::at("status", format!("{} does not blame the client", self.status)).suggest("use 400 to 499")
@@ -65,12 +65,12 @@ impl RequestStep for RequireHeaderStep {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{Beside, World, request};
+    use super::super::testing::{Beside, World, compiled, request};
     use super::*;
 
     #[test]
     fn a_request_without_the_field_is_refused() {
-        let steps = (ENTRY.compile)(&json!({ "name": "X-Api-Version" })).unwrap();
+        let steps = compiled(&ENTRY, &json!({ "name": "X-Api-Version" }));
         let step = steps.request.unwrap();
         let apply = |fields| {
             let mut head = request("GET", "/", fields);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::guarded::{Guarded, Signs};
 use super::settings::Settings;
-use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<HeaderNames>("header_names", DOC);
 
@@ -54,7 +54,7 @@ enum Action {
 }
 
 impl Settings for HeaderNames {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         for sign in self.allow.chars() {
             let text = sign.to_string();
             if sign.is_ascii_alphanumeric() || sign == '-' {

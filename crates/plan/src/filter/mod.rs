@@ -20,7 +20,9 @@ mod add_request_header;
 mod add_response_header;
 mod address_list;
 mod basic_auth;
+pub mod body;
 mod body_limit;
+mod compiling;
 mod conditional;
 mod cors;
 mod deny;
@@ -57,12 +59,16 @@ use model::filter::{FilterSpec, FilterUse};
 use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
+pub use body::{BadBody, Coded, Coder, Extent, Rank, ResponseBodyStep, Stage, Tap, Turning};
+pub use compiling::Compiling;
 pub use guarded::Guarded;
 pub use need::{Found, Job, Need, Work};
 pub use notes::{Note, Notes};
 pub use settings::Settings;
 pub use template::Template;
 pub use turn::Turn;
+
+use compiling::Kept;
 
 /// Every filter there is, in the order of the reference page. Adding one is a line here.
 pub const FILTERS: &[FilterEntry] = &[
@@ -96,7 +102,7 @@ pub struct FilterEntry {
     /// Whether the settings compile. Paths of issues are below the settings.
     pub check: fn(&Value) -> Result<(), Issue>,
     /// Settings to steps. Paths of issues are below the settings.
-    pub compile: fn(&Value) -> Result<Steps, Issue>,
+    pub compile: fn(&Value, &mut Compiling<'_>) -> Result<Steps, Issue>,
 }
 
 impl FilterEntry {
@@ -128,6 +134,8 @@ pub struct Steps {
     pub response: Option<Box<dyn ResponseStep>>,
     /// In place of an error.
     pub page: Option<Box<dyn PageStep>>,
+    /// On the body of the response.
+    pub response_body: Option<Box<dyn ResponseBodyStep>>,
     /// Fields of the request that it decides: a client must not bring them as trailers either.
     pub guarded: Vec<Guarded>,
 }
@@ -143,6 +151,11 @@ impl Steps {
         Self { response: Some(Box::new(step)), ..Self::default() }
     }
 
+    /// A filter that only touches the bodies of responses.
+    pub fn of_response_body(step: impl ResponseBodyStep + 'static) -> Self {
+        Self { response_body: Some(Box::new(step)), ..Self::default() }
+    }
+
     /// A filter that only takes the place of errors.
     pub fn of_page(step: impl PageStep + 'static) -> Self {
         Self { page: Some(Box::new(step)), ..Self::default() }
@@ -152,8 +165,9 @@ impl Steps {
 impl fmt::Debug for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, response) = (self.request.is_some(), self.response.is_some());
-        let page = self.page.is_some();
-        f.debug_struct("Steps").field("request", &request).field("response", &response).field("page", &page).finish()
+        let (page, body) = (self.page.is_some(), self.response_body.is_some());
+        let mut shown = f.debug_struct("Steps");
+        shown.field("request", &request).field("response", &response).field("page", &page).field("body", &body).finish()
     }
 }
 
@@ -243,23 +257,29 @@ pub struct Chain {
     pages: Box<[Box<dyn PageStep>]>,
     intercepts: bool,
     guarded: Box<[Guarded]>,
+    /// By rank.
+    response_bodies: Box<[Box<dyn ResponseBodyStep>]>,
+    /// For the chain that takes its place.
+    kept: Box<[Kept]>,
 }
 
 impl Chain {
-    /// Compiles the filters of a route.
+    /// Compiles the filters of a route that had those of `before`, if it was there: what they keep is taken over.
     ///
     /// # Errors
     /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
-    pub fn compile(uses: &[FilterUse]) -> Result<Self, Vec<Issue>> {
+    pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
         let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
-        let (mut guarded, mut numbers) = (Vec::new(), 0);
+        let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
+        let (mut guarded, mut compiling) = (Vec::new(), Compiling::after(before.map_or(&[], |chain| &chain.kept)));
         for (place, used) in uses.iter().enumerate() {
-            match compile_one(used, &mut numbers) {
+            match compile_one(used, &mut compiling) {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
                     pages.extend(steps.page);
+                    response_bodies.extend(steps.response_body);
                     guarded.extend(steps.guarded);
                 }
                 Err(issue) => issues.push(issue.below(&place.to_string())),
@@ -269,8 +289,21 @@ impl Chain {
             return Err(issues);
         }
         let intercepts = pages.iter().any(|page| page.intercepts());
-        let (request, response, pages) = (request.into(), response.into(), pages.into());
-        Ok(Self { request, response, pages, intercepts, guarded: guarded.into() })
+        response_bodies.sort_by_key(|step| step.rank());
+        Ok(Self {
+            request: request.into(),
+            response: response.into(),
+            pages: pages.into(),
+            intercepts,
+            guarded: guarded.into(),
+            response_bodies: response_bodies.into(),
+            kept: compiling.into_kept(),
+        })
+    }
+
+    /// For compiling its filters once more, with the very state that they keep.
+    pub(crate) fn compiling_again(&self) -> Compiling<'_> {
+        Compiling::after(&self.kept)
     }
 
     /// Runs the request steps until one answers, closes or needs something.
@@ -308,6 +341,31 @@ impl Chain {
         for step in &self.response {
             step.apply(head, view, turn);
         }
+    }
+
+    /// Begins with the body of a response whose head the response steps are done with. Says how long the body is behind the stages.
+    #[cold]
+    pub fn begin_response_body(
+        &self,
+        head: &mut ResponseHead,
+        view: &ResponseView<'_>,
+        extent: Extent,
+        turn: &mut Turn<'_>,
+    ) -> (Vec<Stage>, Extent) {
+        let (mut stages, mut extent) = (Vec::new(), extent);
+        for step in &self.response_bodies {
+            if let Some((stage, behind)) = step.begin(head, view, extent, turn) {
+                stages.push(stage);
+                extent = behind;
+            }
+        }
+        (stages, extent)
+    }
+
+    /// Whether there is a step for the bodies of responses.
+    #[inline]
+    pub fn has_response_bodies(&self) -> bool {
+        !self.response_bodies.is_empty()
     }
 
     /// The answer in place of an error, if there is one: of the pages that fit, the one that the client likes best, and among
@@ -357,12 +415,12 @@ impl Chain {
 
     /// Whether there is no step at all.
     pub fn is_empty(&self) -> bool {
-        self.request.is_empty() && self.response.is_empty() && self.pages.is_empty()
+        self.request.is_empty() && self.response.is_empty() && self.pages.is_empty() && self.response_bodies.is_empty()
     }
 
     /// Whether there is a step for responses, for which the request head must be kept.
     pub fn has_response_steps(&self) -> bool {
-        !self.response.is_empty()
+        !self.response.is_empty() || !self.response_bodies.is_empty()
     }
 }
 
@@ -373,16 +431,16 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// What one filter of a route does. Verdicts of its condition that are kept have `numbers` of their own within the route. Paths of
-/// issues are below its place in the list.
-pub(crate) fn compile_one(used: &FilterUse, numbers: &mut usize) -> Result<Steps, Issue> {
+/// What one filter of a route does. Paths of issues are below its place in the list.
+pub(crate) fn compile_one(used: &FilterUse, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
         let issue = Issue::at(&used.name, format!("there is no filter `{}`", used.name));
         return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));
     };
-    let steps = (entry.compile)(&used.settings).map_err(|issue| issue.below(&used.name))?;
+    compiling.filter(entry.name);
+    let steps = (entry.compile)(&used.settings, compiling).map_err(|issue| issue.below(&used.name))?;
     match &used.when {
         None => Ok(steps),
-        Some(when) => conditional::steps(when, steps, numbers).map_err(|issue| issue.below("when")),
+        Some(when) => conditional::steps(when, steps, compiling).map_err(|issue| issue.below("when")),
     }
 }

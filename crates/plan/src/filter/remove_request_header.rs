@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::fields::RemoveFields;
 use super::settings::Settings;
 use super::variables::Stage;
-use super::{FilterEntry, Steps};
+use super::{Compiling, FilterEntry, Steps};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveRequestHeader>("remove_request_header", DOC);
 
@@ -32,7 +32,7 @@ filters:
 struct RemoveRequestHeader(#[schemars(length(min = 1))] Vec<String>);
 
 impl Settings for RemoveRequestHeader {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let step = RemoveFields::compile(Stage::Request, &self.0)?;
         Ok(Steps { guarded: step.guarded(), ..Steps::of_request(step) })
     }

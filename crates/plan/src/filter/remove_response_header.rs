@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::fields::RemoveFields;
 use super::settings::Settings;
 use super::variables::Stage;
-use super::{FilterEntry, Steps};
+use super::{Compiling, FilterEntry, Steps};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveResponseHeader>("remove_response_header", DOC);
 
@@ -28,7 +28,7 @@ filters:
 struct RemoveResponseHeader(#[schemars(length(min = 1))] Vec<String>);
 
 impl Settings for RemoveResponseHeader {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         RemoveFields::compile(Stage::Response, &self.0).map(Steps::of_response)
     }
 }

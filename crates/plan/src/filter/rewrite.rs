@@ -13,7 +13,7 @@ use super::replacement::Replacement;
 use super::settings::{Settings, one_of};
 use super::template::Template;
 use super::variables::Stage;
-use super::{FilterEntry, Flow, RequestStep, Steps, Turn};
+use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 mod query;
 #[cfg(test)]
@@ -111,7 +111,7 @@ struct RegexRewrite {
 }
 
 impl Settings for Rewrite {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let path = self.path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
         let host = self.host.map(|text| compile_host(&text)).transpose().map_err(|issue| issue.below("host"))?;
         let query = self.query.map(QueryRewrite::compile).transpose().map_err(|issue| issue.below("query"))?;

@@ -10,7 +10,7 @@ use super::rewrite::{prefix_length, replace_prefix};
 use super::settings::Settings;
 use super::template::Template;
 use super::variables::{Stage, Values};
-use super::{FilterEntry, ResponseStep, ResponseView, Steps, Turn};
+use super::{Compiling, FilterEntry, ResponseStep, ResponseView, Steps, Turn};
 use crate::route::query::split_at_equals;
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ enum SameSite {
 }
 
 impl Settings for RewriteCookie {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let Self { name, domain, path, secure, http_only, same_site } = self;
         if domain.is_none() && path.is_none() && secure.is_none() && http_only.is_none() && same_site.is_none() {
             let issue = Issue::at("", "no attribute is changed");

@@ -12,7 +12,7 @@ use super::replacement::Replacement;
 use super::settings::{Settings, one_of};
 use super::template::Template;
 use super::variables::{Stage, Values};
-use super::{FilterEntry, ResponseStep, ResponseView, Steps, Turn};
+use super::{Compiling, FilterEntry, ResponseStep, ResponseView, Steps, Turn};
 
 #[cfg(test)]
 mod tests;
@@ -62,7 +62,7 @@ struct LocationRule {
 }
 
 impl Settings for RewriteLocation {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         if self.0.is_empty() {
             return Err(Issue::at("", "the list is empty").suggest("write a rule, or leave the filter out"));
         }

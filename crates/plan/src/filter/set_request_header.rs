@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::fields::{Mode, WriteFields};
 use super::settings::{Ordered, Settings};
 use super::variables::Stage;
-use super::{FilterEntry, Steps};
+use super::{Compiling, FilterEntry, Steps};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetRequestHeader>("set_request_header", DOC);
 
@@ -36,7 +36,7 @@ filters:
 struct SetRequestHeader(Ordered<String>);
 
 impl Settings for SetRequestHeader {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let step = WriteFields::compile(Mode::Set, Stage::Request, &self.0)?;
         Ok(Steps { guarded: step.guarded(), ..Steps::of_request(step) })
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::fields::{Mode, WriteFields};
 use super::settings::{Ordered, Settings};
 use super::variables::Stage;
-use super::{FilterEntry, Steps};
+use super::{Compiling, FilterEntry, Steps};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetResponseHeader>("set_response_header", DOC);
 
@@ -32,7 +32,7 @@ filters:
 struct SetResponseHeader(Ordered<String>);
 
 impl Settings for SetResponseHeader {
-    fn compile(self) -> Result<Steps, Issue> {
+    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         WriteFields::compile(Mode::Set, Stage::Response, &self.0).map(Steps::of_response)
     }
 }

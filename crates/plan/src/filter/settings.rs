@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 
-use super::Steps;
+use super::{Compiling, Steps};
 
 /// What a person writes under a filter's name.
 pub trait Settings: DeserializeOwned + JsonSchema {
@@ -19,16 +19,16 @@ pub trait Settings: DeserializeOwned + JsonSchema {
     ///
     /// # Errors
     /// The first thing that is wrong, with its path below the settings.
-    fn compile(self) -> Result<Steps, Issue>;
+    fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue>;
 }
 
-pub(super) fn compile<S: Settings>(value: &Value) -> Result<Steps, Issue> {
+pub(super) fn compile<S: Settings>(value: &Value, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
     // What the schema forbids the configuration crate has told already, with its place; serde only says what, not where.
-    S::deserialize(value).map_err(|error| Issue::at("", error.to_string()))?.compile()
+    S::deserialize(value).map_err(|error| Issue::at("", error.to_string()))?.compile(compiling)
 }
 
 pub(super) fn check<S: Settings>(value: &Value) -> Result<(), Issue> {
-    compile::<S>(value).map(drop)
+    compile::<S>(value, &mut Compiling::alone()).map(drop)
 }
 
 /// The schema of the settings alone, ready to stand anywhere in a larger one.

@@ -8,7 +8,7 @@ use model::filter::FilterUse;
 use model::{Facts, FieldName, Fields, Issue, LocalResponse, Name, RequestHead, ResponseHead, Scheme, Version};
 use serde_json::Value;
 
-use super::{Chain, FILTERS, Flow, Notes, ResponseView, Turn};
+use super::{Chain, Compiling, FILTERS, FilterEntry, Flow, Notes, ResponseView, Steps, Turn};
 
 /// What facts borrow from.
 pub(super) struct World {
@@ -145,13 +145,18 @@ pub(super) fn uses(filters: &Value) -> Vec<FilterUse> {
 }
 
 pub(super) fn chain(filters: Value) -> Chain {
-    Chain::compile(&uses(&filters)).unwrap()
+    Chain::compile(&uses(&filters), None).unwrap()
+}
+
+/// The steps of a filter with good settings.
+pub(super) fn compiled(entry: &FilterEntry, settings: &Value) -> Steps {
+    (entry.compile)(settings, &mut Compiling::alone()).unwrap_or_else(|issue| panic!("{issue:?}"))
 }
 
 /// The issue that settings of a filter have, as text.
 pub(super) fn issue(name: &str, settings: Value) -> String {
     let entry = FILTERS.iter().find(|entry| entry.name == name).unwrap();
-    match ((entry.check)(&settings), (entry.compile)(&settings)) {
+    match ((entry.check)(&settings), (entry.compile)(&settings, &mut Compiling::alone())) {
         (Err(checked), Err(compiled)) => {
             assert_eq!(checked, compiled);
             Issue::to_string(&checked)

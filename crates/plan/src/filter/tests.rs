@@ -38,7 +38,7 @@ fn an_unknown_filter_is_reported_with_the_nearest_name_and_all_others_with_their
         { "cors": { "allow_origins": ["*"] } },
         { "remove_request_header": ["x y"] },
     ]);
-    let issues = Chain::compile(&uses(&filters)).unwrap_err();
+    let issues = Chain::compile(&uses(&filters), None).unwrap_err();
     let texts: Vec<_> = issues.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
@@ -51,7 +51,7 @@ fn an_unknown_filter_is_reported_with_the_nearest_name_and_all_others_with_their
 
 #[test]
 fn an_empty_chain_holds_no_step() {
-    let empty = Chain::compile(&[]).unwrap();
+    let empty = Chain::compile(&[], None).unwrap();
     assert!(empty.is_empty() && !empty.has_response_steps());
     let one_way = chain(json!([{ "remove_request_header": ["a"] }]));
     assert!(!one_way.is_empty() && !one_way.has_response_steps());
@@ -177,7 +177,7 @@ fn a_condition_of_a_response_filter_looks_at_the_request_when_it_is_its_turn() {
     filters[0].when = Some(below.clone());
     filters[1].when = Some(When { not: Some(Box::new(below.clone())), ..When::default() });
     filters[3].when = Some(below);
-    let chain = Chain::compile(&filters).unwrap();
+    let chain = Chain::compile(&filters, None).unwrap();
     let mut own = passed_with(&chain, request("GET", "/account/me", &[]));
     assert_eq!(own.0.path(), b"/me");
     assert_eq!(listed(&returned_with(&chain, &mut own, response(200, &[])).fields), "x-before: 1");
@@ -336,7 +336,7 @@ fn bad_names_and_twins_are_refused() {
         { "add_request_header": { "x-a": "1", "x_a": "2" } },
         { "set_response_header": { "a-b": "1", "a_b": "2" } },
     ]);
-    assert!(Chain::compile(&uses(&both)).is_ok());
+    assert!(Chain::compile(&uses(&both), None).is_ok());
     assert!(issue("remove_request_header", json!([])).starts_with(": the list is empty"));
     assert!(issue("add_response_header", json!({})).starts_with(": no field is named"));
 }

@@ -124,7 +124,9 @@ impl<'a> Compiler<'a> {
         };
         let chain = match old {
             Some(old) if old.route.filters == route.filters => Some(old.chain.clone()),
-            _ => self.take(Chain::compile(&route.filters), || format!("routes/{index}/filters")).map(Arc::new),
+            _ => self
+                .take(Chain::compile(&route.filters, old.map(|old| &*old.chain)), || format!("routes/{index}/filters"))
+                .map(Arc::new),
         };
         let (action, conditions, chain) = (action?, conditions?, chain?);
         match old {

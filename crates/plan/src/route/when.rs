@@ -7,7 +7,7 @@ use model::{Issue, RequestHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
-use crate::filter::notes::{Note, Notes};
+use crate::filter::{Compiling, Note, Notes};
 
 /// The number of what is asked once only.
 const NONE: usize = usize::MAX;
@@ -55,12 +55,11 @@ impl WhenPlan {
         })
     }
 
-    /// Has the verdicts of all its parts kept, under numbers from `next` on.
-    pub(crate) fn number(&mut self, next: &mut usize) {
-        self.number = *next;
-        *next += 1;
+    /// Has the verdicts of all its parts kept as notes.
+    pub(crate) fn number(&mut self, compiling: &mut Compiling<'_>) {
+        self.number = compiling.note();
         let (not, any) = (self.not.as_deref_mut(), self.any.as_deref_mut().unwrap_or_default());
-        not.into_iter().chain(any).chain(self.all.iter_mut()).for_each(|part| part.number(next));
+        not.into_iter().chain(any).chain(self.all.iter_mut()).for_each(|part| part.number(compiling));
     }
 
     /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it

@@ -1,0 +1,112 @@
+//! Filters of bodies: pure, slices in, slices out.
+//!
+//! A step looks at the head of a message and says whether its body passes a [`Stage`]. The data plane feeds the stages of a body
+//! between taking the sender's framing off and putting the receiver's on. A [`Coder`] fills the room that it is given and is called
+//! again, so that memory stays flat whatever the body becomes.
+//!
+//! Bodies pass stages in the order of their [`Rank`], not in that of the list: nobody wants to replace text in what is compressed.
+
+use model::ResponseHead;
+use model::fields::Fields;
+
+use super::{ResponseView, Turn};
+
+/// Something done to the body of responses. Shared by all workers, so whatever changes lives in the [`Stage`] that it makes.
+pub trait ResponseBodyStep: Send + Sync {
+    /// Where among the stages of a body its own stands.
+    fn rank(&self) -> Rank;
+
+    /// Begins with a body, and says how long it is then; `None`: the body passes as it is. The head is final but for what this
+    /// changes of it. It is called for answers to HEAD and for 304 too, with [`Extent::Absent`], so that heads agree.
+    fn begin(
+        &self,
+        head: &mut ResponseHead,
+        view: &ResponseView<'_>,
+        extent: Extent,
+        turn: &mut Turn<'_>,
+    ) -> Option<(Stage, Extent)>;
+}
+
+/// The order of stages, on the way from the endpoint to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// What the endpoint has coded is decoded.
+    Decode,
+    /// The plain body is looked at.
+    Inspect,
+    /// The plain body is changed.
+    Rewrite,
+    /// It is kept.
+    Store,
+    /// It is coded for the client.
+    Encode,
+    /// What leaves is counted.
+    Account,
+}
+
+/// How long a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// There is none, whatever the head says: the answer to HEAD, or 304.
+    Absent,
+    /// So many bytes.
+    Known(u64),
+    /// It is over when it is.
+    Unknown,
+}
+
+/// What a body passes.
+pub enum Stage {
+    /// Makes other bytes of it.
+    Coder(Box<dyn Coder>),
+    /// Sees it.
+    Tap(Box<dyn Tap>),
+}
+
+/// Makes other bytes of one body. It stays on one worker.
+pub trait Coder {
+    /// Takes some of `input` and writes to `room`, as much as either allows. `room` is never empty. With [`Turning::More`] and input
+    /// it does one or the other. Bytes that are left of the input are given again.
+    ///
+    /// # Errors
+    /// The input is not what it is said to be.
+    fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody>;
+
+    /// The trailers of the body, which are known when its last byte is. Called once, before [`Turning::End`], if there are any.
+    fn trailers(&mut self, _trailers: &mut Fields) {}
+}
+
+/// Why a coder is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turning {
+    /// More is to come, at once or later.
+    More,
+    /// The sender is silent: what is inside must come out, so that the receiver can use all that was sent (event streams).
+    Flush,
+    /// The input is the last.
+    End,
+}
+
+/// What one call of a coder did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coded {
+    /// Bytes of the input that it has taken.
+    pub read: usize,
+    /// Bytes that it has written.
+    pub written: usize,
+    /// With [`Turning::Flush`] and [`Turning::End`]: nothing is left inside.
+    pub is_done: bool,
+}
+
+/// A body is not what it is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadBody;
+
+/// Sees one body, changes nothing, and never waits.
+pub trait Tap {
+    /// Sees the next bytes.
+    fn see(&mut self, bytes: &[u8]);
+
+    /// The body is over, and whole. A tap that is dropped without has seen a part.
+    fn end(&mut self) {}
+}

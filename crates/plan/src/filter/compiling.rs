@@ -1,0 +1,84 @@
+//! What a filter gets while its settings are compiled: numbers for its notes, and state that outlives the plan.
+
+use std::any::Any;
+use std::sync::Arc;
+
+/// State of a filter that all workers share and that plans to come take over.
+#[derive(Clone)]
+pub(super) struct Kept {
+    filter: &'static str,
+    key: String,
+    state: Arc<dyn Any + Send + Sync>,
+}
+
+/// One chain while it is compiled.
+pub struct Compiling<'a> {
+    /// The state of the chain that the route of the same name had before.
+    before: &'a [Kept],
+    kept: Vec<Kept>,
+    notes: usize,
+    filter: &'static str,
+}
+
+impl<'a> Compiling<'a> {
+    /// The filters of a route that has none in force, or whose settings are only checked.
+    pub(super) fn alone() -> Self {
+        Self::after(&[])
+    }
+
+    /// The filters of a route after those that kept this.
+    pub(super) fn after(before: &'a [Kept]) -> Self {
+        Self { before, kept: Vec::new(), notes: 0, filter: "" }
+    }
+
+    /// Goes on with a filter of this name.
+    pub(super) fn filter(&mut self, name: &'static str) {
+        self.filter = name;
+    }
+
+    /// Numbers for notes, see [`super::Notes::set`]: those of a filter are not those of another of its route.
+    pub fn note(&mut self) -> usize {
+        self.notes += 1;
+        self.notes - 1
+    }
+
+    /// The state that this filter of this route had in the plan before, if it was made with an equal `key`; else a new one. A route
+    /// that has the filter several times has as many states of a key, in the order of the list.
+    pub fn kept<T: Any + Send + Sync>(&mut self, key: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        let is_same = |kept: &&Kept| kept.filter == self.filter && kept.key == key;
+        let earlier = self.kept.iter().filter(is_same).count();
+        let before = self.before.iter().filter(is_same).nth(earlier);
+        let state = before.and_then(|kept| kept.state.clone().downcast::<T>().ok()).unwrap_or_else(|| Arc::new(make()));
+        self.kept.push(Kept { filter: self.filter, key: key.to_owned(), state: state.clone() });
+        state
+    }
+
+    pub(super) fn into_kept(self) -> Box<[Kept]> {
+        self.kept.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_found_again_by_filter_key_and_place() {
+        let mut first = Compiling::alone();
+        first.filter("a");
+        let (one, two) = (first.kept("k", || 1_u8), first.kept("k", || 2_u8));
+        let other = first.kept("x", || 3_u8);
+        let kept = first.into_kept();
+        let mut second = Compiling::after(&kept);
+        second.filter("a");
+        assert!(Arc::ptr_eq(&second.kept("x", || 0_u8), &other));
+        assert!(Arc::ptr_eq(&second.kept("k", || 0_u8), &one));
+        assert!(Arc::ptr_eq(&second.kept("k", || 0_u8), &two));
+        assert_eq!(*second.kept("k", || 9_u8), 9, "a third is new");
+        assert_eq!(*second.kept("x", || 7_u16), 7, "what has become of another kind is new");
+        second.filter("b");
+        assert_eq!(*second.kept("k", || 8_u8), 8);
+        let numbers = [second.note(), second.note()];
+        assert_eq!(numbers, [0, 1]);
+    }
+}
