@@ -1,6 +1,8 @@
 //! Answers that the proxy gives itself: fixed answers, redirects, what filters say, and faults.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Instant;
 
 use model::fields::{FieldName, Fields};
@@ -14,6 +16,7 @@ use crate::downstream::begin_response;
 use crate::downstream::http1::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::io::write_all;
+use crate::relay::{BodyWriter, Pump, Stages};
 
 /// After how many seconds a client may try again, for faults that pass.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -39,7 +42,7 @@ pub(crate) async fn give_with(
     skip_body(exchange);
     let local = &*exchange.grpc.as_ref().map_or(Cow::Borrowed(local), |grpc| grpc.answer(local));
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
-    send_with(exchange, (local, beside), keeps_alive).await?;
+    let keeps_alive = send_with(exchange, (local, beside), keeps_alive).await?;
     Ok(next_after(exchange, keeps_alive, exchange.is_read))
 }
 
@@ -85,19 +88,25 @@ fn plain(fault: Fault, status: u16) -> LocalResponse {
 /// # Errors
 /// The client is gone, or takes nothing for too long.
 pub(crate) async fn send(exchange: &mut Exchange<'_>, local: &LocalResponse, keep_alive: bool) -> Result<(), Fault> {
-    send_with(exchange, (local, &[]), keep_alive).await
+    send_with(exchange, (local, &[]), keep_alive).await.map(drop)
 }
 
+/// Says whether the connection may live on, which `keep_alive` says of all but the response.
 async fn send_with(
     exchange: &mut Exchange<'_>,
     (local, beside): (&LocalResponse, &[(String, String)]),
     keep_alive: bool,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     fill_head(exchange, local);
     exchange.filter_response();
     append(&mut exchange.response().fields, beside);
     let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
     let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
+    let source = if has_body { Framing::Length(local.body.len() as u64) } else { Framing::None };
+    if let Some((stages, framing)) = exchange.stages_of_answer(source, &local.body) {
+        // Boxed: it is rare, and its state would make every exchange larger.
+        return Box::pin(send_coded(exchange, stages, (framing, to), keep_alive)).await;
+    }
     // As bytes the body is part of what is written, and its length stands in the head already.
     let is_apart = has_body && exchange.connection.io.is_message();
     let framing = if is_apart { Framing::Length(local.body.len() as u64) } else { Framing::None };
@@ -109,7 +118,42 @@ async fn send_with(
         exchange.told.sent_bytes += local.body.len() as u64;
     }
     exchange.told.status = local.status;
-    write(exchange, &bytes).await
+    write(exchange, &bytes).await.map(|()| keep_alive)
+}
+
+/// Sends an answer whose body comes out of stages.
+async fn send_coded(
+    exchange: &mut Exchange<'_>,
+    stages: Box<Stages>,
+    (framing, to): (Framing, Version),
+    keep_alive: bool,
+) -> Result<bool, Fault> {
+    let framing = if framing == Framing::Chunked && to == Version::Http10 { Framing::UntilClose } else { framing };
+    let keep_alive = keep_alive && framing != Framing::UntilClose;
+    let how = SendResponse { framing, to, keep_alive, upgrade: false };
+    let buffers = &exchange.worker.buffers;
+    let mut pump = Pump::made(BodyWriter::new(framing, &exchange.connection.io), stages);
+    let mut head = Vec::with_capacity(512);
+    begin_response(exchange, &how, &mut head)?;
+    exchange.told.status = exchange.response().status;
+    exchange.told.ends_by_close = framing == Framing::UntilClose;
+    pump.begin(&head, buffers.take(), buffers).map_err(|_| Fault::BadResponse)?;
+    let connection = &mut *exchange.connection;
+    connection.watch.set_bound(None);
+    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+    let sent = poll_fn(|cx| {
+        if let Poll::Ready(drained) = pump.poll_drain(cx, &mut connection.io, buffers) {
+            return Poll::Ready(drained.map_err(|_| Fault::ClosedInResponse));
+        }
+        if pump.take_progress() {
+            connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+        }
+        connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout))
+    })
+    .await;
+    pump.stop(buffers);
+    exchange.told.sent_bytes += pump.sent_bytes();
+    sent.map(|()| keep_alive)
 }
 
 /// Sends the endpoint's response head, which filters are done with, to a client that waits for no body.
@@ -133,9 +177,9 @@ async fn write(exchange: &mut Exchange<'_>, bytes: &[u8]) -> Result<(), Fault> {
     connection.watch.set_bound(None);
     connection.watch.set(Instant::now(), exchange.http.stream_timeout);
     let mut writing = std::pin::pin!(write_all(&mut connection.io, bytes));
-    std::future::poll_fn(|cx| match writing.as_mut().poll(cx) {
-        std::task::Poll::Ready(written) => std::task::Poll::Ready(written.map_err(|_| Fault::ClosedInResponse)),
-        std::task::Poll::Pending => connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout)),
+    poll_fn(|cx| match writing.as_mut().poll(cx) {
+        Poll::Ready(written) => Poll::Ready(written.map_err(|_| Fault::ClosedInResponse)),
+        Poll::Pending => connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout)),
     })
     .await
 }

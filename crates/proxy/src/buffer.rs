@@ -32,6 +32,11 @@ impl Buffer {
         Self { bytes, start: HEADROOM_BYTES, end: HEADROOM_BYTES }
     }
 
+    /// No buffer: it holds nothing, has no room, and costs nothing.
+    pub(crate) fn nothing() -> Self {
+        Self { bytes: Box::default(), start: 0, end: 0 }
+    }
+
     /// Forgets the bytes.
     pub(crate) fn clear(&mut self) {
         self.start = HEADROOM_BYTES;

@@ -414,7 +414,10 @@ impl<'p> Exchange<'p> {
 
     /// Hands the heads to filters, with all that steps have beside them.
     #[inline]
-    fn in_turn<R>(&mut self, run: impl FnOnce(&mut RequestHead, Option<&mut ResponseHead>, &mut Turn<'_>) -> R) -> R {
+    pub(crate) fn in_turn<R>(
+        &mut self,
+        run: impl FnOnce(&mut RequestHead, Option<&mut ResponseHead>, &mut Turn<'_>) -> R,
+    ) -> R {
         let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         let Incoming { head, notes, .. } = &mut *self.incoming;
         let mut turn = Turn {

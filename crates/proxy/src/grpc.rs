@@ -1,5 +1,7 @@
 //! gRPC: what is done for its exchanges that is not done for others. Nothing here is touched for requests by HTTP/1.1.
 
+pub(crate) mod web;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};

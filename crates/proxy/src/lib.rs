@@ -36,6 +36,7 @@ mod retired;
 mod retry;
 mod socket;
 mod socket_file;
+mod stages;
 mod stream;
 mod tls;
 mod upstream;

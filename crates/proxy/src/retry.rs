@@ -23,6 +23,8 @@ use crate::worker_plan::ClusterNow;
 pub(crate) struct Replay {
     /// The request body, kept whole.
     pub body: Option<Box<[u8]>>,
+    /// It is kept as an endpoint gets it, not as the client sends it.
+    is_coded: bool,
     /// The body has left the client's buffer: a further attempt takes the kept one.
     pub is_taken: bool,
     /// A response was thrown away for another attempt, after this pause.
@@ -35,6 +37,17 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
+    /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
+    pub(crate) fn keep_sent(&mut self, sent: Box<[u8]>, is_coded: bool) {
+        self.body = Some(sent);
+        self.is_coded = is_coded;
+    }
+
+    /// Whether what is sent again has passed its stages already.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.is_coded && self.is_taken && self.body.is_some()
+    }
+
     /// The body for an attempt after one that has taken it from the client's buffer.
     pub(crate) fn again(&self) -> Option<&[u8]> {
         if self.is_taken { self.body.as_deref() } else { None }

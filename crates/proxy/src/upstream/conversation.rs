@@ -15,7 +15,6 @@ use model::limits::{INTERIM_RESPONSES_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, Method, Version};
 use plan::{ClusterPlan, EndpointPlan};
 use wire::authentication::{Bond, bond_of};
-use wire::grpc::text;
 use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
 };
@@ -86,8 +85,10 @@ impl<'p> Conversation<'p> {
         };
         let writer = writer_of(exchange, &upstream.io);
         let source = match exchange.replay.again() {
-            // It was kept without the chunks that it came in.
-            Some(kept) if framing == Framing::Chunked || exchange.sends_text() => Framing::Length(kept.len() as u64),
+            // It was kept without the chunks that it came in, or as the endpoint gets it.
+            Some(kept) if framing == Framing::Chunked || exchange.replay.is_coded() => {
+                Framing::Length(kept.len() as u64)
+            }
             _ => framing,
         };
         let mut upload = upload_of(exchange, source, writer);
@@ -198,9 +199,7 @@ impl<'p> Conversation<'p> {
         let max = if fault == Some(Fault::StreamRefused) { REPLAY_BYTES_MAX } else { allowed };
         let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
         if let Some(sent) = stream.and_then(MessageStream::take_sent) {
-            // It is kept as the client sends it.
-            let is_text = exchange.sends_text();
-            exchange.replay.body = Some(if is_text { text::encode(&sent).into_bytes().into() } else { sent });
+            exchange.replay.keep_sent(sent, exchange.sends_text());
         }
         // Also what was kept after a refusal, when another endpoint has looked at it since.
         exchange.replay.body.take_if(|body| body.len() > max);
@@ -475,7 +474,7 @@ impl<'p> Conversation<'p> {
         exchange.told.received_bytes += self.upload.moved_bytes();
         if let Some(mut download) = self.download.take() {
             download.stop(buffers);
-            exchange.told.sent_bytes += download.moved_bytes();
+            exchange.told.sent_bytes += download.sent_bytes();
         }
         if let Some(buffer) = self.inbound.take() {
             buffers.give(buffer);
@@ -498,9 +497,7 @@ fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pu
     if let Some(max) = exchange.incoming.notes.body_max {
         upload.bound(max);
     }
-    if exchange.sends_text() {
-        upload.decode_text();
-    }
+    upload.pass(exchange.stages_of_request());
     if let Some(withheld) = exchange.told.route.and_then(|route| exchange.plan.withheld(route)) {
         // What a filter or a listener decides in the head must not come in by the back door.
         upload.withhold(withheld.clone());
@@ -536,6 +533,6 @@ fn upload_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
         PumpFault::TooLong => Fault::BodyTooLarge,
-        PumpFault::Framing | PumpFault::BadText | PumpFault::Write => Fault::BadRequestBody,
+        PumpFault::Framing | PumpFault::BadBody | PumpFault::Write => Fault::BadRequestBody,
     }
 }

@@ -23,17 +23,15 @@ impl<'p> Conversation<'p> {
     pub(super) async fn relay_response(
         &mut self,
         exchange: &mut Exchange<'p>,
-        mut parsed: ResponseParsed,
+        parsed: ResponseParsed,
     ) -> Result<Next, Fault> {
         let web = exchange.bridge_to_web();
-        if web.is_some() && parsed.framing != Framing::None && parsed.framing != Framing::Length(0) {
-            parsed.framing = Framing::Chunked;
-        }
         fit_for_client(exchange);
+        let (stages, framing) = exchange.stages_of_response(parsed.framing, web);
         let worker = exchange.worker;
         let to = exchange.incoming.head.version;
-        let has_end = parsed.framing != Framing::UntilClose || to > Version::Http10;
-        let framing = match parsed.framing {
+        let has_end = framing != Framing::UntilClose || to > Version::Http10;
+        let framing = match framing {
             Framing::Chunked | Framing::UntilClose if to == Version::Http10 => Framing::UntilClose,
             Framing::UntilClose => Framing::Chunked,
             other => other,
@@ -48,9 +46,7 @@ impl<'p> Conversation<'p> {
         }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
-        if let Some(form) = web {
-            download.make_web(form);
-        }
+        download.pass(stages);
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();
         }
@@ -234,7 +230,7 @@ fn is_wanted_by(exchange: &Exchange<'_>, side: &EndpointNow, upstream: &Upstream
 fn download_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ResponseBodyClosed,
-        PumpFault::Framing | PumpFault::BadText | PumpFault::TooLong => Fault::BadResponseBody,
+        PumpFault::Framing | PumpFault::BadBody | PumpFault::TooLong => Fault::BadResponseBody,
         PumpFault::Write => Fault::ClosedInResponse,
     }
 }

@@ -1,99 +1,21 @@
-//! Moving bytes: the one relay for request bodies, response bodies, tunnels and TCP streams.
-//!
-//! A [`Pump`] moves one direction. A [`BodyReader`] takes the sender's framing off, a [`BodyWriter`] puts the receiver's
-//! on; a protocol is added by a variant of each, not by another loop. Memory is bounded by one buffer per direction: the
-//! pump reads only when all it read before is written, and the receiver's slowness reaches the sender through TCP.
+//! One direction.
 
-use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::{Duration, Instant};
 
-use model::Fault;
 use model::fields::Fields;
-use wire::grpc::call::{self, WebForm};
-use wire::grpc::text;
-use wire::http1::{self, ChunkDecoder, Framing, HeadLimits};
+use wire::http1::{self, Framing};
 
+use super::body::{BodyReader, BodyWriter};
+use super::stage::{Pulled, Stages};
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
-use crate::watch::Watch;
 use crate::worker_plan::Withheld;
 
 /// Reads of one direction before the other gets a turn, and with it the timer.
 const FILLS_PER_TURN_MAX: usize = 16;
-
-/// How the sender marks the end of a body.
-pub(crate) enum BodyReader {
-    /// All of it is read.
-    Done,
-    /// This many bytes are still to come.
-    Length(u64),
-    /// Chunks; boxed because it is rare and large.
-    Chunked(Box<Chunks>),
-    /// Until the sender ends its half.
-    UntilClose,
-    /// Until the sender ends the stream that is the message's own, with trailers or without. What is left of a length, if
-    /// one was given: the two must agree (RFC 9113 section 8.1.1).
-    Stream(Option<u64>),
-    /// The same without a length, and with a bound: what may still come.
-    BoundedStream(u64),
-    /// Only the end is still to come, and this byte waits for it: see [`BodyWriter::Held`].
-    Held(u8),
-}
-
-/// A body in chunks.
-pub(crate) struct Chunks {
-    decoder: ChunkDecoder,
-    /// Bytes that may still come; `u64::MAX` without a bound.
-    left: u64,
-}
-
-impl BodyReader {
-    fn new(framing: Framing, from: &Io) -> Self {
-        match framing {
-            // The end of a stream may come later, which is nothing that the receiver has to wait for.
-            Framing::None | Framing::Length(0) => Self::Done,
-            Framing::Length(length) if from.is_message() => Self::Stream(Some(length)),
-            _ if from.is_message() => Self::Stream(None),
-            Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => {
-                Self::Chunked(Box::new(Chunks { decoder: ChunkDecoder::new(&HeadLimits::default()), left: u64::MAX }))
-            }
-            Framing::UntilClose => Self::UntilClose,
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self, Self::Done)
-    }
-}
-
-/// How the receiver is told of the end of a body.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyWriter {
-    /// By the length in the head, or by the end of the stream.
-    Plain,
-    /// By the length in the head. The last byte waits until the sender's stream has ended, for only then is the message whole:
-    /// content beyond its length, or bad trailers, would make it malformed (RFC 9113 section 8.1.1).
-    Held,
-    /// By chunks.
-    Chunked,
-    /// By the end of the stream that is the message's own. One that is empty from the start ends with its head.
-    Stream,
-}
-
-impl BodyWriter {
-    /// How a body that is sent with this framing is ended.
-    pub(crate) fn new(framing: Framing, to: &Io) -> Self {
-        match framing {
-            _ if to.is_message() => Self::Stream,
-            Framing::Chunked => Self::Chunked,
-            _ => Self::Plain,
-        }
-    }
-}
+/// The same where a body is coded: 64 KiB may take a millisecond, and the others of the worker wait.
+const CODED_FILLS_PER_TURN_MAX: usize = 1;
 
 /// Why a pump stopped before the end.
 #[derive(Debug)]
@@ -106,21 +28,10 @@ pub(crate) enum PumpFault {
     Framing,
     /// The body is longer than it may be.
     TooLong,
-    /// The body is not the base64 that it is said to be.
-    BadText,
+    /// The body is not what it is said to be: a stage cannot read it.
+    BadBody,
     /// The receiver's connection broke.
     Write,
-}
-
-/// What gRPC-Web makes of a body. As small as it can be: every exchange has room for two.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Web {
-    /// Nothing: nearly all bodies.
-    Off,
-    /// Trailers become its last message, and all of it is written in this form.
-    Made(WebForm),
-    /// It comes as text, and goes on as the bytes that this stands for.
-    Decoded(text::Decoder),
 }
 
 /// One direction of an exchange or tunnel.
@@ -129,8 +40,8 @@ pub(crate) struct Pump {
     writer: BodyWriter,
     /// Bytes read and encoded, not yet written.
     outgoing: Option<Buffer>,
-    /// What follows `outgoing`, when a head did not fit before the body that came with it.
-    queued: Option<Buffer>,
+    /// What follows `outgoing`, when a head did not fit before the body that came with it. Boxed because it is rare.
+    queued: Option<Box<Buffer>>,
     /// Bytes that came after the end of the body.
     leftover: Option<Buffer>,
     /// Everything, the end included, is encoded.
@@ -142,10 +53,14 @@ pub(crate) struct Pump {
     closes: bool,
     /// What trailers must not bring.
     withheld: Option<Rc<Withheld>>,
-    web: Web,
+    /// What it passes on its way.
+    stages: Option<Box<Stages>>,
     /// What ends the receiver's stream beside its data.
     trailers: Option<Box<Fields>>,
 }
+
+/// Two are part of every exchange: what is rare is boxed.
+const _: () = assert!(size_of::<Pump>() <= 128);
 
 impl Pump {
     /// A pump for a body that `from` sends with this framing.
@@ -168,9 +83,15 @@ impl Pump {
             written: false,
             closes: false,
             withheld: None,
-            web: Web::Off,
+            stages: None,
             trailers: None,
         }
+    }
+
+    /// A pump for a body that the first of its stages makes: there is no sender.
+    pub(crate) fn made(writer: BodyWriter, stages: Box<Stages>) -> Self {
+        let stages = Some(stages);
+        Self { ended: false, flushed: false, stages, ..Self::of(BodyReader::Done, writer) }
     }
 
     /// A pump for bytes without framing.
@@ -192,14 +113,11 @@ impl Pump {
         self.withheld = Some(withheld);
     }
 
-    /// Makes a body of gRPC-Web from one of gRPC, in this form.
-    pub(crate) fn make_web(&mut self, form: WebForm) {
-        self.web = Web::Made(form);
-    }
-
-    /// Says that the body comes in the text form of gRPC-Web, and goes on as what that stands for.
-    pub(crate) fn decode_text(&mut self) {
-        self.web = Web::Decoded(text::Decoder::default());
+    /// Has the body pass these stages. To be called before anything is moved. A body that is empty from the start passes none.
+    pub(crate) fn pass(&mut self, stages: Option<Box<Stages>>) {
+        if !self.ended {
+            self.stages = stages;
+        }
     }
 
     /// Says that the receiver's connection is closed as soon as all is written.
@@ -220,7 +138,7 @@ impl Pump {
             if !alone.append(head) {
                 return Err(PumpFault::Framing);
             }
-            self.queued = Some(std::mem::replace(&mut first, alone));
+            self.queued = Some(Box::new(std::mem::replace(&mut first, alone)));
         }
         self.flushed = false;
         self.outgoing = Some(first);
@@ -237,9 +155,17 @@ impl Pump {
         self.reader.is_done()
     }
 
-    /// Body bytes moved so far, framing not counted.
+    /// Body bytes that were read so far, framing not counted.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.moved_bytes
+    }
+
+    /// The same as the receiver gets them.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        match &self.stages {
+            None => self.moved_bytes,
+            Some(stages) => stages.out_bytes(),
+        }
     }
 
     /// Bytes that came after the body: the next request, or noise after a response.
@@ -259,10 +185,16 @@ impl Pump {
 
     /// Gives all memory back; nothing more is moved.
     pub(crate) fn stop(&mut self, pool: &BufferPool) {
-        for buffer in [self.outgoing.take(), self.queued.take()].into_iter().flatten() {
+        for buffer in [self.outgoing.take(), self.queued.take().map(|queued| *queued)].into_iter().flatten() {
             // Read, but never delivered.
-            self.moved_bytes = self.moved_bytes.saturating_sub(buffer.len() as u64);
+            match &mut self.stages {
+                None => self.moved_bytes = self.moved_bytes.saturating_sub(buffer.len() as u64),
+                Some(stages) => stages.lose(buffer.len() as u64),
+            }
             pool.give(buffer);
+        }
+        if let Some(stages) = &mut self.stages {
+            stages.stop(pool);
         }
         self.ended = true;
         self.flushed = true;
@@ -289,8 +221,8 @@ impl Pump {
         to: &mut Io,
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
-        for _ in 0..FILLS_PER_TURN_MAX {
-            if self.ended {
+        for _ in 0..self.fills_per_turn() {
+            if self.reader.is_done() {
                 return Poll::Ready(Ok(()));
             }
             if self.poll_write_outgoing(cx, to, pool)?.is_pending() {
@@ -299,8 +231,13 @@ impl Pump {
                 }
                 return Poll::Pending;
             }
+            if self.stages.as_ref().is_some_and(|stages| stages.has_more()) {
+                self.pull(pool)?;
+                continue;
+            }
             match self.poll_fill(cx, from, pool)? {
                 Poll::Ready(()) => {}
+                Poll::Pending if self.flush_stages(pool)? => {}
                 Poll::Pending => {
                     // What was written must not wait in TLS until the sender speaks again.
                     if !self.flushed {
@@ -345,7 +282,20 @@ impl Pump {
         to: &mut Io,
         pool: &BufferPool,
     ) -> Poll<Result<(), PumpFault>> {
-        ready!(self.poll_write_outgoing(cx, to, pool))?;
+        let mut pulls = 0;
+        loop {
+            ready!(self.poll_write_outgoing(cx, to, pool))?;
+            if self.ended {
+                break;
+            }
+            if pulls == CODED_FILLS_PER_TURN_MAX {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            // The sender is done, and its bytes are still in the stages.
+            self.pull(pool)?;
+            pulls += 1;
+        }
         if !self.flushed {
             if self.ended
                 && self.writer == BodyWriter::Stream
@@ -380,7 +330,7 @@ impl Pump {
                 self.written = true;
                 self.flushed = false;
             }
-            if let Some(buffer) = std::mem::replace(&mut self.outgoing, self.queued.take()) {
+            if let Some(buffer) = std::mem::replace(&mut self.outgoing, self.queued.take().map(|queued| *queued)) {
                 pool.give(buffer);
             }
         }
@@ -392,7 +342,7 @@ impl Pump {
         let Some(stream) = to.message() else { return Poll::Ready(Ok(false)) };
         let is_taken = ready!(stream.poll_hand_on(cx, &mut self.outgoing, ends)).map_err(|_| PumpFault::Write)?;
         if is_taken {
-            self.outgoing = self.queued.take();
+            self.outgoing = self.queued.take().map(|queued| *queued);
             self.written = true;
             self.flushed = false;
         }
@@ -407,10 +357,7 @@ impl Pump {
             Poll::Ready(Ok(())) => {}
         }
         let mut buffer = pool.take();
-        let room = buffer.room();
-        // Text is longer by a third than what it stands for.
-        let most = if self.web == Web::Made(WebForm::Text) { room.len() / 2 } else { room.len() };
-        let count = match from.poll_read(cx, &mut room[..most]) {
+        let count = match from.poll_read(cx, buffer.room()) {
             Poll::Pending => {
                 pool.give(buffer);
                 return Ok(Poll::Pending);
@@ -423,7 +370,7 @@ impl Pump {
         };
         buffer.filled(count);
         let recoded = if count == 0 {
-            self.end_of_stream(&mut buffer, from)
+            self.end_of_stream(&mut buffer, from, pool)
         } else {
             let is_over = from.message().is_some_and(|stream| stream.is_over());
             self.recode(&mut buffer, is_over, pool)
@@ -442,11 +389,11 @@ impl Pump {
         recoded.map(Poll::Ready)
     }
 
-    fn end_of_stream(&mut self, buffer: &mut Buffer, from: &mut Io) -> Result<(), PumpFault> {
+    fn end_of_stream(&mut self, buffer: &mut Buffer, from: &mut Io, pool: &BufferPool) -> Result<(), PumpFault> {
         match self.reader {
             BodyReader::UntilClose => {
                 self.reader = BodyReader::Done;
-                self.encode(buffer, None)
+                self.hand_on(buffer, None, pool)
             }
             BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) | BodyReader::Held(_) => {
                 if let BodyReader::Held(last) = std::mem::replace(&mut self.reader, BodyReader::Done) {
@@ -456,7 +403,7 @@ impl Pump {
                 }
                 let mut trailers = from.message().and_then(|stream| stream.take_trailers());
                 self.thin_out(trailers.as_deref_mut());
-                self.encode(buffer, trailers.as_deref())
+                self.hand_on(buffer, trailers.as_deref(), pool)
             }
             _ => Err(PumpFault::Truncated),
         }
@@ -512,12 +459,8 @@ impl Pump {
             }
         }
         self.moved_bytes += buffer.len() as u64;
-        if let Web::Decoded(decoder) = &mut self.web {
-            let count = decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::BadText)?;
-            buffer.truncate(count);
-        }
         self.thin_out(finished.as_mut().map(|chunks| chunks.decoder.trailers_mut()));
-        self.encode(buffer, finished.as_ref().map(|chunks| chunks.decoder.trailers()))
+        self.hand_on(buffer, finished.as_ref().map(|chunks| chunks.decoder.trailers()), pool)
     }
 
     fn thin_out(&self, trailers: Option<&mut Fields>) {
@@ -538,18 +481,64 @@ impl Pump {
         }
     }
 
-    fn encode(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>) -> Result<(), PumpFault> {
-        let mut fits = true;
-        let mut trailers = trailers;
-        if self.web != Web::Off {
-            fits = self.encode_web(buffer, &mut trailers)?;
+    /// Passes what was taken out of the sender's framing on to the receiver's, through the stages if there are any.
+    fn hand_on(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>, pool: &BufferPool) -> Result<(), PumpFault> {
+        let is_last = self.reader.is_done();
+        let Some(stages) = &mut self.stages else { return self.encode(buffer, trailers, is_last) };
+        if is_last {
+            stages.trailers(trailers.cloned());
         }
+        stages.feed(std::mem::replace(buffer, Buffer::nothing()), is_last, pool);
+        let pulled = stages.pull(pool).map_err(|_| PumpFault::BadBody)?;
+        *buffer = pulled.buffer;
+        self.encode_pulled(buffer, pulled.is_done)
+    }
+
+    /// Encodes more of what is in the stages.
+    fn pull(&mut self, pool: &BufferPool) -> Result<(), PumpFault> {
+        let Some(stages) = &mut self.stages else { return Ok(()) };
+        let Pulled { mut buffer, is_done } = stages.pull(pool).map_err(|_| PumpFault::BadBody)?;
+        self.encode_pulled(&mut buffer, is_done)?;
+        self.send(buffer, pool);
+        Ok(())
+    }
+
+    /// Encodes what the stages hold back, as the sender is silent. False: they hold back nothing.
+    fn flush_stages(&mut self, pool: &BufferPool) -> Result<bool, PumpFault> {
+        let Some(stages) = &mut self.stages else { return Ok(false) };
+        let Some(mut buffer) = stages.flush(pool).map_err(|_| PumpFault::BadBody)? else { return Ok(false) };
+        let has_bytes = !buffer.is_empty();
+        self.encode(&mut buffer, None, false)?;
+        self.send(buffer, pool);
+        Ok(has_bytes)
+    }
+
+    fn encode_pulled(&mut self, buffer: &mut Buffer, is_last: bool) -> Result<(), PumpFault> {
+        let trailers = self.stages.as_mut().filter(|_| is_last).and_then(|stages| stages.take_trailers());
+        self.encode(buffer, trailers.as_deref(), is_last)
+    }
+
+    fn send(&mut self, buffer: Buffer, pool: &BufferPool) {
+        if buffer.is_empty() {
+            pool.give(buffer);
+        } else {
+            self.outgoing = Some(buffer);
+        }
+    }
+
+    fn fills_per_turn(&self) -> usize {
+        if self.stages.is_none() { FILLS_PER_TURN_MAX } else { CODED_FILLS_PER_TURN_MAX }
+    }
+
+    /// Puts the receiver's framing on.
+    fn encode(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>, is_last: bool) -> Result<(), PumpFault> {
+        let mut fits = true;
         if self.writer == BodyWriter::Chunked && !buffer.is_empty() {
             let mut head = [0; http1::CHUNK_HEAD_BYTES_MAX];
             let start = http1::write_chunk_head(buffer.len(), &mut head);
             fits &= buffer.prepend(&head[start..]) && buffer.append(http1::CHUNK_TAIL);
         }
-        if self.reader.is_done() {
+        if is_last {
             self.ended = true;
             self.flushed = false;
             if self.writer == BodyWriter::Chunked {
@@ -564,143 +553,4 @@ impl Pump {
         // held them in the same or a longer form.
         if fits { Ok(()) } else { Err(PumpFault::Framing) }
     }
-
-    /// Does what gRPC-Web asks for: see [`Web`]. Text is written as a segment of its own with each buffer, for nobody knows when the
-    /// next one comes. False: it does not fit.
-    #[cold]
-    fn encode_web(&self, buffer: &mut Buffer, trailers: &mut Option<&Fields>) -> Result<bool, PumpFault> {
-        let form = match self.web {
-            Web::Decoded(decoder) if self.reader.is_done() && decoder != text::Decoder::Between => {
-                return Err(PumpFault::BadText);
-            }
-            Web::Off | Web::Decoded(_) => return Ok(true),
-            Web::Made(form) => form,
-        };
-        let mut fits = true;
-        if let Some(own) = trailers.take() {
-            let mut message = Vec::new();
-            call::write_web_trailers(own, &mut message);
-            fits = buffer.append(&message);
-        }
-        if form == WebForm::Text {
-            let text = text::encode(buffer.data());
-            buffer.truncate(0);
-            fits &= buffer.append(text.as_bytes());
-        }
-        Ok(fits)
-    }
-}
-
-/// How a tunnel ended.
-pub(crate) enum TunnelEnd {
-    /// Both sides ended in good order.
-    Closed,
-    /// No byte moved for too long, or the program is ending.
-    Timeout(Fault),
-    /// A side broke.
-    Broken(Side),
-}
-
-/// Which side a tunnel's fault came from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Downstream,
-    Upstream,
-}
-
-/// Both directions of a tunnel.
-pub(crate) struct Tunnel {
-    /// Downstream to upstream.
-    pub up: Pump,
-    /// Upstream to downstream.
-    pub down: Pump,
-    up_shut: bool,
-    down_shut: bool,
-}
-
-impl Tunnel {
-    pub(crate) fn new(up: Pump, down: Pump) -> Self {
-        Self { up, down, up_shut: false, down_shut: false }
-    }
-
-    /// Whether the client has ended its half, and the endpoint was told.
-    pub(crate) fn is_up_shut(&self) -> bool {
-        self.up_shut
-    }
-
-    /// Moves bytes both ways until both sides have ended, passing each side's end on as a half-close.
-    pub(crate) async fn run(
-        &mut self,
-        downstream: &mut Io,
-        upstream: &mut Io,
-        pool: &BufferPool,
-        timing: (&mut Watch, Duration),
-    ) -> TunnelEnd {
-        let (watch, idle) = timing;
-        watch.set(Instant::now(), idle);
-        let end = poll_fn(|cx| {
-            let up = poll_half(cx, &mut self.up, (downstream, upstream), &mut self.up_shut, pool);
-            if let Poll::Ready(Err(fault)) = up {
-                if self.down_shut {
-                    // The endpoint has said all it had to. How the client leaves is nobody's fault, nor that the endpoint listens no more (RFC
-                    // 9113 section 8.1, RFC 9114 section 4.1).
-                    return Poll::Ready(TunnelEnd::Closed);
-                }
-                let side = if matches!(fault, PumpFault::Write) { Side::Upstream } else { Side::Downstream };
-                return Poll::Ready(TunnelEnd::Broken(side));
-            }
-            let down = poll_half(cx, &mut self.down, (upstream, downstream), &mut self.down_shut, pool);
-            if let Poll::Ready(Err(fault)) = down {
-                let side = if matches!(fault, PumpFault::Write) { Side::Downstream } else { Side::Upstream };
-                return Poll::Ready(TunnelEnd::Broken(side));
-            }
-            if self.up_shut && self.down_shut {
-                return Poll::Ready(TunnelEnd::Closed);
-            }
-            // Nobody reads a half that has ended, or of which what came is not passed on yet.
-            if is_reset(cx, downstream) {
-                let is_told = self.down_shut;
-                return Poll::Ready(if is_told { TunnelEnd::Closed } else { TunnelEnd::Broken(Side::Downstream) });
-            }
-            if self.down_shut && is_reset(cx, upstream) {
-                return Poll::Ready(TunnelEnd::Closed);
-            }
-            // Both must be asked, or one direction's progress would be forgotten.
-            if self.up.take_progress() | self.down.take_progress() {
-                watch.set(Instant::now(), idle);
-            }
-            watch.poll(cx).map(|()| TunnelEnd::Timeout(watch.fault(Fault::StreamIdle)))
-        })
-        .await;
-        self.up.stop(pool);
-        self.down.stop(pool);
-        end
-    }
-}
-
-/// Whether a peer has reset the stream that is the tunnel's own.
-fn is_reset(cx: &mut TaskContext<'_>, io: &mut Io) -> bool {
-    io.message().is_some_and(|stream| stream.poll_reset(cx).is_ready())
-}
-
-/// One direction with its half-close.
-fn poll_half(
-    cx: &mut TaskContext<'_>,
-    pump: &mut Pump,
-    (from, to): (&mut Io, &mut Io),
-    shut: &mut bool,
-    pool: &BufferPool,
-) -> Poll<Result<(), PumpFault>> {
-    if *shut {
-        return Poll::Ready(Ok(()));
-    }
-    ready!(pump.poll(cx, from, to, pool))?;
-    match ready!(to.poll_shutdown(cx)) {
-        // The other side may have gone already: its own direction says how.
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
-        Err(_) => return Poll::Ready(Err(PumpFault::Write)),
-    }
-    *shut = true;
-    Poll::Ready(Ok(()))
 }

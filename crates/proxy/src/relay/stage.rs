@@ -1,0 +1,378 @@
+//! What a body passes between the sender's framing and the receiver's.
+
+use model::fields::Fields;
+use plan::filter::{BadBody, Coder, Stage, Tap, Turning};
+
+use crate::buffer::{Buffer, BufferPool};
+
+/// The stages of one body. Each coder has a buffer for what it has not taken yet; nothing is fed before that is empty.
+///
+/// ```text
+/// feed ─► taps ─► coder ─► taps ─► coder ─► taps ─► pull
+/// ```
+pub(crate) struct Stages {
+    /// Those before the first coder.
+    taps: Vec<Box<dyn Tap>>,
+    links: Vec<Link>,
+    /// Without a coder: what was fed.
+    passed: Option<Buffer>,
+    is_over: bool,
+    trailers: Option<Box<Fields>>,
+    /// What was fed comes out when the sender is silent.
+    flushes: bool,
+    holds_back: bool,
+    /// A pull ended because its buffer was full.
+    has_more: bool,
+    out_bytes: u64,
+}
+
+/// A coder, with the taps behind it.
+struct Link {
+    coder: Box<dyn Coder>,
+    taps: Vec<Box<dyn Tap>>,
+    input: Option<Buffer>,
+    /// Nothing follows the input.
+    is_last: bool,
+    /// The last byte is out.
+    is_done: bool,
+}
+
+/// What a pull came to.
+pub(super) struct Pulled {
+    pub buffer: Buffer,
+    /// Everything is out.
+    pub is_done: bool,
+}
+
+/// What a run over some links came to.
+#[derive(Clone, Copy)]
+struct Got {
+    written: usize,
+    is_done: bool,
+}
+
+impl Stages {
+    /// `None` where there are no stages. `flushes`: the receiver is to get all that the sender has sent, whenever it is silent.
+    pub(crate) fn new(stages: Vec<Stage>, flushes: bool) -> Option<Box<Self>> {
+        if stages.is_empty() {
+            return None;
+        }
+        let (mut taps, mut links): (Vec<Box<dyn Tap>>, Vec<Link>) = (Vec::new(), Vec::new());
+        for stage in stages {
+            match stage {
+                Stage::Coder(coder) => {
+                    links.push(Link { coder, taps: Vec::new(), input: None, is_last: false, is_done: false });
+                }
+                Stage::Tap(tap) => links.last_mut().map_or(&mut taps, |link| &mut link.taps).push(tap),
+            }
+        }
+        let (passed, trailers) = (None, None);
+        let (is_over, holds_back, has_more) = (false, false, false);
+        Some(Box::new(Self { taps, links, passed, is_over, trailers, flushes, holds_back, has_more, out_bytes: 0 }))
+    }
+
+    /// Takes the next bytes of the body, unframed. To be called when nothing more can be pulled.
+    pub(super) fn feed(&mut self, buffer: Buffer, is_last: bool, pool: &BufferPool) {
+        debug_assert!(!self.has_more && !self.is_over, "what came before must be pulled first");
+        self.is_over = is_last;
+        if !buffer.is_empty() {
+            self.taps.iter_mut().for_each(|tap| tap.see(buffer.data()));
+            self.holds_back = true;
+        }
+        if is_last {
+            self.taps.iter_mut().for_each(|tap| tap.end());
+        }
+        match self.links.first_mut() {
+            None => self.passed = Some(buffer),
+            Some(link) => {
+                link.is_last = is_last;
+                link.keep(buffer, pool);
+            }
+        }
+    }
+
+    /// The trailers of the body, which come with its last bytes.
+    pub(super) fn trailers(&mut self, trailers: Option<Fields>) {
+        self.trailers = trailers.map(Box::new);
+    }
+
+    /// The trailers that are left for the receiver, when all is pulled.
+    pub(super) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        self.trailers.take()
+    }
+
+    /// The next bytes of the body as it is behind the stages, as much as fits into a buffer.
+    pub(super) fn pull(&mut self, pool: &BufferPool) -> Result<Pulled, BadBody> {
+        self.pull_by(Turning::More, pool)
+    }
+
+    /// The same when the sender is silent. `None`: nothing is held back.
+    pub(super) fn flush(&mut self, pool: &BufferPool) -> Result<Option<Buffer>, BadBody> {
+        if !self.flushes || !self.holds_back {
+            return Ok(None);
+        }
+        let pulled = self.pull_by(Turning::Flush, pool)?;
+        self.holds_back = self.has_more;
+        Ok(Some(pulled.buffer))
+    }
+
+    /// Whether there is something to pull before anything is fed.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Bytes pulled so far.
+    pub(super) fn out_bytes(&self) -> u64 {
+        self.out_bytes
+    }
+
+    /// So many bytes that were pulled have never reached the receiver.
+    pub(super) fn lose(&mut self, count: u64) {
+        self.out_bytes = self.out_bytes.saturating_sub(count);
+    }
+
+    /// Gives all memory back.
+    pub(super) fn stop(&mut self, pool: &BufferPool) {
+        let inputs = self.links.iter_mut().filter_map(|link| link.input.take());
+        inputs.chain(self.passed.take()).for_each(|buffer| pool.give(buffer));
+        self.has_more = false;
+    }
+
+    fn pull_by(&mut self, turning: Turning, pool: &BufferPool) -> Result<Pulled, BadBody> {
+        let pulled = if self.links.is_empty() {
+            let buffer = self.passed.take().unwrap_or_else(|| pool.take());
+            Pulled { buffer, is_done: self.is_over }
+        } else {
+            let mut buffer = pool.take();
+            let room = buffer.room();
+            let all = room.len();
+            let got = match run(&mut self.links, room, turning, (&mut self.trailers, pool)) {
+                Ok(got) => got,
+                Err(bad) => {
+                    pool.give(buffer);
+                    return Err(bad);
+                }
+            };
+            self.has_more = got.written == all && !got.is_done;
+            buffer.filled(got.written);
+            Pulled { buffer, is_done: got.is_done }
+        };
+        self.out_bytes += pulled.buffer.len() as u64;
+        Ok(pulled)
+    }
+}
+
+impl Link {
+    /// Keeps what is to be coded next.
+    fn keep(&mut self, buffer: Buffer, pool: &BufferPool) {
+        if buffer.is_empty() { pool.give(buffer) } else { self.input = Some(buffer) }
+    }
+
+    /// Has the coder work once.
+    fn code(&mut self, room: &mut [u8], turning: Turning, pool: &BufferPool) -> Result<(usize, bool), BadBody> {
+        let input = self.input.as_ref().map_or(&[][..], Buffer::data);
+        let coded = self.coder.code(input, room, turning)?;
+        if coded.read == 0 && coded.written == 0 && !coded.is_done && (turning != Turning::More || !input.is_empty()) {
+            // It would stay so.
+            return Err(BadBody);
+        }
+        if let Some(buffer) = &mut self.input {
+            buffer.advance(coded.read);
+        }
+        if let Some(empty) = self.input.take_if(|buffer| buffer.is_empty()) {
+            pool.give(empty);
+        }
+        self.taps.iter_mut().for_each(|tap| tap.see(&room[..coded.written]));
+        Ok((coded.written, coded.is_done))
+    }
+}
+
+/// Fills the room from the last of the links, which gets what it codes from the one before it.
+fn run(
+    links: &mut [Link],
+    room: &mut [u8],
+    asked: Turning,
+    (trailers, pool): (&mut Option<Box<Fields>>, &BufferPool),
+) -> Result<Got, BadBody> {
+    let Some((link, before)) = links.split_last_mut() else { return Ok(Got { written: 0, is_done: false }) };
+    let mut written = 0;
+    while !link.is_done && written < room.len() {
+        if link.input.is_none() && !link.is_last && !before.is_empty() {
+            let mut buffer = pool.take();
+            let got = run(before, buffer.room(), asked, (&mut *trailers, pool))?;
+            buffer.filled(got.written);
+            link.is_last = got.is_done;
+            link.keep(buffer, pool);
+        }
+        let is_dry = link.input.is_none() && !link.is_last;
+        let turning = match asked {
+            _ if link.is_last => Turning::End,
+            Turning::Flush if is_dry => Turning::Flush,
+            _ if is_dry => break,
+            _ => Turning::More,
+        };
+        if turning == Turning::End
+            && let Some(trailers) = trailers
+        {
+            link.coder.trailers(trailers);
+        }
+        let (count, is_done) = link.code(&mut room[written..], turning, pool)?;
+        written += count;
+        if is_done && turning == Turning::End {
+            link.is_done = true;
+            link.taps.iter_mut().for_each(|tap| tap.end());
+        } else if is_done && turning == Turning::Flush {
+            break;
+        }
+    }
+    Ok(Got { written, is_done: link.is_done })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use plan::filter::Coded;
+
+    use super::*;
+
+    /// Writes each byte several times, and holds the last one back until it is flushed or the body ends.
+    struct Repeat {
+        times: usize,
+        held: Option<u8>,
+        left: usize,
+    }
+
+    impl Repeat {
+        fn stage(times: usize) -> Stage {
+            Stage::Coder(Box::new(Self { times, held: None, left: 0 }))
+        }
+    }
+
+    impl Coder for Repeat {
+        fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
+            let mut coded = Coded::default();
+            loop {
+                if let Some(byte) = self.held
+                    && (self.left < self.times || coded.read < input.len() || turning != Turning::More)
+                {
+                    while self.left > 0 && coded.written < room.len() {
+                        room[coded.written] = byte;
+                        (coded.written, self.left) = (coded.written + 1, self.left - 1);
+                    }
+                    if self.left > 0 {
+                        return Ok(coded);
+                    }
+                    self.held = None;
+                }
+                match input.get(coded.read) {
+                    Some(b'!') => return Err(BadBody),
+                    Some(byte) if self.held.is_none() => {
+                        (self.held, self.left) = (Some(*byte), self.times);
+                        coded.read += 1;
+                    }
+                    _ => {
+                        coded.is_done = self.held.is_none() && turning != Turning::More;
+                        return Ok(coded);
+                    }
+                }
+            }
+        }
+    }
+
+    #[derive(Default)]
+    struct Seen(Rc<RefCell<(Vec<u8>, bool)>>);
+
+    impl Tap for Seen {
+        fn see(&mut self, bytes: &[u8]) {
+            self.0.borrow_mut().0.extend_from_slice(bytes);
+        }
+
+        fn end(&mut self) {
+            self.0.borrow_mut().1 = true;
+        }
+    }
+
+    fn buffer(bytes: &[u8], pool: &BufferPool) -> Buffer {
+        let mut buffer = pool.take();
+        assert!(buffer.append(bytes));
+        buffer
+    }
+
+    /// All that can be pulled.
+    fn pulled(stages: &mut Stages, pool: &BufferPool) -> (Vec<u8>, bool) {
+        let mut all = Vec::new();
+        loop {
+            let pulled = stages.pull(pool).expect("it is good");
+            all.extend_from_slice(pulled.buffer.data());
+            pool.give(pulled.buffer);
+            if !stages.has_more() {
+                return (all, pulled.is_done);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_pass_coders_and_taps_in_their_order() {
+        let pool = BufferPool::default();
+        let (before, between, behind) = (Seen::default(), Seen::default(), Seen::default());
+        let seen = [&before, &between, &behind].map(|tap| Rc::clone(&tap.0));
+        let tap = |tap: Seen| Stage::Tap(Box::new(tap));
+        let list = vec![tap(before), Repeat::stage(2), tap(between), Repeat::stage(3), tap(behind)];
+        let mut stages = Stages::new(list, true).expect("there are some");
+        stages.feed(buffer(b"ab", &pool), false, &pool);
+        let (first, is_done) = pulled(&mut stages, &pool);
+        assert!(!is_done);
+        stages.feed(buffer(b"c", &pool), true, &pool);
+        let (rest, is_done) = pulled(&mut stages, &pool);
+        assert!(is_done);
+        assert_eq!([first, rest].concat(), b"aaaaaabbbbbbcccccc");
+        assert_eq!(stages.out_bytes(), 18);
+        let told = seen.map(|seen| seen.borrow().clone());
+        assert_eq!(told, [&b"abc"[..], b"aabbcc", b"aaaaaabbbbbbcccccc"].map(|bytes| (bytes.to_vec(), true)));
+    }
+
+    #[test]
+    fn what_is_held_back_comes_out_when_the_sender_is_silent_and_only_once() {
+        let pool = BufferPool::default();
+        let mut stages = Stages::new(vec![Repeat::stage(1), Repeat::stage(1)], true).expect("there are some");
+        assert!(stages.flush(&pool).expect("it is good").is_none(), "nothing is there");
+        stages.feed(buffer(b"xyz", &pool), false, &pool);
+        let (first, _) = pulled(&mut stages, &pool);
+        let flushed = stages.flush(&pool).expect("it is good").expect("some was held back");
+        assert_eq!([&first, flushed.data()].concat(), b"xyz");
+        assert!(stages.flush(&pool).expect("it is good").is_none());
+        let mut patient = Stages::new(vec![Repeat::stage(1)], false).expect("there is one");
+        patient.feed(buffer(b"xyz", &pool), false, &pool);
+        assert_eq!(pulled(&mut patient, &pool).0, b"xy");
+        assert!(patient.flush(&pool).expect("it is good").is_none(), "its receiver waits for all of it");
+    }
+
+    #[test]
+    fn a_body_that_grows_leaves_in_buffers_and_a_bad_one_is_an_error() {
+        let pool = BufferPool::default();
+        let mut stages = Stages::new(vec![Repeat::stage(1000), Repeat::stage(100)], true).expect("there are some");
+        stages.feed(buffer(b"0123456789", &pool), true, &pool);
+        let (all, is_done) = pulled(&mut stages, &pool);
+        assert!(is_done && all.len() == 1_000_000 && all.is_sorted());
+        let mut stages = Stages::new(vec![Repeat::stage(1)], true).expect("there is one");
+        stages.feed(buffer(b"a!", &pool), false, &pool);
+        assert!(stages.pull(&pool).is_err());
+        stages.stop(&pool);
+    }
+
+    #[test]
+    fn without_a_coder_bytes_stay_in_their_buffer() {
+        let (pool, seen) = (BufferPool::default(), Seen::default());
+        let told = Rc::clone(&seen.0);
+        let mut stages = Stages::new(vec![Stage::Tap(Box::new(seen))], true).expect("there is one");
+        let given = buffer(b"body", &pool);
+        let place = given.data().as_ptr();
+        stages.feed(given, true, &pool);
+        let pulled = stages.pull(&pool).expect("it is good");
+        assert_eq!((pulled.buffer.data().as_ptr(), pulled.is_done), (place, true));
+        assert_eq!(*told.borrow(), (b"body".to_vec(), true));
+        assert!(Stages::new(Vec::new(), true).is_none());
+    }
+}
