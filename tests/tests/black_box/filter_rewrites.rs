@@ -341,6 +341,35 @@ fn addresses_and_cookies_of_endpoints_are_made_those_that_clients_know() {
 }
 
 #[test]
+fn variables_and_expressions_say_what_an_address_or_a_cookie_becomes() {
+    let origin = Origin::answering(|request| {
+        let host = request.field("host").unwrap_or_default().to_owned();
+        format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{host}/app/next\r\nSet-Cookie: a=1; Domain=.{host}; Path=/app/ann/x\r\n\
+             Set-Cookie: b=2; Domain=node7.in.test; Path=/user/ann\r\nContent-Length: 0\r\n\r\n"
+        )
+        .into_bytes()
+    });
+    let filters = "filters: [{ rewrite: { host: in.test } }, \
+         { rewrite_location: [{ from: \"http://{host}/app/\", to: \"{scheme}://{received_host}/\" }] }, \
+         { rewrite_cookie: { name: a, domain: { from: \"{host}\", to: \"{received_host}\" }, \
+                             path: { from: /app, to: \"/{request_header:x-shop}/\" } } }, \
+         { rewrite_cookie: { name: b, domain: { from: { regex: '^(\\w+)[.]in[.]test$' }, to: \"$1.{received_host}\" }, \
+                             path: { from: { regex: ^/user/(.+) }, to: \"/u/$1\" } } }]";
+    let site = site(Setup::to(&origin).route(filters), 2);
+    for version in VERSIONS {
+        let mut client = Line::to(&site, version);
+        let answer = client.ask(("GET", "/"), &[("x-shop", "s1")], "");
+        assert_eq!(answer.all("location"), ["https://shop.example/next"], "{version}");
+        let expected = ["a=1; Domain=shop.example; Path=/s1/ann/x", "b=2; Domain=node7.shop.example; Path=/u/ann"];
+        assert_eq!(answer.all("set-cookie"), expected, "{version}");
+        // What a client writes into a variable adds no attribute.
+        let answer = client.ask(("GET", "/"), &[("x-shop", "s1; Domain=evil.example")], "");
+        assert_eq!(answer.all("set-cookie")[0], "a=1; Domain=shop.example; Path=/app/ann/x", "{version}");
+    }
+}
+
+#[test]
 fn redirects_of_the_proxy_itself_stay_as_they_are() {
     let origin = Origin::saying("fine");
     let setup = Setup::to(&origin).route_before(
@@ -379,6 +408,10 @@ fn mistakes_are_told_with_their_line_and_a_mend() {
         ("{ rewrite_cookie: { name: a } }", "no attribute is changed"),
         ("{ rewrite_cookie: { same_site: no } }", "`same_site` must be"),
         ("{ rewrite_cookie: { domain: \"a;b\" } }", "\"a;b\" cannot stand in a cookie"),
+        ("{ rewrite_cookie: { domain: { from: { regx: a }, to: b } } }", "did you mean `regex`?"),
+        ("{ rewrite_cookie: { domain: { from: { regex: ( }, to: b } } }", "`(` is not a regular expression"),
+        ("{ rewrite_cookie: { path: { from: [a], to: /b } } }", "`from` must be"),
+        ("{ rewrite_location: [{ from: \"http://{hots}/\", to: / }] }", "did you mean `host`?"),
     ] {
         let stderr = check(filter);
         assert!(stderr.contains(told) && stderr.contains("check.yaml:"), "{filter}: {told}\n{stderr}");
