@@ -37,6 +37,7 @@ mod socket;
 mod socket_file;
 mod stream;
 mod tls;
+mod trailers;
 mod upstream;
 mod verify;
 mod watch;

@@ -238,6 +238,74 @@ fn trailers_left(site: &Site, origin: &Origin, names: &[&'static str]) -> Vec<St
 }
 
 #[test]
+fn what_filters_decide_of_a_response_comes_in_no_trailer() {
+    let trailers = [("x-debug-a", "1"), ("x-mode", "raw"), ("x-keep", "1"), ("x-inner", "1"), ("grpc-status", "0")];
+    let plain = Origin::answering(move |_| {
+        let lines: String = trailers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{lines}\r\n").into_bytes()
+    });
+    let authority = Authority::new("the origins");
+    let map: HeaderMap = trailers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+    let second = {
+        let map = map.clone();
+        Http2Origin::start(http2_origin::Rules::default(), move |asked| {
+            let map = map.clone();
+            Box::pin(async move {
+                let mut answer = asked.begin(http::Response::new(()));
+                answer.say("hi").await;
+                answer.end_with(map);
+            })
+        })
+    };
+    let third = Http3Origin::start(http3_origin::Rules::of(&authority), move |asked| {
+        let map = map.clone();
+        Box::pin(async move {
+            let mut answer = asked.begin(http::Response::new(())).await;
+            answer.say("hi").await;
+            answer.end_with(map).await;
+        })
+    });
+    let folder = product::folder();
+    authority.write(folder.path(), "a.pem");
+    let trusting = format!("tls: {{ authorities: \"{}\" }}", folder.path().join("a.pem").display());
+    let filters = "filters: [{ remove_response_header: [\"x-debug-*\", \"grpc-*\"] }, { set_response_header: { x-mode: fine } }, \
+                              { remove_response_header: [x-inner], when: { not: { headers: { x-who: us } } } }]";
+    for (address, more) in [
+        (plain.address(), vec![]),
+        (second.address(), vec!["http_versions: [h2]"]),
+        (third.address(), vec!["http_versions: [h3]", trusting.as_str()]),
+    ] {
+        let setup = Setup::to_addresses(&[address]).route(filters);
+        let site = site(more.into_iter().fold(setup, Setup::cluster), 1);
+        for version in VERSIONS {
+            let left = |who| trailers_answered(&site, version, who);
+            assert_eq!(left("them"), ["x-keep", "grpc-status"], "{version} {address}");
+            assert_eq!(left("us"), ["x-keep", "x-inner", "grpc-status"], "{version} {address}");
+        }
+    }
+}
+
+/// The names of the trailers that an answer has.
+fn trailers_answered(site: &Site, version: &str, who: &str) -> Vec<String> {
+    let named = |map: &HeaderMap| listed(map).into_iter().map(|(name, _)| name).collect();
+    let fields = [("x-who", who)];
+    match Line::to(site, version) {
+        Line::H1(mut peer) => {
+            let head = "GET / HTTP/1.1\r\nHost: shop.example\r\nTE: trailers\r\n";
+            let answer = peer.ask(format!("{head}x-who: {who}\r\n\r\n"));
+            assert_eq!((answer.text(), answer.field("x-mode")), ("hi".to_owned(), Some("fine")), "{version}");
+            answer.trailers.into_iter().map(|(name, _)| name.to_lowercase()).collect()
+        }
+        Line::H2(mut client) => {
+            named(&client.ask(http2::with_fields(http2::request("GET", "/"), &fields), b"").trailers)
+        }
+        Line::H3(mut client) => {
+            named(&client.ask(http2::with_fields(http3::request("GET", "/"), &fields), b"").trailers)
+        }
+    }
+}
+
+#[test]
 fn requests_with_unusual_names_are_refused_or_go_on_without_them() {
     let origin = Origin::saying("fine");
     let refusing = site(Setup::to(&origin).route("filters: [{ header_names: { allow: \".\", status: 431 } }]"), 2);

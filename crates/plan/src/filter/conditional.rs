@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::matching::When;
 use model::{Facts, Issue, LocalResponse, RequestHead, ResponseHead};
 
-use super::{Failure, Flow, PageStep, RequestStep, ResponseStep, ResponseView, Steps};
+use super::{Failure, Flow, GuardedResponse, PageStep, RequestStep, ResponseStep, ResponseView, Steps};
 use crate::route::when::WhenPlan;
 
 /// Something done where a condition holds.
@@ -43,8 +43,9 @@ pub(super) fn steps(when: &When, steps: Steps, next: &mut usize) -> Result<Steps
     Ok(Steps {
         request,
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
-        page: steps.page.map(|step| Box::new(Conditional { when, step }) as Box<_>),
+        page: steps.page.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         guarded: steps.guarded,
+        guarded_response: GuardedResponse { when: Some(when), ..steps.guarded_response },
     })
 }
 

@@ -55,7 +55,7 @@ use model::filter::{FilterSpec, FilterUse};
 use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
-pub use guarded::Guarded;
+pub use guarded::{Guarded, GuardedResponse};
 pub use settings::Settings;
 pub use template::Template;
 
@@ -125,6 +125,8 @@ pub struct Steps {
     pub page: Option<Box<dyn PageStep>>,
     /// Fields of the request that it decides: a client must not bring them as trailers either.
     pub guarded: Vec<Guarded>,
+    /// Fields of the response that it decides: an endpoint must not bring them as trailers either.
+    pub guarded_response: GuardedResponse,
 }
 
 impl Steps {
@@ -260,6 +262,7 @@ pub struct Chain {
     pages: Box<[Box<dyn PageStep>]>,
     intercepts: bool,
     guarded: Box<[Guarded]>,
+    guarded_response: Box<[GuardedResponse]>,
 }
 
 impl Chain {
@@ -270,7 +273,7 @@ impl Chain {
     pub fn compile(uses: &[FilterUse]) -> Result<Self, Vec<Issue>> {
         let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
-        let (mut guarded, mut numbers) = (Vec::new(), 0);
+        let (mut guarded, mut guarded_response, mut numbers) = (Vec::new(), Vec::new(), 0);
         for (place, used) in uses.iter().enumerate() {
             match compile_one(used, &mut numbers) {
                 Ok(steps) => {
@@ -278,6 +281,7 @@ impl Chain {
                     response.extend(steps.response);
                     pages.extend(steps.page);
                     guarded.extend(steps.guarded);
+                    guarded_response.extend(Some(steps.guarded_response).filter(|guarded| !guarded.fields.is_empty()));
                 }
                 Err(issue) => issues.push(issue.below(&place.to_string())),
             }
@@ -287,7 +291,8 @@ impl Chain {
         }
         let intercepts = pages.iter().any(|page| page.intercepts());
         let (request, response, pages) = (request.into(), response.into(), pages.into());
-        Ok(Self { request, response, pages, intercepts, guarded: guarded.into() })
+        let (guarded, guarded_response) = (guarded.into(), guarded_response.into());
+        Ok(Self { request, response, pages, intercepts, guarded, guarded_response })
     }
 
     /// Runs the request steps until one answers, closes or waits.
@@ -376,6 +381,12 @@ impl Chain {
     #[inline]
     pub fn guarded(&self) -> &[Guarded] {
         &self.guarded
+    }
+
+    /// Fields of responses that its steps set or remove, for each filter that does.
+    #[inline]
+    pub fn guarded_response(&self) -> &[GuardedResponse] {
+        &self.guarded_response
     }
 
     /// Whether there is a step for requests.

@@ -555,6 +555,7 @@ impl<'p> Conversation<'p> {
         }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
+        exchange.thin_response(&mut download);
         if let Some(form) = web {
             download.make_web(form);
         }
@@ -742,10 +743,7 @@ fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pu
     if exchange.sends_text() {
         upload.decode_text();
     }
-    if let Some(withheld) = exchange.told.route.and_then(|route| exchange.plan.withheld(route)) {
-        // What a filter or a listener decides in the head must not come in by the back door.
-        upload.withhold(withheld.clone());
-    }
+    exchange.thin_request(&mut upload);
     upload
 }
 
