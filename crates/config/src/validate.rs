@@ -3,12 +3,12 @@
 //! It knows the constructs that `schemars` emits for our types and for filters. Branches (`anyOf`, `oneOf`) are read as
 //! a person would: the branch that fits best is the one that was meant, and its problems are told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use crate::changes::NAMED;
-use crate::defaults::{self, FaultyKeys};
+use crate::defaults::{self, FaultyKeys, Trees};
 use crate::diagnostic::{Sink, are_listed, choose, nearest};
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_near, shape};
@@ -83,20 +83,22 @@ fn take_out(mut value: &mut Value, path: &[Part]) -> bool {
 /// Checks a whole tree. `known` was found right by the same schema: named objects that are the very same there are not looked
 /// at again.
 pub(crate) fn validate(schema: &Value, tree: &Node, known: Option<&Node>, sink: &mut Sink) -> Faulty {
-    validate_part((schema, schema), tree, known, sink)
+    Validator { known, ..Validator::new(schema, tree) }.run(schema, sink)
+}
+
+/// The same of a tree whose objects were joined with their defaults.
+pub(crate) fn validate_joined(schema: &Value, trees: &Trees, known: Option<&Node>, sink: &mut Sink) -> Faulty {
+    let of_defaults = trees.keys_of_defaults();
+    Validator { known, of_defaults, ..Validator::new(schema, &trees.merged) }.run(schema, sink)
 }
 
 /// The same by a schema whose references lead into another one, the root.
-pub(crate) fn validate_part(
-    (root, schema): (&Value, &Value),
-    tree: &Node,
-    known: Option<&Node>,
-    sink: &mut Sink,
-) -> Faulty {
-    let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
-    let mut validator = Validator { root, tree, known, path, marks, found, advise: true };
-    validator.check(schema, tree);
-    let Validator { marks, found, .. } = validator;
+pub(crate) fn validate_part((root, schema): (&Value, &Value), tree: &Node, sink: &mut Sink) -> Faulty {
+    Validator::new(root, tree).run(schema, sink)
+}
+
+/// What was found, by its place.
+fn collect(marks: Vec<(String, Vec<Part>)>, found: Vec<Found>, sink: &mut Sink) -> Faulty {
     let mut faulty = Faulty::default();
     for (object, path) in marks {
         faulty.0.entry(object).or_default().push(path);
@@ -123,6 +125,8 @@ struct Validator<'a> {
     root: &'a Value,
     tree: &'a Node,
     known: Option<&'a Node>,
+    /// Places of keys that come from defaults: whoever misspells one of them in an object means to override it.
+    of_defaults: HashSet<Span>,
     path: Vec<Step<'a>>,
     /// Places with something wrong: the object, and the path below it.
     marks: Vec<(String, Vec<Part>)>,
@@ -132,6 +136,16 @@ struct Validator<'a> {
 }
 
 impl<'a> Validator<'a> {
+    fn new(root: &'a Value, tree: &'a Node) -> Self {
+        let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
+        Self { root, tree, known: None, of_defaults: HashSet::new(), path, marks, found, advise: true }
+    }
+
+    fn run(mut self, schema: &'a Value, sink: &mut Sink) -> Faulty {
+        self.check(schema, self.tree);
+        collect(self.marks, self.found, sink)
+    }
+
     fn check(&mut self, schema: &'a Value, node: &'a Node) {
         if matches!(node.kind, Kind::Invalid) {
             self.mark();
@@ -430,7 +444,11 @@ impl<'a> Validator<'a> {
                 |name: &str| has_filters && name != WHEN && filters.is_some_and(|all| all.contains_key(name));
             let is_within = matches!(self.path.get(2), Some(Step::Key(key)) if key.text == "filters");
             let all = if is_within { ALL_FILTERS } else { ALL_KEYS };
-            similar_key(&key.text, names, entries, (&is_filter, all))
+            let is_there = |name: &str| {
+                let own = |(other, _): &(Key, Node)| other.text == *name && !self.of_defaults.contains(&other.span);
+                entries.iter().any(own)
+            };
+            similar_key(&key.text, names, &is_there, (&is_filter, all))
         } else {
             None
         };

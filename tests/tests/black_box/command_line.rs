@@ -360,6 +360,52 @@ clusters:
 }
 
 #[test]
+fn what_comes_from_defaults_is_no_key_of_an_object_that_is_set_already() {
+    expect_said(
+        "defaults: { clusters: { balance: least_request, retry: { attempts_max: 2 } } }
+clusters:
+  a: { endpoints: [\"127.0.0.1:1\"], balanse: random }
+  b: { endpoints: [\"127.0.0.1:1\"], lb_policy: RANDOM }
+  c: { endpoints: [\"127.0.0.1:1\"], retry: { attempts_mx: 3 } }
+  d: { endpoints: [\"127.0.0.1:1\"], balance: random, lb_policy: RANDOM }
+",
+        &[
+            "unknown key `balanse` in cluster `a`",
+            "help: did you mean `balance`?\n",
+            "unknown key `lb_policy` in cluster `b`",
+            "help: did you mean `balance`? See docs/guides/coming-from-envoy.md",
+            "unknown key `attempts_mx` in `retry` of cluster `c`",
+            "help: did you mean `attempts_max`?\n",
+            "help: it is called `balance` here, which is set already: leave this out",
+            "4 problems",
+        ],
+    );
+}
+
+#[test]
+fn of_many_variables_and_tlvs_the_nearest_are_named_and_the_page_with_all() {
+    let said = said_of(
+        "routes:
+  - { respond: {}, filters: [{ set_request_header: { x-a: \"{wibble}\" } }, { set_request_header: { x-b: \"{client_iq}\" } }] }
+  - { match: { proxy_tlvs: { vpce: a } }, respond: {} }
+  - { respond: {}, filters: [{ set_request_header: { x-c: \"{proxy_tlv:authorty}\" } }] }
+",
+    );
+    for wanted in [
+        "there is no variable `{wibble}`",
+        "help: there are 25, such as `",
+        "; all are in docs/reference/filters.md\n",
+        "help: did you mean `client_ip`?\n",
+        "there is no TLV `vpce`: write a name such as `aws_vpce_id`",
+        "there is no TLV `authorty`: write a name such as `authority`",
+        "or a type such as `0xea`; all are in docs/guides/client-addresses.md\n",
+    ] {
+        assert!(said.contains(wanted), "{wanted}\nis not in:\n{said}");
+    }
+    assert!(said.lines().all(|line| line.matches(", ").count() < 12), "{said}");
+}
+
+#[test]
 fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
     let lines = r"routes:
   - { name: a, match: { path: { prefix: /x } }, respond: {} }
