@@ -418,7 +418,8 @@ impl fmt::Debug for Chain {
 pub(crate) fn compile_one(used: &FilterUse, numbers: &mut usize) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
         let issue = Issue::at(&used.name, format!("there is no filter `{}`", used.name));
-        return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));
+        let names = FILTERS.iter().map(|entry| entry.name);
+        return Err(settings::suggest_nearest_on("docs/reference/filters.md", issue, &used.name, names));
     };
     let steps = (entry.compile)(&used.settings).map_err(|issue| issue.below(&used.name))?;
     match &used.when {

@@ -292,7 +292,7 @@ fn a_broken_query_or_cookie_is_just_absent() {
 fn a_mistake_in_a_template_names_the_mend() {
     let of = |value: &str| issue("set_request_header", json!({ "x-a": value }));
     assert_eq!(of("{client_iq}"), "x-a: there is no variable `{client_iq}` (did you mean `client_ip`?)");
-    assert!(of("{nonsense}").contains("(known: client_ip, "), "{}", of("{nonsense}"));
+    assert!(of("{nonsense}").contains("(there are 25, such as `"), "{}", of("{nonsense}"));
     assert!(!of("{nonsense}").contains("endpoint"), "a request step has no endpoint to name");
     assert!(of("{status}").starts_with("x-a: `{status}` has no value before there is a response"));
     assert!(of("{host:x}").ends_with("takes no argument (write {host})"));
