@@ -128,6 +128,8 @@ struct Validator<'a> {
     /// Places of keys that come from defaults: whoever misspells one of them in an object means to override it.
     of_defaults: HashSet<Span>,
     path: Vec<Step<'a>>,
+    /// Whether the key that was last looked at has to be there.
+    is_needed: bool,
     /// Places with something wrong: the object, and the path below it.
     marks: Vec<(String, Vec<Part>)>,
     found: Vec<Found>,
@@ -138,7 +140,17 @@ struct Validator<'a> {
 impl<'a> Validator<'a> {
     fn new(root: &'a Value, tree: &'a Node) -> Self {
         let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
-        Self { root, tree, known: None, of_defaults: HashSet::new(), path, marks, found, advise: true }
+        Self {
+            root,
+            tree,
+            known: None,
+            of_defaults: HashSet::new(),
+            path,
+            is_needed: false,
+            marks,
+            found,
+            advise: true,
+        }
     }
 
     fn run(mut self, schema: &'a Value, sink: &mut Sink) -> Faulty {
@@ -285,7 +297,7 @@ impl<'a> Validator<'a> {
             let wanted = expectation(whole, self.root);
             let of = |wanted| leaves(branches).into_iter().find(|branch| shape(branch) == wanted);
             let likely = of(Shape::Text).or_else(|| of(Shape::List));
-            let mend = mend_type(likely.unwrap_or(whole), self.root, node);
+            let mend = mend_type(likely.unwrap_or(whole), self.root, node, self.is_needed);
             self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
             return;
         }
@@ -353,7 +365,7 @@ impl<'a> Validator<'a> {
             return true;
         }
         let wanted = expectation(map, self.root);
-        let suggestion = mend_type(map, self.root, node);
+        let suggestion = mend_type(map, self.root, node, self.is_needed);
         self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
         false
     }
@@ -377,6 +389,7 @@ impl<'a> Validator<'a> {
                 Some(child) => {
                     self.path.push(Step::Key(key));
                     self.check_name(schema, key);
+                    self.is_needed = required(schema).any(|name| name == key.text.as_str());
                     self.check(child, value);
                     self.path.pop();
                 }
@@ -473,7 +486,7 @@ impl<'a> Validator<'a> {
 
     fn check_required(&mut self, schema: &'a Map<String, Value>, node: &'a Node) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        for name in required(schema) {
             if node.get(name).is_some() {
                 continue;
             }
@@ -487,6 +500,7 @@ impl<'a> Validator<'a> {
 
     fn check_list(&mut self, schema: &'a Map<String, Value>, node: &'a Node, items: &'a [Node]) {
         if let Some(item) = schema.get("items") {
+            self.is_needed = false;
             for (index, node) in items.iter().enumerate() {
                 self.path.push(Step::Index(index));
                 self.check(item, node);
@@ -578,6 +592,11 @@ fn check_length(schema: &Map<String, Value>, text: &str) -> Result<(), (String, 
         Some(most) => Err((format!("longer than {most} characters"), None)),
         None => Ok(()),
     }
+}
+
+/// The keys that a map must have.
+fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn count(schema: &Map<String, Value>, name: &str) -> Option<u64> {

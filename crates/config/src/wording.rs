@@ -98,8 +98,8 @@ pub(crate) fn describe(node: &Node) -> String {
     }
 }
 
-/// A guess at what was meant by a value of the wrong type.
-pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node) -> Option<String> {
+/// A guess at what was meant by a value of the wrong type, whose key cannot be left out if it `is_needed`.
+pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node, is_needed: bool) -> Option<String> {
     let Kind::Scalar(scalar) = &node.kind else {
         let one = node.items().first().and_then(Node::text).filter(|_| node.items().len() == 1);
         return one.filter(|_| shape(schema) == Shape::Text).map(|text| format!("write `{text}`, without the list"));
@@ -134,6 +134,7 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node) 
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
         },
         (Shape::Map, Value::String(_)) => mend_map(schema, root, text),
+        (_, Value::Null) if is_needed => Some("give a value: the key must be there".to_owned()),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))

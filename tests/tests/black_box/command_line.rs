@@ -43,6 +43,29 @@ fn settings_that_do_nothing_are_warned_of_and_fail_nothing() {
 }
 
 #[test]
+fn a_value_that_is_left_empty_may_be_left_out_only_where_there_is_a_default() {
+    expect_said(
+        "routes: [{ cluster: a }]\nclusters: { a: { endpoints: , balance: } }\n",
+        &[
+            "`endpoints` is empty, but must be a list or a map",
+            "help: give a value: the key must be there\n",
+            "`balance` is empty, but must be",
+            "help: give a value, or leave the key out for the default\n",
+            "2 problems",
+        ],
+    );
+}
+
+#[test]
+fn a_warning_without_a_mend_is_logged_without_an_empty_one() {
+    let origin = Origin::saying("fine");
+    let address = origin.address();
+    let product = Setup::to(&origin).cluster_more(format!("idle: {{ endpoints: [\"{address}\"] }}")).start();
+    product.expect_said(&["no route and no listener leads to the cluster `idle`"]);
+    assert!(!product.stderr().contains("help="), "{}", product.stderr());
+}
+
+#[test]
 fn a_log_in_a_folder_that_is_not_there_is_found_before_anything_runs() {
     let ended = check(Setup::to(&Origin::saying("fine")).text().replace("DIR/", "no/such/folder/"));
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
@@ -351,6 +374,45 @@ clusters:
             "unknown key `outlier_detection` in cluster `site`",
             "help: did you mean `passive_health`? See docs/guides/coming-from-envoy.md",
             "6 problems",
+        ],
+    );
+    expect_said(
+        "server: { listen: 80 }
+upstream: { servers: [] }
+backend: {}
+entryPoints: {}
+lb_policy: RANDOM
+log_format: main
+resolver: 1.1.1.1
+routes:
+  - { cluster: site, proxy_next_upstream_timeout: 1s, proxy_redirect: off, proxy_method: GET }
+  - { cluster: site, filters: [{ proxy_cookie_path: / }, { set-method: PUT }, { set-query: a }] }
+clusters:
+  site: { endpoints: [\"127.0.0.1:1\"], balance: roundrobin, http-reuse: never }
+  two: { endpoints: [\"127.0.0.1:1\"], balance: least_conn }
+",
+        &[
+            "unknown key `server` in the file",
+            "help: what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [",
+            "unknown key `upstream` in the file",
+            "help: write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-nginx.md",
+            "help: write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-haproxy.md",
+            "help: write a listener: `listeners: { NAME: { bind: … } }`; see docs/guides/coming-from-traefik.md",
+            "help: write `balance` in the cluster; see docs/guides/coming-from-envoy.md",
+            "help: did you mean `log_formats`? See docs/guides/coming-from-nginx.md",
+            "help: did you mean `names: { resolvers: […] }`? See docs/guides/coming-from-nginx.md",
+            "unknown key `proxy_next_upstream_timeout` in route 1",
+            "help: did you mean `retry`? See docs/guides/coming-from-nginx.md",
+            "help: write it as a filter: `filters: [{ rewrite_location: … }]`; see docs/guides/coming-from-nginx.md",
+            "help: write it as a filter: `filters: [{ rewrite: … }]`; see docs/guides/coming-from-nginx.md",
+            "help: did you mean `rewrite_cookie`? See docs/guides/coming-from-nginx.md",
+            "help: did you mean `rewrite`? See docs/guides/coming-from-haproxy.md",
+            "not the text `roundrobin`",
+            "help: did you mean `round_robin`? See docs/guides/coming-from-haproxy.md",
+            "not the text `least_conn`",
+            "help: did you mean `least_request`? See docs/guides/coming-from-nginx.md",
+            "help: did you mean `pool`? See docs/guides/coming-from-haproxy.md",
+            "16 problems",
         ],
     );
     let many = said_of("routes: [{ respond: {}, filters: [{ wibble: {} }] }]\n");
