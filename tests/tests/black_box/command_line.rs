@@ -473,6 +473,11 @@ fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
   - { name: a, match: { path: { prefix: /x } }, respond: {} }
   - { name: b, match: { path: { prefix: /x/ } }, respond: {} }
   - { name: c, match: { path: { regex: '\.php$' } }, respond: {} }
+  - { name: d, match: { path: { regex: '/a$b' } }, respond: {} }
+  - { name: e, match: { path: { prefix: /e }, method: [GET, POST] }, respond: {} }
+  - { name: f, match: { path: { prefix: /e }, method: GET }, respond: {} }
+  - { name: g, match: { source: 10.0.0.0/8 }, respond: {} }
+  - { name: h, match: { source: 10.1.0.0/16 }, respond: {} }
 ";
     let wanted = [
         "site.yaml:5:16: warning: no request reaches route `b`: route `a` in line 4 takes the same requests and comes first",
@@ -480,10 +485,21 @@ fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
         "site.yaml:6:",
         ": warning: no path matches `\\.php$`: it must match the whole path, which begins with `/`",
         "help: write `.*\\.php`",
+        "site.yaml:7:",
+        ": warning: no path matches `/a$b`: `^` stands only at the beginning of a whole path, and `$` at its end",
+        "warning: no request reaches route `f`: route `e` in line 8 takes the same requests and comes first",
+        "warning: no request reaches route `h`: route `g` in line 10 takes the same requests and comes first",
     ];
     expect_said(lines, &wanted);
     let ended = check(format!("version: 1\nlisteners: {{ web: {{ bind: 0 }} }}\n{lines}"));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    expect_said(
+        "routes: [{ name: a, respond: {} }, { name: b, priority: 10, respond: {} }, { name: c, match: { host: c.example }, respond: {} }]\n",
+        &[
+            "reaches route `a`: route `b` in line 3 takes the same requests and has a higher `priority`",
+            "reaches route `c`: ",
+        ],
+    );
     let none = check("version: 1\nroutes: [{ respond: {} }]\n");
     assert_eq!(none.status.code(), Some(0), "{}", none.stderr);
     assert!(
