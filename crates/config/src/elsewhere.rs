@@ -30,7 +30,7 @@ type Word = (&'static str, Guide, &'static [&'static str], &'static str);
 const ROUTE: &str = "write a route: `routes: [{ match: { host: …, path: … }, cluster: … }]`";
 const CLUSTER: &str = "write a cluster: `clusters: { NAME: { endpoints: […] } }`";
 const LISTENER: &str = "write a listener: `listeners: { NAME: { bind: … } }`";
-const SERVER: &str = "what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [{ match: { host: … }, cluster: … }]` \
+const ALL_OF_IT: &str = "what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [{ match: { host: … }, cluster: … }]` \
                       and in `clusters: { NAME: { endpoints: […] } }`";
 const TO_CLUSTER: &str = "write `cluster: NAME` in a route";
 const BALANCE: &str = "write `balance` in the cluster";
@@ -57,7 +57,7 @@ const WORDS: &[Word] = &[
     // nginx
     ("upstream", Nginx, &["cluster", "clusters"], CLUSTER),
     ("upstreams", Nginx, &["clusters", "cluster"], CLUSTER),
-    ("server", Nginx, &["endpoints", "listeners"], SERVER),
+    ("server", Nginx, &["endpoints", "listeners"], ALL_OF_IT),
     ("location", Nginx, &["path", "routes"], ROUTE),
     ("locations", Nginx, &["routes"], ROUTE),
     ("server_name", Nginx, &["host", "match"], HOST),
