@@ -13,7 +13,7 @@ use crate::read::{Access, Reading, read, read_part};
 use crate::schema::cached;
 use crate::source::Documents;
 use crate::tree::{Key, Kind, Node, Scalar};
-use crate::validate::validate;
+use crate::validate::validate_joined;
 
 /// What diagnostics call a text that was sent.
 const SENT: &str = "request";
@@ -69,7 +69,7 @@ impl Loader<'_> {
         self.refuse_beyond(&tree)?;
         let schema = cached(self.filters);
         let trees = Trees::of(&schema, Arc::new(tree), &documents, None, &mut sink);
-        let faulty = validate(&schema, &trees.merged, None, &mut sink);
+        let faulty = validate_joined(&schema, &trees, None, &mut sink);
         if !whole || !sink.is_empty() {
             return Err(self.all_wrong(loaded, (documents, trees), faulty, sink));
         }

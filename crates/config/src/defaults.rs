@@ -91,7 +91,7 @@ impl Trees {
 fn sound(root: &Value, (key, defaults): (&Key, &Node), sink: &mut Sink) -> Node {
     let alone = Node { span: defaults.span, kind: Kind::map(vec![(key.clone(), defaults.clone())]) };
     let schema = json!({ "properties": { KEY: { "$ref": "#/$defs/Defaults" } } });
-    let faulty = validate_part((root, &schema), &alone, None, sink);
+    let faulty = validate_part((root, &schema), &alone, sink);
     let faulty = faulty.keys_in(KEY);
     let mut sound = defaults.clone();
     if let Kind::Map(kinds) = &mut sound.kind

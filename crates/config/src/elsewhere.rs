@@ -30,7 +30,10 @@ type Word = (&'static str, Guide, &'static [&'static str], &'static str);
 const ROUTE: &str = "write a route: `routes: [{ match: { host: …, path: … }, cluster: … }]`";
 const CLUSTER: &str = "write a cluster: `clusters: { NAME: { endpoints: […] } }`";
 const LISTENER: &str = "write a listener: `listeners: { NAME: { bind: … } }`";
+const ALL_OF_IT: &str = "what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [{ match: { host: … }, cluster: … }]` \
+                      and in `clusters: { NAME: { endpoints: […] } }`";
 const TO_CLUSTER: &str = "write `cluster: NAME` in a route";
+const BALANCE: &str = "write `balance` in the cluster";
 const HOST: &str = "write `match: { host: NAME }` in a route";
 const OF_LISTENER: &str = "write `timeouts: { head, idle, stream }` in the listener";
 const OF_CLUSTER: &str = "write `timeouts: { connect, response_head, idle, tunnel }` in the cluster";
@@ -54,7 +57,7 @@ const WORDS: &[Word] = &[
     // nginx
     ("upstream", Nginx, &["cluster", "clusters"], CLUSTER),
     ("upstreams", Nginx, &["clusters", "cluster"], CLUSTER),
-    ("server", Nginx, &["endpoints", "listeners"], CLUSTER),
+    ("server", Nginx, &["endpoints", "listeners"], ALL_OF_IT),
     ("location", Nginx, &["path", "routes"], ROUTE),
     ("locations", Nginx, &["routes"], ROUTE),
     ("server_name", Nginx, &["host", "match"], HOST),
@@ -65,8 +68,8 @@ const WORDS: &[Word] = &[
     ("fastcgi_pass", Nginx, &[], FASTCGI),
     ("uwsgi_pass", Nginx, &[], FASTCGI),
     ("try_files", Nginx, &[], STATIC),
-    ("least_conn", Nginx, &["balance: least_request"], ""),
-    ("ip_hash", Nginx, &["balance: source_hash"], ""),
+    ("least_conn", Nginx, &["balance: least_request"], BALANCE),
+    ("ip_hash", Nginx, &["balance: source_hash"], BALANCE),
     ("max_conns", Nginx, &["connections_max"], ""),
     (
         "max_fails",
@@ -93,6 +96,17 @@ const WORDS: &[Word] = &[
     ("proxy_send_timeout", Nginx, &["response_head", "timeouts"], OF_CLUSTER),
     ("proxy_next_upstream", Nginx, &["on", "retry"], "write `retry: { on: […] }` in a route or cluster"),
     ("proxy_next_upstream_tries", Nginx, &["attempts_max", "retry"], ""),
+    (
+        "proxy_next_upstream_timeout",
+        Nginx,
+        &["time_max", "retry"],
+        "write `retry: { time_max: … }` in a route or cluster",
+    ),
+    ("proxy_redirect", Nginx, &["rewrite_location"], "write the filter `rewrite_location` in a route"),
+    ("proxy_cookie_domain", Nginx, &["rewrite_cookie"], "write the filter `rewrite_cookie` in a route"),
+    ("proxy_cookie_path", Nginx, &["rewrite_cookie"], "write the filter `rewrite_cookie` in a route"),
+    ("proxy_cookie_flags", Nginx, &["rewrite_cookie"], "write the filter `rewrite_cookie` in a route"),
+    ("proxy_method", Nginx, &["rewrite"], "write the filter `rewrite: { method: … }` in a route"),
     ("proxy_http_version", Nginx, &["http_versions"], "write `http_versions: [h2]` in the cluster"),
     ("http2", Nginx, &["http_versions"], ""),
     ("proxy_ssl_name", Nginx, &["server_name", "tls"], ""),
@@ -133,9 +147,19 @@ const WORDS: &[Word] = &[
     ("worker_processes", Nginx, &[], WORKERS),
     ("worker_connections", Nginx, &["connections_max"], "write `connections_max` in the listener"),
     ("access_log", Nginx, &["access_logs"], ""),
-    ("log_format", Nginx, &["line", "access_logs"], ""),
+    (
+        "log_format",
+        Nginx,
+        &["log_formats", "line", "access_logs"],
+        "write `log_formats: { NAME: … }` at the top of the file",
+    ),
     ("error_log", Nginx, &[], "it is written to standard error; `equipoise ctl log LEVEL` sets the level"),
-    ("resolver", Nginx, &["resolvers"], FROM_DNS),
+    (
+        "resolver",
+        Nginx,
+        &["resolvers", "names: { resolvers: […] }"],
+        "write `names: { resolvers: […] }` at the top of the file",
+    ),
     ("sticky", Nginx, &["persistence"], ""),
     ("gzip", Nginx, &["compress", "compression"], COMPRESSION),
     ("brotli", Nginx, &["compress", "compression"], COMPRESSION),
@@ -158,8 +182,8 @@ const WORDS: &[Word] = &[
     ("maxconn", HaProxy, &["connections_max"], ""),
     ("fullconn", HaProxy, &["connections_max"], ""),
     ("maxqueue", HaProxy, &["queue_max", "requests_max", "pending_max", "queue"], ""),
-    ("leastconn", HaProxy, &["balance: least_request"], ""),
-    ("roundrobin", HaProxy, &["balance: round_robin"], ""),
+    ("leastconn", HaProxy, &["balance: least_request"], BALANCE),
+    ("roundrobin", HaProxy, &["balance: round_robin"], BALANCE),
     ("httpchk", HaProxy, &["http", "health_check"], "write `health_check: { http: { path: … } }` in the cluster"),
     (
         "option httpchk",
@@ -187,6 +211,9 @@ const WORDS: &[Word] = &[
     ("timeout http-keep-alive", HaProxy, &["idle", "timeouts"], OF_LISTENER),
     ("timeout queue", HaProxy, &["queue"], "write `queue: { timeout: … }` in the cluster"),
     ("timeout check", HaProxy, &["timeout", "health_check"], ""),
+    ("http-reuse", HaProxy, &["reuse", "pool"], "write `pool: { reuse: … }` in the cluster"),
+    ("set-method", HaProxy, &["rewrite"], "write the filter `rewrite: { method: … }` in a route"),
+    ("set-query", HaProxy, &["rewrite"], "write the filter `rewrite: { query: … }` in a route"),
     ("http-request", HaProxy, &["filters"], "write `filters` in a route"),
     ("http-response", HaProxy, &["filters"], "write `filters` in a route"),
     ("errorfile", HaProxy, &["error_page"], "write the filter `error_page` in a route"),
@@ -237,7 +264,7 @@ const WORDS: &[Word] = &[
     ("load_assignment", Envoy, &["endpoints"], ""),
     ("lb_endpoints", Envoy, &["endpoints"], ""),
     ("socket_address", Envoy, &["address", "bind"], ""),
-    ("lb_policy", Envoy, &["balance"], ""),
+    ("lb_policy", Envoy, &["balance"], BALANCE),
     ("hash_policy", Envoy, &["on", "balance: { hash: { on: … } }"], ""),
     ("load_balancing_weight", Envoy, &["weight"], ""),
     ("metadata_match", Envoy, &["subset"], ""),
@@ -554,6 +581,8 @@ mod tests {
             "set_response_header",
             "remove_response_header",
             "rewrite",
+            "rewrite_location",
+            "rewrite_cookie",
             "body_limit",
             "basic_auth",
             "error_page",

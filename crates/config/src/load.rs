@@ -24,7 +24,7 @@ use crate::resolve::{Before, LOG_FORMATS, Resolved, Resolver};
 use crate::schema::cached;
 use crate::source::{Document, Documents, Span};
 use crate::tree::{Key, Node, Twins};
-use crate::validate::{Faulty, validate};
+use crate::validate::{Faulty, validate, validate_joined};
 use crate::whole::{Objects, Whole};
 
 /// Gives the addresses of a host name with a port.
@@ -240,7 +240,7 @@ impl Loader<'_> {
         if !whole {
             let schema = cached(self.filters);
             let trees = Trees::of(&schema, Arc::new(tree), &documents, None, &mut sink);
-            validate(&schema, &trees.merged, None, &mut sink);
+            validate_joined(&schema, &trees, None, &mut sink);
             return Err(sink.finish(&documents));
         }
         let files = FilesAlone::new(documents, Arc::new(tree));
@@ -279,7 +279,7 @@ impl Loader<'_> {
         self.refuse_beyond(&tree)?;
         let (schema, known) = (cached(self.filters), before.map(|before| &before.trees));
         let trees = Trees::of(&schema, tree, &documents, known, &mut sink);
-        let faulty = validate(&schema, &trees.merged, known.map(|known| &*known.merged), &mut sink);
+        let faulty = validate_joined(&schema, &trees, known.map(|known| &*known.merged), &mut sink);
         if !is_whole {
             return Err(sink.finish(&documents));
         }

@@ -3,12 +3,12 @@
 //! It knows the constructs that `schemars` emits for our types and for filters. Branches (`anyOf`, `oneOf`) are read as
 //! a person would: the branch that fits best is the one that was meant, and its problems are told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use crate::changes::NAMED;
-use crate::defaults::{self, FaultyKeys};
+use crate::defaults::{self, FaultyKeys, Trees};
 use crate::diagnostic::{Sink, are_listed, choose, nearest};
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_near, shape};
@@ -83,20 +83,22 @@ fn take_out(mut value: &mut Value, path: &[Part]) -> bool {
 /// Checks a whole tree. `known` was found right by the same schema: named objects that are the very same there are not looked
 /// at again.
 pub(crate) fn validate(schema: &Value, tree: &Node, known: Option<&Node>, sink: &mut Sink) -> Faulty {
-    validate_part((schema, schema), tree, known, sink)
+    Validator { known, ..Validator::new(schema, tree) }.run(schema, sink)
+}
+
+/// The same of a tree whose objects were joined with their defaults.
+pub(crate) fn validate_joined(schema: &Value, trees: &Trees, known: Option<&Node>, sink: &mut Sink) -> Faulty {
+    let of_defaults = trees.keys_of_defaults();
+    Validator { known, of_defaults, ..Validator::new(schema, &trees.merged) }.run(schema, sink)
 }
 
 /// The same by a schema whose references lead into another one, the root.
-pub(crate) fn validate_part(
-    (root, schema): (&Value, &Value),
-    tree: &Node,
-    known: Option<&Node>,
-    sink: &mut Sink,
-) -> Faulty {
-    let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
-    let mut validator = Validator { root, tree, known, path, marks, found, advise: true };
-    validator.check(schema, tree);
-    let Validator { marks, found, .. } = validator;
+pub(crate) fn validate_part((root, schema): (&Value, &Value), tree: &Node, sink: &mut Sink) -> Faulty {
+    Validator::new(root, tree).run(schema, sink)
+}
+
+/// What was found, by its place.
+fn collect(marks: Vec<(String, Vec<Part>)>, found: Vec<Found>, sink: &mut Sink) -> Faulty {
     let mut faulty = Faulty::default();
     for (object, path) in marks {
         faulty.0.entry(object).or_default().push(path);
@@ -123,7 +125,11 @@ struct Validator<'a> {
     root: &'a Value,
     tree: &'a Node,
     known: Option<&'a Node>,
+    /// Places of keys that come from defaults: whoever misspells one of them in an object means to override it.
+    of_defaults: HashSet<Span>,
     path: Vec<Step<'a>>,
+    /// Whether the key that was last looked at has to be there.
+    is_needed: bool,
     /// Places with something wrong: the object, and the path below it.
     marks: Vec<(String, Vec<Part>)>,
     found: Vec<Found>,
@@ -132,6 +138,26 @@ struct Validator<'a> {
 }
 
 impl<'a> Validator<'a> {
+    fn new(root: &'a Value, tree: &'a Node) -> Self {
+        let (path, marks, found) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            root,
+            tree,
+            known: None,
+            of_defaults: HashSet::new(),
+            path,
+            is_needed: false,
+            marks,
+            found,
+            advise: true,
+        }
+    }
+
+    fn run(mut self, schema: &'a Value, sink: &mut Sink) -> Faulty {
+        self.check(schema, self.tree);
+        collect(self.marks, self.found, sink)
+    }
+
     fn check(&mut self, schema: &'a Value, node: &'a Node) {
         if matches!(node.kind, Kind::Invalid) {
             self.mark();
@@ -271,7 +297,7 @@ impl<'a> Validator<'a> {
             let wanted = expectation(whole, self.root);
             let of = |wanted| leaves(branches).into_iter().find(|branch| shape(branch) == wanted);
             let likely = of(Shape::Text).or_else(|| of(Shape::List));
-            let mend = mend_type(likely.unwrap_or(whole), self.root, node);
+            let mend = mend_type(likely.unwrap_or(whole), self.root, node, self.is_needed);
             self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
             return;
         }
@@ -339,7 +365,7 @@ impl<'a> Validator<'a> {
             return true;
         }
         let wanted = expectation(map, self.root);
-        let suggestion = mend_type(map, self.root, node);
+        let suggestion = mend_type(map, self.root, node, self.is_needed);
         self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
         false
     }
@@ -363,6 +389,7 @@ impl<'a> Validator<'a> {
                 Some(child) => {
                     self.path.push(Step::Key(key));
                     self.check_name(schema, key);
+                    self.is_needed = required(schema).any(|name| name == key.text.as_str());
                     self.check(child, value);
                     self.path.pop();
                 }
@@ -430,7 +457,11 @@ impl<'a> Validator<'a> {
                 |name: &str| has_filters && name != WHEN && filters.is_some_and(|all| all.contains_key(name));
             let is_within = matches!(self.path.get(2), Some(Step::Key(key)) if key.text == "filters");
             let all = if is_within { ALL_FILTERS } else { ALL_KEYS };
-            similar_key(&key.text, names, entries, (&is_filter, all))
+            let is_there = |name: &str| {
+                let own = |(other, _): &(Key, Node)| other.text == *name && !self.of_defaults.contains(&other.span);
+                entries.iter().any(own)
+            };
+            similar_key(&key.text, names, &is_there, (&is_filter, all))
         } else {
             None
         };
@@ -455,7 +486,7 @@ impl<'a> Validator<'a> {
 
     fn check_required(&mut self, schema: &'a Map<String, Value>, node: &'a Node) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        for name in required(schema) {
             if node.get(name).is_some() {
                 continue;
             }
@@ -469,6 +500,7 @@ impl<'a> Validator<'a> {
 
     fn check_list(&mut self, schema: &'a Map<String, Value>, node: &'a Node, items: &'a [Node]) {
         if let Some(item) = schema.get("items") {
+            self.is_needed = false;
             for (index, node) in items.iter().enumerate() {
                 self.path.push(Step::Index(index));
                 self.check(item, node);
@@ -560,6 +592,11 @@ fn check_length(schema: &Map<String, Value>, text: &str) -> Result<(), (String, 
         Some(most) => Err((format!("longer than {most} characters"), None)),
         None => Ok(()),
     }
+}
+
+/// The keys that a map must have.
+fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn count(schema: &Map<String, Value>, name: &str) -> Option<u64> {

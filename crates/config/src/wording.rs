@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::choose;
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, shape};
-use crate::tree::{Key, Kind, Node};
+use crate::tree::{Kind, Node};
 use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, guess_duration, guess_percent, parse_duration,
     parse_percent,
@@ -41,14 +41,13 @@ pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
     if inner.is_empty() { owner } else { format!("`{}` of {owner}", inner.join(".")) }
 }
 
-/// The key that may have been meant by an unknown one: none that is there already. `all` says where all keys are.
+/// The key that may have been meant by an unknown one: none that is there already, as `is_there` says. `all` says where all keys are.
 pub(crate) fn similar_key<'k>(
     word: &str,
     names: impl Iterator<Item = &'k str> + Clone,
-    entries: &[(Key, Node)],
+    is_there: &dyn Fn(&str) -> bool,
     (is_filter, all): (&dyn Fn(&str) -> bool, &str),
 ) -> Option<String> {
-    let is_there = |name: &str| entries.iter().any(|(other, _)| other.text == *name);
     let is_set = |name: &str| is_there(name) && names.clone().any(|known| known == name);
     let free = names.clone().filter(|name| !is_there(name));
     let is_free = |name: &str| free.clone().any(|known| known == name);
@@ -99,8 +98,8 @@ pub(crate) fn describe(node: &Node) -> String {
     }
 }
 
-/// A guess at what was meant by a value of the wrong type.
-pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node) -> Option<String> {
+/// A guess at what was meant by a value of the wrong type, whose key cannot be left out if it `is_needed`.
+pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node, is_needed: bool) -> Option<String> {
     let Kind::Scalar(scalar) = &node.kind else {
         let one = node.items().first().and_then(Node::text).filter(|_| node.items().len() == 1);
         return one.filter(|_| shape(schema) == Shape::Text).map(|text| format!("write `{text}`, without the list"));
@@ -135,6 +134,7 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node) 
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
         },
         (Shape::Map, Value::String(_)) => mend_map(schema, root, text),
+        (_, Value::Null) if is_needed => Some("give a value: the key must be there".to_owned()),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))

@@ -84,6 +84,11 @@ impl Candidate {
         self.loaded.warnings()
     }
 
+    /// The configuration with defaults filled in and without secrets; see [`Loaded::effective`].
+    pub fn effective(&self) -> serde_json::Value {
+        self.loaded.effective()
+    }
+
     /// As far as it takes to make it anew while it is tried.
     pub(crate) fn as_tried(&self) -> Tried {
         let (loaded, plan) = (Arc::clone(&self.loaded), Arc::clone(&self.plan));

@@ -685,9 +685,11 @@ fn tell_changes(changes: &Changes) {
 /// Tells of a setting that does nothing.
 fn tell(warning: &Diagnostic) {
     let at = format!("{}:{}:{}", warning.file, warning.line, warning.column);
-    let help = warning.suggestion.as_deref().unwrap_or_default();
-    let pairs: telemetry::log::Pairs<'_> = &[("at", &at), ("why", &warning.message), ("help", &help)];
-    telemetry::log::warn("a setting does nothing", pairs);
+    let message = "a setting does nothing";
+    match &warning.suggestion {
+        Some(help) => telemetry::log::warn(message, &[("at", &at), ("why", &warning.message), ("help", help)]),
+        None => telemetry::log::warn(message, &[("at", &at), ("why", &warning.message)]),
+    }
 }
 
 #[cfg(test)]

@@ -49,16 +49,38 @@ fn ending(checked: &Checked, is_strict: bool) -> Ending {
     }
 }
 
+/// A configuration that was looked at, but is not to be run.
+pub(crate) struct Looked {
+    /// What there is, or what is wrong.
+    pub(crate) outcome: Result<Candidate, Diagnostics>,
+    /// The file as messages call it.
+    name: String,
+    /// Whether the configuration could be looked at.
+    is_read: bool,
+}
+
+impl Looked {
+    /// Reads a file, or standard input where the path is `-`.
+    pub(crate) fn at(path: &Path, is_offline: bool) -> Self {
+        let is_stdin = path == Path::new(STDIN);
+        let name = if is_stdin { STDIN_NAME.to_owned() } else { path.display().to_string() };
+        let source = if is_stdin { stdin() } else { file(path) };
+        let (outcome, is_read) = match source {
+            Ok(source) => (prepare(&source, is_offline), true),
+            Err((message, is_read)) => (Err(whole(&name, message).into()), is_read),
+        };
+        Self { outcome, name, is_read }
+    }
+
+    /// How a command ends that needs a good configuration.
+    pub(crate) fn failure(&self) -> Ending {
+        if self.is_read { Ending::Bad } else { Ending::CannotTell }
+    }
+}
+
 fn checked(options: &cli::Check) -> Checked {
-    let path = options.path();
-    let is_stdin = path == Path::new(STDIN);
-    let name = if is_stdin { STDIN_NAME.to_owned() } else { path.display().to_string() };
-    let source = if is_stdin { stdin() } else { file(path) };
-    let (prepared, is_read) = match source {
-        Ok(source) => (prepare(&source, options.offline), true),
-        Err((message, is_read)) => (Err(whole(&name, message).into()), is_read),
-    };
-    let (diagnostics, summary) = match prepared {
+    let Looked { outcome, name, is_read } = Looked::at(options.path(), options.offline);
+    let (diagnostics, summary) = match outcome {
         Ok(candidate) => {
             let warnings = candidate.warnings().to_vec();
             (Diagnostics { warnings, ..Diagnostics::default() }, Some(summary(candidate.snapshot())))

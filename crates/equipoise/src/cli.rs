@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Look for everything that is wrong with a configuration, the way `run` does, without running it
     Check(Check),
+    /// Print a configuration as it is meant, with everything that it leaves out
+    Config(Config),
     /// Say what would become of a request, and why: route, filters, cluster, endpoint
     Explain(Explain),
     /// Balance from one address to others, without a configuration
@@ -112,7 +114,7 @@ impl WorkersOption {
 /// `equipoise run`
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  equipoise run -c /etc/equipoise/site.yaml --workers 4\n  kill -HUP $PID     reads the file again\n  kill -USR2 $PID    lets the program that is installed now take over"
+    after_help = "Example:\n  equipoise run -c /etc/equipoise/equipoise.yaml --workers 4\n  kill -HUP $PID     reads the file again\n  kill -USR2 $PID    lets the program that is installed now take over"
 )]
 pub(crate) struct Run {
     /// The configuration: YAML or JSON
@@ -184,6 +186,29 @@ pub(crate) enum CheckFormat {
     Json,
     /// Workflow commands of GitHub, on standard output
     Github,
+}
+
+/// `equipoise config`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  equipoise config --effective site.yaml
+  equipoise config --effective site.yaml | jq .clusters.shop
+      What one cluster comes to.
+  render site.yaml.in | equipoise config --effective --offline -
+
+The configuration is JSON, which is YAML too. Secrets are shown as (hidden), and what comes from the environment as ${NAME}. Exits
+with 1 when the configuration is wrong, and with 2 when it cannot be read. `equipoise ctl config get --defaults` prints what a running
+program has.")]
+pub(crate) struct Config {
+    /// Join `defaults` with the objects, and write out every default
+    #[arg(long, required = true)]
+    pub(crate) effective: bool,
+    /// The configuration: YAML or JSON; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Look at the configuration of another machine, as `check --offline` does
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
 /// `equipoise explain`
@@ -516,6 +541,15 @@ mod tests {
         let Ok(Command::Check(check)) = parse("equipoise check -") else { panic!() };
         assert_eq!((check.path(), check.format), (Path::new("-"), CheckFormat::Text));
         for bad in ["check", "check a.yaml b.yaml", "check a.yaml -c b.yaml", "check a.yaml --format xml"] {
+            assert!(parse(&format!("equipoise {bad}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn config_is_asked_for_in_its_form() {
+        let Ok(Command::Config(config)) = parse("equipoise config --effective a.yaml") else { panic!() };
+        assert_eq!((config.file, config.offline), (PathBuf::from("a.yaml"), false));
+        for bad in ["config a.yaml", "config --effective", "config --effective a.yaml b.yaml"] {
             assert!(parse(&format!("equipoise {bad}")).is_err(), "{bad}");
         }
     }

@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod ctl;
 mod demo;
+mod effective;
 mod ending;
 mod explain;
 mod limits;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     let ending = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Check(options) => check::check(&options),
+        Command::Config(options) => effective::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Proxy(options) => quick::run(&options),
         Command::Demo(options) => demo::run(&options),

@@ -92,7 +92,9 @@ mod tests {
     #[test]
     fn the_page_of_the_command_line_shows_every_command_but_hidden_ones() {
         let page = cli_page();
-        for command in ["run", "check", "proxy", "demo", "schema", "version", "ctl", "ctl config put", "completion"] {
+        for command in
+            ["run", "check", "config", "proxy", "demo", "schema", "version", "ctl", "ctl config put", "completion"]
+        {
             assert!(page.contains(&format!("\n## `equipoise {command}`\n")), "{command}");
         }
         assert!(!page.contains("equipoise reference`\n\n```"), "{page}");

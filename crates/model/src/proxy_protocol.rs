@@ -127,11 +127,14 @@ const TLV_NAMES: [(&str, TlvName); 10] = [
     ("aws_vpce_id", TlvName { kind: 0xea, subtype: Some(1) }),
 ];
 
+/// How many names are suggested for one that is unknown.
+const NAMES_SUGGESTED: usize = 3;
+
 impl TlvName {
     /// Reads a name such as `authority`, or a type such as `0xea`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and lists the names.
+    /// A sentence that says what is wrong, with the nearest names and the page where all are.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some((_, name)) = TLV_NAMES.iter().find(|(name, _)| *name == text) {
             return Ok(*name);
@@ -145,8 +148,14 @@ impl TlvName {
             )),
             Some(kind) => Ok(Self { kind, subtype: None }),
             None => {
-                let names: Vec<_> = Self::names().map(|name| format!("`{name}`")).collect();
-                Err(format!("there is no TLV `{text}`: write one of {}, or a type such as `0xea`", names.join(", ")))
+                let mut names: Vec<&str> = Self::names().collect();
+                let likeness = |name: &str| strsim::jaro_winkler(text, name);
+                names.sort_by(|one, other| likeness(other).total_cmp(&likeness(one)));
+                let near = names[..NAMES_SUGGESTED].join("`, `");
+                Err(format!(
+                    "there is no TLV `{text}`: write a name such as `{near}`, or a type such as `0xea`; all are in \
+                     docs/guides/client-addresses.md"
+                ))
             }
         }
     }
@@ -198,8 +207,8 @@ mod tests {
     #[test]
     fn what_names_no_value_is_refused() {
         for (text, told) in [
-            ("", "there is no TLV ``: write one of `alpn`, `authority`"),
-            ("authorty", "there is no TLV `authorty`"),
+            ("", "there is no TLV ``: write a name such as `alpn`, `authority`, `unique_id`, or a type"),
+            ("authorty", "there is no TLV `authorty`: write a name such as `authority`, "),
             ("0xg0", "there is no TLV `0xg0`"),
             ("0x+1", "there is no TLV `0x+1`"),
             ("0x1", "there is no TLV `0x1`"),

@@ -39,6 +39,7 @@ mod socket_file;
 mod stages;
 mod stream;
 mod tls;
+mod trailers;
 mod upstream;
 mod watch;
 mod witness;

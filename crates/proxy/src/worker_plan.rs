@@ -12,9 +12,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use model::RequestHead;
+use model::facts::Caller;
 use model::fields::{FieldName, Fields, Known, reads_as};
 use model::snapshot::{HttpListener, Protocol};
-use plan::filter::Guarded;
+use plan::filter::{Guarded, GuardedResponse, Notes};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
 use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
@@ -38,6 +40,8 @@ pub(crate) struct WorkerPlan {
     own_fields: Vec<FieldName>,
     /// The same and what the filters of a route decide, by [`RoutePlan::index`]; made at first use.
     withheld: ByIndex<Rc<Withheld>>,
+    /// What the filters of a route decide of every response, by [`RoutePlan::index`]; made at first use.
+    withheld_response: ByIndex<Rc<Withheld>>,
     /// By the slot of the cluster's state; made at first use.
     clusters: Cells<Rc<ClusterNow>>,
     /// By the slot of the endpoint's state; made at first use.
@@ -56,11 +60,11 @@ fn by_index<T>(count: usize) -> ByIndex<T> {
     (0..count).map(|_| OnceCell::new()).collect()
 }
 
-/// Fields that something here decides, so that no trailer of a request may bring them.
+/// Fields that something here decides, so that no trailer may bring them.
 pub(crate) struct Withheld(Box<[Guarded]>);
 
 impl Withheld {
-    /// Takes them out of trailers, in every spelling that an endpoint could read as one of them.
+    /// Takes them out of trailers.
     pub(crate) fn take_out(&self, trailers: &mut Fields) {
         trailers.retain(|field| !self.0.iter().any(|guarded| guarded.covers(field.name)));
     }
@@ -181,7 +185,8 @@ impl WorkerPlan {
         let sources = listeners.iter().filter_map(ListenerNow::http);
         let sources = sources.flat_map(|http| &http.forwarding.client_address).map(|rule| &rule.header);
         let own_fields = named.chain(ids).chain(sources).cloned().collect();
-        let (routes, withheld) = (by_index(plan.routes.len()), by_index(plan.routes.len()));
+        let (routes, count) = (by_index(plan.routes.len()), plan.routes.len());
+        let (withheld, withheld_response) = (by_index(count), by_index(count));
         let (clusters, endpoints) = <_>::default();
         let is_over = Cell::new(false);
         Self {
@@ -191,6 +196,7 @@ impl WorkerPlan {
             identities,
             own_fields,
             withheld,
+            withheld_response,
             clusters,
             endpoints,
             tls,
@@ -323,6 +329,28 @@ impl WorkerPlan {
         let own = self.own_fields.iter().cloned().map(Guarded::Name);
         let all = || own.chain(guarded.iter().cloned()).collect();
         Some(self.withheld.get(route.index)?.get_or_init(|| Rc::new(Withheld(all()))))
+    }
+
+    /// What a response to this request, with the notes of its filters and this status, must not bring as trailers; `None`: all may come.
+    pub(crate) fn withheld_response(
+        &self,
+        route: &RoutePlan,
+        request: (&RequestHead, Caller<'_>),
+        noted: (&Notes, u16),
+        scratch: &mut Vec<u8>,
+    ) -> Option<Rc<Withheld>> {
+        let guarded = route.chain.guarded_response();
+        if guarded.is_empty() {
+            return None;
+        }
+        let mut all = || {
+            let fields = guarded.iter().flat_map(|one| one.fields(request, noted, scratch)).cloned();
+            Rc::new(Withheld(fields.collect()))
+        };
+        if guarded.iter().any(GuardedResponse::is_conditional) {
+            return Some(all());
+        }
+        Some(self.withheld_response.get(route.index)?.get_or_init(all).clone())
     }
 
     /// The worker's side of a cluster of this plan.

@@ -227,6 +227,58 @@ access_logs: [{ path: no/access.log }]
     }
 }
 
+/// With defaults, a secret, a variable and an unused default.
+const SPARSE: &str = "\
+version: 1
+defaults:
+  listeners: { timeouts: { head: 3s }, connections_max: 77 }
+  clusters: { timeouts: { connect: 1s }, balance: random }
+listeners:
+  web: { bind: \"127.0.0.1:8080\", connections_max: 5 }
+  line: { bind: \"127.0.0.1:8081\", protocol: tcp, cluster: site }
+routes:
+  - { cluster: site, filters: [{ set_request_header: { authorization: \"Basic Zm9v\", x-port: \"${NO_SUCH_PORT:-90}\" } }] }
+clusters:
+  site: { endpoints: [\"127.0.0.1:9001\"], timeouts: { idle: 9s } }
+";
+
+#[test]
+fn a_configuration_is_printed_with_all_that_it_leaves_out_and_without_secrets() {
+    let folder = written(SPARSE);
+    let ended = command_in(folder.path(), &["config", "--effective", "site.yaml"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let all = json_of(&ended);
+    let (web, line, site) = (&all["listeners"]["web"], &all["listeners"]["line"], &all["clusters"]["site"]);
+    assert_eq!((&web["connections_max"], &web["timeouts"]["head"]), (&json!(5), &json!("3s")));
+    assert_eq!((&line["connections_max"], &line["timeouts"]), (&json!(77), &Value::Null), "it speaks no HTTP");
+    assert_eq!((&site["balance"], &site["timeouts"]["connect"]), (&json!("random"), &json!("1s")));
+    assert_eq!(site["timeouts"]["idle"], "9s");
+    assert!(site["timeouts"]["response_head"].is_string() && site["pool"].is_object(), "{site}");
+    let fields = &all["routes"][0]["filters"][0]["set_request_header"];
+    assert_eq!((&fields["authorization"], &fields["x-port"]), (&json!("(hidden)"), &json!("${NO_SUCH_PORT:-90}")));
+    // What is printed is a configuration, and comes to the same.
+    let again = all.to_string().replace("(hidden)", "Basic Zm9v");
+    std::fs::write(folder.path().join("again.json"), again).expect("our folder");
+    let again = command_in(folder.path(), &["config", "--effective", "again.json"]);
+    assert_eq!((again.status.code(), again.stdout), (Some(0), ended.stdout), "{}", again.stderr);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_or_absent_is_not_printed() {
+    let folder = written(WRONG);
+    for (arguments, code, told) in [
+        (&["config", "--effective", "site.yaml"][..], 1, "site.yaml:5:16: "),
+        (&["config", "--effective", "none.yaml"], 2, "none.yaml: cannot be read: there is no such file"),
+        (&["config", "site.yaml"], 2, "--effective"),
+    ] {
+        let ended = command_in(folder.path(), arguments);
+        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(code), ""), "{arguments:?}");
+        assert!(ended.stderr.contains(told), "{arguments:?}: {}", ended.stderr);
+    }
+    let help = command_in(folder.path(), &["config", "--help"]).stdout;
+    assert!(help.contains("equipoise config --effective site.yaml"), "{help}");
+}
+
 #[test]
 fn the_help_says_how_it_is_used_and_how_it_ends() {
     let ended = command_in(folder().path(), &["check", "--help"]);

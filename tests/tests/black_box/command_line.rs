@@ -43,6 +43,29 @@ fn settings_that_do_nothing_are_warned_of_and_fail_nothing() {
 }
 
 #[test]
+fn a_value_that_is_left_empty_may_be_left_out_only_where_there_is_a_default() {
+    expect_said(
+        "routes: [{ cluster: a }]\nclusters: { a: { endpoints: , balance: } }\n",
+        &[
+            "`endpoints` is empty, but must be a list or a map",
+            "help: give a value: the key must be there\n",
+            "`balance` is empty, but must be",
+            "help: give a value, or leave the key out for the default\n",
+            "2 problems",
+        ],
+    );
+}
+
+#[test]
+fn a_warning_without_a_mend_is_logged_without_an_empty_one() {
+    let origin = Origin::saying("fine");
+    let address = origin.address();
+    let product = Setup::to(&origin).cluster_more(format!("idle: {{ endpoints: [\"{address}\"] }}")).start();
+    product.expect_said(&["no route and no listener leads to the cluster `idle`"]);
+    assert!(!product.stderr().contains("help="), "{}", product.stderr());
+}
+
+#[test]
 fn a_log_in_a_folder_that_is_not_there_is_found_before_anything_runs() {
     let ended = check(Setup::to(&Origin::saying("fine")).text().replace("DIR/", "no/such/folder/"));
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
@@ -353,10 +376,95 @@ clusters:
             "6 problems",
         ],
     );
+    expect_said(
+        "server: { listen: 80 }
+upstream: { servers: [] }
+backend: {}
+entryPoints: {}
+lb_policy: RANDOM
+log_format: main
+resolver: 1.1.1.1
+routes:
+  - { cluster: site, proxy_next_upstream_timeout: 1s, proxy_redirect: off, proxy_method: GET }
+  - { cluster: site, filters: [{ proxy_cookie_path: / }, { set-method: PUT }, { set-query: a }] }
+clusters:
+  site: { endpoints: [\"127.0.0.1:1\"], balance: roundrobin, http-reuse: never }
+  two: { endpoints: [\"127.0.0.1:1\"], balance: least_conn }
+",
+        &[
+            "unknown key `server` in the file",
+            "help: what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [",
+            "unknown key `upstream` in the file",
+            "help: write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-nginx.md",
+            "help: write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-haproxy.md",
+            "help: write a listener: `listeners: { NAME: { bind: … } }`; see docs/guides/coming-from-traefik.md",
+            "help: write `balance` in the cluster; see docs/guides/coming-from-envoy.md",
+            "help: did you mean `log_formats`? See docs/guides/coming-from-nginx.md",
+            "help: did you mean `names: { resolvers: […] }`? See docs/guides/coming-from-nginx.md",
+            "unknown key `proxy_next_upstream_timeout` in route 1",
+            "help: did you mean `retry`? See docs/guides/coming-from-nginx.md",
+            "help: write it as a filter: `filters: [{ rewrite_location: … }]`; see docs/guides/coming-from-nginx.md",
+            "help: write it as a filter: `filters: [{ rewrite: … }]`; see docs/guides/coming-from-nginx.md",
+            "help: did you mean `rewrite_cookie`? See docs/guides/coming-from-nginx.md",
+            "help: did you mean `rewrite`? See docs/guides/coming-from-haproxy.md",
+            "not the text `roundrobin`",
+            "help: did you mean `round_robin`? See docs/guides/coming-from-haproxy.md",
+            "not the text `least_conn`",
+            "help: did you mean `least_request`? See docs/guides/coming-from-nginx.md",
+            "help: did you mean `pool`? See docs/guides/coming-from-haproxy.md",
+            "16 problems",
+        ],
+    );
     let many = said_of("routes: [{ respond: {}, filters: [{ wibble: {} }] }]\n");
     assert!(many.contains(", such as `"), "{many}");
     assert!(many.contains("; all are in docs/reference/filters.md\n"), "{many}");
     assert!(!many.contains("did you mean"), "nothing is near: {many}");
+}
+
+#[test]
+fn what_comes_from_defaults_is_no_key_of_an_object_that_is_set_already() {
+    expect_said(
+        "defaults: { clusters: { balance: least_request, retry: { attempts_max: 2 } } }
+clusters:
+  a: { endpoints: [\"127.0.0.1:1\"], balanse: random }
+  b: { endpoints: [\"127.0.0.1:1\"], lb_policy: RANDOM }
+  c: { endpoints: [\"127.0.0.1:1\"], retry: { attempts_mx: 3 } }
+  d: { endpoints: [\"127.0.0.1:1\"], balance: random, lb_policy: RANDOM }
+",
+        &[
+            "unknown key `balanse` in cluster `a`",
+            "help: did you mean `balance`?\n",
+            "unknown key `lb_policy` in cluster `b`",
+            "help: did you mean `balance`? See docs/guides/coming-from-envoy.md",
+            "unknown key `attempts_mx` in `retry` of cluster `c`",
+            "help: did you mean `attempts_max`?\n",
+            "help: it is called `balance` here, which is set already: leave this out",
+            "4 problems",
+        ],
+    );
+}
+
+#[test]
+fn of_many_variables_and_tlvs_the_nearest_are_named_and_the_page_with_all() {
+    let said = said_of(
+        "routes:
+  - { respond: {}, filters: [{ set_request_header: { x-a: \"{wibble}\" } }, { set_request_header: { x-b: \"{client_iq}\" } }] }
+  - { match: { proxy_tlvs: { vpce: a } }, respond: {} }
+  - { respond: {}, filters: [{ set_request_header: { x-c: \"{proxy_tlv:authorty}\" } }] }
+",
+    );
+    for wanted in [
+        "there is no variable `{wibble}`",
+        "help: there are 25, such as `",
+        "; all are in docs/reference/filters.md\n",
+        "help: did you mean `client_ip`?\n",
+        "there is no TLV `vpce`: write a name such as `aws_vpce_id`",
+        "there is no TLV `authorty`: write a name such as `authority`",
+        "or a type such as `0xea`; all are in docs/guides/client-addresses.md\n",
+    ] {
+        assert!(said.contains(wanted), "{wanted}\nis not in:\n{said}");
+    }
+    assert!(said.lines().all(|line| line.matches(", ").count() < 12), "{said}");
 }
 
 #[test]
@@ -365,6 +473,11 @@ fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
   - { name: a, match: { path: { prefix: /x } }, respond: {} }
   - { name: b, match: { path: { prefix: /x/ } }, respond: {} }
   - { name: c, match: { path: { regex: '\.php$' } }, respond: {} }
+  - { name: d, match: { path: { regex: '/a$b' } }, respond: {} }
+  - { name: e, match: { path: { prefix: /e }, method: [GET, POST] }, respond: {} }
+  - { name: f, match: { path: { prefix: /e }, method: GET }, respond: {} }
+  - { name: g, match: { source: 10.0.0.0/8 }, respond: {} }
+  - { name: h, match: { source: 10.1.0.0/16 }, respond: {} }
 ";
     let wanted = [
         "site.yaml:5:16: warning: no request reaches route `b`: route `a` in line 4 takes the same requests and comes first",
@@ -372,10 +485,21 @@ fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
         "site.yaml:6:",
         ": warning: no path matches `\\.php$`: it must match the whole path, which begins with `/`",
         "help: write `.*\\.php`",
+        "site.yaml:7:",
+        ": warning: no path matches `/a$b`: `^` stands only at the beginning of a whole path, and `$` at its end",
+        "warning: no request reaches route `f`: route `e` in line 8 takes the same requests and comes first",
+        "warning: no request reaches route `h`: route `g` in line 10 takes the same requests and comes first",
     ];
     expect_said(lines, &wanted);
     let ended = check(format!("version: 1\nlisteners: {{ web: {{ bind: 0 }} }}\n{lines}"));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    expect_said(
+        "routes: [{ name: a, respond: {} }, { name: b, priority: 10, respond: {} }, { name: c, match: { host: c.example }, respond: {} }]\n",
+        &[
+            "reaches route `a`: route `b` in line 3 takes the same requests and has a higher `priority`",
+            "reaches route `c`: ",
+        ],
+    );
     let none = check("version: 1\nroutes: [{ respond: {} }]\n");
     assert_eq!(none.status.code(), Some(0), "{}", none.stderr);
     assert!(

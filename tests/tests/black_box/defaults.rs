@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::admin_api::{done, refused};
-use super::harness::{Origin, Setup, eventually};
+use super::harness::{Message, Origin, Peer, Setup, eventually};
 
 fn setup(origin: &Origin) -> Setup {
     let address = origin.address();
@@ -59,6 +59,28 @@ fn objects_have_what_the_defaults_say_and_a_change_reaches_those_that_use_it() {
     product.reload(&format!("{}{}", &text[..place], &text[end..]));
     eventually("there are none", || from("/").is_none());
     assert_eq!(bounds(&product.api("/api/config")), [Value::Null, json!(7), Value::Null]);
+}
+
+#[test]
+fn listeners_take_their_defaults_where_they_mean_something_and_override_them() {
+    let origin = Origin::saying("in");
+    let product = Setup::to(&origin)
+        .top("defaults: { listeners: { fields_max: 3, request_id: false } }")
+        .listener_more("wide: { bind: \"127.0.0.1:0\", fields_max: 5 }")
+        .listener_more("none: { bind: \"127.0.0.1:0\", defaults: false }")
+        .listener_more("line: { bind: \"127.0.0.1:0\", protocol: tcp, cluster: site }")
+        .start();
+    let status = |name: &str, fields: usize| {
+        let more: String = (1..fields).map(|number| format!("X-{number}: 1\r\n")).collect();
+        let request = format!("GET / HTTP/1.1\r\nHost: test\r\n{more}\r\n");
+        Peer::connect(product.address(name)).ask(request).status()
+    };
+    assert_eq!([3, 4].map(|fields| status("web", fields)), [200, 431]);
+    assert_eq!([5, 6].map(|fields| status("wide", fields)), [200, 431]);
+    assert_eq!([status("none", 50), status("line", 50)], [200, 200]);
+    let with_id = |message: &Message| message.field("x-request-id").is_some();
+    let requests = origin.requests();
+    assert_eq!(requests.iter().map(with_id).collect::<Vec<_>>(), [false, false, true, false]);
 }
 
 #[test]

@@ -238,6 +238,74 @@ fn trailers_left(site: &Site, origin: &Origin, names: &[&'static str]) -> Vec<St
 }
 
 #[test]
+fn what_filters_decide_of_a_response_comes_in_no_trailer() {
+    let trailers = [("x-debug-a", "1"), ("x-mode", "raw"), ("x-keep", "1"), ("x-inner", "1"), ("grpc-status", "0")];
+    let plain = Origin::answering(move |_| {
+        let lines: String = trailers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{lines}\r\n").into_bytes()
+    });
+    let authority = Authority::new("the origins");
+    let map: HeaderMap = trailers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+    let second = {
+        let map = map.clone();
+        Http2Origin::start(http2_origin::Rules::default(), move |asked| {
+            let map = map.clone();
+            Box::pin(async move {
+                let mut answer = asked.begin(http::Response::new(()));
+                answer.say("hi").await;
+                answer.end_with(map);
+            })
+        })
+    };
+    let third = Http3Origin::start(http3_origin::Rules::of(&authority), move |asked| {
+        let map = map.clone();
+        Box::pin(async move {
+            let mut answer = asked.begin(http::Response::new(())).await;
+            answer.say("hi").await;
+            answer.end_with(map).await;
+        })
+    });
+    let folder = product::folder();
+    authority.write(folder.path(), "a.pem");
+    let trusting = format!("tls: {{ authorities: \"{}\" }}", folder.path().join("a.pem").display());
+    let filters = "filters: [{ remove_response_header: [\"x-debug-*\", \"grpc-*\"] }, { set_response_header: { x-mode: fine } }, \
+                              { remove_response_header: [x-inner], when: { not: { headers: { x-who: us } } } }]";
+    for (address, more) in [
+        (plain.address(), vec![]),
+        (second.address(), vec!["http_versions: [h2]"]),
+        (third.address(), vec!["http_versions: [h3]", trusting.as_str()]),
+    ] {
+        let setup = Setup::to_addresses(&[address]).route(filters);
+        let site = site(more.into_iter().fold(setup, Setup::cluster), 1);
+        for version in VERSIONS {
+            let left = |who| trailers_answered(&site, version, who);
+            assert_eq!(left("them"), ["x-keep", "grpc-status"], "{version} {address}");
+            assert_eq!(left("us"), ["x-keep", "x-inner", "grpc-status"], "{version} {address}");
+        }
+    }
+}
+
+/// The names of the trailers that an answer has.
+fn trailers_answered(site: &Site, version: &str, who: &str) -> Vec<String> {
+    let named = |map: &HeaderMap| listed(map).into_iter().map(|(name, _)| name).collect();
+    let fields = [("x-who", who)];
+    match Line::to(site, version) {
+        Line::H1(mut peer) => {
+            let head = "GET / HTTP/1.1\r\nHost: shop.example\r\nTE: trailers\r\n";
+            let answer = peer.ask(format!("{head}x-who: {who}\r\n\r\n"));
+            assert_eq!((answer.text(), answer.field("x-mode")), ("hi".to_owned(), Some("fine")), "{version}");
+            answer.trailers.into_iter().map(|(name, _)| name.to_lowercase()).collect()
+        }
+        Line::H2(mut client) => {
+            named(&client.ask(http2::with_fields(http2::request("GET", "/"), &fields), b"").trailers)
+        }
+        Line::H3(mut client) => {
+            named(&client.ask(http2::with_fields(http3::request("GET", "/"), &fields), b"").trailers)
+        }
+    }
+}
+
+#[test]
 fn requests_with_unusual_names_are_refused_or_go_on_without_them() {
     let origin = Origin::saying("fine");
     let refusing = site(Setup::to(&origin).route("filters: [{ header_names: { allow: \".\", status: 431 } }]"), 2);
@@ -341,6 +409,35 @@ fn addresses_and_cookies_of_endpoints_are_made_those_that_clients_know() {
 }
 
 #[test]
+fn variables_and_expressions_say_what_an_address_or_a_cookie_becomes() {
+    let origin = Origin::answering(|request| {
+        let host = request.field("host").unwrap_or_default().to_owned();
+        format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{host}/app/next\r\nSet-Cookie: a=1; Domain=.{host}; Path=/app/ann/x\r\n\
+             Set-Cookie: b=2; Domain=node7.in.test; Path=/user/ann\r\nContent-Length: 0\r\n\r\n"
+        )
+        .into_bytes()
+    });
+    let filters = "filters: [{ rewrite: { host: in.test } }, \
+         { rewrite_location: [{ from: \"http://{host}/app/\", to: \"{scheme}://{received_host}/\" }] }, \
+         { rewrite_cookie: { name: a, domain: { from: \"{host}\", to: \"{received_host}\" }, \
+                             path: { from: /app, to: \"/{request_header:x-shop}/\" } } }, \
+         { rewrite_cookie: { name: b, domain: { from: { regex: '^(\\w+)[.]in[.]test$' }, to: \"$1.{received_host}\" }, \
+                             path: { from: { regex: ^/user/(.+) }, to: \"/u/$1\" } } }]";
+    let site = site(Setup::to(&origin).route(filters), 2);
+    for version in VERSIONS {
+        let mut client = Line::to(&site, version);
+        let answer = client.ask(("GET", "/"), &[("x-shop", "s1")], "");
+        assert_eq!(answer.all("location"), ["https://shop.example/next"], "{version}");
+        let expected = ["a=1; Domain=shop.example; Path=/s1/ann/x", "b=2; Domain=node7.shop.example; Path=/u/ann"];
+        assert_eq!(answer.all("set-cookie"), expected, "{version}");
+        // What a client writes into a variable adds no attribute.
+        let answer = client.ask(("GET", "/"), &[("x-shop", "s1; Domain=evil.example")], "");
+        assert_eq!(answer.all("set-cookie")[0], "a=1; Domain=shop.example; Path=/app/ann/x", "{version}");
+    }
+}
+
+#[test]
 fn redirects_of_the_proxy_itself_stay_as_they_are() {
     let origin = Origin::saying("fine");
     let setup = Setup::to(&origin).route_before(
@@ -379,6 +476,10 @@ fn mistakes_are_told_with_their_line_and_a_mend() {
         ("{ rewrite_cookie: { name: a } }", "no attribute is changed"),
         ("{ rewrite_cookie: { same_site: no } }", "`same_site` must be"),
         ("{ rewrite_cookie: { domain: \"a;b\" } }", "\"a;b\" cannot stand in a cookie"),
+        ("{ rewrite_cookie: { domain: { from: { regx: a }, to: b } } }", "did you mean `regex`?"),
+        ("{ rewrite_cookie: { domain: { from: { regex: ( }, to: b } } }", "`(` is not a regular expression"),
+        ("{ rewrite_cookie: { path: { from: [a], to: /b } } }", "`from` must be"),
+        ("{ rewrite_location: [{ from: \"http://{hots}/\", to: / }] }", "did you mean `host`?"),
     ] {
         let stderr = check(filter);
         assert!(stderr.contains(told) && stderr.contains("check.yaml:"), "{filter}: {told}\n{stderr}");

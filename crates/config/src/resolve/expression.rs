@@ -2,7 +2,7 @@
 //! whether one for a path can hold at all. How large one becomes is found when it is compiled.
 
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Class, Hir, HirKind};
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::Resolver;
 
@@ -21,6 +21,14 @@ impl Resolver<'_> {
     /// Checks an expression for a path, which must match the whole of it.
     pub(super) fn path_expression(&mut self, at: &str, pattern: &str) {
         let Some(parsed) = self.expression(at, pattern) else { return };
+        if shapes(&parsed) & NOT_EMPTY == 0 && begins(&parsed, b'/').0 {
+            let message = format!(
+                "no path matches `{pattern}`: `^` stands only at the beginning of a whole path, and `$` at its end"
+            );
+            let mend = "take it out, or write `\\^` or `\\$` for the character".to_owned();
+            self.warn(at, message, Some(mend));
+            return;
+        }
         // An OPTIONS request may have `*` in the place of a path.
         if begins(&parsed, b'/').0 || begins(&parsed, b'*').0 {
             return;
@@ -77,6 +85,60 @@ fn begins(part: &Hir, byte: u8) -> (bool, bool) {
     }
 }
 
+/// Ways in which a part of an expression can match, as bits of a set: by whether it takes any byte, whether nothing may stand before
+/// it, and whether nothing may stand behind it.
+type Shapes = u8;
+
+/// The ways that take a byte: those with odd numbers.
+const NOT_EMPTY: Shapes = 0b1010_1010;
+/// More repetitions than there are ways match in no other ways.
+const REPEATED_MAX: u32 = 8;
+
+fn shape(takes: bool, is_first: bool, is_last: bool) -> Shapes {
+    1 << (u8::from(takes) | u8::from(is_first) << 1 | u8::from(is_last) << 2)
+}
+
+/// The ways in which a part can match. What stands between characters, but for `^` and `$`, is taken to hold: that there is none is
+/// certain.
+fn shapes(part: &Hir) -> Shapes {
+    match part.kind() {
+        HirKind::Look(Look::Start) => shape(false, true, false),
+        HirKind::Look(Look::End) => shape(false, false, true),
+        HirKind::Empty | HirKind::Look(_) => shape(false, false, false),
+        HirKind::Literal(literal) => shape(!literal.0.is_empty(), false, false),
+        HirKind::Class(Class::Bytes(class)) if class.ranges().is_empty() => 0,
+        HirKind::Class(Class::Unicode(class)) if class.ranges().is_empty() => 0,
+        HirKind::Class(_) => shape(true, false, false),
+        HirKind::Capture(group) => shapes(&group.sub),
+        HirKind::Concat(parts) => parts.iter().map(shapes).fold(shape(false, false, false), joined),
+        HirKind::Alternation(branches) => branches.iter().map(shapes).fold(0, |one, other| one | other),
+        HirKind::Repetition(repeated) => {
+            let (one, fewest) = (shapes(&repeated.sub), repeated.min.min(REPEATED_MAX));
+            let most = repeated.max.unwrap_or(REPEATED_MAX).min(REPEATED_MAX);
+            let (mut all, mut so_far) = (0, shape(false, false, false));
+            for count in 0..=most {
+                all |= if count >= fewest { so_far } else { 0 };
+                so_far = joined(so_far, one);
+            }
+            all
+        }
+    }
+}
+
+/// The ways in which two parts match one behind the other.
+fn joined(before: Shapes, behind: Shapes) -> Shapes {
+    let has = |set: Shapes, way: u8| set & (1 << way) != 0;
+    let (takes, is_first, is_last) = (1, 2, 4);
+    let ways = |set: Shapes| (0..8).filter(move |way| has(set, *way));
+    let fits = |(one, other): &(u8, u8)| {
+        let (is_beyond_end, is_before_start) =
+            (one & is_last != 0 && other & takes != 0, other & is_first != 0 && one & takes != 0);
+        !is_beyond_end && !is_before_start
+    };
+    let pairs = ways(before).flat_map(|one| ways(behind).map(move |other| (one, other)));
+    pairs.filter(fits).fold(0, |all, (one, other)| all | 1 << (one | other))
+}
+
 /// The expression as it may have been meant: anywhere in the path, or at its beginning.
 fn mend(pattern: &str) -> String {
     let (core, is_anchored) = match pattern.strip_prefix('^') {
@@ -127,6 +189,37 @@ mod tests {
             "[/x]",
             "(?-u:[^a])",
             "^.*$",
+        ] {
+            assert!(may(some), "{some}");
+        }
+    }
+
+    #[test]
+    fn an_expression_that_asks_for_an_end_in_the_middle_matches_nothing_and_no_other_does() {
+        let may = |pattern: &str| {
+            shapes(&parse(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"))) & NOT_EMPTY != 0
+        };
+        for none in
+            ["/a$b", "/x^y", "$/", "/(^a|$b)", "(?:/a$){2}", "/(?:$x)+", "/[^\\x00-\\xff]", "^$", "/a$.+", r"/\A"]
+        {
+            assert!(!may(none), "{none}");
+        }
+        for some in [
+            "/",
+            "^/a$",
+            "^^/$$",
+            "/a$b?",
+            "/(a$|b)c",
+            "(^/|x)y",
+            "/(?:$x)*",
+            "(?:^/?)+",
+            "(?:/a$?){9}",
+            "/a$()",
+            "(?m)/a$b",
+            r"/\ba",
+            "(?:^/a$)",
+            "(?:$|/)+",
+            "/[$]b",
         ] {
             assert!(may(some), "{some}");
         }

@@ -1,84 +1,162 @@
 //! Routes that no request reaches, since one that is asked before them holds whenever they would.
+//!
+//! Which of two routes is asked first is certain where their priorities differ, and where they ask for the same host and path: then the
+//! number of their other conditions decides, and the order of the file. Of everything else nothing is said.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use model::Name;
-use model::matching::{Match, PathMatch, ValueMatch};
+use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::snapshot::Route;
+use model::{Cidr, HostPattern, Name};
 
 use super::Resolver;
 
-/// Routes that are remembered for one match; each has listeners of its own.
+/// Routes that are remembered for one host and path.
 const SAME_MAX: usize = 64;
 
-/// What a route asks but for its host: two with the same hold for the same requests of a host.
-#[derive(PartialEq, Eq, Hash)]
-struct Asked<'a> {
-    path: Option<(u8, &'a str)>,
-    methods: Vec<&'a str>,
-    sources: Vec<String>,
-    values: [Vec<String>; 4],
-}
+/// The kind and the text of a path, as the router has them: without one slash at the end, and `None` for `/` as for no path.
+type PathKey<'a> = Option<(u8, &'a str)>;
 
-impl<'a> Asked<'a> {
-    fn of(route: &'a Route) -> Self {
-        // Named one by one, so that no condition is forgotten. Hosts are compared by the caller.
-        let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources } = &route.matches;
-        let path = path.as_ref().and_then(|path| match path {
-            PathMatch::Exact(path) => Some((0, path.as_str())),
-            // As the router has them: without one slash at the end, and nothing is left of `/`.
-            PathMatch::Prefix(path) => {
-                Some((1, path.strip_suffix('/').unwrap_or(path))).filter(|(_, path)| !path.is_empty())
-            }
-            PathMatch::Regex(path) => Some((2, path.as_str())),
-        });
-        let values = |all: &[ValueMatch], is_small: bool| {
-            let name = |value: &ValueMatch| if is_small { value.name.to_ascii_lowercase() } else { value.name.clone() };
-            let mut all: Vec<String> = all.iter().map(|value| format!("{}={:?}", name(value), value.test)).collect();
-            all.sort_unstable();
-            all
-        };
-        let mut methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-        let mut sources: Vec<String> = sources.iter().map(|source| format!("{source:?}")).collect();
-        methods.sort_unstable();
-        methods.dedup();
-        sources.sort_unstable();
-        sources.dedup();
-        let values = [values(headers, true), values(query, false), values(cookies, false), values(proxy_tlvs, false)];
-        Self { path, methods, sources, values }
+const EXACT: u8 = 0;
+const PREFIX: u8 = 1;
+const REGEX: u8 = 2;
+
+/// Where a route is asked: under a host, or a suffix of hosts, and a path. A route under the same has the same rank but for its other
+/// conditions.
+type Place<'a> = (Option<(bool, &'a str)>, PathKey<'a>);
+
+fn path_key(path: Option<&PathMatch>) -> PathKey<'_> {
+    match path? {
+        PathMatch::Exact(path) => Some((EXACT, path)),
+        PathMatch::Prefix(path) => {
+            Some((PREFIX, path.strip_suffix('/').unwrap_or(path))).filter(|(_, path)| !path.is_empty())
+        }
+        PathMatch::Regex(path) => Some((REGEX, path)),
     }
 }
 
-/// Whether the listeners of one route have those of another among them. None are all.
-fn covers(one: &[Name], other: &[Name]) -> bool {
-    one.is_empty() || (!other.is_empty() && other.iter().all(|name| one.contains(name)))
+fn host_key(host: &HostPattern) -> (bool, &str) {
+    match host {
+        HostPattern::Exact(name) => (false, name),
+        HostPattern::Suffix(suffix) => (true, suffix),
+    }
+}
+
+/// Its own place first, then all that hold its requests too.
+fn places_around(place: Place<'_>) -> Vec<Place<'_>> {
+    let (host, path) = place;
+    let mut hosts = vec![host];
+    if let Some((_, name)) = host {
+        let dots = name.match_indices('.').map(|(at, _)| &name[at + 1..]);
+        hosts.extend(dots.filter(|suffix| !suffix.is_empty()).map(|suffix| Some((true, suffix))));
+        hosts.push(None);
+    }
+    let mut paths = vec![path];
+    if let Some((kind, text)) = path {
+        if kind != REGEX {
+            let inner = text.match_indices('/').map(|(at, _)| &text[..at]).filter(|prefix| !prefix.is_empty());
+            paths.extend(inner.chain([text]).map(|prefix| Some((PREFIX, prefix))));
+        }
+        paths.push(None);
+    }
+    hosts.iter().flat_map(|host| paths.iter().map(move |path| (*host, *path))).collect()
+}
+
+/// How the router ranks routes of one host and path; the smaller is asked first.
+fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool) {
+    let counts = [&asked.headers, &asked.query, &asked.cookies, &asked.proxy_tlvs].map(|list| Reverse(list.len()));
+    (asked.methods.is_empty(), counts, asked.sources.is_empty())
+}
+
+/// Whether `one` holds for all requests that `other` holds for, of which host and path are at one of the [places around](places_around)
+/// that of `other`.
+fn covers(one: &Route, other: &Route) -> bool {
+    let listeners = |one: &[Name], other: &[Name]| {
+        one.is_empty() || (!other.is_empty() && other.iter().all(|name| one.contains(name)))
+    };
+    // Named one by one, so that no condition is forgotten.
+    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources } = &one.matches;
+    let asked = &other.matches;
+    let takes_methods = methods.is_empty()
+        || (!asked.methods.is_empty() && asked.methods.iter().all(|method| methods.contains(method)));
+    let takes_sources = sources.is_empty()
+        || (!asked.sources.is_empty() && asked.sources.iter().all(|inner| sources.iter().any(|it| holds(it, inner))));
+    listeners(&one.listeners, &other.listeners)
+        && (path.is_none() || path_key(path.as_ref()).is_some() || begins_with_slash(asked))
+        && takes_methods
+        && takes_sources
+        && values_cover((headers, &asked.headers), true)
+        && values_cover((query, &asked.query), false)
+        && values_cover((cookies, &asked.cookies), false)
+        && values_cover((proxy_tlvs, &asked.proxy_tlvs), false)
+}
+
+/// Whether no request with `*` in the place of a path is meant, which no path of a route but an expression holds.
+fn begins_with_slash(asked: &Match) -> bool {
+    let names_path = matches!(asked.path, Some(PathMatch::Exact(_) | PathMatch::Prefix(_)));
+    names_path || !asked.methods.is_empty() && !asked.methods.iter().any(|method| method == "OPTIONS")
+}
+
+/// Whether a network holds all addresses of another.
+fn holds(outer: &Cidr, inner: &Cidr) -> bool {
+    let ((first, last), (begin, end)) = (outer.range(), inner.range());
+    outer.is_v4() == inner.is_v4() && first <= begin && end <= last
+}
+
+/// Whether each condition follows from one of the others.
+fn values_cover((wide, narrow): (&[ValueMatch], &[ValueMatch]), is_case_ignored: bool) -> bool {
+    let same_name = |one: &str, other: &str| match is_case_ignored {
+        true => one.eq_ignore_ascii_case(other),
+        false => one == other,
+    };
+    let follows = |wanted: &ValueTest, given: &ValueTest| {
+        wanted == given || (*wanted == ValueTest::Present && matches!(given, ValueTest::Exact(_) | ValueTest::Regex(_)))
+    };
+    wide.iter().all(|wanted| {
+        narrow.iter().any(|given| same_name(&wanted.name, &given.name) && follows(&wanted.test, &given.test))
+    })
+}
+
+/// What is asked first by its priority, and of equal ones in the file.
+#[derive(Default)]
+struct Asked<'a>(HashMap<Place<'a>, Vec<usize>>);
+
+impl<'a> Asked<'a> {
+    /// The route that takes all requests of another at a place; that one is remembered there if there is none.
+    fn first_at(&mut self, place: Place<'a>, index: usize, routes: &[std::sync::Arc<Route>]) -> Option<usize> {
+        let route = &routes[index];
+        let is_first = |before: &usize, is_own: bool| {
+            let other = &routes[*before];
+            *before != index && (is_own || other.priority > route.priority) && covers(other, route)
+        };
+        let found = places_around(place).into_iter().find_map(|around| {
+            let before = self.0.get(&around)?;
+            before.iter().copied().find(|before| is_first(before, around == place))
+        });
+        if found.is_none() {
+            let own = self.0.entry(place).or_default();
+            if own.len() < SAME_MAX {
+                own.push(index);
+            }
+        }
+        found
+    }
 }
 
 impl Resolver<'_> {
-    /// Warns of each route of which another one with the same match comes first. Which routes hide others by a wider match is not looked
-    /// for: the more specific one is asked first anyway.
+    /// Warns of each route all of whose requests another one takes that is asked before it.
     pub(super) fn warn_of_hidden(&mut self, routes: &[std::sync::Arc<Route>]) {
-        // In the order in which they are asked: the sort is stable.
         let mut order: Vec<usize> = (0..routes.len()).collect();
-        order.sort_by_key(|&index| std::cmp::Reverse(routes[index].priority));
-        let mut seen: HashMap<(Option<String>, Asked<'_>), Vec<usize>> = HashMap::new();
-        let mut hidden = Vec::new();
+        // The sort is stable.
+        order.sort_by_key(|&index| (Reverse(routes[index].priority), rank(&routes[index].matches)));
+        let (mut asked, mut hidden) = (Asked::default(), Vec::new());
         for index in order {
-            let route = &routes[index];
-            let hosts: Vec<Option<String>> = match route.matches.hosts.as_slice() {
-                [] => vec![None],
-                hosts => hosts.iter().map(|host| Some(host.to_string())).collect(),
-            };
-            let mut firsts = Vec::new();
-            for host in &hosts {
-                let before = seen.entry((host.clone(), Asked::of(route))).or_default();
-                let first =
-                    before.iter().find(|&&first| first != index && covers(&routes[first].listeners, &route.listeners));
-                firsts.push(first.copied());
-                if first.is_none() && before.len() < SAME_MAX {
-                    before.push(index);
-                }
-            }
+            let Match { hosts, path, .. } = &routes[index].matches;
+            let path = path_key(path.as_ref());
+            let hosts: Vec<_> =
+                if hosts.is_empty() { vec![None] } else { hosts.iter().map(|host| Some(host_key(host))).collect() };
+            let firsts: Vec<_> = hosts.into_iter().map(|host| asked.first_at((host, path), index, routes)).collect();
             // One that is first for any of its hosts is reached.
             if let Some(firsts) = firsts.into_iter().collect::<Option<Vec<_>>>()
                 && let Some(first) = firsts.first()

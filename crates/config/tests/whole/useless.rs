@@ -232,6 +232,7 @@ fn an_expression_that_no_path_matches_is_warned_of() {
   - { match: { path: { regex: '.*\.php$' } }, respond: {} }
   - { match: { path: { regex: '(?i)/API/[^/]+' }, headers: { x: { regex: 'api' } } }, respond: {} }
   - { match: { path: { regex: '[^a]+' } }, respond: {} }
+  - { match: { path: { regex: '/a$b' } }, respond: {} }
   - respond: {}
     filters: [{ rewrite: {}, when: { not: { path: { regex: '\.gif' } } } }]
 ",
@@ -244,7 +245,10 @@ fn an_expression_that_no_path_matches_is_warned_of() {
             format!("4: {} (write `.*\\.php`)", none(r"\.php$")),
             format!("5: {} (write `/api/.*`)", none("^api/")),
             format!("6: {} (write `.*(?:api|v[12]).*`)", none("api|v[12]")),
-            format!("11: {} (write `.*\\.gif.*`)", none(r"\.gif")),
+            "10: no path matches `/a$b`: `^` stands only at the beginning of a whole path, and `$` at its end (take it out, or write \
+             `\\^` or `\\$` for the character)"
+                .to_owned(),
+            format!("12: {} (write `.*\\.gif.*`)", none(r"\.gif")),
         ]
     );
 }
@@ -274,10 +278,69 @@ fn a_route_that_no_request_reaches_is_warned_of() {
         told,
         [
             hidden(5, "same", "first", 4),
-            hidden(10, "all", "root", 9),
+            hidden(8, "fewer", "first", 4),
             hidden(12, "below", "above", 11).replace("comes first", "has a higher `priority`"),
         ]
     );
+}
+
+#[test]
+fn a_route_is_hidden_by_a_wider_one_only_where_that_is_certainly_asked_first() {
+    let hidden = |first: &str, second: &str| {
+        let text = format!(
+            "version: 1\nlisteners: {{ a: {{ bind: '127.0.0.1:0' }} }}\nroutes:\n  - {{ {first}, respond: {{}} }}\n  - {{ {second}, respond: {{}} }}\n"
+        );
+        let warnings = load(&text).unwrap_or_else(|error| panic!("{error}")).warnings().to_vec();
+        assert!(warnings.iter().all(|one| one.message.starts_with("no request reaches route")), "{warnings:?}");
+        warnings.len()
+    };
+    for (first, second) in [
+        ("match: { method: [GET, POST] }", "match: { method: GET }"),
+        ("match: { source: 10.0.0.0/8 }", "match: { source: [10.1.0.0/16, 10.2.0.1] }"),
+        ("match: { source: '::/0' }", "match: { source: 'fd00::/8' }"),
+        ("match: { headers: { X: { present: true } } }", "match: { headers: { x: a } }"),
+        ("match: { path: { prefix: / }, method: GET }", "match: { method: GET }"),
+        (
+            "match: { host: '*.A.example', path: { regex: '/a.*' } }",
+            "match: { host: '*.a.example', path: { regex: '/a.*' } }",
+        ),
+        ("priority: 10", "match: { host: a.example, path: { exact: /x }, headers: { a: b } }"),
+        ("priority: 10", "match: { path: { regex: '/a' } }"),
+        ("match: { headers: { a: b } }", "priority: -1, match: { headers: { a: b }, cookies: { c: d }, method: GET }"),
+        ("priority: 1, match: { host: '*.example' }", "match: { host: ['*.b.example', a.example] }"),
+        ("priority: 1, match: { path: { prefix: /a } }", "match: { path: { exact: /a/b } }"),
+        ("priority: 1, match: { path: { prefix: /a } }", "match: { path: { prefix: /a/b/ } }"),
+        ("priority: 1, match: { path: { prefix: /a } }", "match: { path: { exact: /a } }"),
+        ("priority: 1, match: { path: { prefix: / } }", "match: { path: { exact: /a } }"),
+        ("match: { path: { exact: /a } }", "priority: 1, match: { path: { prefix: /a } }"),
+    ] {
+        assert_eq!(hidden(first, second), 1, "{first} and {second}");
+    }
+    for (first, second) in [
+        ("match: { method: GET }", "match: { method: [GET, POST] }"),
+        ("match: { method: [GET, POST] }", "match: { method: GET, headers: { a: b } }"),
+        ("match: { method: [GET, POST] }", "match: { method: GET, path: { prefix: /a } }"),
+        ("match: { method: [GET, POST] }", "match: { method: GET, host: a.example }"),
+        ("match: { source: 10.0.0.0/8 }", "match: { source: 0.0.0.0/0 }"),
+        ("match: { source: '::/0' }", "match: { source: 10.0.0.0/8 }"),
+        ("match: { source: 10.0.0.0/8 }", "match: { headers: { a: b } }"),
+        ("match: { headers: { x: a } }", "match: { headers: { X: { present: true } } }"),
+        ("match: { headers: { x: { present: true } } }", "match: { headers: { x: { absent: true } } }"),
+        ("match: { query: { x: { present: true } } }", "match: { query: { X: a } }"),
+        ("match: { path: { prefix: / } }", "match: {}"),
+        ("priority: 1, match: { path: { prefix: / } }", "match: { path: { regex: '.*' } }"),
+        ("priority: 1, match: { path: { exact: /a } }", "match: { path: { prefix: /a } }"),
+        ("priority: 1, match: { path: { prefix: /a } }", "match: { path: { exact: /ab } }"),
+        ("priority: 1, match: { host: a.example }", "match: { host: '*.a.example' }"),
+        ("priority: 1, match: { host: '*.a.example' }", "match: { host: a.example }"),
+        ("priority: 1, match: { host: a.example }", "match: { host: [a.example, b.example] }"),
+        ("priority: 1, match: { method: GET }", "match: {}"),
+        ("match: {}", "priority: 10"),
+    ] {
+        // The last is reached, but hides the first.
+        let wanted = usize::from(second == "priority: 10");
+        assert_eq!(hidden(first, second), wanted, "{first} and {second}");
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use model::matching::When;
 use model::{Issue, LocalResponse, RequestHead, ResponseHead};
 
 use super::{
-    Compiling, Extent, Failure, Flow, Found, PageStep, Rank, RequestStep, ResponseBodyStep, ResponseStep, ResponseView,
-    Stage, Steps, Turn,
+    Compiling, Extent, Failure, Flow, Found, GuardedResponse, PageStep, Rank, RequestStep, ResponseBodyStep,
+    ResponseStep, ResponseView, Stage, Steps, Turn,
 };
 use crate::route::when::WhenPlan;
 
@@ -47,8 +47,11 @@ pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) ->
         request,
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         page: steps.page.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
-        response_body: steps.response_body.map(|step| Box::new(Conditional { when, step }) as Box<_>),
+        response_body: steps
+            .response_body
+            .map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         guarded: steps.guarded,
+        guarded_response: GuardedResponse { when: Some(when), ..steps.guarded_response },
     })
 }
 

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use model::fields::reads_as;
 use model::{FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
 
-use super::guarded::Guarded;
+use super::guarded::{Guarded, GuardedResponse};
 use super::pattern::NamePattern;
 use super::settings::Ordered;
 use super::template::Template;
 use super::variables::Stage;
-use super::{Flow, RequestStep, ResponseStep, ResponseView, Turn};
+use super::{Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 
 /// What happens to fields of the same name that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +48,15 @@ impl WriteFields {
         Ok(Self { mode, stage, changes })
     }
 
-    /// The fields that it writes.
+    /// The fields of a request that it writes.
     pub(super) fn guarded(&self) -> Vec<Guarded> {
         self.changes.iter().map(|(name, _)| Guarded::Name(name.clone())).collect()
+    }
+
+    /// The steps of one that sets fields of a response.
+    pub(super) fn into_response_steps(self) -> Steps {
+        let fields = self.changes.iter().map(|(name, _)| Guarded::Exact(name.clone())).collect();
+        Steps { guarded_response: GuardedResponse { when: None, fields }, ..Steps::of_response(self) }
     }
 
     fn write(&self, fields: &mut Fields, name: &FieldName, value: &[u8]) {
@@ -126,10 +132,17 @@ impl RemoveFields {
         Ok(Self { names: plain.into(), patterns: patterns.into() })
     }
 
-    /// The fields that it removes.
+    /// The fields of a request that it removes.
     pub(super) fn guarded(&self) -> Vec<Guarded> {
         let names = self.names.iter().cloned().map(Guarded::Name);
         names.chain(self.patterns.iter().cloned().map(Guarded::Pattern)).collect()
+    }
+
+    /// The steps of one that removes fields of a response.
+    pub(super) fn into_response_steps(self) -> Steps {
+        let names = self.names.iter().cloned().map(Guarded::Exact);
+        let fields = names.chain(self.patterns.iter().cloned().map(Guarded::ExactPattern)).collect();
+        Steps { guarded_response: GuardedResponse { when: None, fields }, ..Steps::of_response(self) }
     }
 }
 

@@ -1,17 +1,26 @@
-//! Fields of requests that filters decide, so that a client must not bring them as trailers either.
+//! Fields that filters decide, so that they must not come as trailers either.
 
-use model::FieldName;
+use std::sync::Arc;
+
+use model::facts::Caller;
 use model::fields::reads_as;
+use model::{FieldName, RequestHead};
 
+use super::notes::Notes;
 use super::pattern::NamePattern;
+use crate::route::when::WhenPlan;
 
-/// Some fields of requests.
+/// Some fields of requests or responses.
 #[derive(Clone, Debug)]
 pub enum Guarded {
     /// What endpoints could read as the field of this name.
     Name(FieldName),
     /// What endpoints could read as one whose name has this pattern.
     Pattern(NamePattern),
+    /// The field of this very name.
+    Exact(FieldName),
+    /// Fields whose names have this very pattern, but never the end of a gRPC call.
+    ExactPattern(NamePattern),
     /// Names with other signs than these.
     Beyond(Box<Signs>),
 }
@@ -22,8 +31,33 @@ impl Guarded {
         match self {
             Self::Name(guarded) => reads_as(name, guarded.as_str()),
             Self::Pattern(pattern) => pattern.reads_as_field(name),
+            Self::Exact(guarded) => name.eq_ignore_ascii_case(guarded.as_str().as_bytes()),
+            // A call without its status is a broken one.
+            Self::ExactPattern(pattern) => pattern.is_field(name) && !name.eq_ignore_ascii_case(b"grpc-status"),
             Self::Beyond(signs) => !signs.spell(name),
         }
+    }
+}
+
+/// Fields of responses that one filter decides.
+#[derive(Clone, Default)]
+pub struct GuardedResponse {
+    /// When it does; `None`: always.
+    pub(super) when: Option<Arc<WhenPlan>>,
+    pub(super) fields: Vec<Guarded>,
+}
+
+impl GuardedResponse {
+    /// Whether this depends on the exchange.
+    pub fn is_conditional(&self) -> bool {
+        self.when.is_some()
+    }
+
+    /// The fields that no trailer of a response with this status may bring. `scratch` as in [`super::Turn`].
+    pub fn fields(&self, of: (&RequestHead, Caller<'_>), noted: (&Notes, u16), scratch: &mut Vec<u8>) -> &[Guarded] {
+        let (notes, status) = noted;
+        let holds = self.when.as_ref().is_none_or(|when| when.holds(of, (notes, Some(status)), scratch));
+        if holds { &self.fields } else { &[] }
     }
 }
 

@@ -61,7 +61,7 @@ use serde_json::Value;
 
 pub use body::{BadBody, Coded, Coder, Extent, Rank, ResponseBodyStep, Stage, Tap, Turning};
 pub use compiling::Compiling;
-pub use guarded::Guarded;
+pub use guarded::{Guarded, GuardedResponse};
 pub use need::{Found, Job, Need, Work};
 pub use notes::{Note, Notes};
 pub use settings::Settings;
@@ -138,6 +138,8 @@ pub struct Steps {
     pub response_body: Option<Box<dyn ResponseBodyStep>>,
     /// Fields of the request that it decides: a client must not bring them as trailers either.
     pub guarded: Vec<Guarded>,
+    /// Fields of the response that it decides: an endpoint must not bring them as trailers either.
+    pub guarded_response: GuardedResponse,
 }
 
 impl Steps {
@@ -257,6 +259,7 @@ pub struct Chain {
     pages: Box<[Box<dyn PageStep>]>,
     intercepts: bool,
     guarded: Box<[Guarded]>,
+    guarded_response: Box<[GuardedResponse]>,
     /// By rank.
     response_bodies: Box<[Box<dyn ResponseBodyStep>]>,
     /// For the chain that takes its place.
@@ -272,7 +275,8 @@ impl Chain {
         let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
-        let (mut guarded, mut compiling) = (Vec::new(), Compiling::after(before.map_or(&[], |chain| &chain.kept)));
+        let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
+        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.kept));
         for (place, used) in uses.iter().enumerate() {
             match compile_one(used, &mut compiling) {
                 Ok(steps) => {
@@ -281,6 +285,7 @@ impl Chain {
                     pages.extend(steps.page);
                     response_bodies.extend(steps.response_body);
                     guarded.extend(steps.guarded);
+                    guarded_response.extend(Some(steps.guarded_response).filter(|guarded| !guarded.fields.is_empty()));
                 }
                 Err(issue) => issues.push(issue.below(&place.to_string())),
             }
@@ -296,6 +301,7 @@ impl Chain {
             pages: pages.into(),
             intercepts,
             guarded: guarded.into(),
+            guarded_response: guarded_response.into(),
             response_bodies: response_bodies.into(),
             kept: compiling.into_kept(),
         })
@@ -407,6 +413,12 @@ impl Chain {
         &self.guarded
     }
 
+    /// Fields of responses that its steps set or remove, for each filter that does.
+    #[inline]
+    pub fn guarded_response(&self) -> &[GuardedResponse] {
+        &self.guarded_response
+    }
+
     /// Whether there is a step for requests.
     #[inline]
     pub fn has_request_steps(&self) -> bool {
@@ -435,7 +447,8 @@ impl fmt::Debug for Chain {
 pub(crate) fn compile_one(used: &FilterUse, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
         let issue = Issue::at(&used.name, format!("there is no filter `{}`", used.name));
-        return Err(settings::suggest_nearest(issue, &used.name, FILTERS.iter().map(|entry| entry.name)));
+        let names = FILTERS.iter().map(|entry| entry.name);
+        return Err(settings::suggest_nearest_on("docs/reference/filters.md", issue, &used.name, names));
     };
     compiling.filter(entry.name);
     let steps = (entry.compile)(&used.settings, compiling).map_err(|issue| issue.below(&used.name))?;

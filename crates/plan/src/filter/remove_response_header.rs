@@ -13,8 +13,9 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveResponseHeader>("r
 
 const DOC: &str = r#"Removes header fields of the response before it goes to the client.
 
-All fields of each name are removed; case is ignored. `*` at the beginning or the end of a name, or at both, matches any text:
-`x-amz-*`. Such a pattern never removes `content-length`, `connection` and their like, which belong to the proxy.
+All fields of each name are removed, also from the trailers behind the body; case is ignored. `*` at the beginning or the end of a name, or at both, matches any text:
+`x-amz-*`. Such a pattern never removes `content-length`, `connection` and their like, which belong to the proxy, nor `grpc-status` from
+trailers.
 
 ```yaml
 filters:
@@ -29,6 +30,6 @@ struct RemoveResponseHeader(#[schemars(length(min = 1))] Vec<String>);
 
 impl Settings for RemoveResponseHeader {
     fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        RemoveFields::compile(Stage::Response, &self.0).map(Steps::of_response)
+        RemoveFields::compile(Stage::Response, &self.0).map(RemoveFields::into_response_steps)
     }
 }

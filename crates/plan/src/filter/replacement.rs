@@ -53,6 +53,11 @@ impl<T> Replacement<T> {
         Ok(Self(parts.into()))
     }
 
+    /// Whether it is nothing at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Replaces every match in `old`, and stops once the result is longer than `max`: a short pattern and a long replacement could
     /// grow a text a thousandfold. `write` writes the text between groups.
     pub(super) fn replace_all(

@@ -302,8 +302,13 @@ pub(super) fn prefix_length(path: &[u8], from: &[u8]) -> Option<usize> {
 /// Slashes never double where the new prefix meets the rest: `//x` in place of `/x` could be read as a host.
 pub(super) fn replace_prefix(rest: &[u8], to: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(to);
+    push_rest(rest, to.is_empty(), out);
+}
+
+/// The same once the new prefix is written, which has no slash at its end; `is_root` if there is nothing of it.
+pub(super) fn push_rest(rest: &[u8], is_root: bool, out: &mut Vec<u8>) {
     let slashes = rest.iter().take_while(|&&b| b == b'/').count();
-    if slashes > 0 || to.is_empty() {
+    if slashes > 0 || is_root {
         out.push(b'/');
     }
     out.extend_from_slice(&rest[slashes..]);

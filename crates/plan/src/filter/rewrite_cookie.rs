@@ -5,14 +5,15 @@ use model::{FieldName, Issue, ResponseHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use self::pair::{Attribute, Outcome, Pair, Replaced};
 use super::pattern::NamePattern;
-use super::rewrite::{prefix_length, replace_prefix};
 use super::settings::Settings;
 use super::template::Template;
-use super::variables::{Stage, Values};
+use super::variables::Values;
 use super::{Compiling, FilterEntry, ResponseStep, ResponseView, Steps, Turn};
 use crate::route::query::split_at_equals;
 
+mod pair;
 #[cfg(test)]
 mod tests;
 
@@ -23,13 +24,16 @@ const DOC: &str = r#"Changes attributes of the cookies that endpoints set.
 The filter looks at every `Set-Cookie` field. `name` selects cookies by name, case-sensitive; `*` at the beginning or the end matches any
 text. Without it all cookies are changed. Name, value and all other attributes are kept byte for byte.
 
-- `domain`, `path`: a text sets the attribute and adds it if it is missing; an empty text removes it. The text may hold variables.
-  `{ from, to }` changes existing attributes only: a domain equal to `from` (case and a leading dot are ignored), or a path that begins
-  with the segments of `from`. An empty `to` removes the domain.
+- `domain`, `path`: a text sets the attribute and adds it if it is missing; an empty text removes it. `{ from, to }` changes existing
+  attributes only: a domain equal to `from` (case and a leading dot are ignored), or a path that begins with the segments of `from`. With
+  `from: { regex: EXPRESSION }`, `to` replaces every match in the attribute, and may quote groups as `$1` and `${name}`; `$$` is a dollar
+  sign. The expression matches anywhere unless it holds `^` or `$`, and sees a domain without its leading dot. An empty `to` removes
+  the domain.
 - `secure`, `http_only`: `true` adds the flag, `false` removes it.
 - `same_site`: `strict`, `lax` or `none` sets the attribute, `remove` removes it. Browsers accept `none` only with `secure`.
 
-An attribute is left alone if its new text is empty because of its variables, exceeds 1 KiB, or cannot stand in a cookie. Sticky
+All these texts may hold variables, such as `{received_host}`; a domain loses the port that a variable brings. An attribute is left alone
+if its new text is empty because of its variables, exceeds 1 KiB, or cannot stand in a cookie, as a path without `/` at its beginning. Sticky
 sessions set their cookie after all filters, so this filter never changes it; `persistence` has settings for it. Cookies in answers of the
 proxy itself are left alone.
 
@@ -70,16 +74,6 @@ enum Change {
     Pair(Pair),
 }
 
-/// What is replaced, and by what.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Pair {
-    /// What the cookie has.
-    from: String,
-    /// What stands there instead.
-    to: String,
-}
-
 /// What `SameSite` says.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -106,8 +100,11 @@ impl Settings for RewriteCookie {
             return Err(issue.suggest("say `secure: true`"));
         }
         let name = name.map(|name| compile_name(&name)).transpose().map_err(|issue| issue.below("name"))?;
-        let domain = domain.map(compile_domain).transpose().map_err(|issue| issue.below("domain"))?;
-        let path = path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
+        let compile = |change: Option<Change>, attribute, key| {
+            change.map(|change| compile_change(change, attribute)).transpose().map_err(|issue: Issue| issue.below(key))
+        };
+        let domain = compile(domain, Attribute::Domain, "domain")?;
+        let path = compile(path, Attribute::Path, "path")?;
         let flag = |flag| if flag { Rule::Always(Text::Flag) } else { Rule::Never };
         let same_site = same_site.map(|same_site| match same_site {
             SameSite::Strict => Rule::Always(Text::Fixed("Strict")),
@@ -126,51 +123,22 @@ fn compile_name(text: &str) -> Result<NamePattern, Issue> {
     if pattern.is_token() { Ok(pattern) } else { Err(Issue::at("", format!("`{text}` matches no cookie name"))) }
 }
 
-fn compile_domain(change: Change) -> Result<Rule, Issue> {
-    match change {
-        Change::Text(text) => compile_text(&text),
-        Change::Pair(Pair { from, to }) => {
-            if from.is_empty() {
-                return Err(Issue::at("from", "no domain is named").suggest("write `domain: TEXT` to set it always"));
-            }
-            check_text(&to).map_err(|issue| issue.below("to"))?;
-            Ok(Rule::Domain { from: without_dot(from.as_bytes()).into(), to: to.into() })
-        }
-    }
-}
-
-fn compile_path(change: Change) -> Result<Rule, Issue> {
-    let begins = |text: &str| {
-        check_text(text)?;
-        if text.starts_with('/') {
-            return Ok(());
-        }
-        Err(Issue::at("", "a path begins with `/`").suggest(format!("write `/{text}`")))
+fn compile_change(change: Change, attribute: Attribute) -> Result<Rule, Issue> {
+    let text = match change {
+        Change::Pair(pair) => return Replaced::compile(pair, attribute).map(Rule::Replaced),
+        Change::Text(text) => text,
     };
-    match change {
-        Change::Text(text) => {
-            if !text.is_empty() && !text.starts_with('{') {
-                begins(&text)?;
-            }
-            compile_text(&text)
-        }
-        Change::Pair(Pair { from, to }) => {
-            begins(&from).map_err(|issue| issue.below("from"))?;
-            begins(&to).map_err(|issue| issue.below("to"))?;
-            let trimmed = |text: &str| text.trim_end_matches('/').as_bytes().into();
-            Ok(Rule::Path { from: trimmed(&from), to: trimmed(&to) })
-        }
+    if text.is_empty() {
+        return Ok(Rule::Never);
     }
-}
-
-fn compile_text(text: &str) -> Result<Rule, Issue> {
-    let template = Template::compile(text, Stage::Response)?;
-    template.literals().try_for_each(check_text)?;
-    Ok(if text.is_empty() { Rule::Never } else { Rule::Always(Text::Template(template)) })
+    if attribute == Attribute::Path {
+        pair::check_path(&text)?;
+    }
+    Ok(Rule::Always(Text::Template(attribute, pair::template(&text)?)))
 }
 
 fn check_text(text: &str) -> Result<(), Issue> {
-    if can_stand(text.as_bytes()) {
+    if stands_in(text.as_bytes()) {
         return Ok(());
     }
     let message = format!("{text:?} cannot stand in a cookie: it holds a `;`, a control character, or over 1 KiB");
@@ -178,12 +146,8 @@ fn check_text(text: &str) -> Result<(), Issue> {
 }
 
 /// RFC 6265 section 4.1.1.
-fn can_stand(text: &[u8]) -> bool {
+fn stands_in(text: &[u8]) -> bool {
     text.len() <= COOKIE_ATTRIBUTE_BYTES_MAX && text.iter().all(|&byte| byte >= b' ' && byte != 0x7f && byte != b';')
-}
-
-fn without_dot(domain: &[u8]) -> &[u8] {
-    domain.strip_prefix(b".").unwrap_or(domain)
 }
 
 /// Names of the attributes that may be changed.
@@ -202,10 +166,8 @@ enum Rule {
     Always(Text),
     /// It is not there.
     Never,
-    /// A domain that is `from` becomes `to`; without one it goes.
-    Domain { from: Box<[u8]>, to: Box<str> },
-    /// A path that begins with the segments of `from` begins with those of `to`. Both without slash at the end.
-    Path { from: Box<[u8]>, to: Box<[u8]> },
+    /// It becomes another where it is there.
+    Replaced(Replaced),
 }
 
 /// What stands behind the name of an attribute.
@@ -213,7 +175,7 @@ enum Text {
     /// Not even `=`.
     Flag,
     Fixed(&'static str),
-    Template(Template),
+    Template(Attribute, Template),
 }
 
 impl ResponseStep for RewriteCookieStep {
@@ -290,22 +252,19 @@ impl Rule {
                     push_part(part, out);
                 }
             }
-            Self::Domain { from, to } if without_dot(value).eq_ignore_ascii_case(from) => {
-                if !to.is_empty() {
-                    push_part(name, out);
-                    out.push(b'=');
-                    out.extend_from_slice(to.as_bytes());
+            Self::Replaced(replaced) => {
+                let start = out.len();
+                push_part(name, out);
+                out.push(b'=');
+                match replaced.write(value, values, out) {
+                    Outcome::Changed => {}
+                    Outcome::Removed => out.truncate(start),
+                    Outcome::Kept => {
+                        out.truncate(start);
+                        push_part(part, out);
+                    }
                 }
             }
-            Self::Path { from, to } => match prefix_length(value, from) {
-                Some(length) => {
-                    push_part(name, out);
-                    out.push(b'=');
-                    replace_prefix(&value[length..], to, out);
-                }
-                None => push_part(part, out),
-            },
-            Self::Domain { .. } => push_part(part, out),
         }
     }
 }
@@ -320,11 +279,11 @@ impl Text {
                 out.extend_from_slice(text.as_bytes());
                 true
             }
-            Self::Template(template) => {
+            Self::Template(attribute, template) => {
                 out.push(b'=');
                 let start = out.len();
                 template.write(values, out);
-                out.len() > start && can_stand(&out[start..])
+                attribute.settle(start, out)
             }
         }
     }

@@ -28,7 +28,7 @@ exactly one of these:
 - `pattern`: `to` replaces every match of this expression, and may quote groups as `$1` and `${name}`; `$$` is a dollar sign. The
   expression matches anywhere unless it holds `^` or `$`.
 
-The first matching rule decides; without one the address is kept. `to` may hold variables. `{received_host}` is the host that the client
+The first matching rule decides; without one the address is kept. `from` and `to` may hold variables. `{received_host}` is the host that the client
 asked for, even if the filter `rewrite` has changed it for the endpoint.
 
 Scheme and host of `from` are compared without case, and `http://internal` does not match `http://internal.example` or
@@ -53,7 +53,7 @@ struct RewriteLocation(#[schemars(length(min = 1))] Vec<LocationRule>);
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["from", "pattern"])))]
 struct LocationRule {
-    /// What an address begins with.
+    /// What an address begins with. May hold variables.
     from: Option<String>,
     /// An expression that matches in an address.
     pattern: Option<String>,
@@ -81,8 +81,9 @@ fn compile_rule(rule: LocationRule) -> Result<Rule, Issue> {
             if from.is_empty() {
                 return Err(Issue::at("from", "every address begins with an empty text").suggest("use a `pattern`"));
             }
+            let from = Template::compile(&from, Stage::Response).map_err(|issue| issue.below("from"))?;
             let to = plain_template(&rule.to).map_err(|issue| issue.below("to"))?;
-            Found::Beginning { origin_bytes: origin_of(from.as_bytes()), from: from.into(), to }
+            Found::Beginning { from, to }
         }
         (None, Some(pattern)) => {
             let pattern = crate::route::expression::anywhere(&pattern).map_err(|issue| issue.below("pattern"))?;
@@ -124,16 +125,8 @@ struct Rule {
 }
 
 enum Found {
-    Beginning {
-        from: Box<str>,
-        /// The length of scheme and host, of which case does not count.
-        origin_bytes: usize,
-        to: Template,
-    },
-    Matches {
-        pattern: Regex,
-        to: Replacement<Template>,
-    },
+    Beginning { from: Template, to: Template },
+    Matches { pattern: Regex, to: Replacement<Template> },
 }
 
 impl ResponseStep for RewriteLocationStep {
@@ -179,8 +172,11 @@ impl Rule {
     fn write(&self, address: &[u8], values: &Values<'_>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         match &self.found {
-            Found::Beginning { from, origin_bytes, to } => {
-                let Some(rest) = rest_after(address, from.as_bytes(), *origin_bytes) else { return false };
+            Found::Beginning { from, to } => {
+                from.write(values, out);
+                let rest = rest_after(address, &out[start..]);
+                out.truncate(start);
+                let Some(rest) = rest else { return false };
                 to.write(values, out);
                 out.extend_from_slice(rest);
             }
@@ -213,8 +209,13 @@ fn slashes_of(address: &[u8]) -> (usize, usize) {
     (slashes, address[..begin].iter().rposition(is_slash).map_or(0, |last| last + 1))
 }
 
-/// What follows `from` in an address that begins with it. A `from` that ends with its host does not begin a longer one.
-fn rest_after<'a>(address: &'a [u8], from: &[u8], origin_bytes: usize) -> Option<&'a [u8]> {
+/// What follows `from` in an address that begins with it. Case does not count in scheme and host, and a `from` that ends with its host does
+/// not begin a longer one. Nothing begins with variables that are all empty.
+fn rest_after<'a>(address: &'a [u8], from: &[u8]) -> Option<&'a [u8]> {
+    if from.is_empty() {
+        return None;
+    }
+    let origin_bytes = origin_of(from);
     let (beginning, rest) = address.split_at_checked(from.len())?;
     let (origin, path) = beginning.split_at(origin_bytes);
     if !origin.eq_ignore_ascii_case(&from[..origin_bytes]) || path != &from[origin_bytes..] {

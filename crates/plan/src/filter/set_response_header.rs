@@ -13,7 +13,7 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetResponseHeader>("set_
 
 const DOC: &str = r#"Sets header fields of the response that goes to the client.
 
-A field that the endpoint sent is replaced. Answers that the proxy gives itself (errors, redirects, fixed answers) carry
+A field that the endpoint sent is replaced, and one of the same name in its trailers is removed. Answers that the proxy gives itself (errors, redirects, fixed answers) carry
 the field too. Values may hold variables, those of the request included; a value that turns out empty takes the field
 away.
 
@@ -33,6 +33,6 @@ struct SetResponseHeader(Ordered<String>);
 
 impl Settings for SetResponseHeader {
     fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        WriteFields::compile(Mode::Set, Stage::Response, &self.0).map(Steps::of_response)
+        WriteFields::compile(Mode::Set, Stage::Response, &self.0).map(WriteFields::into_response_steps)
     }
 }

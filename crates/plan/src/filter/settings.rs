@@ -41,16 +41,37 @@ pub(super) fn schema<S: Settings>() -> Value {
     schema.to_value()
 }
 
-/// Adds the nearest of `names` to an issue about `name`, or all of them when none is near.
+/// Choices that are listed whole.
+const CHOICES_MAX: usize = 8;
+/// Of more choices, how many are named.
+const CHOICES_NAMED: usize = 3;
+
+/// Adds the nearest of `names` to an issue about `name`, or all of them when none is near; of many the nearest few.
 pub fn suggest_nearest<'a>(issue: Issue, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> Issue {
+    suggest_nearest_on("", issue, name, names)
+}
+
+/// The same, which says on which page all of many are.
+pub(super) fn suggest_nearest_on<'a>(
+    page: &str,
+    issue: Issue,
+    name: &str,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Issue {
     let distance = |known: &&str| strsim::osa_distance(name, known);
-    match names.clone().min_by_key(distance) {
-        Some(nearest) if distance(&nearest) <= nearest.len().max(3) / 3 => {
-            issue.suggest(format!("did you mean `{nearest}`?"))
-        }
-        Some(_) => issue.suggest(format!("known: {}", names.collect::<Vec<_>>().join(", "))),
-        None => issue,
+    let Some(nearest) = names.clone().min_by_key(distance) else { return issue };
+    if distance(&nearest) <= nearest.len().max(3) / 3 {
+        return issue.suggest(format!("did you mean `{nearest}`?"));
     }
+    let mut names: Vec<&str> = names.collect();
+    let count = names.len();
+    if count <= CHOICES_MAX {
+        return issue.suggest(format!("known: {}", names.join(", ")));
+    }
+    names.sort_by(|one, other| strsim::jaro_winkler(name, other).total_cmp(&strsim::jaro_winkler(name, one)));
+    let named = names[..CHOICES_NAMED].join("`, `");
+    let all = if page.is_empty() { String::new() } else { format!("; all are in {page}") };
+    issue.suggest(format!("there are {count}, such as `{named}`{all}"))
 }
 
 /// What a schema says of a mapping that takes exactly one of these keys.

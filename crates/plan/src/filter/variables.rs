@@ -198,7 +198,7 @@ impl Variable {
         let Some(spec) = VARIABLES.iter().find(|spec| spec.name == name) else {
             let issue = Issue::at("", format!("there is no variable `{{{name}}}`"));
             let names = VARIABLES.iter().filter(|spec| spec.stage <= stage).map(|spec| spec.name);
-            return Err(settings::suggest_nearest(issue, name, names));
+            return Err(settings::suggest_nearest_on("docs/reference/filters.md", issue, name, names));
         };
         if spec.stage > stage {
             let issue = Issue::at("", format!("`{{{name}}}` has no value before there is a response"));

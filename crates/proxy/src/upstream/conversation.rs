@@ -498,10 +498,7 @@ fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pu
         upload.bound(max);
     }
     upload.pass(exchange.stages_of_request());
-    if let Some(withheld) = exchange.told.route.and_then(|route| exchange.plan.withheld(route)) {
-        // What a filter or a listener decides in the head must not come in by the back door.
-        upload.withhold(withheld.clone());
-    }
+    exchange.thin_request(&mut upload);
     upload
 }
 

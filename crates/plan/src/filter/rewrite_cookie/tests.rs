@@ -53,6 +53,36 @@ fn attributes_are_set_changed_and_removed_and_the_rest_stays() {
 }
 
 #[test]
+fn what_is_replaced_and_what_replaces_it_may_be_variables_and_expressions() {
+    let pair = |from: Value, to: &str| json!({ "from": from, "to": to });
+    let regex = |text: &str| json!({ "regex": text });
+    for (attribute, settings, value, expected) in [
+        ("domain", pair(json!("in.test"), "{received_host}"), "a; Domain=.in.test", "a; Domain=shop.example"),
+        ("domain", pair(json!("{host}"), "d.example"), "a; Domain=.Shop.example", "a; Domain=d.example"),
+        ("domain", pair(json!("{received_host}"), "d.example"), "a; Domain=shop.example", "a; Domain=d.example"),
+        ("domain", pair(json!("{request_header:x-none}"), "d"), "a; Domain=", "a; Domain="),
+        ("domain", pair(json!("in.test"), "{request_header:x-bad}"), "a; Domain=in.test", "a; Domain=in.test"),
+        ("domain", pair(json!("in.test"), "{request_header:x-none}"), "a; Domain=in.test", "a; Domain=in.test"),
+        ("domain", pair(regex(r"^(\w+)\.in$"), "$1.{host}"), "a; Domain=.x.in; y", "a; Domain=x.shop.example; y"),
+        ("domain", pair(regex(r"^.*\.in$"), ""), "a; Domain=x.in; y", "a; y"),
+        ("domain", pair(regex(r"\.in$"), ""), "a; Domain=x.in; y", "a; Domain=x; y"),
+        ("domain", pair(regex(r"\.in$"), "{request_header:x-long}"), "a; Domain=x.in", "a; Domain=x.in"),
+        ("domain", pair(regex("x"), "y"), "a; Domain=in", "a; Domain=in"),
+        ("path", pair(json!("/app"), "/{host}/"), "a; Path=/app/x", "a; Path=/shop.example/x"),
+        ("path", pair(json!("/app"), "{path}"), "a; Path=/app/x", "a; Path=/x"),
+        ("path", pair(json!("/app"), "{host}"), "a; Path=/app/x", "a; Path=/app/x"),
+        ("path", pair(json!("/{host}/"), "/"), "a; Path=/shop.example/x", "a; Path=/x"),
+        ("path", pair(json!("{request_header:x-none}"), "/x"), "a; Path=/", "a; Path=/"),
+        ("path", pair(regex("^/user/(.+)"), "/u/$1"), "a; Path=/user/ann", "a; Path=/u/ann"),
+        ("path", pair(regex("^/app"), ""), "a; Path=/app/x", "a; Path=/x"),
+        ("path", pair(regex("^/app"), ""), "a; Path=/app", "a; Path=/app"),
+        ("path", pair(regex("/(.*)"), "$1"), "a; Path=/app", "a; Path=/app"),
+    ] {
+        assert_eq!(after(&json!({ attribute: settings }), value), expected, "{settings}: {value}");
+    }
+}
+
+#[test]
 fn cookies_are_chosen_by_their_names() {
     let settings = json!({ "name": "sess*", "secure": true });
     for (value, expected) in [
@@ -140,6 +170,15 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
         (json!({ "path": "x" }), "path: a path begins with `/` (write `/x`)"),
         (json!({ "path": { "from": "x", "to": "/" } }), "path/from: a path begins with `/` (write `/x`)"),
         (json!({ "path": { "from": "/x", "to": "" } }), "path/to: a path begins with `/` (write `/`)"),
+        (
+            json!({ "domain": { "from": "a", "to": "{hots}" } }),
+            "domain/to: there is no variable `{hots}` (did you mean `host`?)",
+        ),
+        (
+            json!({ "domain": { "from": { "regex": "(" }, "to": "a" } }),
+            "domain/from/regex: `(` is not a regular expression: unclosed group",
+        ),
+        (json!({ "path": { "from": { "regex": "/a" }, "to": "/$1" } }), "path/to: the pattern has no group `1`"),
         (json!({ "path": "{hots}" }), "path: there is no variable `{hots}` (did you mean `host`?)"),
     ] {
         assert_eq!(issue("rewrite_cookie", settings), told);

@@ -34,6 +34,9 @@ fn what_an_address_begins_with_is_replaced() {
         ("http://in/", "//cdn/", "http://in/x", "//cdn/x"),
         ("//in/", "//cdn/", "//in/x", "//cdn/x"),
         ("http://in/", "/$1", "http://in/x", "/$1x"),
+        ("http://{host}/", "/", "http://shop.example/x", "/x"),
+        ("http://{host}", "", "http://Shop.example.evil/x", "http://Shop.example.evil/x"),
+        ("{request_header:x-none}", "/a", "/x", "/x"),
     ] {
         let rules = json!([{ "from": from, "to": to }]);
         assert_eq!(after(&rules, "location", address), expected, "{from} to {to}: {address}");

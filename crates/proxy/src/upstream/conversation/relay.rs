@@ -46,6 +46,7 @@ impl<'p> Conversation<'p> {
         }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
+        exchange.thin_response(&mut download);
         download.pass(stages);
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();

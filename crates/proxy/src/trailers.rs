@@ -1,0 +1,27 @@
+//! Trailers that do not pass: what a filter or a listener decides in the head must not come in by the back door.
+
+use crate::exchange::Exchange;
+use crate::relay::Pump;
+
+impl Exchange<'_> {
+    /// Keeps from the endpoint what the client must not bring.
+    pub(crate) fn thin_request(&self, upload: &mut Pump) {
+        if let Some(withheld) = self.told.route.and_then(|route| self.plan.withheld(route)) {
+            upload.withhold(withheld.clone());
+        }
+    }
+
+    /// Keeps from the client what the endpoint must not bring.
+    pub(crate) fn thin_response(&self, download: &mut Pump) {
+        let Some(route) = self.told.route.filter(|route| !route.chain.guarded_response().is_empty()) else { return };
+        let Some(response) = &self.response else { return };
+        let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
+        let request = (&self.incoming.head, facts.caller());
+        let scratch = &mut self.worker.scratch.borrow_mut();
+        if let Some(withheld) =
+            self.plan.withheld_response(route, request, (&self.incoming.notes, response.status), scratch)
+        {
+            download.withhold(withheld);
+        }
+    }
+}
