@@ -51,6 +51,14 @@ fn main() {
     measure("names of fields", json!([{ "header_names": {} }]));
     measure("fields by a part of their names", json!([{ "remove_request_header": ["x-internal-*"] }]));
     measure("cors", origins);
+    let limit = |more: Value| {
+        let mut settings = json!({ "rate": "1000000000/s", "burst": 1_000_000 });
+        settings.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        json!([{ "rate_limit": settings }])
+    };
+    measure("rate limit by client", limit(json!({})));
+    measure("rate limit by a header field", limit(json!({ "key": { "header": "x-shop" } })));
+    measure("rate limit, told in the response", limit(json!({ "headers": true })));
 }
 
 fn measure(title: &str, filters: Value) {

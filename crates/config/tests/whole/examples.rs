@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -32,6 +32,7 @@ const NAMES: [&str; 16] = [
     "deny",
     "error_page",
     "basic_auth",
+    "rate_limit",
 ];
 
 fn any_settings() -> Value {

@@ -33,6 +33,7 @@ mod header_names;
 mod need;
 pub mod notes;
 pub mod pattern;
+mod rate_limit;
 mod remove_request_header;
 mod remove_response_header;
 mod replacement;
@@ -88,6 +89,7 @@ pub const FILTERS: &[FilterEntry] = &[
     deny::ENTRY,
     error_page::ENTRY,
     basic_auth::ENTRY,
+    rate_limit::ENTRY,
 ];
 
 /// One filter of the registry.

@@ -125,7 +125,7 @@ impl DurationText {
     /// From the longest unit down, with their milliseconds.
     const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-    fn parse(text: &str) -> Option<Duration> {
+    pub(super) fn parse(text: &str) -> Option<Duration> {
         let (mut rest, mut units, mut total) = (text, &Self::UNITS[..], Duration::ZERO);
         while !rest.is_empty() {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,0 +1,131 @@
+//! A rate as a person writes it, and the generic cell rate algorithm (GCRA) over it.
+//!
+//! GCRA keeps one moment for each key, the theoretical arrival time (`tat`): the time at which the key has its whole allowance
+//! again. A request moves it by one interval. A request is rejected if it would move it further ahead of the present than the burst
+//! allows. So one number tells both how much is left and how long to wait, and nothing has to be refilled.
+
+use std::time::Duration;
+
+use model::Issue;
+
+use super::super::settings::DurationText;
+
+/// Requests that a burst may have. It bounds what one key can send at once.
+pub(super) const BURST_MAX: u32 = 1_000_000;
+/// How long an allowance may take to refill: sums of moments stay far below the range of 64 bits.
+const REFILL_MAX: Duration = Duration::from_secs(8_760 * 3_600);
+
+/// A limit, compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// Nanoseconds between two requests at the rate, at least 1.
+    interval: u64,
+    /// Requests that are let through at once, at least 1.
+    pub(super) burst: u32,
+}
+
+/// What a limit says of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Whether it is let through.
+    pub(super) is_allowed: bool,
+    /// Requests that the key has left after this one.
+    pub(super) left: u32,
+    /// Nanoseconds until the next request is let through if none is left, or else until the whole allowance is there.
+    pub(super) wait: u64,
+}
+
+impl Verdict {
+    /// The wait in seconds, rounded up: a client that waits so long is let through.
+    pub(super) fn wait_seconds(&self) -> u64 {
+        self.wait.div_ceil(1_000_000_000)
+    }
+}
+
+impl Limit {
+    /// Reads a rate and joins it with a burst, which is by default what the rate gives in one second.
+    pub(super) fn compile(rate: &str, burst: Option<u32>) -> Result<Self, Issue> {
+        let (count, period) = parse(rate).map_err(|issue| issue.below("rate"))?;
+        let nanoseconds = period.as_nanos();
+        if u128::from(count) > nanoseconds {
+            let issue = Issue::at("rate", format!("`{rate}` is more than one request per nanosecond"));
+            return Err(issue.suggest("leave the filter out if nothing is to be limited"));
+        }
+        // Rounded up: the rate is never exceeded.
+        let interval = nanoseconds.div_ceil(u128::from(count)) as u64;
+        let per_second = (1_000_000_000 / interval).clamp(1, u64::from(BURST_MAX)) as u32;
+        let burst = burst.unwrap_or(per_second);
+        if !(1..=BURST_MAX).contains(&burst) {
+            let message = format!("a burst of {burst} is not between 1 and {BURST_MAX}");
+            return Err(Issue::at("burst", message).suggest("`burst: 1` allows no request beyond the rate"));
+        }
+        let limit = Self { interval, burst };
+        if Duration::from_nanos(interval).checked_mul(burst).is_none_or(|refill| refill > REFILL_MAX) {
+            let message = format!("at `{rate}` a burst of {burst} takes longer than a year to refill");
+            return Err(Issue::at("burst", message).suggest("choose a smaller burst or a higher rate"));
+        }
+        Ok(limit)
+    }
+
+    /// Nanoseconds in which the whole allowance refills.
+    pub(super) fn refill(&self) -> u64 {
+        self.interval * u64::from(self.burst)
+    }
+
+    /// Judges a request of a key whose theoretical arrival time is `tat`. Returns the new one, which is for the caller to keep.
+    pub(super) fn judge(&self, tat: u64, now: u64) -> (u64, Verdict) {
+        // A moment before the present is a whole allowance. One that is further ahead than the burst comes from a slower rate that was
+        // in force before: nobody waits longer than the present limit asks for.
+        let ahead = tat.saturating_sub(now).min(self.refill());
+        let behind = self.refill() - ahead;
+        let Some(rest) = behind.checked_sub(self.interval) else {
+            return (now + ahead, Verdict { is_allowed: false, left: 0, wait: self.interval - behind });
+        };
+        let ahead = ahead + self.interval;
+        let left = rest / self.interval;
+        let wait = if left == 0 { self.interval - rest } else { ahead };
+        (now + ahead, Verdict { is_allowed: true, left: left as u32, wait })
+    }
+}
+
+/// A count and the time that it is for.
+fn parse(text: &str) -> Result<(u64, Duration), Issue> {
+    let wrong = || Issue::at("", format!("`{text}` is not a rate such as 10/s, 300/m or 5/10s"));
+    let Some((count, period)) = text.split_once('/') else {
+        return Err(match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+            true => wrong().suggest(format!("write `{text}/s` for so many in a second")),
+            false => wrong().suggest("write a number, `/` and `s`, `m`, `h` or a duration"),
+        });
+    };
+    let count = match count.parse::<u64>() {
+        Ok(0) => {
+            let issue = Issue::at("", format!("`{text}` lets nothing through"));
+            return Err(issue.suggest("use the filter `deny` to refuse all requests"));
+        }
+        Ok(count) if count.to_string() == text[..text.len() - period.len() - 1] => count,
+        _ => {
+            let digits: String = count.chars().filter(char::is_ascii_digit).collect();
+            let usual = format!("write `{digits}/{period}`");
+            let hint = if digits.is_empty() { "write a whole number before `/`".to_owned() } else { usual };
+            return Err(wrong().suggest(hint));
+        }
+    };
+    let unit = match period {
+        "s" | "m" | "h" => format!("1{period}"),
+        other => other.to_owned(),
+    };
+    let Some(period) = DurationText::parse(&unit) else { return Err(suggest_period(wrong(), count, &unit)) };
+    Ok((count, period))
+}
+
+/// What others call a period, in our words.
+fn suggest_period(issue: Issue, count: u64, period: &str) -> Issue {
+    let usual = match period {
+        "sec" | "second" | "seconds" | "secs" => "s",
+        "min" | "minute" | "minutes" | "mins" => "m",
+        "hour" | "hours" | "hr" => "h",
+        "d" | "day" | "days" | "1d" => "24h",
+        _ => return issue.suggest("the time is `s`, `m`, `h` or a duration such as 10s, at most a year"),
+    };
+    issue.suggest(format!("write `{count}/{usual}`"))
+}

@@ -1,0 +1,143 @@
+//! What is known of each key, shared by all workers.
+//!
+//! A table of fixed size, in shards with a lock each, so that workers seldom meet. A lock is held for one look at a bucket of eight
+//! entries, some tens of nanoseconds, and never while anything waits. Counting is exact: what two workers spend of one key at once,
+//! they spend one after the other.
+//!
+//! An entry is 16 bytes: a hash of the key under a key of our own, and its theoretical arrival time. A client cannot choose its bucket,
+//! because it does not know our key. Two keys share an entry if all 64 bits of their hashes are equal, which does not happen in
+//! practice.
+//!
+//! When a bucket is full, the entry with the earliest moment is replaced: one that has its whole allowance again if there is one, and
+//! else the one that is nearest to it, whose loss gives the least away. A flood of new keys therefore replaces its own entries, and a
+//! key that has used up its allowance stays limited.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use super::super::Turn;
+use super::rate::{Limit, Verdict};
+use crate::padded::Padded;
+use crate::{keyed, random};
+
+const SHARDS_MAX: usize = 64;
+const WAYS: usize = 8;
+
+/// Hash and theoretical arrival time, in nanoseconds since the epoch of the table. All zero: nobody's, with a whole allowance. An array
+/// and no struct, because the allocator gives zeroed memory for it, which takes no page before it is written.
+type Entry = [u64; 2];
+
+/// Some of the buckets, one behind the other. Empty before the first request that falls here.
+type Shard = Padded<Mutex<Box<[Entry]>>>;
+
+/// See the module. It holds no memory until the first request is counted.
+pub(super) struct Table {
+    keys_max: usize,
+    live: OnceLock<Live>,
+}
+
+struct Live {
+    epoch: Instant,
+    key: [u64; 2],
+    ways: usize,
+    buckets_per_shard: usize,
+    shards: Box<[Shard]>,
+}
+
+impl Table {
+    /// A table for so many keys at most, at least 1.
+    pub(super) fn new(keys_max: usize) -> Self {
+        Self { keys_max: keys_max.max(1), live: OnceLock::new() }
+    }
+
+    /// Counts a request of this key, unless the turn is a rehearsal: then only says what would become of it.
+    pub(super) fn judge(&self, key: &[u8], limit: &Limit, turn: &mut Turn<'_>) -> Verdict {
+        if !turn.is_rehearsal {
+            return self.live.get_or_init(|| Live::new(self.keys_max, turn)).spend(key, limit, turn.now);
+        }
+        match self.live.get() {
+            Some(live) => live.look(key, limit, turn.now),
+            None => limit.judge(0, 0).1,
+        }
+    }
+
+    /// Bytes that the entries take.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let of_shard = |shard: &Shard| size_of_val(&**shard.lock().unwrap());
+        self.live.get().map_or(0, |live| live.shards.iter().map(of_shard).sum())
+    }
+
+    /// Damages the locks as a thread does that panics while it holds them.
+    #[cfg(test)]
+    pub(super) fn poison(&self) {
+        for shard in &self.live.get().unwrap().shards {
+            let hold = || {
+                let _held = shard.lock();
+                std::panic::resume_unwind(Box::new(()));
+            };
+            assert!(std::thread::scope(|scope| scope.spawn(hold).join()).is_err() && shard.is_poisoned());
+        }
+    }
+}
+
+impl Live {
+    fn new(keys_max: usize, turn: &mut Turn<'_>) -> Self {
+        let ways = WAYS.min(keys_max);
+        let buckets = keys_max / ways;
+        let shards = SHARDS_MAX.min(buckets);
+        Self {
+            epoch: turn.now,
+            key: [(turn.chance)(), (turn.chance)()],
+            ways,
+            buckets_per_shard: buckets / shards,
+            shards: (0..shards).map(|_| Padded::default()).collect(),
+        }
+    }
+
+    fn spend(&self, key: &[u8], limit: &Limit, now: Instant) -> Verdict {
+        self.with_bucket(key, now, |bucket, hash, now| {
+            let mut place = 0;
+            for (at, entry) in bucket.iter().enumerate() {
+                if entry[0] == hash {
+                    place = at;
+                    break;
+                }
+                if entry[1] < bucket[place][1] {
+                    place = at;
+                }
+            }
+            let (tat, verdict) = limit.judge(known(bucket[place], hash), now);
+            bucket[place] = [hash, tat];
+            verdict
+        })
+    }
+
+    fn look(&self, key: &[u8], limit: &Limit, now: Instant) -> Verdict {
+        self.with_bucket(key, now, |bucket, hash, now| {
+            let tat = bucket.iter().map(|entry| known(*entry, hash)).max().unwrap_or(0);
+            limit.judge(tat, now).1
+        })
+    }
+
+    /// Calls with the bucket of a key, its hash, and the time in nanoseconds since the epoch. A worker whose clock was read before the
+    /// epoch is at the epoch: it lets less through, never more.
+    fn with_bucket<T>(&self, key: &[u8], now: Instant, look: impl FnOnce(&mut [Entry], u64, u64) -> T) -> T {
+        let now = now.saturating_duration_since(self.epoch).as_nanos() as u64;
+        let hash = keyed::hash(self.key, key);
+        let all = self.shards.len() * self.buckets_per_shard;
+        let place = random::scale(hash, all as u64) as usize;
+        let (shard, bucket) = (place % self.shards.len(), place / self.shards.len());
+        // What a thread that panicked has left is an entry like any other.
+        let mut entries = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.is_empty() {
+            *entries = vec![[0; 2]; self.buckets_per_shard * self.ways].into();
+        }
+        look(&mut entries[bucket * self.ways..][..self.ways], hash, now)
+    }
+}
+
+/// What an entry says of a key: nothing if it is another's, which is a whole allowance.
+fn known([hash, tat]: Entry, wanted: u64) -> u64 {
+    if hash == wanted { tat } else { 0 }
+}

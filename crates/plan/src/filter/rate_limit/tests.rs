@@ -1,0 +1,396 @@
+//! The algorithm, the table, and what clients see.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use model::Facts;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::testing::{Beside, World, chain, issue, listed, passed_with, request, response, returned_with, uses};
+use super::super::{Chain, Flow};
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A chain with one limit, and a clock that only the test moves.
+struct Bench {
+    chain: Chain,
+    beside: Beside,
+    world: World,
+}
+
+impl Bench {
+    fn new(settings: serde_json::Value) -> Self {
+        let chain = chain(json!([{ "rate_limit": settings }]));
+        Self { chain, beside: Beside::new(), world: World::new() }
+    }
+
+    fn ask(&mut self, client: &str, fields: &[(&str, &str)]) -> Flow {
+        let facts = Facts { client: client.parse::<IpAddr>().unwrap(), ..self.world.facts() };
+        self.chain.on_request(&mut request("GET", "/", fields), &mut self.beside.turn(&facts))
+    }
+
+    fn passes(&mut self, client: &str) -> bool {
+        self.ask(client, &[]) == Flow::Continue
+    }
+
+    fn passes_with(&mut self, fields: &[(&str, &str)]) -> bool {
+        self.ask("192.0.2.7", fields) == Flow::Continue
+    }
+
+    /// How many of a hundred requests are let through.
+    fn count(&mut self, client: &str) -> usize {
+        (0..100).filter(|_| self.passes(client)).count()
+    }
+
+    fn wait(&mut self, milliseconds: u64) {
+        self.beside.now += Duration::from_millis(milliseconds);
+    }
+}
+
+fn rejected(flow: Flow) -> (u16, String) {
+    let Flow::Respond(answer) = flow else { panic!("{flow:?} is no answer") };
+    assert_eq!((&*answer.body, &*answer.fields[0].1), (&b"too many requests\n"[..], "text/plain; charset=utf-8"));
+    assert_eq!(answer.fields[1].0, "retry-after");
+    (answer.status, answer.fields[1].1.clone())
+}
+
+#[test]
+fn a_burst_is_let_through_and_then_the_rate() {
+    let mut bench = Bench::new(json!({ "rate": "10/s", "burst": 20 }));
+    assert_eq!(bench.count("192.0.2.7"), 20);
+    bench.wait(99);
+    assert_eq!(bench.count("192.0.2.7"), 0);
+    bench.wait(1);
+    assert_eq!(bench.count("192.0.2.7"), 1);
+    bench.wait(1_000);
+    assert_eq!(bench.count("192.0.2.7"), 10, "what is rejected costs nothing");
+    bench.wait(60_000);
+    assert_eq!(bench.count("192.0.2.7"), 20, "an allowance grows no further than the burst");
+}
+
+#[test]
+fn the_burst_is_what_the_rate_gives_in_one_second() {
+    for (rate, burst) in [("10/s", 10), ("300/m", 5), ("5/10s", 1), ("1000/h", 1), ("4/500ms", 8), ("3/2s", 1)] {
+        assert_eq!(Bench::new(json!({ "rate": rate })).count("192.0.2.7"), burst, "{rate}");
+    }
+}
+
+#[test]
+fn an_answer_says_when_to_come_again() {
+    let mut bench = Bench::new(json!({ "rate": "1/m" }));
+    assert!(bench.passes("192.0.2.7"));
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])), (429, "60".into()));
+    bench.wait(58_999);
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])), (429, "2".into()), "seconds are rounded up");
+    bench.wait(2);
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])), (429, "1".into()));
+    bench.wait(999);
+    assert!(bench.passes("192.0.2.7"));
+    let mut bench = Bench::new(json!({ "rate": "1/s", "status": 503 }));
+    assert!(bench.passes("192.0.2.7"));
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])).0, 503);
+}
+
+#[test]
+fn clients_do_not_share_an_allowance() {
+    let mut bench = Bench::new(json!({ "rate": "2/s" }));
+    assert_eq!((bench.count("192.0.2.7"), bench.count("192.0.2.8"), bench.count("2001:db8::1")), (2, 2, 2));
+    // The same client over a socket for both families.
+    assert_eq!(bench.count("::ffff:192.0.2.7"), 0);
+}
+
+#[test]
+fn ipv6_addresses_count_by_their_network() {
+    let mut bench = Bench::new(json!({ "rate": "2/s" }));
+    assert_eq!(
+        (bench.count("2001:db8::1"), bench.count("2001:db8::ffff:1"), bench.count("2001:db8:0:1::1")),
+        (2, 0, 2)
+    );
+    let mut bench = Bench::new(json!({ "rate": "2/s", "ipv6_prefix": 128 }));
+    assert_eq!((bench.count("2001:db8::1"), bench.count("2001:db8::2")), (2, 2));
+    let mut bench = Bench::new(json!({ "rate": "2/s", "ipv6_prefix": 1 }));
+    assert_eq!((bench.count("2001:db8::1"), bench.count("4001::1"), bench.count("8001::1")), (2, 0, 2));
+}
+
+#[test]
+fn a_header_field_may_be_the_key() {
+    let mut bench = Bench::new(json!({ "rate": "1/s", "key": { "header": "X-Api-Key" } }));
+    assert!(bench.passes_with(&[("x-api-key", "a")]) && bench.passes_with(&[("X-API-KEY", "b")]));
+    assert!(!bench.passes_with(&[("x-api-key", "a")]));
+    // Without the field, empty and twice are one key, so that a second value is no new allowance.
+    assert!(bench.passes_with(&[]));
+    assert!(!bench.passes_with(&[("x-api-key", "")]));
+    assert!(!bench.passes_with(&[("x-api-key", "c"), ("x-api-key", "d")]));
+}
+
+#[test]
+fn workers_that_count_one_key_at_once_let_exactly_the_burst_through() {
+    const THREADS: usize = 8;
+    let chain = chain(json!([{ "rate_limit": { "rate": "1/m", "burst": 10_000 } }]));
+    let (now, start) = (std::time::Instant::now(), std::sync::Barrier::new(THREADS));
+    let worker = || {
+        let (world, mut beside) = (World::new(), Beside::new());
+        beside.now = now;
+        let mut head = request("GET", "/", &[]);
+        start.wait();
+        let mut ask = || chain.on_request(&mut head, &mut beside.turn(&world.facts())) == Flow::Continue;
+        (0..5_000).filter(|_| ask()).count()
+    };
+    let total: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(total, 10_000);
+}
+
+#[test]
+fn a_million_keys_take_no_more_memory_than_keys_max() {
+    let (world, mut beside) = (World::new(), Beside::new());
+    let limit = Limit::compile("1/s", Some(2)).unwrap();
+    for (keys_max, bytes) in [(100_000, 64 * 195 * 8 * 16), (1, 16), (7, 7 * 16), (9, 8 * 16), (1_000, 62 * 2 * 8 * 16)]
+    {
+        let table = Table::new(keys_max);
+        assert_eq!(table.bytes(), 0, "nothing is allocated before the first request");
+        for key in 0..1_000_000_u32 / if keys_max == 100_000 { 1 } else { 100 } {
+            table.judge(&key.to_le_bytes(), &limit, &mut beside.turn(&world.facts()));
+        }
+        assert!(table.bytes() <= keys_max * 16 && table.bytes() <= bytes, "{keys_max}: {}", table.bytes());
+    }
+}
+
+#[test]
+fn a_full_bucket_gives_up_the_key_that_has_the_most_left() {
+    let (world, mut beside) = (World::new(), Beside::new());
+    let (table, limit) = (Table::new(8), Limit::compile("1/s", Some(10)).unwrap());
+    let mut left = |key: &str, milliseconds: u64| {
+        beside.now += Duration::from_millis(milliseconds);
+        table.judge(key.as_bytes(), &limit, &mut beside.turn(&world.facts())).left
+    };
+    for _ in 0..10 {
+        left("limited", 0);
+    }
+    assert_eq!(left("limited", 0), 0);
+    for key in ["a", "b", "c", "d", "e", "f", "g"] {
+        assert_eq!((left(key, 0), left(key, 0)), (9, 8));
+    }
+    // Each of a flood of new keys replaces the one before, but for the first, which finds them all alike.
+    for key in 0..1_000 {
+        assert_eq!(left(&format!("flood {key}"), 0), 9);
+    }
+    assert_eq!(left("limited", 0), 0);
+    assert_eq!(["a", "b", "c", "d", "e", "f", "g"].iter().filter(|key| left(key, 0) == 7).count(), 6);
+    // A key that has its whole allowance again goes first.
+    let gone = left("new", 2_500);
+    assert_eq!((gone, left("limited", 0)), (9, 1));
+}
+
+fn again(chain: &Chain, settings: serde_json::Value) -> Chain {
+    Chain::compile(&uses(&json!([{ "rate_limit": settings }])), Some(chain)).unwrap()
+}
+
+#[test]
+fn counts_survive_another_rate_and_are_lost_with_another_layout() {
+    let before = json!({ "rate": "1/h", "burst": 50 });
+    for (after, passed) in [
+        (json!({ "rate": "2/h", "burst": 50, "status": 503, "headers": true }), 0),
+        (json!({ "rate": "1/h", "burst": 50, "keys_max": 100_000 }), 0),
+        (json!({ "rate": "1/h", "burst": 50, "keys_max": 1_000 }), 50),
+        (json!({ "rate": "1/h", "burst": 50, "ipv6_prefix": 48 }), 50),
+        (json!({ "rate": "1/h", "burst": 50, "key": { "header": "a" } }), 50),
+    ] {
+        let mut bench = Bench::new(before.clone());
+        assert_eq!(bench.count("192.0.2.7"), 50);
+        bench.chain = again(&bench.chain, after.clone());
+        assert_eq!(bench.count("192.0.2.7"), passed, "{after}");
+    }
+}
+
+#[test]
+fn after_a_change_nobody_waits_longer_than_the_new_limit_asks_for() {
+    let mut bench = Bench::new(json!({ "rate": "1/h", "burst": 50 }));
+    assert_eq!(bench.count("192.0.2.7"), 50);
+    bench.chain = again(&bench.chain, json!({ "rate": "10/s", "burst": 20 }));
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])), (429, "1".into()));
+    bench.wait(100);
+    assert_eq!(bench.count("192.0.2.7"), 1);
+    bench.wait(2_000);
+    assert_eq!(bench.count("192.0.2.7"), 20);
+}
+
+#[test]
+fn a_clock_that_stands_still_or_goes_back_lets_nothing_more_through() {
+    let mut bench = Bench::new(json!({ "rate": "10/s", "burst": 3 }));
+    assert_eq!(bench.count("192.0.2.7"), 3);
+    let epoch = bench.beside.now;
+    if let Some(earlier) = epoch.checked_sub(Duration::from_secs(5)) {
+        bench.beside.now = earlier;
+        assert_eq!((bench.count("192.0.2.7"), bench.count("192.0.2.8")), (0, 3));
+    }
+    bench.beside.now = epoch + Duration::from_millis(100);
+    assert_eq!((bench.count("192.0.2.7"), bench.count("192.0.2.8")), (1, 1));
+}
+
+#[test]
+fn a_rehearsal_spends_nothing_and_allocates_nothing() {
+    let (world, mut beside) = (World::new(), Beside::new());
+    let (table, limit) = (Table::new(1_000), Limit::compile("1/s", Some(2)).unwrap());
+    let mut left = |is_rehearsal| {
+        beside.is_rehearsal = is_rehearsal;
+        let verdict = table.judge(b"a", &limit, &mut beside.turn(&world.facts()));
+        (verdict.is_allowed, verdict.left)
+    };
+    assert_eq!((left(true), left(true)), ((true, 1), (true, 1)));
+    assert_eq!(table.bytes(), 0);
+    assert_eq!((left(false), left(true), left(true)), ((true, 1), (true, 0), (true, 0)));
+    assert_eq!((left(false), left(true), left(false)), ((true, 0), (false, 0), (false, 0)));
+}
+
+#[test]
+fn a_worker_that_panics_with_a_lock_does_not_take_the_others_along() {
+    let (world, mut beside) = (World::new(), Beside::new());
+    let (table, limit) = (Table::new(8), Limit::compile("1/s", Some(2)).unwrap());
+    let mut left = || table.judge(b"a", &limit, &mut beside.turn(&world.facts())).left;
+    assert_eq!(left(), 1);
+    table.poison();
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn responses_say_what_is_left_if_they_are_to() {
+    let settings = |extra: bool| json!([{ "rate_limit": { "rate": "2/m", "burst": 2, "headers": extra } }]);
+    let filters = chain(settings(true));
+    let told = |filters: &Chain| {
+        let mut exchange = passed_with(filters, request("GET", "/", &[]));
+        listed(&returned_with(filters, &mut exchange, response(200, &[("ratelimit", "\"origin\";r=1")])).fields)
+    };
+    assert_eq!(
+        told(&filters),
+        "ratelimit: \"origin\";r=1|ratelimit-policy: \"2/m\";q=2;w=60|ratelimit: \"2/m\";r=1;t=30"
+    );
+    assert_eq!(told(&chain(settings(false))), "ratelimit: \"origin\";r=1");
+    // An answer that was made before the request was counted.
+    let (request, world, mut beside) = (request("GET", "/", &[]), World::new(), Beside::new());
+    let mut head = response(403, &[]);
+    filters.on_response(&mut head, &world.view(&request), &mut beside.turn(&world.facts()));
+    assert!(head.fields.is_empty());
+}
+
+#[test]
+fn an_answer_that_rejects_says_so_in_the_same_terms() {
+    let mut bench = Bench::new(json!({ "rate": "2/m", "burst": 2, "headers": true }));
+    assert_eq!(bench.count("192.0.2.7"), 2);
+    let Bench { chain, beside, world } = &mut bench;
+    let (request, mut head) = (request("GET", "/", &[]), response(429, &[("retry-after", "30")]));
+    chain.on_response(&mut head, &world.view(&request), &mut beside.turn(&world.facts()));
+    assert_eq!(listed(&head.fields), "retry-after: 30|ratelimit-policy: \"2/m\";q=2;w=60|ratelimit: \"2/m\";r=0;t=30");
+}
+
+#[test]
+fn several_limits_count_on_their_own() {
+    let filters = json!([{ "rate_limit": { "rate": "3/s" } }, { "rate_limit": { "rate": "1/h", "burst": 2 } }]);
+    let mut bench = Bench { chain: chain(filters), beside: Beside::new(), world: World::new() };
+    assert_eq!(bench.count("192.0.2.7"), 2);
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])).1, "1", "the first rejects what the second has not seen");
+    bench.wait(1_000);
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])).1, "3599");
+}
+
+#[test]
+fn mistakes_are_found_when_the_configuration_is_checked() {
+    let form = "write a number, `/` and `s`, `m`, `h` or a duration";
+    let time = "the time is `s`, `m`, `h` or a duration such as 10s, at most a year";
+    let rate = |text: &str, hint: &str| {
+        (json!({ "rate": text }), format!("rate: `{text}` is not a rate such as 10/s, 300/m or 5/10s ({hint})"))
+    };
+    let other = |settings, told: &str| (settings, told.to_owned());
+    for (settings, told) in [
+        rate("", form),
+        rate("fast", form),
+        rate("10", "write `10/s` for so many in a second"),
+        rate("10r/s", "write `10/s`"),
+        rate("+10/s", "write `10/s`"),
+        rate("/s", "write a whole number before `/`"),
+        rate("10/", time),
+        rate("10/0s", time),
+        rate("10/9000h", time),
+        rate("10/s/s", time),
+        rate("10/minute", "write `10/m`"),
+        rate("10/d", "write `10/24h`"),
+        other(
+            json!({ "rate": "0/s" }),
+            "rate: `0/s` lets nothing through (use the filter `deny` to refuse all requests)",
+        ),
+        other(
+            json!({ "rate": "1000000001/s" }),
+            "rate: `1000000001/s` is more than one request per nanosecond (leave the filter out if nothing is to be limited)",
+        ),
+        other(
+            json!({ "rate": "1/s", "burst": 0 }),
+            "burst: a burst of 0 is not between 1 and 1000000 (`burst: 1` allows no request beyond the rate)",
+        ),
+        other(
+            json!({ "rate": "1/h", "burst": 8_761 }),
+            "burst: at `1/h` a burst of 8761 takes longer than a year to refill (choose a smaller burst or a higher rate)",
+        ),
+        other(json!({ "rate": "1/s", "status": 200 }), "status: 200 is not an error (use 400 to 599)"),
+        other(
+            json!({ "rate": "1/s", "keys_max": 0 }),
+            "keys_max: 0 keys are not between 1 and 10000000 (leave it out for 100000)",
+        ),
+        other(
+            json!({ "rate": "1/s", "keys_max": 10_000_001 }),
+            "keys_max: 10000001 keys are not between 1 and 10000000 (leave it out for 100000)",
+        ),
+        other(
+            json!({ "rate": "1/s", "ipv6_prefix": 129 }),
+            "ipv6_prefix: 129 is not between 1 and 128 (use 64, or 56 or 48 if clients get larger networks)",
+        ),
+        other(
+            json!({ "rate": "1/s", "ipv6_prefix": 64, "key": { "header": "a" } }),
+            "ipv6_prefix: `ipv6_prefix` has no effect with `key: { header: … }` (leave it out)",
+        ),
+        other(json!({ "rate": "1/s", "key": { "header": "a b" } }), "key/header: `a b` is not a header field name"),
+        other(json!({ "rate": "1/s", "key": "ip" }), ": \"ip\" is not a key: write `client` or { header: NAME }"),
+        other(
+            json!({ "rate": "1/s", "key": { "cookie": "a" } }),
+            ": {\"cookie\":\"a\"} is not a key: write `client` or { header: NAME }",
+        ),
+        other(json!({}), ": missing field `rate`"),
+    ] {
+        assert_eq!(issue("rate_limit", settings), told);
+    }
+    for rate in ["1000000000/s", "1/8760h", "1/1ms", "250/1m30s"] {
+        chain(json!([{ "rate_limit": { "rate": rate, "burst": 1 } }]));
+    }
+}
+
+proptest! {
+    /// The bound that GCRA promises, against a plain count of all that was let through.
+    #[test]
+    fn no_span_of_time_lets_more_through_than_a_burst_and_the_rate(
+        count in 1_u64..50, burst in 1_u32..20, steps in prop::collection::vec(0_u64..SECOND / 4, 1..200),
+    ) {
+        let limit = Limit::compile(&format!("{count}/s"), Some(burst)).unwrap();
+        let (mut now, mut tat, mut passed) = (0_u64, 0, Vec::new());
+        for step in steps {
+            now += step;
+            let (next, verdict) = limit.judge(tat, now);
+            prop_assert!(next >= tat || tat <= now);
+            tat = next;
+            if verdict.is_allowed {
+                passed.push(now);
+            } else {
+                let (_, later) = limit.judge(tat, now + verdict.wait);
+                prop_assert!(later.is_allowed && !limit.judge(tat, now + verdict.wait - 1).1.is_allowed);
+            }
+        }
+        for (first, from) in passed.iter().enumerate() {
+            for (last, to) in passed.iter().enumerate().skip(first) {
+                let bound = u64::from(burst) + (to - from) * count / SECOND;
+                prop_assert!((last - first + 1) as u64 <= bound);
+            }
+        }
+    }
+}
