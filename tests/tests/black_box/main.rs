@@ -68,6 +68,7 @@ mod providers;
 mod proxy_protocol;
 mod proxy_tlvs;
 mod queue;
+mod rate_limit;
 mod reload;
 mod retries;
 mod routing;

@@ -1,0 +1,99 @@
+//! The filter `rate_limit`: one allowance over all workers and versions, kept over reloads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::harness::http2::{Client, request, with_fields};
+use super::harness::{Origin, Peer, Setup, eventually, http3};
+use super::http3::site;
+
+const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
+
+#[test]
+fn an_allowance_holds_over_all_versions_and_what_is_beyond_is_told_when_to_come_again() {
+    let origin = Origin::saying("in");
+    let filters = "filters: [{ rate_limit: { rate: 2/h, burst: 3, headers: true } }]";
+    let site = site(Setup::to(&origin).listener_more(CLEAR).route(filters), 2);
+    let clear = site.product.address("clear");
+    let (mut first, mut second, mut third) = (Peer::connect(clear), Client::connect(clear), site.connect());
+    let answer = first.get("/");
+    assert_eq!((answer.status(), answer.field("ratelimit-policy")), (200, Some("\"2/h\";q=3;w=5400")));
+    assert!(answer.field("ratelimit").is_some_and(|left| left.starts_with("\"2/h\";r=2;t=")), "{answer:?}");
+    assert_eq!((second.get("/").status, third.get("/").status), (200, 200));
+    for _ in 0..2 {
+        let refused = first.get("/");
+        assert_eq!((refused.status(), refused.text().as_str()), (429, "too many requests\n"));
+        let seconds: u32 = refused.field("retry-after").and_then(|text| text.parse().ok()).expect("a number");
+        assert!((1700..=1800).contains(&seconds), "{seconds}");
+        let refused = [second.get("/"), third.get("/")];
+        assert!(refused.iter().all(|refused| refused.status == 429 && refused.field("retry-after").is_some()));
+        assert!(refused.iter().all(|refused| refused.field("ratelimit").is_some_and(|left| left.contains(";r=0;"))));
+    }
+    assert_eq!(origin.requests().len(), 3, "no endpoint has seen what was rejected");
+    assert_eq!(site.product.flagged("PF")["status"], 429);
+}
+
+#[test]
+fn clients_that_are_told_by_a_header_field_have_an_allowance_each() {
+    let origin = Origin::saying("in");
+    let filters = "filters: [{ rate_limit: { rate: 1/h, key: { header: x-api-key } } }]";
+    let site = site(Setup::to(&origin).listener_more(CLEAR).route(filters), 2);
+    let clear = site.product.address("clear");
+    let mut peer = Peer::connect(clear);
+    let mut ask = |key: &str| peer.ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-Api-Key: {key}\r\n\r\n")).status();
+    assert_eq!((ask("ann"), ask("ann"), ask("bob"), ask("bob")), (200, 429, 200, 429));
+    let (mut second, mut third) = (Client::connect(clear), site.connect());
+    for (key, status) in [("ann", 429), ("eve", 200), ("eve", 429)] {
+        assert_eq!(second.ask(with_fields(request("GET", "/"), &[("x-api-key", key)]), b"").status, status, "{key}");
+    }
+    for (key, status) in [("eve", 429), ("joe", 200), ("joe", 429)] {
+        assert_eq!(
+            third.ask(with_fields(http3::request("GET", "/"), &[("x-api-key", key)]), b"").status,
+            status,
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn many_connections_at_once_get_exactly_what_is_allowed() {
+    let origin = Origin::saying("in");
+    let product = Setup::to(&origin).route("filters: [{ rate_limit: { rate: 1/h, burst: 100 } }]").workers(2).start();
+    let passed = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut peer = product.connect();
+                for _ in 0..50 {
+                    match peer.get("/").status() {
+                        200 => passed.fetch_add(1, Ordering::SeqCst),
+                        status => usize::from(status) - 429,
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!(passed.into_inner(), 100);
+}
+
+#[test]
+fn a_reload_keeps_what_was_counted_and_explain_spends_nothing() {
+    let origin = Origin::saying("in");
+    let setup = |rate: &str, name: &str| {
+        let filters = format!(
+            "filters: [{{ rate_limit: {{ rate: {rate}, burst: 2 }} }}, {{ set_response_header: {{ x-name: {name} }} }}]"
+        );
+        Setup::to(&origin).route(filters)
+    };
+    let product = setup("1/h", "old").start();
+    assert_eq!(product.get("/").status(), 200);
+    let explained = || product.admin("/api/explain?request=GET%20http://test/").text();
+    assert!(!explained().contains("\"answers\":429"), "{}", explained());
+    assert_eq!(product.get("/").status(), 200, "asking what would become of a request costs nothing");
+    assert_eq!(product.get("/").status(), 429);
+    assert!(product.reload(&setup("1/h", "new").text()).contains("configuration is live"));
+    let refused = product.get("/");
+    assert_eq!((refused.status(), refused.field("x-name")), (429, Some("new")));
+    assert!(product.reload(&setup("1000000/s", "fast").text()).contains("configuration is live"));
+    // Nobody waits longer than the new limit asks for, which is two microseconds.
+    eventually("it is let through", || product.get("/").status() == 200);
+}
