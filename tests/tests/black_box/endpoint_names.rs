@@ -108,6 +108,30 @@ fn an_address_stays_while_its_name_has_it_and_its_answer_lives_and_where_names_a
 }
 
 #[test]
+fn endpoints_whose_names_swap_their_addresses_follow_and_one_that_cannot_is_logged() {
+    let (_origins, port) = fleet(&[2, 3, 4]);
+    let names = NameServer::start("a A 127.0.0.2\nb A 127.0.0.3");
+    let listed = ["a", "b"].map(|name| format!("\"{name}.test:{port}\""));
+    let product = Setup::to_endpoints(listed).cluster("balance: first").top(settings(&names)).start();
+    let places = || {
+        let told = product.api("/api/clusters/site/endpoints");
+        [0, 1].map(|at| told["endpoints"][at]["address"].as_str().expect("an address").to_owned())
+    };
+    let at = |lasts: [u8; 2]| lasts.map(|last| format!("127.0.0.{last}:{port}"));
+    for (a, b) in [(3, 2), (2, 3), (3, 4)] {
+        names.change(&format!("a A 127.0.0.{a}\nb A 127.0.0.{b}"));
+        eventually("both are where their names are", || places() == at([a, b]));
+        assert_eq!(product.get("/").text(), a.to_string());
+    }
+    // One stays, so that the other has nowhere to go.
+    names.change("a A 127.0.0.4\nb A 127.0.0.4");
+    let told = "the host name of an endpoint has only addresses that other endpoints have";
+    product.expect_said(&[told, &format!("endpoint=a.test:{port} address=127.0.0.3:{port}")]);
+    assert_eq!((places(), product.get("/").text()), (at([3, 4]), "3".to_owned()));
+    assert_eq!(product.stderr().matches(told).count(), 1, "{}", product.stderr());
+}
+
+#[test]
 fn a_name_that_is_not_found_keeps_its_address_and_is_logged_once() {
     let (_origins, port) = fleet(&[2, 3]);
     let mut names = NameServer::start("web A 127.0.0.2");
