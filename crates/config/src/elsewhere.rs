@@ -39,7 +39,8 @@ const OF_LISTENER: &str = "write `timeouts: { head, idle, stream }` in the liste
 const OF_CLUSTER: &str = "write `timeouts: { connect, response_head, idle, tunnel }` in the cluster";
 const WORKERS: &str = "write `--workers N` on the command line";
 const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a provider of the kind `dns`";
-const LIMITS: &str = "rate limits are not supported yet";
+const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
+const CONNECTIONS: &str = "limits of connections by client are not supported yet; `connections_max` bounds a listener";
 const COMPRESSION: &str = "compression is not supported yet";
 const CACHING: &str = "caching is not supported yet";
 const ASKING: &str = "asking another service who may come in is not supported yet";
@@ -164,7 +165,7 @@ const WORDS: &[Word] = &[
     ("gzip", Nginx, &["compress", "compression"], COMPRESSION),
     ("brotli", Nginx, &["compress", "compression"], COMPRESSION),
     ("limit_req", Nginx, &["rate_limit"], LIMITS),
-    ("limit_conn", Nginx, &["rate_limit"], LIMITS),
+    ("limit_conn", Nginx, &["connections_max"], CONNECTIONS),
     ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "limits of bandwidth are not supported yet"),
     ("proxy_cache", Nginx, &["cache"], CACHING),
     ("auth_request", Nginx, &["external_auth", "forward_auth", "ext_authz"], ASKING),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::admin_api::{JSON, done};
 use super::harness::product::{command, command_in, folder};
-use super::harness::{Message, Origin, Peer, Product, Setup, http2};
+use super::harness::{Message, Origin, Peer, Product, Setup, eventually, http2};
 use super::http3::{Site, site};
 use super::udp::{Client, Echo};
 
@@ -55,6 +55,41 @@ fn an_empty_cluster_answers_503_at_once_until_endpoints_are_added_and_when_the_l
         let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
         assert_eq!(told["outcome"]["forward"][0]["why"], "the cluster has no endpoints: 503");
         assert_eq!(told["outcome"]["forward"][0]["endpoint"], Value::Null);
+    }
+}
+
+#[test]
+fn a_cluster_that_a_provider_fills_answers_503_until_then_and_recovers_over_every_version() {
+    let origin = Origin::saying("fine");
+    let place = folder();
+    let put = |list: &str| {
+        std::fs::write(place.path().join("fleet.tmp"), format!("endpoints: {{ given: [{list}] }}\n"))
+            .expect("our folder");
+        std::fs::rename(place.path().join("fleet.tmp"), place.path().join("fleet.yaml")).expect("our folder");
+    };
+    put("");
+    let path = place.path().join("fleet.yaml").display().to_string();
+    let setup = Setup::to(&origin)
+        .route_before("{ name: given, match: { path: { prefix: /given } }, cluster: given }")
+        .cluster_more("given: { endpoints: { from: fleet } }")
+        .top(format!("providers: {{ fleet: {{ file: {{ path: \"{path}\", interval: 20ms }} }} }}"));
+    let product = setup.clone().listener("http_versions: [h1, h2]").start();
+    let over_http3 = site(setup, 1);
+    let statuses = || {
+        let http1: Message = product.get("/given");
+        let http2 = http2::Client::connect(product.web()).get("/given").status;
+        [http1.status(), http2, over_http3.connect().get("/given").status]
+    };
+    for _ in 0..2 {
+        assert_eq!(statuses(), [503; 3]);
+        for product in [&product, &over_http3.product] {
+            let record = product.flagged("PM");
+            assert_eq!((&record["fault"], &record["cluster"]), (&json!("empty_cluster"), &json!("given")), "{record}");
+        }
+        put(&format!("\"{}\"", origin.address()));
+        eventually("all are served", || statuses() == [200; 3]);
+        put("");
+        eventually("none is served", || statuses() == [503; 3]);
     }
 }
 

@@ -8,10 +8,15 @@ use serde_json::Value;
 
 use super::admin_api::{ANY, JSON, done, generation};
 use super::discovery_dns::{NameServer, fleet};
+use super::harness::http2_origin::{self, Http2Origin};
+use super::harness::http3_origin::{self, Http3Origin};
+use super::harness::net::free;
 use super::harness::origin::ok;
 use super::harness::product::{command_in, folder};
+use super::harness::tls::{self, Authority};
 use super::harness::{Origin, Peer, Product, Setup, eventually};
 use super::reload::Load;
+use super::udp::{Client, Echo};
 
 /// A cluster `site` with one endpoint that is named so, where this name server is asked.
 fn named(names: &NameServer, endpoint: &str) -> Setup {
@@ -108,6 +113,30 @@ fn an_address_stays_while_its_name_has_it_and_its_answer_lives_and_where_names_a
 }
 
 #[test]
+fn endpoints_whose_names_swap_their_addresses_follow_and_one_that_cannot_is_logged() {
+    let (_origins, port) = fleet(&[2, 3, 4]);
+    let names = NameServer::start("a A 127.0.0.2\nb A 127.0.0.3");
+    let listed = ["a", "b"].map(|name| format!("\"{name}.test:{port}\""));
+    let product = Setup::to_endpoints(listed).cluster("balance: first").top(settings(&names)).start();
+    let places = || {
+        let told = product.api("/api/clusters/site/endpoints");
+        [0, 1].map(|at| told["endpoints"][at]["address"].as_str().expect("an address").to_owned())
+    };
+    let at = |lasts: [u8; 2]| lasts.map(|last| format!("127.0.0.{last}:{port}"));
+    for (a, b) in [(3, 2), (2, 3), (3, 4)] {
+        names.change(&format!("a A 127.0.0.{a}\nb A 127.0.0.{b}"));
+        eventually("both are where their names are", || places() == at([a, b]));
+        assert_eq!(product.get("/").text(), a.to_string());
+    }
+    // One stays, so that the other has nowhere to go.
+    names.change("a A 127.0.0.4\nb A 127.0.0.4");
+    let told = "the host name of an endpoint has only addresses that other endpoints have";
+    product.expect_said(&[told, &format!("endpoint=a.test:{port} address=127.0.0.3:{port}")]);
+    assert_eq!((places(), product.get("/").text()), (at([3, 4]), "3".to_owned()));
+    assert_eq!(product.stderr().matches(told).count(), 1, "{}", product.stderr());
+}
+
+#[test]
 fn a_name_that_is_not_found_keeps_its_address_and_is_logged_once() {
     let (_origins, port) = fleet(&[2, 3]);
     let mut names = NameServer::start("web A 127.0.0.2");
@@ -172,6 +201,69 @@ fn what_is_at_an_address_that_a_name_leaves_comes_to_its_end() {
     assert_eq!(product.get("/").text(), "3");
     go.send(()).expect("it waits");
     assert_eq!(waiting.response().text(), "late");
+}
+
+#[test]
+fn connections_that_many_requests_share_end_where_a_name_has_left() {
+    let port = free().port();
+    let at = |last: u8| SocketAddr::from(([127, 0, 0, last], port));
+    let answer = |last: u8| -> &'static str { if last == 2 { "2" } else { "3" } };
+    let second = [2, 3].map(|last| {
+        Http2Origin::start_at(at(last), http2_origin::Rules::default(), move |asked| {
+            Box::pin(asked.answer(answer(last)))
+        })
+    });
+    let authority = Authority::new("the endpoints");
+    let certificates = authority.issue(&["web.test"]);
+    let third = [2, 3].map(|last| {
+        let rules = http3_origin::Rules::with(&tls::origin(&certificates, None));
+        Http3Origin::start_at(at(last), rules, move |asked| Box::pin(asked.answer(answer(last))))
+    });
+    let trusted = folder();
+    authority.write(trusted.path(), "a.pem");
+    let trusting = format!("tls: {{ authorities: \"{}\" }}", trusted.path().join("a.pem").display());
+    let names = NameServer::start("web A 127.0.0.2");
+    let setup = || named(&names, &format!("web.test:{port}"));
+    let over_h2 = setup().cluster("http_versions: [h2]").start();
+    let over_h3 = setup().cluster("http_versions: [h3]").cluster(trusting).start();
+    for product in [&over_h2, &over_h3] {
+        for _ in 0..3 {
+            assert_eq!(product.get("/").text(), "2");
+        }
+    }
+    assert!(second[0].open() > 0 && third[0].open() > 0);
+    names.change("web A 127.0.0.3");
+    says(&over_h2, "/", "3");
+    says(&over_h3, "/", "3");
+    eventually("no connection is kept where nothing goes", || second[0].open() == 0 && third[0].open() == 0);
+    names.change("web A 127.0.0.2");
+    says(&over_h2, "/", "2");
+    says(&over_h3, "/", "2");
+    for product in [&over_h2, &over_h3] {
+        product.expect_metric("equipoise_http_requests_total", &["class=\"5xx\""], 0.0);
+    }
+}
+
+#[test]
+fn flows_of_datagrams_follow_the_name_of_their_endpoint() {
+    let port = free().port();
+    let echo = |last: u8| {
+        Echo::start_at(&format!("127.0.0.{last}:{port}"), move |bytes| {
+            vec![[format!("{last}").as_bytes(), bytes].concat()]
+        })
+    };
+    let _echoes = [echo(2), echo(3)];
+    let names = NameServer::start("web A 127.0.0.2");
+    let product = named(&names, &format!("web.test:{port}"))
+        .listener_more("dns: { bind: \"127.0.0.1:0\", protocol: udp, cluster: site, idle_timeout: 5m }")
+        .start();
+    let first = Client::of(&product);
+    assert_eq!(first.ask("a"), "2a");
+    names.change("web A 127.0.0.3");
+    eventually("it moves", || endpoint(&product, "site").1.starts_with("127.0.0.3:"));
+    // The endpoint at the old address is gone, and with it its flows: the client begins another.
+    eventually("the client is answered from the new address", || first.ask("b") == "3b");
+    assert_eq!(Client::of(&product).ask("c"), "3c");
 }
 
 #[test]

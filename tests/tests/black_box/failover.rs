@@ -220,6 +220,54 @@ fn the_same_endpoint_is_asked_again_after_a_pause_where_the_rules_say_so() {
 }
 
 #[test]
+fn a_backup_takes_what_was_answered_with_a_status_that_is_tried_again() {
+    let sick = || Origin::answering(|_| b"HTTP/1.1 503 Sick\r\nContent-Length: 4\r\n\r\nsick".to_vec());
+    let (one, other, spare) = (sick(), sick(), Origin::saying("spare"));
+    let rules = "retry: { on: [503], backoff: { base: 1ms } }";
+    let listed = [endpoint(&one, "weight: 1"), endpoint(&other, "weight: 1"), endpoint(&spare, "backup: true")];
+    let product = site(Setup::to_endpoints(listed).cluster(rules), 2);
+    assert_eq!(over_all(&product, "/"), all(200, "spare"));
+    assert_eq!([&one, &other].map(|origin| origin.requests().len()), [3, 3], "each was asked once for each request");
+    // Without the rule the answer stands.
+    let listed = [endpoint(&one, "weight: 1"), endpoint(&spare, "backup: true")];
+    let product = site(Setup::to_endpoints(listed), 2);
+    assert_eq!(over_all(&product, "/"), all(503, "sick"));
+    // Where the backup fails too, its answer is the last.
+    let last = Origin::answering(|_| b"HTTP/1.1 503 Last\r\nContent-Length: 4\r\n\r\nlast".to_vec());
+    let listed = [endpoint(&one, "weight: 1"), endpoint(&last, "backup: true")];
+    let product = site(Setup::to_endpoints(listed).cluster(rules), 2);
+    assert_eq!(over_all(&product, "/"), all(503, "last"));
+}
+
+#[test]
+fn streams_ask_no_endpoint_twice_and_none_after_the_time_for_all_attempts() {
+    let line = "line: { bind: \"127.0.0.1:0\", protocol: tcp, cluster: site }";
+    let closed = |product: &Product| {
+        Peer::connect(product.address("line")).assert_closed();
+        product.record("the stream", |record| record["kind"] == "stream" && !record["flag"].is_null())
+    };
+    let refused = [(); 2].map(|()| format!("\"{}\"", refusing()));
+    for count in [1, 2] {
+        let rules = "retry: { attempts_max: 10 }";
+        let setup = Setup::to_endpoints(refused[..count].to_vec()).cluster(rules).listener_more(line);
+        let record = closed(&setup.start());
+        assert_eq!(record["retries"], count - 1, "{record}");
+    }
+    // A wait in the queue for another attempt ends by then.
+    let (full, go) = holding();
+    let listed = [endpoint(&full, "connections_max: 1"), format!("\"{}\"", refusing())];
+    let setup = Setup::to_endpoints(listed).cluster("balance: first").cluster("retry: { time_max: 500ms }");
+    let product = setup.cluster("queue: { requests_max: 10, timeout: 60s }").listener_more(line).start();
+    let mut first = Peer::connect(product.address("line"));
+    assert_eq!(first.get("/").status(), 200);
+    let begun = Instant::now();
+    let record = closed(&product);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}: {record}", begun.elapsed());
+    assert_eq!(first.get("/").status(), 200, "it is there still");
+    drop(go);
+}
+
+#[test]
 fn a_retry_waits_for_an_endpoint_that_has_not_failed_rather_than_for_one_that_has() {
     let ((full, go), failing) = (holding(), dying());
     let listed = [endpoint(&full, "connections_max: 1"), endpoint(&failing, "connections_max: 1")];

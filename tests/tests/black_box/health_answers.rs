@@ -10,7 +10,7 @@ use http::{Request, Response};
 use super::harness::net::refusing;
 use super::harness::origin::ok;
 use super::harness::product::{command, command_in, folder};
-use super::harness::tls::Authority;
+use super::harness::tls::{self, Authority};
 use super::harness::{Origin, Product, Setup, eventually, http2_origin, http3_origin};
 
 /// Why the first endpoint is not well.
@@ -257,6 +257,49 @@ fn steps_ask_several_ports_and_the_reason_names_the_step() {
         &slow,
         &format!("step 2 (http at port {port}): no answer before the 200ms of the whole check were over"),
     );
+}
+
+#[test]
+fn steps_speak_the_version_of_their_cluster_at_its_port_and_http_1_1_at_others() {
+    let authority = Authority::new("inside");
+    let second = http2_origin::Http2Origin::saying("live");
+    let third = http3_origin::Http3Origin::saying(&authority, "live");
+    for (version, address) in [("h2", second.address()), ("h3", third.address())] {
+        let state = Arc::new(AtomicBool::new(true));
+        let is_ready = Arc::clone(&state);
+        let answer = move |mut visit: super::harness::origin::Visit<'_>| {
+            visit.answer_all(|_| Some(ok(if is_ready.load(Ordering::SeqCst) { "ready" } else { "not yet" })));
+        };
+        let place = folder();
+        authority.write(place.path(), "authority.pem");
+        let (beside, more) = match version {
+            "h2" => (Origin::start(answer), ""),
+            // The whole cluster speaks TLS.
+            _ => (
+                Origin::start_tls(tls::origin(&authority.issue(&["127.0.0.1"]), None), answer),
+                "tls: { authorities: authority.pem }",
+            ),
+        };
+        let port = beside.address().port();
+        let check = format!(
+            "health_check: {{ steps: [{{ http: {{ path: /live, expect_body: live }} }}, \
+             {{ http: {{ path: /ready, expect_body: ready }}, port: {port} }}], timeout: 10s, interval: 50ms, rise: 1, fall: 1, start: held_out }}"
+        );
+        let mut setup = Setup::to_addresses(&[address]).cluster(format!("http_versions: [{version}]")).cluster(check);
+        if version == "h3" {
+            setup = setup.cluster(more);
+        }
+        let product = Product::start_in(place, &setup.text(), 1);
+        eventually("both steps pass", || is_up(&product));
+        state.store(false, Ordering::SeqCst);
+        let why = format!("step 2 (http at port {port}): ");
+        eventually("it is taken out", || reason(&product).starts_with(&why));
+        state.store(true, Ordering::SeqCst);
+        eventually("it is brought back", || is_up(&product));
+        assert!(beside.requests().iter().all(|request| request.target() == "/ready"));
+    }
+    let heads = second.heads().into_iter().chain(third.heads());
+    assert!(heads.into_iter().all(|head| head.uri().path() == "/live"));
 }
 
 #[test]

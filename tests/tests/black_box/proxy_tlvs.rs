@@ -277,7 +277,7 @@ fn what_names_no_value_or_variable_is_refused_with_its_place() {
         (own("{client_pi}"), "there is no variable `{client_pi}`"),
         (own("{client_pi}"), "did you mean `client_ip`?"),
         (own("{status}"), "`{status}` has no value before there is a response"),
-        (own("{proxy_tlv:authorty}"), "there is no TLV `authorty`: write one of `alpn`, `authority`"),
+        (own("{proxy_tlv:authorty}"), "there is no TLV `authorty`: write a name such as `authority`"),
         (own("{client_ip"), "`{` is never closed in `{client_ip`: write `{{` for a brace"),
         (filter("{proxy_tlv}"), "`{proxy_tlv}` needs a name"),
         (filter("{proxy_tlv:0x20}"), "the TLV `0x20` holds others: write `ssl_version`"),

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
+use serde_json::json;
+
 use super::harness::frames::{DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, begin, block, frame, read};
 use super::harness::http2_origin::{self, Http2Origin};
 use super::harness::http3::Client;
@@ -502,10 +504,14 @@ fn an_authority_that_is_empty_or_not_that_of_host_reaches_no_endpoint() {
             }
             let mut speech = Speech::begin(&site, version);
             speech.fields(&head, true);
-            speech.outcome();
+            assert_eq!(speech.outcome(), Outcome::Answered, "{version:?} {authority:?} {more:?}");
         }
     }
     nothing_arrived(&origin, "a bad authority");
+    eventually("all are logged", || site.product.records().len() == BOTH.len() * cases.len());
+    for record in site.product.records() {
+        assert_eq!((&record["status"], &record["fault"]), (&json!(400), &json!("bad_request")), "{record}");
+    }
     for version in BOTH {
         for (at, more) in [(None, (&b"host"[..], &b"test"[..])), (Some(()), (b"host", b"TEST"))] {
             let mut head = asking(b"GET", b"http", &[more]);

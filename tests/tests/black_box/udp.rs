@@ -27,7 +27,7 @@ impl Echo {
         Self::start_at("127.0.0.1:0", move |bytes| vec![[letter.as_bytes(), bytes].concat()])
     }
 
-    fn start_at(address: &str, script: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
+    pub(super) fn start_at(address: &str, script: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
         let socket = UdpSocket::bind(address).expect("a free port");
         let (address, sources) = (socket.local_addr().expect("an address"), Arc::default());
         let book: Arc<Mutex<Vec<SocketAddr>>> = Arc::clone(&sources);

@@ -88,7 +88,7 @@ pub struct Listener {
     #[serde(default)]
     pub paths: Paths,
     /// HTTP/1.1: what becomes of a request whose absolute target (`GET http://a/ HTTP/1.1`) names another authority than
-    /// its `Host`. HTTP/2 and HTTP/3 requests whose `:authority` and `host` differ are always answered with 400.
+    /// its `Host`, compared without case: `test:80` differs from `test`. HTTP/2 and HTTP/3 requests whose `:authority` and `host` differ are always answered with 400.
     #[serde(default)]
     pub host_mismatch: HostMismatch,
     /// HTTP: how long clients may take.

@@ -130,13 +130,11 @@ fn joined(before: Shapes, behind: Shapes) -> Shapes {
     let has = |set: Shapes, way: u8| set & (1 << way) != 0;
     let (takes, is_first, is_last) = (1, 2, 4);
     let ways = |set: Shapes| (0..8).filter(move |way| has(set, *way));
-    let fits = |(one, other): &(u8, u8)| {
-        let (is_beyond_end, is_before_start) =
-            (one & is_last != 0 && other & takes != 0, other & is_first != 0 && one & takes != 0);
-        !is_beyond_end && !is_before_start
+    let clash = |(one, other): &(u8, u8)| {
+        (one & is_last != 0 && other & takes != 0) || (other & is_first != 0 && one & takes != 0)
     };
     let pairs = ways(before).flat_map(|one| ways(behind).map(move |other| (one, other)));
-    pairs.filter(fits).fold(0, |all, (one, other)| all | 1 << (one | other))
+    pairs.filter(|pair| !clash(pair)).fold(0, |all, (one, other)| all | 1 << (one | other))
 }
 
 /// The expression as it may have been meant: anywhere in the path, or at its beginning.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use model::Name;
 use tokio::sync::Notify;
 
+use super::moved::Left;
+
 /// Changes within this time are made one.
 const SETTLE: Duration = Duration::from_millis(20);
 /// What publications cost is at most one part in five of all time: behind each there is a pause this many times as long.
@@ -26,6 +28,8 @@ struct Pages {
     /// Those that cannot be looked up.
     failing: HashSet<Name>,
     failed: u64,
+    /// Endpoints that keep an address that their names have no longer, and whether that was logged.
+    left: HashMap<Left, bool>,
     /// When something is to be put into force.
     due: Option<Instant>,
     /// No sooner than this.
@@ -102,6 +106,27 @@ impl Book {
         let mut pages = self.lock();
         pages.due = None;
         pages.answers.clone()
+    }
+
+    /// Notes which endpoints cannot follow their names. Each is logged once, and not before it is found so again: names that change
+    /// together are not looked up at the same moment.
+    pub(crate) fn note_left(&self, left: Vec<Left>) {
+        let mut pages = self.lock();
+        let before = std::mem::take(&mut pages.left);
+        let mut told = Vec::new();
+        for one in left {
+            let was = before.get(&one).copied();
+            if was == Some(false) {
+                told.push(one.clone());
+            }
+            pages.left.insert(one, was.is_some());
+        }
+        drop(pages);
+        for Left { cluster, endpoint, address } in told {
+            let pairs: telemetry::log::Pairs<'_> =
+                &[("cluster", &cluster), ("endpoint", &endpoint), ("address", &address)];
+            telemetry::log::warn("the host name of an endpoint has only addresses that other endpoints have", pairs);
+        }
     }
 
     fn due(&self) -> Option<Instant> {

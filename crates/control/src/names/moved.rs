@@ -16,6 +16,14 @@ pub(crate) struct Move {
     pub(crate) to: SocketAddr,
 }
 
+/// An endpoint that keeps an address that its name has no longer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Left {
+    pub(crate) cluster: Name,
+    pub(crate) endpoint: Name,
+    pub(crate) address: SocketAddr,
+}
+
 /// By endpoint of one cluster.
 type Addresses = HashMap<Name, SocketAddr>;
 
@@ -34,37 +42,29 @@ struct Laid {
 }
 
 impl Moved {
-    /// What follows from answers for the endpoints in force. `None`: nothing moves. An address stays as long as its name has it;
-    /// else the least of the others comes that no endpoint of the cluster has.
+    /// Returns what follows from answers for the endpoints in force, or `None` if nothing moves; and the endpoints whose names have other
+    /// addresses, all of which others have. An address stays as long as its name has it; else the least of the others comes that no
+    /// endpoint of the cluster has, or that one leaves.
     pub(crate) fn after(
         &self,
         in_force: &Snapshot,
         answers: &HashMap<Name, Vec<SocketAddr>>,
-    ) -> Option<(Self, Vec<Move>)> {
-        let mut moves = Vec::new();
+    ) -> (Option<(Self, Vec<Move>)>, Vec<Left>) {
+        let (mut moves, mut left) = (Vec::new(), Vec::new());
         for cluster in in_force.clusters.iter().filter(|cluster| cluster.follows_names) {
-            let mut taken: HashSet<SocketAddr> =
-                cluster.endpoints.iter().filter_map(|endpoint| endpoint.address.ip()).collect();
-            for endpoint in &cluster.endpoints {
-                let (Some(found), Some(from)) = (answers.get(&endpoint.name), endpoint.address.ip()) else { continue };
-                if found.contains(&from) {
-                    continue;
-                }
-                let Some(to) = found.iter().filter(|address| !taken.contains(address)).min().copied() else { continue };
-                taken.remove(&from);
-                taken.insert(to);
-                moves.push(Move { cluster: cluster.name.clone(), endpoint: endpoint.name.clone(), from, to });
-            }
+            let (going, staying) = settled(cluster, answers);
+            moves.extend(going);
+            left.extend(staying);
         }
         if moves.is_empty() {
-            return None;
+            return (None, left);
         }
         let mut moved = self.clone();
         let by_cluster = Arc::make_mut(&mut moved.by_cluster);
         for one in &moves {
             by_cluster.entry(one.cluster.clone()).or_default().insert(one.endpoint.clone(), one.to);
         }
-        Some((moved, moves))
+        (Some((moved, moves)), left)
     }
 
     /// Gives the endpoints of a snapshot the addresses that they have by now. Endpoints that it does not have are forgotten.
@@ -109,6 +109,41 @@ impl Moved {
         let whole = Arc::new(cluster);
         laid.insert(bare.name.clone(), Laid { bare: Arc::clone(bare), whole: Arc::clone(&whole) });
         whole
+    }
+}
+
+/// The endpoints of a cluster that go elsewhere, and those that would, had others not all that their names have.
+fn settled(cluster: &Cluster, answers: &HashMap<Name, Vec<SocketAddr>>) -> (Vec<Move>, Vec<Left>) {
+    let of = |endpoint: &model::snapshot::Endpoint| Some((answers.get(&endpoint.name)?, endpoint.address.ip()?));
+    let leaving = cluster.endpoints.iter().filter_map(|endpoint| Some((&endpoint.name, of(endpoint)?)));
+    let mut leaving: Vec<_> = leaving.filter(|(_, (found, from))| !found.contains(from)).collect();
+    let mut staying: HashSet<SocketAddr> =
+        cluster.endpoints.iter().filter_map(|endpoint| endpoint.address.ip()).collect();
+    leaving.iter().for_each(|(_, (_, from))| _ = staying.remove(from));
+    let mut left = Vec::new();
+    loop {
+        let (mut taken, mut moves, mut goes) = (staying.clone(), Vec::new(), Vec::new());
+        for (name, (found, from)) in &leaving {
+            let to = found.iter().filter(|address| !taken.contains(address)).min().copied();
+            goes.push(to.is_some());
+            if let Some(to) = to {
+                taken.insert(to);
+                moves.push(Move { cluster: cluster.name.clone(), endpoint: (*name).clone(), from: *from, to });
+            }
+        }
+        if goes.iter().all(|goes| *goes) {
+            return (moves, left);
+        }
+        // What cannot go keeps its address, so that no other may come there.
+        let mut goes = goes.into_iter();
+        leaving.retain(|(name, (_, from))| {
+            let goes = goes.next().unwrap_or(false);
+            if !goes {
+                staying.insert(*from);
+                left.push(Left { cluster: cluster.name.clone(), endpoint: (*name).clone(), address: *from });
+            }
+            goes
+        });
     }
 }
 
@@ -160,9 +195,11 @@ mod tests {
     fn an_address_stays_while_its_name_has_it_and_else_the_least_free_one_comes() {
         let snapshot = loaded(TEXT);
         let none = Moved::default();
-        assert!(none.after(&snapshot, &answers(&[("a.test:80", &[7, 1]), ("other.test:80", &[3])])).is_none());
-        assert!(none.after(&snapshot, &answers(&[("a.test:80", &[2, 9])])).is_none(), "others have these");
-        let (mut moved, moves) = none.after(&snapshot, &answers(&[("a.test:80", &[5, 2, 4])])).unwrap();
+        assert!(none.after(&snapshot, &answers(&[("a.test:80", &[7, 1]), ("other.test:80", &[3])])).0.is_none());
+        let (moves, left) = none.after(&snapshot, &answers(&[("a.test:80", &[2, 9])]));
+        assert!(moves.is_none(), "others have these");
+        assert_eq!((left.len(), left[0].address), (1, address(1)));
+        let (mut moved, moves) = none.after(&snapshot, &answers(&[("a.test:80", &[5, 2, 4])])).0.unwrap();
         assert_eq!((moves.len(), moves[0].to), (1, address(4)));
         let mut now = snapshot.clone();
         moved.apply(&mut now);
@@ -173,7 +210,7 @@ mod tests {
         assert!(Arc::ptr_eq(&now.clusters[0], &again.clusters[0]), "the same is made once");
         // One takes what the other leaves.
         let swapped = answers(&[("a.test:80", &[5]), ("b.test:80", &[4])]);
-        let (mut moved, moves) = moved.after(&now, &swapped).unwrap();
+        let (mut moved, moves) = moved.after(&now, &swapped).0.unwrap();
         assert_eq!(moves.len(), 2);
         let mut last = snapshot.clone();
         moved.apply(&mut last);
@@ -182,10 +219,45 @@ mod tests {
     }
 
     #[test]
+    fn names_may_swap_their_addresses_and_what_cannot_move_keeps_its_own_for_itself() {
+        let text = TEXT.replace("'b.test:80'", "'b.test:80', 'c.test:80'");
+        let resolve = |_: &model::provider::NameLookup, host: &str, _: u16| {
+            Ok(vec![address(["a.test", "b.test", "c.test"].iter().position(|name| *name == host).unwrap() as u8 + 1)])
+        };
+        let environment = |_: &str| None;
+        let loader = config::Loader {
+            filters: &[],
+            environment: &environment,
+            resolve_host: &resolve,
+            within: None,
+            is_offline: false,
+        };
+        let snapshot =
+            loader.load_text("test", &text, Path::new("")).unwrap_or_else(|error| panic!("{error}")).snapshot;
+        for (found, wanted, left) in [
+            ([&[2][..], &[1], &[3]], [2, 1, 3], 0),
+            ([&[2], &[3], &[1]], [2, 3, 1], 0),
+            // The last cannot go, so that nothing else can.
+            ([&[2], &[3], &[9]], [1, 2, 3], 3),
+            ([&[3], &[1], &[4]], [3, 1, 4], 0),
+            ([&[9], &[1], &[2]], [1, 2, 3], 3),
+            ([&[9], &[3], &[2]], [1, 3, 2], 1),
+        ] {
+            let names = ["a.test:80", "b.test:80", "c.test:80"];
+            let all: Vec<(&str, &[u8])> = names.into_iter().zip(found).collect();
+            let (moved, stays) = Moved::default().after(&snapshot, &answers(&all));
+            let mut now = snapshot.clone();
+            moved.into_iter().for_each(|(mut moved, _)| moved.apply(&mut now));
+            let addresses: Vec<u8> = shown(&now)[0].iter().flatten().copied().take(3).collect();
+            assert_eq!((addresses, stays.len()), (wanted.to_vec(), left), "{found:?}");
+        }
+    }
+
+    #[test]
     fn endpoints_that_are_gone_are_forgotten() {
         let snapshot = loaded(TEXT);
         let found = answers(&[("a.test:80", &[5]), ("b.test:80", &[6])]);
-        let (mut moved, _) = Moved::default().after(&snapshot, &found).unwrap();
+        let (mut moved, _) = Moved::default().after(&snapshot, &found).0.unwrap();
         moved.apply(&mut loaded(&TEXT.replace("'b.test:80', ", "")));
         let mut again = snapshot.clone();
         moved.apply(&mut again);

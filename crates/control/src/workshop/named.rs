@@ -30,7 +30,9 @@ impl Workshop {
     pub fn prepare_names(&self) -> Result<Option<(Candidate, Moves)>, Diagnostics> {
         let answers = self.names.take();
         let Some((loaded, plan)) = &self.running else { return Ok(None) };
-        let Some((moved, moves)) = self.desired.moved.after(&plan.snapshot, &answers) else { return Ok(None) };
+        let (moved, left) = self.desired.moved.after(&plan.snapshot, &answers);
+        self.names.note_left(left);
+        let Some((moved, moves)) = moved else { return Ok(None) };
         let desired = Desired { moved, ..self.desired.clone() };
         let generation = self.tried.as_ref().map_or(self.generation, |tried| tried.plan.generation + 1);
         let mut candidate = load::prepare_wishes(loaded, desired, Next { generation, ..self.next() })?;

@@ -95,7 +95,16 @@ impl Line {
 impl Http2Origin {
     /// Runs `script` for each stream.
     pub(crate) fn start(rules: Rules, script: impl Fn(Asked) -> Work + Send + Sync + 'static) -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::start_at("127.0.0.1:0".parse().expect("an address"), rules, script)
+    }
+
+    /// The same at this address.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        rules: Rules,
+        script: impl Fn(Asked) -> Work + Send + Sync + 'static,
+    ) -> Self {
+        let listener = std::net::TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("an address");
         listener.set_nonblocking(true).expect("a socket");
         let book = Arc::new(Book::default());
