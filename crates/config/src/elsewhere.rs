@@ -41,7 +41,7 @@ const WORKERS: &str = "write `--workers N` on the command line";
 const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a provider of the kind `dns`";
 const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
 const CONNECTIONS: &str = "limits of connections by client are not supported yet; `connections_max` bounds a listener";
-const COMPRESSION: &str = "compression is not supported yet";
+const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
 const CACHING: &str = "caching is not supported yet";
 const ASKING: &str = "asking another service who may come in is not supported yet";
 const JWT: &str = "JSON Web Tokens are not supported yet";
@@ -162,8 +162,8 @@ const WORDS: &[Word] = &[
         "write `names: { resolvers: […] }` at the top of the file",
     ),
     ("sticky", Nginx, &["persistence"], ""),
-    ("gzip", Nginx, &["compress", "compression"], COMPRESSION),
-    ("brotli", Nginx, &["compress", "compression"], COMPRESSION),
+    ("gzip", Nginx, &["compress"], COMPRESSION),
+    ("brotli", Nginx, &["compress"], COMPRESSION),
     ("limit_req", Nginx, &["rate_limit"], LIMITS),
     ("limit_conn", Nginx, &["connections_max"], CONNECTIONS),
     ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "limits of bandwidth are not supported yet"),
@@ -376,8 +376,8 @@ const WORDS: &[Word] = &[
     ("certificatesResolvers", Traefik, &["acme"], ACME),
     ("acme", Traefik, &["acme"], ACME),
     ("rateLimit", Traefik, &["rate_limit"], LIMITS),
-    ("compress", Traefik, &["compress", "compression"], COMPRESSION),
-    ("compression", Traefik, &["compress", "compression"], COMPRESSION),
+    ("compress", Traefik, &["compress"], COMPRESSION),
+    ("compression", Traefik, &["compress"], COMPRESSION),
     ("cache", Nginx, &["cache"], CACHING),
     ("jwt", Envoy, &["jwt", "jwt_auth"], JWT),
     ("forwardAuth", Traefik, &["external_auth", "forward_auth", "ext_authz"], ASKING),
@@ -589,7 +589,6 @@ mod tests {
             "error_page",
             "intercept",
             "compress",
-            "compression",
             "rate_limit",
             "bandwidth",
             "bandwidth_limit",

@@ -18,6 +18,7 @@ mod breakers;
 mod canary;
 mod checking;
 mod command_line;
+mod compress;
 mod concurrency;
 mod connection_auth;
 mod defaults;

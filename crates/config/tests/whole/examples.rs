@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -33,6 +33,7 @@ const NAMES: [&str; 17] = [
     "error_page",
     "basic_auth",
     "rate_limit",
+    "compress",
 ];
 
 fn any_settings() -> Value {

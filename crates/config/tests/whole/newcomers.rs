@@ -147,7 +147,9 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
         format!("8: unknown key `location` in `match` of route 3 (did you mean `path`? See {nginx})"),
         "8: unknown key `basic_auth` in route 3 (write it as a filter: `filters: [{ basic_auth: … }]`)".to_owned(),
         format!("8: unknown key `retry_policy` in route 3 (did you mean `retry`? See {envoy})"),
-        format!("8: unknown key `rateLimit` in route 3 (rate limits are not supported yet; see {traefik})"),
+        format!(
+            "8: unknown key `rateLimit` in route 3 (write the filter `rate_limit: {{ rate: 10/s, burst: 20 }}` in `filters` of a route; see {traefik})"
+        ),
         format!("9: unknown key `return` in route 4 (did you mean `redirect`? See {nginx})"),
     ];
     assert_eq!(told, wanted);
@@ -238,7 +240,7 @@ fn values_of_other_products_are_known_by_their_key() {
 fn only_what_is_near_and_not_there_yet_is_suggested() {
     let told = about(
         "routes:
-  - { respond: {}, filters: [{ compress: {} }, { rate_limit: {} }, { respond: {} }, { basic_auht: {} }] }
+  - { respond: {}, filters: [{ mirroring: {} }, { ext_authz: {} }, { respond: {} }, { basic_auht: {} }] }
   - { respond: {}, retry: { attempts_max: 2, attempt_timeout: 1s } }
   - { respond: {}, retry: { timeout: 2s, attempt_timeout: 1s, attempts_mx: 3 } }
 clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { cookie: { secret: 0123456789abcdef, wibble: 1 } } } }
@@ -247,10 +249,10 @@ clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { cookie: { secret: 01
     assert_eq!(
         told,
         [
-            "3: unknown filter `compress` in `filters` of route 1 (compression is not supported yet; \
+            "3: unknown filter `mirroring` in `filters` of route 1 (mirroring is not supported yet; \
              see docs/guides/coming-from-traefik.md)",
-            "3: unknown filter `rate_limit` in `filters` of route 1 (rate limits are not supported yet; \
-             see docs/guides/coming-from-envoy.md)",
+            "3: unknown filter `ext_authz` in `filters` of route 1 (asking another service who may come in is not supported \
+             yet; see docs/guides/coming-from-envoy.md)",
             "3: unknown filter `respond` in `filters` of route 1 (there is `set_request_header`, `set_response_header`, \
              `remove_response_header`, `rewrite`, `basic_auth`)",
             "3: unknown filter `basic_auht` in `filters` of route 1 (did you mean `basic_auth`?)",

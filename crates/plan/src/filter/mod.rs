@@ -23,6 +23,7 @@ mod basic_auth;
 pub mod body;
 mod body_limit;
 mod compiling;
+mod compress;
 mod conditional;
 mod cors;
 mod deny;
@@ -33,6 +34,7 @@ mod header_names;
 mod need;
 pub mod notes;
 pub mod pattern;
+mod quality;
 mod rate_limit;
 mod remove_request_header;
 mod remove_response_header;
@@ -90,6 +92,7 @@ pub const FILTERS: &[FilterEntry] = &[
     error_page::ENTRY,
     basic_auth::ENTRY,
     rate_limit::ENTRY,
+    compress::ENTRY,
 ];
 
 /// One filter of the registry.

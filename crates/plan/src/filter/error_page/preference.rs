@@ -4,11 +4,10 @@ use std::sync::LazyLock;
 
 use model::{FieldName, RequestHead};
 
+use super::super::quality::{FULL, weight};
+
 static ACCEPT: LazyLock<FieldName> =
     LazyLock::new(|| FieldName::new("accept").unwrap_or_else(|_| unreachable!("a constant token")));
-
-/// What a client that says nothing likes everything by, in thousandths.
-const ALL: u16 = 1_000;
 
 /// The type without its parameters, in lower case.
 pub(super) fn media_type(content_type: &str) -> Box<str> {
@@ -28,7 +27,7 @@ pub(super) fn liking(request: &RequestHead, media_type: &str) -> u16 {
             }
             is_said = true;
             let Some(specific) = covers(name, media_type.as_bytes()) else { continue };
-            let quality = parts.find_map(quality).unwrap_or(ALL);
+            let quality = parts.find_map(weight).unwrap_or(FULL);
             if best.is_none_or(|(before, _)| specific > before) {
                 best = Some((specific, quality));
             }
@@ -37,7 +36,7 @@ pub(super) fn liking(request: &RequestHead, media_type: &str) -> u16 {
     match best {
         Some((_, quality)) => quality,
         None if is_said => 0,
-        None => ALL,
+        None => FULL,
     }
 }
 
@@ -52,19 +51,4 @@ fn covers(range: &[u8], media_type: &[u8]) -> Option<u8> {
     let kind = range.strip_suffix(b"*")?;
     (kind.ends_with(b"/") && media_type.len() >= kind.len() && media_type[..kind.len()].eq_ignore_ascii_case(kind))
         .then_some(1)
-}
-
-/// The weight that a parameter gives (RFC 9110 section 12.4.2); what is none counts as none.
-fn quality(parameter: &[u8]) -> Option<u16> {
-    let [b'q' | b'Q', b'=', digits @ ..] = parameter else { return None };
-    let (whole, fraction) = match digits {
-        [whole @ (b'0' | b'1'), b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
-        [whole @ (b'0' | b'1')] => (whole, &[][..]),
-        _ => return None,
-    };
-    let mut thousandths = u16::from(whole - b'0') * ALL;
-    for (digit, worth) in fraction.iter().zip([100, 10, 1]) {
-        thousandths += u16::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * worth;
-    }
-    Some(thousandths.min(ALL))
 }
