@@ -357,10 +357,15 @@ fn each(header: &Header<'_>) -> Vec<(u8, Vec<u8>)> {
 
 #[test]
 fn every_value_is_told_with_its_type_and_those_of_tls_among_them() {
-    let ssl = [&[1, 0, 0, 0, 0][..], &tlv(0x21, b"TLSv1.3"), &tlv(0x22, b"alice")].concat();
+    let ssl = [&[3, 0, 0, 0, 0][..], &tlv(0x21, b"TLSv1.3"), &tlv(0x22, b"alice")].concat();
     let all = [tlv(4, b"pad"), tlv(2, b"shop"), tlv(0x20, &ssl), tlv(0xe0, b""), tlv(0xe0, b"again")].concat();
     let wanted: [(u8, &[u8]); 5] = [(2, b"shop"), (0x21, b"TLSv1.3"), (0x22, b"alice"), (0xe0, b""), (0xe0, b"again")];
-    assert_eq!(each(&whole(&with_tlvs(&all))), wanted.map(|(kind, value)| (kind, value.to_vec())));
+    let told = |tlvs: &[u8]| each(&whole(&with_tlvs(tlvs)));
+    assert_eq!(told(&all), wanted.map(|(kind, value)| (kind, value.to_vec())));
+    // A name that the sender has not verified is nobody's, and outside of SSL the types of TLS mean nothing.
+    let unverified = [&[3, 0, 0, 0, 1][..], &tlv(0x21, b"TLSv1.3"), &tlv(0x22, b"alice")].concat();
+    assert_eq!(told(&tlv(0x20, &unverified)), [(0x21, b"TLSv1.3".to_vec())]);
+    assert!(told(&[tlv(0x22, b"alice"), tlv(0x23, b"cipher"), tlv(0x25, b"RSA2048")].concat()).is_empty());
     for none in [&b"PROXY TCP4 192.0.2.1 198.51.100.2 8080 443\r\n"[..], &v2(0x20, 0, &all), &with_tlvs(&[])] {
         assert!(each(&whole(none)).is_empty());
     }
