@@ -86,8 +86,13 @@ fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(
         let end = rest[at..].find('}').ok_or_else(|| {
             ("`${` is never closed".to_owned(), "write `${NAME}`, or `$${` for the characters themselves".to_owned())
         })?;
-        out.push_str(&value_of(&rest[at + 2..at + end], environment)?);
-        used = true;
+        let inside = &rest[at + 2..at + end];
+        if is_group(inside) {
+            out.push_str(&rest[at..=at + end]);
+        } else {
+            out.push_str(&value_of(inside, environment)?);
+            used = true;
+        }
         if out.len() > UNFOLDED_BYTES_MAX {
             let message = format!("variables fill in more than {UNFOLDED_BYTES_MAX} bytes");
             return Err((message, "put the text into a file".to_owned()));
@@ -96,6 +101,11 @@ fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(
     }
     out.push_str(rest);
     Ok((out, used))
+}
+
+/// Whether this is the number of a group, as replacements of expressions quote it: no variable has such a name.
+fn is_group(inside: &str) -> bool {
+    !inside.is_empty() && inside.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The value of what stands between the braces.
@@ -255,6 +265,8 @@ mod tests {
         assert_eq!(filled("${B}").unwrap_err(), "the environment variable `B` is not set");
         assert_eq!(filled("${").unwrap_err(), "`${` is never closed");
         assert_eq!(filled("${a-b}").unwrap_err(), "`a-b` is not the name of an environment variable");
+        // Groups of expressions, which replacements quote.
+        assert_eq!(filled("${1}a$2${A}").unwrap(), format!("${{1}}a$2{}", filled("${A}").unwrap()));
         assert_eq!(filled("${}").unwrap_err(), "`` is not the name of an environment variable");
     }
 }

@@ -301,3 +301,61 @@ fn a_long_body_takes_no_more_memory_than_a_short_one_also_with_a_client_that_sta
     let more = product.resident_bytes().saturating_sub(before);
     assert!(more < 16 << 20, "{more} bytes more");
 }
+
+#[test]
+fn an_endpoint_that_sends_steadily_but_slowly_is_not_silent() {
+    let origin = Origin::start(|mut visit| {
+        visit.request();
+        visit.peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2500\r\n\r\n");
+        for _ in 0..25 {
+            // A tenth of the time that the endpoint may be silent.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            visit.peer.send([b'x'; 100]);
+        }
+    });
+    let product = Setup::to(&origin).route(FILTER).cluster("timeouts: { idle: 1s }").start();
+    let answer = product.connect().ask("GET / HTTP/1.1\r\nHost: test\r\nAccept-Encoding: br\r\n\r\n");
+    assert_eq!(decoded(answer.field("content-encoding"), &answer.body), [b'x'; 2500]);
+}
+
+#[test]
+fn trailers_follow_a_coded_body_however_full_its_last_buffer_is() {
+    let noise: Vec<u8> = (0..90_000_u32)
+        .scan(1_u32, |state, _| {
+            *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            Some(b'A' + (*state >> 26) as u8)
+        })
+        .collect();
+    let origin = Origin::start(move |mut visit| {
+        while let Some(asked) = visit.request() {
+            let size: usize = asked.target()[1..].parse().expect("a size");
+            visit.peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n");
+            visit.peer.send([format!("{size:x}\r\n").as_bytes(), &noise[..size], b"\r\n0\r\n"].concat());
+            visit.peer.send(format!("X-Long: {}\r\n\r\n", "t".repeat(2000)));
+        }
+    });
+    let product = Setup::to(&origin).route(FILTER).start();
+    let mut peer = product.connect();
+    for accept in ["zstd", "br", "gzip"] {
+        for size in (82_000..90_000).step_by(250) {
+            let answer = peer.ask(format!(
+                "GET /{size} HTTP/1.1\r\nHost: test\r\nTE: trailers\r\nAccept-Encoding: {accept}\r\n\r\n"
+            ));
+            assert_eq!(decoded(answer.field("content-encoding"), &answer.body).len(), size, "{accept}");
+            assert_eq!(answer.trailers.len(), 1, "{accept} {size}");
+        }
+    }
+}
+
+#[test]
+fn head_says_what_get_says_also_where_a_filter_asks_by_get() {
+    let answer = page(&text(), "Content-Type: text/html\r\nETag: \"a\"\r\n");
+    let origin = Origin::answering(move |_| answer.clone());
+    let filters = "filters: [{ rewrite: { method: GET } }, { compress: {} }]";
+    let site = site(Setup::to(&origin).listener_more(CLEAR).route(filters), 2);
+    for (_, fields, body) in Clients::of(&site).ask("HEAD", "/", "gzip", &HEADS[..4]) {
+        let wanted = [Some("gzip"), Some("Accept-Encoding"), Some("W/\"a\""), None];
+        assert_eq!(fields.iter().map(Option::as_deref).collect::<Vec<_>>(), wanted);
+        assert!(body.is_empty());
+    }
+}

@@ -1,9 +1,13 @@
 //! gRPC-Web: calls of browsers, by HTTP/1.1, to endpoints that speak gRPC. That of text is base64.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Response};
 
 use super::harness::http2_origin::{Http2Origin, Rules};
-use super::harness::{Message, Product, Setup};
+use super::harness::origin::ok;
+use super::harness::tls::{self, Authority};
+use super::harness::{Message, Origin, Product, Setup, product};
 
 fn start(origin: &Http2Origin, more: &str) -> Product {
     Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]").cluster(more).workers(1).start()
@@ -278,4 +282,47 @@ fn a_call_of_text_that_is_tried_again_is_decoded_again() {
         .start();
     let answer = ask_text(&product, TEXT, &segment(&message("a pear")));
     assert_eq!((origin.streams(), plain(&answer.body)), (2, [&message("a pear")[..], TRAILERS].concat()));
+}
+
+#[test]
+fn a_text_that_goes_to_another_endpoint_over_http1_is_framed_as_its_head_says() {
+    let authority = Authority::new("inside");
+    let identity = authority.issue(&["127.0.0.1"]);
+    let mut two = (*tls::origin(&identity, None)).clone();
+    two.alpn_protocols = vec![b"h2".to_vec()];
+    let refusing = Http2Origin::start(Rules { tls: Some(Arc::new(two)), ..Rules::default() }, |mut asked| {
+        Box::pin(async move { asked.respond.send_reset(h2::Reason::REFUSED_STREAM) })
+    });
+    let one = Origin::start_tls(tls::origin(&identity, None), |mut visit| visit.answer_all(|_| Some(ok("one"))));
+    let folder = product::folder();
+    authority.write(folder.path(), "authority.pem");
+    let setup = Setup::to_addresses(&[refusing.address(), one.address()]).workers(1);
+    let setup = setup.cluster("http_versions: [h2, h1]").cluster("tls: { authorities: authority.pem }");
+    let text = setup.cluster("balance: first").cluster("grpc_web: true").cluster("retry: {}").text();
+    let product = Product::start_in(folder, &text, 1);
+    // Unframed, the endpoint would take this for an empty body and a request of its own.
+    let hidden = "0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
+    let body = wire_text(hidden.as_bytes());
+    let answer = product.connect().ask(format!(
+        "POST /shop.Cart/Add HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/grpc-web-text\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    let asked = one.only_request();
+    assert_eq!((asked.method(), asked.text().as_str()), ("POST", hidden));
+}
+
+/// Base64, as the text form has it.
+fn wire_text(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let mut bits = 0_u32;
+        (0..3).for_each(|place| bits = bits << 8 | u32::from(*group.get(place).unwrap_or(&0)));
+        for place in 0..4 {
+            let sign = char::from(SIGNS[(bits >> (18 - 6 * place) & 63) as usize]);
+            text.push(if place <= group.len() { sign } else { '=' });
+        }
+    }
+    text
 }

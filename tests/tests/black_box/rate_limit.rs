@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::harness::http2::{Client, request, with_fields};
-use super::harness::{Origin, Peer, Setup, eventually, http3};
+use super::harness::{Origin, Peer, Product, Setup, eventually, http3};
 use super::http3::site;
 
 const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
@@ -96,4 +96,22 @@ fn a_reload_keeps_what_was_counted_and_explain_spends_nothing() {
     assert!(product.reload(&setup("1000000/s", "fast").text()).contains("configuration is live"));
     // Nobody waits longer than the new limit asks for, which is two microseconds.
     eventually("it is let through", || product.get("/").status() == 200);
+}
+
+#[test]
+fn a_route_that_is_put_before_another_takes_none_of_its_counts() {
+    let limited = |rest: &str| format!("  - {{ {rest}, filters: [{{ rate_limit: {{ rate: 1/h, burst: 2 }} }}] }}\n");
+    let file = |routes: &str| {
+        format!(
+            "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes:\n{routes}admin: {{ bind: \"127.0.0.1:0\" }}\n"
+        )
+    };
+    let main = limited("respond: { status: 200 }");
+    let product = Product::start(&file(&main));
+    let ask = |path: &str| product.get(path).status();
+    assert_eq!((ask("/"), ask("/"), ask("/")), (200, 200, 429));
+    let login = limited("match: { path: { prefix: /login } }, respond: { status: 204 }");
+    assert!(product.reload(&file(&(login + &main))).contains("configuration is live"));
+    assert_eq!((ask("/login"), ask("/login"), ask("/login")), (204, 204, 429));
+    assert_eq!(ask("/"), 429, "its own count went with it");
 }

@@ -312,6 +312,11 @@ impl Chain {
         })
     }
 
+    /// Whether a filter keeps state for the chain that takes its place.
+    pub(crate) fn keeps_state(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// For compiling its filters once more, with the very state that they keep.
     pub(crate) fn compiling_again(&self) -> Compiling<'_> {
         Compiling::after(&self.kept)

@@ -29,7 +29,7 @@ method. `path` keeps the query, and takes exactly one of:
 - `full`: the whole new path; may hold variables.
 - `prefix`: if the path begins with the segments of `from`, these are replaced by `to`: from `/a` to `/b`, `/a` becomes
   `/b` and `/a/x` becomes `/b/x`, while `/ax` stays. `to: /` takes the prefix away.
-- `regex`: every match of `pattern` is replaced; `$1` and `${name}` quote its groups, `$$` is a dollar sign. The
+- `regex`: every match of `pattern` is replaced; `$1`, `${1}` and, for a named group, `$${name}` quote its groups, `$$` is a dollar sign. The
   expression sees the path as sent, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
 
 `host` may hold variables. When what comes out is no host, or a path with a dot segment (`..`, `%2e`, `..%2F`) that was not there

@@ -26,7 +26,7 @@ text. Without it all cookies are changed. Name, value and all other attributes a
 
 - `domain`, `path`: a text sets the attribute and adds it if it is missing; an empty text removes it. `{ from, to }` changes existing
   attributes only: a domain equal to `from` (case and a leading dot are ignored), or a path that begins with the segments of `from`. With
-  `from: { regex: EXPRESSION }`, `to` replaces every match in the attribute, and may quote groups as `$1` and `${name}`; `$$` is a dollar
+  `from: { regex: EXPRESSION }`, `to` replaces every match in the attribute, and may quote groups as `$1`, `${1}` and, by name, `$${name}`; `$$` is a dollar
   sign. The expression matches anywhere unless it holds `^` or `$`, and sees a domain without its leading dot. An empty `to` removes
   the domain.
 - `secure`, `http_only`: `true` adds the flag, `false` removes it.

@@ -25,7 +25,7 @@ An endpoint that does not know its public name and path redirects clients to pla
 exactly one of these:
 
 - `from`: `to` replaces this beginning of the address.
-- `pattern`: `to` replaces every match of this expression, and may quote groups as `$1` and `${name}`; `$$` is a dollar sign. The
+- `pattern`: `to` replaces every match of this expression, and may quote groups as `$1`, `${1}` and, by name, `$${name}`; `$$` is a dollar sign. The
   expression matches anywhere unless it holds `^` or `$`.
 
 The first matching rule decides; without one the address is kept. `from` and `to` may hold variables. `{received_host}` is the host that the client

@@ -49,6 +49,8 @@ struct Compiler<'a> {
     snapshot: &'a Snapshot,
     previous: Option<&'a Plan>,
     clusters: Vec<Arc<ClusterPlan>>,
+    /// Routes of the plan before whose filters keep state.
+    keepers: Vec<&'a Arc<RoutePlan>>,
     /// Places in `clusters`.
     by_name: Twins<'a, Cluster>,
     issues: Vec<Issue>,
@@ -78,7 +80,9 @@ impl<'a> Compiler<'a> {
         };
         let clusters: Vec<_> = snapshot.clusters.iter().map(&mut compile).collect();
         let by_name = Twins::of(&snapshot.clusters, |cluster| &cluster.name);
-        Self { snapshot, previous, clusters, by_name, issues }
+        let routes = previous.iter().flat_map(|plan| &plan.routes);
+        let keepers = routes.filter(|route| route.chain.keeps_state()).collect();
+        Self { snapshot, previous, clusters, keepers, by_name, issues }
     }
 
     fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
@@ -122,12 +126,7 @@ impl<'a> Compiler<'a> {
             Some(old) if old.route.matches == route.matches => Some(old.conditions.clone()),
             _ => self.take(Conditions::compile(&route.matches), || format!("routes/{index}/match")).map(Arc::new),
         };
-        let chain = match old {
-            Some(old) if old.route.filters == route.filters => Some(old.chain.clone()),
-            _ => self
-                .take(Chain::compile(&route.filters, old.map(|old| &*old.chain)), || format!("routes/{index}/filters"))
-                .map(Arc::new),
-        };
+        let chain = self.chain(index, route, old);
         let (action, conditions, chain) = (action?, conditions?, chain?);
         match old {
             Some(old) if old.index == index && old.route == *route && goes_to_same(&old.action, &action) => {
@@ -138,6 +137,31 @@ impl<'a> Compiler<'a> {
                 Some(Arc::new(RoutePlan { route: route.clone(), index, action, chain, timeout, subset, conditions }))
             }
         }
+    }
+
+    fn chain(&mut self, index: usize, route: &Route, old: Option<&Arc<RoutePlan>>) -> Option<Arc<Chain>> {
+        let keeper = self.keeper(route, old);
+        let is_keeper = |plan: &&Arc<RoutePlan>| keeper.is_some_and(|keeper| Arc::ptr_eq(keeper, plan));
+        let old = old.filter(|old| !old.chain.keeps_state() || is_keeper(old)).or(keeper);
+        if let Some(same) = old.filter(|old| old.route.filters == route.filters) {
+            return Some(same.chain.clone());
+        }
+        let compiled = Chain::compile(&route.filters, keeper.map(|keeper| &*keeper.chain));
+        self.take(compiled, || format!("routes/{index}/filters")).map(Arc::new)
+    }
+
+    /// The route of the plan before whose filters hand over what they keep: the one of the same name. A name that only counts routes says
+    /// nothing, as others may have come before it: there it is the one that asks for the same.
+    fn keeper<'p>(&self, route: &Route, old: Option<&'p Arc<RoutePlan>>) -> Option<&'p Arc<RoutePlan>>
+    where
+        'a: 'p,
+    {
+        if !is_counted(&route.name) {
+            return old;
+        }
+        let is_same =
+            |plan: &&Arc<RoutePlan>| plan.route.matches == route.matches && plan.route.listeners == route.listeners;
+        old.filter(is_same).or_else(|| self.keepers.iter().copied().find(is_same))
     }
 
     fn action(&mut self, index: usize, action: &Action) -> Option<ActionPlan> {
@@ -315,6 +339,11 @@ fn admitted(listener: &Listener, old: Option<&Arc<ListenerPlan>>) -> Option<Arc<
     let same = old.filter(|old| old.listener.address_list.as_ref() == Some(list));
     let table = same.and_then(|old| old.admitted.clone());
     Some(table.unwrap_or_else(|| Arc::new(AddressTable::of(list))))
+}
+
+/// Whether this is the name that a route without one gets, by its place.
+fn is_counted(name: &Name) -> bool {
+    name.as_str().strip_prefix("route-").is_some_and(|place| place.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether two clusters are equal. Of tens of thousands most are the very same.

@@ -2,8 +2,6 @@
 
 mod work;
 
-use std::time::Instant;
-
 use model::Fault;
 use plan::filter::{Found, Need};
 
@@ -17,7 +15,8 @@ pub(crate) async fn meet(need: Need, exchange: &mut Exchange<'_>) -> Result<Foun
     match need {
         Need::Work(job) => work::done(job, exchange.connection).await.map(Found::Work),
         Need::Until(moment) => {
-            exchange.pause(moment.saturating_duration_since(Instant::now())).await?;
+            let now = exchange.told.look();
+            exchange.pause(moment.saturating_duration_since(now)).await?;
             Ok(Found::Now)
         }
     }

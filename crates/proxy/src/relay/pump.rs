@@ -40,8 +40,9 @@ pub(crate) struct Pump {
     writer: BodyWriter,
     /// Bytes read and encoded, not yet written.
     outgoing: Option<Buffer>,
-    /// What follows `outgoing`, when a head did not fit before the body that came with it. Boxed because it is rare.
-    queued: Option<Box<Buffer>>,
+    /// What follows `outgoing`: a body whose head did not fit before it, an end that did not fit behind. Nearly always
+    /// empty.
+    queued: Vec<Buffer>,
     /// Bytes that came after the end of the body.
     leftover: Option<Buffer>,
     /// Everything, the end included, is encoded.
@@ -60,7 +61,7 @@ pub(crate) struct Pump {
 }
 
 /// Two are part of every exchange: what is rare is boxed.
-const _: () = assert!(size_of::<Pump>() <= 128);
+const _: () = assert!(size_of::<Pump>() <= 144);
 
 impl Pump {
     /// A pump for a body that `from` sends with this framing.
@@ -75,7 +76,7 @@ impl Pump {
             reader,
             writer,
             outgoing: None,
-            queued: None,
+            queued: Vec::new(),
             leftover: None,
             ended,
             flushed: ended,
@@ -138,7 +139,7 @@ impl Pump {
             if !alone.append(head) {
                 return Err(PumpFault::Framing);
             }
-            self.queued = Some(Box::new(std::mem::replace(&mut first, alone)));
+            self.queued.insert(0, std::mem::replace(&mut first, alone));
         }
         self.flushed = false;
         self.outgoing = Some(first);
@@ -178,14 +179,15 @@ impl Pump {
         self.outgoing.is_some() || !self.flushed
     }
 
-    /// Whether anything was written since this was last asked.
+    /// Whether anything was written, or taken by a stage, since this was last asked.
     pub(crate) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.written)
     }
 
     /// Gives all memory back; nothing more is moved.
     pub(crate) fn stop(&mut self, pool: &BufferPool) {
-        for buffer in [self.outgoing.take(), self.queued.take().map(|queued| *queued)].into_iter().flatten() {
+        let queued = std::mem::take(&mut self.queued);
+        for buffer in self.outgoing.take().into_iter().chain(queued) {
             // Read, but never delivered.
             match &mut self.stages {
                 None => self.moved_bytes = self.moved_bytes.saturating_sub(buffer.len() as u64),
@@ -317,7 +319,7 @@ impl Pump {
     ) -> Poll<Result<(), PumpFault>> {
         while self.outgoing.is_some() {
             let ends = self.closes || self.writer == BodyWriter::Stream && self.trailers.is_none();
-            let is_last = ends && self.ended && self.queued.is_none();
+            let is_last = ends && self.ended && self.queued.is_empty();
             if self.writer == BodyWriter::Stream && ready!(self.poll_hand_on(cx, to, is_last))? {
                 continue;
             }
@@ -330,7 +332,10 @@ impl Pump {
                 self.written = true;
                 self.flushed = false;
             }
-            if let Some(buffer) = std::mem::replace(&mut self.outgoing, self.queued.take().map(|queued| *queued)) {
+            if let Some(buffer) = {
+                let next = self.take_queued();
+                std::mem::replace(&mut self.outgoing, next)
+            } {
                 pool.give(buffer);
             }
         }
@@ -342,7 +347,7 @@ impl Pump {
         let Some(stream) = to.message() else { return Poll::Ready(Ok(false)) };
         let is_taken = ready!(stream.poll_hand_on(cx, &mut self.outgoing, ends)).map_err(|_| PumpFault::Write)?;
         if is_taken {
-            self.outgoing = self.queued.take().map(|queued| *queued);
+            self.outgoing = self.take_queued();
             self.written = true;
             self.flushed = false;
         }
@@ -369,6 +374,8 @@ impl Pump {
             Poll::Ready(Ok(count)) => count,
         };
         buffer.filled(count);
+        // A coder may take much before it writes anything: what has come is progress.
+        self.written |= count > 0 && self.stages.is_some();
         let recoded = if count == 0 {
             self.end_of_stream(&mut buffer, from, pool)
         } else {
@@ -484,21 +491,21 @@ impl Pump {
     /// Passes what was taken out of the sender's framing on to the receiver's, through the stages if there are any.
     fn hand_on(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>, pool: &BufferPool) -> Result<(), PumpFault> {
         let is_last = self.reader.is_done();
-        let Some(stages) = &mut self.stages else { return self.encode(buffer, trailers, is_last) };
+        let Some(stages) = &mut self.stages else { return self.encode(buffer, trailers, is_last, pool) };
         if is_last {
             stages.trailers(trailers.cloned());
         }
         stages.feed(std::mem::replace(buffer, Buffer::nothing()), is_last, pool);
         let pulled = stages.pull(pool).map_err(|_| PumpFault::BadBody)?;
         *buffer = pulled.buffer;
-        self.encode_pulled(buffer, pulled.is_done)
+        self.encode_pulled(buffer, pulled.is_done, pool)
     }
 
     /// Encodes more of what is in the stages.
     fn pull(&mut self, pool: &BufferPool) -> Result<(), PumpFault> {
         let Some(stages) = &mut self.stages else { return Ok(()) };
         let Pulled { mut buffer, is_done } = stages.pull(pool).map_err(|_| PumpFault::BadBody)?;
-        self.encode_pulled(&mut buffer, is_done)?;
+        self.encode_pulled(&mut buffer, is_done, pool)?;
         self.send(buffer, pool);
         Ok(())
     }
@@ -508,14 +515,14 @@ impl Pump {
         let Some(stages) = &mut self.stages else { return Ok(false) };
         let Some(mut buffer) = stages.flush(pool).map_err(|_| PumpFault::BadBody)? else { return Ok(false) };
         let has_bytes = !buffer.is_empty();
-        self.encode(&mut buffer, None, false)?;
+        self.encode(&mut buffer, None, false, pool)?;
         self.send(buffer, pool);
         Ok(has_bytes)
     }
 
-    fn encode_pulled(&mut self, buffer: &mut Buffer, is_last: bool) -> Result<(), PumpFault> {
+    fn encode_pulled(&mut self, buffer: &mut Buffer, is_last: bool, pool: &BufferPool) -> Result<(), PumpFault> {
         let trailers = self.stages.as_mut().filter(|_| is_last).and_then(|stages| stages.take_trailers());
-        self.encode(buffer, trailers.as_deref(), is_last)
+        self.encode(buffer, trailers.as_deref(), is_last, pool)
     }
 
     fn send(&mut self, buffer: Buffer, pool: &BufferPool) {
@@ -526,12 +533,22 @@ impl Pump {
         }
     }
 
+    fn take_queued(&mut self) -> Option<Buffer> {
+        if self.queued.is_empty() { None } else { Some(self.queued.remove(0)) }
+    }
+
     fn fills_per_turn(&self) -> usize {
         if self.stages.is_none() { FILLS_PER_TURN_MAX } else { CODED_FILLS_PER_TURN_MAX }
     }
 
     /// Puts the receiver's framing on.
-    fn encode(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>, is_last: bool) -> Result<(), PumpFault> {
+    fn encode(
+        &mut self,
+        buffer: &mut Buffer,
+        trailers: Option<&Fields>,
+        is_last: bool,
+        pool: &BufferPool,
+    ) -> Result<(), PumpFault> {
         let mut fits = true;
         if self.writer == BodyWriter::Chunked && !buffer.is_empty() {
             let mut head = [0; http1::CHUNK_HEAD_BYTES_MAX];
@@ -544,13 +561,17 @@ impl Pump {
             if self.writer == BodyWriter::Chunked {
                 let mut last = Vec::new();
                 http1::write_last_chunk(trailers.unwrap_or(&Fields::default()), &mut last);
-                fits &= buffer.append(&last);
+                if !buffer.append(&last) {
+                    // Stages may leave no room behind what they made.
+                    let mut alone = pool.take();
+                    fits &= alone.append(&last);
+                    self.queued.push(alone);
+                }
             } else if self.writer == BodyWriter::Stream {
                 self.trailers = trailers.filter(|trailers| !trailers.is_empty()).map(|own| Box::new(own.clone()));
             }
         }
-        // Head room and tail room hold a chunk's head and tail, and trailers are bounded below the rest of a buffer that
-        // held them in the same or a longer form.
+        // Head room and tail room hold a chunk's head and tail, and trailers are bounded below a buffer.
         if fits { Ok(()) } else { Err(PumpFault::Framing) }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Stages {
     /// What was fed comes out when the sender is silent.
     flushes: bool,
     holds_back: bool,
-    /// A pull ended because its buffer was full.
+    /// There is something to pull before anything is fed.
     has_more: bool,
     out_bytes: u64,
 }
@@ -35,6 +35,8 @@ struct Link {
     is_last: bool,
     /// The last byte is out.
     is_done: bool,
+    /// It has filled all of the room that it got, and may have more inside.
+    is_full: bool,
 }
 
 /// What a pull came to.
@@ -61,7 +63,14 @@ impl Stages {
         for stage in stages {
             match stage {
                 Stage::Coder(coder) => {
-                    links.push(Link { coder, taps: Vec::new(), input: None, is_last: false, is_done: false });
+                    links.push(Link {
+                        coder,
+                        taps: Vec::new(),
+                        input: None,
+                        is_last: false,
+                        is_done: false,
+                        is_full: false,
+                    });
                 }
                 Stage::Tap(tap) => links.last_mut().map_or(&mut taps, |link| &mut link.taps).push(tap),
             }
@@ -145,7 +154,6 @@ impl Stages {
         } else {
             let mut buffer = pool.take();
             let room = buffer.room();
-            let all = room.len();
             let got = match run(&mut self.links, room, turning, (&mut self.trailers, pool)) {
                 Ok(got) => got,
                 Err(bad) => {
@@ -153,7 +161,9 @@ impl Stages {
                     return Err(bad);
                 }
             };
-            self.has_more = got.written == all && !got.is_done;
+            // Once the sender is done, all that is to come is inside.
+            let holds = |link: &Link| link.input.is_some() || link.is_full;
+            self.has_more = !got.is_done && (self.is_over || self.links.iter().any(holds));
             buffer.filled(got.written);
             Pulled { buffer, is_done: got.is_done }
         };
@@ -195,9 +205,14 @@ fn run(
     (trailers, pool): (&mut Option<Box<Fields>>, &BufferPool),
 ) -> Result<Got, BadBody> {
     let Some((link, before)) = links.split_last_mut() else { return Ok(Got { written: 0, is_done: false }) };
-    let mut written = 0;
+    let (mut written, mut refills) = (0, 0);
     while !link.is_done && written < room.len() {
         if link.input.is_none() && !link.is_last && !before.is_empty() {
+            // One buffer of input for each pull: others of the worker wait meanwhile.
+            if asked == Turning::More && refills == 1 {
+                break;
+            }
+            refills += 1;
             let mut buffer = pool.take();
             let got = run(before, buffer.room(), asked, (&mut *trailers, pool))?;
             buffer.filled(got.written);
@@ -225,6 +240,7 @@ fn run(
             break;
         }
     }
+    link.is_full = !link.is_done && written == room.len();
     Ok(Got { written, is_done: link.is_done })
 }
 

@@ -509,7 +509,8 @@ fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
     if is_tunnel {
         return BodyWriter::Plain;
     }
-    match BodyWriter::new(exchange.request.framing, to) {
+    // What the head says of the framing, and nothing else: an endpoint would take the rest for another request.
+    match BodyWriter::new(exchange.framing_for_endpoint(), to) {
         BodyWriter::Plain if exchange.connection.io.is_message() && !exchange.sends_text() => BodyWriter::Held,
         writer => writer,
     }

@@ -35,7 +35,7 @@ fn take(kind: Kind) -> Option<Engine> {
     let take = |kept: &RefCell<Vec<(Kind, Engine)>>| {
         let mut kept = kept.try_borrow_mut().ok()?;
         let place = kept.iter().position(|(other, _)| *other == kind)?;
-        Some(kept.swap_remove(place).1)
+        Some(kept.remove(place).1)
     };
     KEPT.try_with(take).ok().flatten()
 }
@@ -45,7 +45,11 @@ fn keep(kind: Kind, engine: Engine) {
     let _ = KEPT.try_with(|kept| {
         let Ok(mut kept) = kept.try_borrow_mut() else { return };
         let alike = kept.iter().filter(|(other, _)| *other == kind).count();
-        if alike < KEPT_OF_A_KIND_MAX && kept.len() < KEPT_MAX {
+        if alike < KEPT_OF_A_KIND_MAX {
+            // The oldest goes: its level may be one that no route has any more.
+            if kept.len() == KEPT_MAX {
+                kept.remove(0);
+            }
             kept.push((kind, engine));
         }
     });

@@ -46,7 +46,9 @@ impl<'p> Conversation<'p> {
         }
         let writer = BodyWriter::new(framing, &exchange.connection.io);
         let mut download = Pump::new(parsed.framing, &upstream.io, writer);
-        exchange.thin_response(&mut download);
+        if parsed.framing == Framing::Chunked || upstream.io.is_message() {
+            exchange.thin_response(&mut download);
+        }
         download.pass(stages);
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();
@@ -133,6 +135,8 @@ impl<'p> Conversation<'p> {
         parsed: &ResponseParsed,
     ) -> Result<Next, Fault> {
         fit_for_client(exchange);
+        // Of a body that nobody gets: the head says what that of GET would say.
+        exchange.stages_of_response(Framing::None, None);
         self.discard_response(exchange, parsed).await;
         self.leave_request(exchange);
         answer::give_head(exchange).await
