@@ -311,15 +311,6 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
         rate("10", "write `10/s` for so many in a second"),
         rate("10r/s", "write `10/s`"),
         rate("+10/s", "write `10/s`"),
-        rate("0.5/s", "write `30/m`"),
-        rate("1.5/m", "write `90/h`"),
-        rate("0.01/sec", "write `36/h`"),
-        rate("2.0/10s", "write `2/10s`"),
-        rate("1k/s", "write `1000/s`"),
-        rate("1_000/s", "write `1000/s`"),
-        rate("0.3/h", "write a whole number before `/`"),
-        rate("-5/s", "write a whole number before `/`"),
-        rate("0.0/s", "write a whole number before `/`"),
         rate("/s", "write a whole number before `/`"),
         rate("10/", time),
         rate("10/0s", time),
@@ -401,5 +392,24 @@ proptest! {
                 prop_assert!((last - first + 1) as u64 <= bound);
             }
         }
+    }
+}
+
+#[test]
+fn a_rate_without_a_whole_count_is_mended_to_the_same_rate() {
+    let whole = "write a whole number before `/`";
+    for (rate, hint) in [
+        ("0.5/s", "write `30/m`"),
+        ("1.5/m", "write `90/h`"),
+        ("0.01/sec", "write `36/h`"),
+        ("2.0/10s", "write `2/10s`"),
+        ("1k/s", "write `1000/s`"),
+        ("1_000/s", "write `1000/s`"),
+        ("0.3/h", whole),
+        ("-5/s", whole),
+        ("0.0/s", whole),
+    ] {
+        let issue = super::rate::Limit::compile(rate, None).unwrap_err();
+        assert_eq!(issue.suggestion.as_deref(), Some(hint), "{rate}");
     }
 }
