@@ -42,6 +42,7 @@ const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a provider of the
 const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
 const CONNECTIONS: &str = "limits of connections by client are not supported yet; `connections_max` bounds a listener";
 const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
+const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in the cluster";
 const CACHING: &str = "caching is not supported yet";
 const ASKING: &str = "asking another service who may come in is not supported yet";
 const JWT: &str = "JSON Web Tokens are not supported yet";
@@ -58,7 +59,8 @@ const WORDS: &[Word] = &[
     // nginx
     ("upstream", Nginx, &["cluster", "clusters"], CLUSTER),
     ("upstreams", Nginx, &["clusters", "cluster"], CLUSTER),
-    ("server", Nginx, &["endpoints", "listeners"], ALL_OF_IT),
+    ("server", Nginx, &["address", "endpoints", "listeners"], ALL_OF_IT),
+    ("http", Nginx, &[], "write `listeners`, `routes` and `clusters` at the top of the file"),
     ("location", Nginx, &["path", "routes"], ROUTE),
     ("locations", Nginx, &["routes"], ROUTE),
     ("server_name", Nginx, &["host", "match"], HOST),
@@ -85,7 +87,7 @@ const WORDS: &[Word] = &[
         "write `passive_health: { ejection_time: … }` in the cluster",
     ),
     ("down", Nginx, &["state: maintenance"], ""),
-    ("keepalive", Nginx, &["pool"], ""),
+    ("keepalive", Nginx, &["pool"], "write `pool: { idle_max: 32 }` in the cluster"),
     ("keepalive_timeout", Nginx, &["idle", "timeouts"], OF_LISTENER),
     ("keepalive_requests", Nginx, &["requests_per_connection_max"], ""),
     ("keepalive_disable", Nginx, &["no_keep_alive_for"], ""),
@@ -161,10 +163,29 @@ const WORDS: &[Word] = &[
         &["resolvers", "names: { resolvers: […] }"],
         "write `names: { resolvers: […] }` at the top of the file",
     ),
-    ("sticky", Nginx, &["persistence"], ""),
+    ("sticky", Nginx, &["persistence"], PERSISTENCE),
     ("gzip", Nginx, &["compress"], COMPRESSION),
-    ("brotli", Nginx, &["compress"], COMPRESSION),
+    (
+        "gzip_types",
+        Nginx,
+        &["types", "compress"],
+        "write the filter `compress: { types: […] }` in `filters` of a route",
+    ),
+    (
+        "gzip_min_length",
+        Nginx,
+        &["size_min", "compress"],
+        "write the filter `compress: { size_min: 1KiB }` in `filters` of a route",
+    ),
+    (
+        "gzip_comp_level",
+        Nginx,
+        &["levels: { gzip: 5 }", "compress"],
+        "write the filter `compress: { levels: { gzip: 5 } }` in `filters` of a route",
+    ),
+    ("brotli", Nginx, &["br", "compress"], COMPRESSION),
     ("limit_req", Nginx, &["rate_limit"], LIMITS),
+    ("limit_req_zone", Nginx, &["rate_limit"], LIMITS),
     ("limit_conn", Nginx, &["connections_max"], CONNECTIONS),
     ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "limits of bandwidth are not supported yet"),
     ("proxy_cache", Nginx, &["cache"], CACHING),
@@ -177,7 +198,20 @@ const WORDS: &[Word] = &[
     ("backend", HaProxy, &["cluster", "clusters"], CLUSTER),
     ("backends", HaProxy, &["clusters", "endpoints"], CLUSTER),
     ("use_backend", HaProxy, &["cluster"], TO_CLUSTER),
-    ("default_backend", HaProxy, &["cluster"], "write a route without `match`"),
+    (
+        "default_backend",
+        HaProxy,
+        &[],
+        "write a route without `match`: `routes: [{ cluster: NAME }]`; a TCP listener has `cluster: NAME`",
+    ),
+    (
+        "global",
+        HaProxy,
+        &[],
+        "what concerns the whole process stands at the top of the file, such as `shutdown` and `admin`",
+    ),
+    ("server", HaProxy, &["response_head", "stream"], ""),
+    ("metrics", Traefik, &["admin"], "`/metrics` of the `admin` address answers"),
     ("acl", HaProxy, &["match"], ROUTE),
     ("mode", HaProxy, &["protocol"], ""),
     ("maxconn", HaProxy, &["connections_max"], ""),
@@ -200,7 +234,7 @@ const WORDS: &[Word] = &[
     ("cookie", HaProxy, &["persistence", "cookies"], ""),
     ("stick_table", HaProxy, &["persistence"], ""),
     ("stick on", HaProxy, &["persistence"], ""),
-    ("retries", HaProxy, &["attempts_max", "retry"], ""),
+    ("retries", HaProxy, &["attempts_max", "retry"], "write `retry: { attempts_max: 3 }` in a route or cluster"),
     ("retry-on", HaProxy, &["on", "retry"], ""),
     ("option redispatch", HaProxy, &["retry"], ""),
     ("redispatch", HaProxy, &["retry"], ""),
@@ -481,6 +515,8 @@ pub(crate) struct Place<'a> {
     pub(crate) is_free: &'a dyn Fn(&str) -> bool,
     /// Whether this is a key here, and is set already.
     pub(crate) is_set: &'a dyn Fn(&str) -> bool,
+    /// Whether what stands there may be the value of this key of ours: false where the key holds a map and there is none.
+    pub(crate) takes: &'a dyn Fn(&str) -> bool,
     /// Whether this is a filter, and `filters` is a key here.
     pub(crate) is_filter: &'a dyn Fn(&str) -> bool,
 }
@@ -489,18 +525,22 @@ pub(crate) struct Place<'a> {
 fn first_fitting((ours, instead): (&[&str], &str), place: Place<'_>) -> Option<String> {
     ours.iter().find_map(|ours| {
         let key = ours.split(':').next().unwrap_or(ours);
+        let tells_how = instead.contains(&format!("`{key}: "));
         if (place.is_free)(key) {
-            return Some(format!("did you mean `{ours}`?"));
+            return Some(match ours.contains(':') || (place.takes)(key) {
+                true => format!("did you mean `{ours}`?"),
+                false if tells_how => instead.to_owned(),
+                false => format!("did you mean `{key}: {{ … }}`?"),
+            });
         }
         if (place.is_set)(key) {
-            let tells_how = instead.contains(&format!("`{key}: "));
             let set = || match ours.contains(':') {
                 true => format!("change `{key}`, which is set already, to `{ours}`"),
                 false => format!("it is called `{key}` here, which is set already: leave this out"),
             };
             return Some(if tells_how { instead.to_owned() } else { set() });
         }
-        (place.is_filter)(key).then(|| as_filter(key))
+        (place.is_filter)(key).then(|| if tells_how { instead.to_owned() } else { as_filter(key) })
     })
 }
 
@@ -548,6 +588,9 @@ fn turned(word: &str, place: Place<'_>) -> Option<String> {
 
 /// What to write for a value that another product has under what we call `key`.
 pub(crate) fn value(key: &str, word: &str) -> Option<String> {
+    if key == "protocol" && matches!(word.to_ascii_lowercase().as_str(), "https" | "tls") {
+        return Some("write `protocol: http` with `tls: { certificates: [{ chain: …, key: … }] }`".to_owned());
+    }
     let known = VALUES.iter().filter(|(at, theirs, ..)| *at == key && is_same(theirs, word));
     // The spelling tells between products that have the same word.
     let best = known.clone().find(|(_, theirs, ..)| *theirs == word).or_else(|| known.clone().next());
@@ -559,14 +602,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_guide_is_there_and_no_word_stands_twice_for_the_same() {
+    fn every_guide_is_there_and_no_word_stands_twice_for_one() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for guide in [Nginx, HaProxy, Envoy, Traefik] {
             assert!(root.join(guide.page()).is_file(), "{guide:?}");
         }
         for (index, (word, guide, ..)) in WORDS.iter().enumerate() {
-            let again =
-                WORDS[..index].iter().any(|(other, of, ..)| word == other || (is_same(word, other) && of == guide));
+            let again = WORDS[..index].iter().any(|(other, of, ..)| is_same(word, other) && of == guide);
             assert!(!again, "{word} stands there twice");
         }
         assert!(WORDS.len() + VALUES.len() > 80);
@@ -589,6 +631,10 @@ mod tests {
             "error_page",
             "intercept",
             "compress",
+            "types",
+            "size_min",
+            "levels",
+            "br",
             "rate_limit",
             "bandwidth",
             "bandwidth_limit",

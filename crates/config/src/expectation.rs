@@ -1,5 +1,6 @@
 //! What a schema asks for, in the words of a message.
 
+use model::filter::RATE_FORMAT;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{are_listed, nearest_few};
@@ -80,7 +81,7 @@ fn fits(shape: Shape, node: &Node) -> bool {
     }
 }
 
-fn target<'a>(schema: &Map<String, Value>, root: &'a Value) -> Option<&'a Map<String, Value>> {
+pub(crate) fn target<'a>(schema: &Map<String, Value>, root: &'a Value) -> Option<&'a Map<String, Value>> {
     let reference = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
     root.pointer(reference)?.as_object().filter(|target| !target.contains_key("$ref"))
 }
@@ -158,6 +159,7 @@ pub(crate) fn expectation(schema: &Map<String, Value>, root: &Value) -> String {
         Some(SHIFT_FORMAT) => return "a time such as `2s` or `-500ms`".to_owned(),
         Some(PERCENT_FORMAT) => return "a share such as `50%`".to_owned(),
         Some(SIZE_FORMAT) => return "a size such as `16KiB` or a number of bytes".to_owned(),
+        Some(RATE_FORMAT) => return "a rate such as `10/s`".to_owned(),
         Some(MARGIN_FORMAT) => return "a percentage such as `125%`".to_owned(),
         _ => {}
     }

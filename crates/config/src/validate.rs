@@ -19,7 +19,10 @@ use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin,
     parse_percent, parse_shift, parse_size,
 };
-use crate::wording::{gist, lower_first, mend_type, mismatch, place, quoted, required_keys, similar_key};
+use crate::wording::{
+    gist, lower_first, may_hold, mend_empty, mend_named, mend_place, mend_type, mismatch, place, quoted, required_keys,
+    similar_key,
+};
 
 /// `$ref`s followed in a row: a schema that refers to itself ends here.
 const REFERENCES_MAX: usize = 32;
@@ -302,7 +305,11 @@ impl<'a> Validator<'a> {
             return;
         }
         if let [only] = fitting.as_slice() {
+            let before = self.found.len();
             self.check(only, node);
+            if let Some(last) = self.found[before..].last_mut().filter(|last| last.suggestion.is_none()) {
+                last.suggestion = mend_named(branches, self.root, node);
+            }
             return;
         }
         let mut best: Option<(Vec<Found>, Vec<_>)> = None;
@@ -332,7 +339,7 @@ impl<'a> Validator<'a> {
             [] => {
                 // A misspelt key is reported as such; saying that it is missing too would tell the same thing twice.
                 let is_free = |name: &str| keys.contains(&name);
-                let place = Place { is_free: &is_free, is_set: &|_| false, is_filter: &|_| false };
+                let place = Place { is_free: &is_free, is_set: &|_| false, takes: &|_| true, is_filter: &|_| false };
                 let is_meant = |key: &str| {
                     nearest(key, keys.iter().copied()).is_some()
                         || elsewhere::key(key, place).is_some_and(|told| told.starts_with("did you mean"))
@@ -365,7 +372,11 @@ impl<'a> Validator<'a> {
             return true;
         }
         let wanted = expectation(map, self.root);
-        let suggestion = mend_type(map, self.root, node, self.is_needed);
+        let suggestion = match self.path.last() {
+            Some(Step::Key(key)) if shape(map) == Shape::Map => mend_empty(&key.text, node),
+            _ => None,
+        };
+        let suggestion = suggestion.or_else(|| mend_type(map, self.root, node, self.is_needed));
         self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
         false
     }
@@ -394,7 +405,7 @@ impl<'a> Validator<'a> {
                     self.path.pop();
                 }
                 None if schema.get("additionalProperties") == Some(&Value::Bool(false)) => {
-                    self.unknown_key(properties, key, entries);
+                    self.unknown_key(properties, (key, value), entries);
                 }
                 None => {}
             }
@@ -435,7 +446,12 @@ impl<'a> Validator<'a> {
         }
     }
 
-    fn unknown_key(&mut self, properties: Option<&'a Map<String, Value>>, key: &'a Key, entries: &[(Key, Node)]) {
+    fn unknown_key(
+        &mut self,
+        properties: Option<&'a Map<String, Value>>,
+        (key, value): (&'a Key, &'a Node),
+        entries: &[(Key, Node)],
+    ) {
         if let [Step::Key(top), Step::Key(kind)] = self.path.as_slice()
             && top.text == defaults::KEY
             && let Some((message, suggestion)) = defaults::refusal(&kind.text, &key.text)
@@ -446,29 +462,50 @@ impl<'a> Validator<'a> {
             return;
         }
         let place = self.place(self.path.len());
-        let suggestion = if self.advise {
-            // A filter is looked for among filters; `when` is none.
-            let of_filter = self.inside_filter();
-            let names = properties.into_iter().flat_map(Map::keys).map(String::as_str);
-            let names = names.filter(|name| !of_filter || *name != WHEN);
-            let filters = self.root.pointer("/$defs/Filter/properties").and_then(Value::as_object);
-            let has_filters = properties.is_some_and(|known| known.contains_key("filters"));
-            let is_filter =
-                |name: &str| has_filters && name != WHEN && filters.is_some_and(|all| all.contains_key(name));
-            let is_within = matches!(self.path.get(2), Some(Step::Key(key)) if key.text == "filters");
-            let all = if is_within { ALL_FILTERS } else { ALL_KEYS };
-            let is_there = |name: &str| {
-                let own = |(other, _): &(Key, Node)| other.text == *name && !self.of_defaults.contains(&other.span);
-                entries.iter().any(own)
-            };
-            similar_key(&key.text, names, &is_there, (&is_filter, all))
-        } else {
-            None
-        };
+        let suggestion = if self.advise { self.mend_key(properties, (key, value), entries) } else { None };
         let what = if self.inside_filter() { "filter" } else { "key" };
         self.path.push(Step::Key(key));
         self.report(key.span, format!("unknown {what} `{}` in {place}", key.text), suggestion);
         self.path.pop();
+    }
+
+    /// What was meant by an unknown key.
+    fn mend_key(
+        &self,
+        properties: Option<&'a Map<String, Value>>,
+        (key, value): (&Key, &Node),
+        entries: &[(Key, Node)],
+    ) -> Option<String> {
+        let is_within = matches!(self.path.get(2), Some(Step::Key(key)) if key.text == "filters");
+        let filter = match self.path.get(4) {
+            Some(Step::Key(name)) if is_within => Some(name.text.as_str()),
+            _ => None,
+        };
+        if let Some(mend) = mend_place((key.text.as_str(), value), properties, (self.root, filter)) {
+            return Some(mend);
+        }
+        // A filter is looked for among filters; `when` is none.
+        let of_filter = self.inside_filter();
+        let is_http = self.is_http_listener(entries);
+        let names = properties.into_iter().flat_map(Map::keys).map(String::as_str);
+        let names = names.filter(|name| !(of_filter && *name == WHEN || is_http && *name == "cluster"));
+        let filters = self.root.pointer("/$defs/Filter/properties").and_then(Value::as_object);
+        let has_filters = properties.is_some_and(|known| known.contains_key("filters"));
+        let is_filter = |name: &str| has_filters && name != WHEN && filters.is_some_and(|all| all.contains_key(name));
+        let takes = |name: &str| may_hold(properties.and_then(|known| known.get(name)), self.root, value);
+        let all = if is_within { ALL_FILTERS } else { ALL_KEYS };
+        let is_there = |name: &str| {
+            let own = |(other, _): &(Key, Node)| other.text == *name && !self.of_defaults.contains(&other.span);
+            entries.iter().any(own)
+        };
+        similar_key(&key.text, names, &is_there, (&is_filter, &takes, all))
+    }
+
+    /// Whether the current node is a listener that takes requests, which routes lead on.
+    fn is_http_listener(&self, entries: &[(Key, Node)]) -> bool {
+        let [Step::Key(top), Step::Key(_)] = self.path.as_slice() else { return false };
+        let protocol = entries.iter().find(|(key, _)| key.text == "protocol").and_then(|(_, value)| value.text());
+        top.text == "listeners" && !matches!(protocol, Some("tcp" | "udp"))
     }
 
     /// Whether the current node is an item of a route's `filters`, whose only key is a filter's name.

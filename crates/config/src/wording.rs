@@ -1,16 +1,18 @@
 //! How the validator speaks: names of places and values, and guesses at what was meant.
 
+use model::filter::RATE_FORMAT;
 use serde_json::{Map, Value};
 
-use crate::diagnostic::choose;
+use crate::diagnostic::{Sink, choose};
 use crate::elsewhere::{self, Place};
-use crate::expectation::{Shape, shape};
+use crate::expectation::{Shape, allowed_values, shape, target};
+use crate::file::WHEN;
 use crate::tree::{Kind, Node};
 use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, guess_duration, guess_percent, parse_duration,
     parse_percent,
 };
-use crate::validate::Step;
+use crate::validate::{Step, validate_part};
 
 /// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
 pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
@@ -46,12 +48,12 @@ pub(crate) fn similar_key<'k>(
     word: &str,
     names: impl Iterator<Item = &'k str> + Clone,
     is_there: &dyn Fn(&str) -> bool,
-    (is_filter, all): (&dyn Fn(&str) -> bool, &str),
+    (is_filter, takes, all): (&dyn Fn(&str) -> bool, &dyn Fn(&str) -> bool, &str),
 ) -> Option<String> {
     let is_set = |name: &str| is_there(name) && names.clone().any(|known| known == name);
     let free = names.clone().filter(|name| !is_there(name));
     let is_free = |name: &str| free.clone().any(|known| known == name);
-    let place = Place { is_free: &is_free, is_set: &is_set, is_filter };
+    let place = Place { is_free: &is_free, is_set: &is_set, takes, is_filter };
     elsewhere::key(word, place).or_else(|| choose(word, free.clone(), all))
 }
 
@@ -117,18 +119,9 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node, 
     }
     let text = scalar.text.as_str();
     match (shape(schema), scalar.value()) {
-        (Shape::Text, Value::Number(_))
-            if matches!(schema.get("format").and_then(Value::as_str), Some(DURATION_FORMAT | SHIFT_FORMAT)) =>
-        {
-            Some(guess_duration(text))
-        }
-        (Shape::Text, Value::Number(_))
-            if matches!(schema.get("format").and_then(Value::as_str), Some(PERCENT_FORMAT | MARGIN_FORMAT)) =>
-        {
-            Some(guess_percent(text))
-        }
-        (Shape::Text, Value::Number(_) | Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),
-        (Shape::List, Value::String(_) | Value::Number(_)) => Some(format!("write it as a list: `[{text}]`")),
+        (Shape::Text, Value::Number(_)) => mend_number(schema, text),
+        (Shape::Text, Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),
+        (Shape::List, Value::String(_) | Value::Number(_)) => mend_list(schema, root, node, text),
         (Shape::Map, Value::Null) => match schema.get("required").and_then(Value::as_array).map(Vec::as_slice) {
             Some([Value::String(first), ..]) => Some(format!("it needs at least `{first}`")),
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
@@ -145,6 +138,41 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node, 
         }
         _ => None,
     }
+}
+
+/// A number where text stands.
+fn mend_number(schema: &Map<String, Value>, text: &str) -> Option<String> {
+    let is_zero = text.parse::<f64>().is_ok_and(|number| number == 0.0);
+    match schema.get("format").and_then(Value::as_str) {
+        // Where a time is needed it is hardly ever none.
+        Some(DURATION_FORMAT) if is_zero => None,
+        Some(DURATION_FORMAT | SHIFT_FORMAT) => Some(guess_duration(text)),
+        Some(PERCENT_FORMAT | MARGIN_FORMAT) => Some(guess_percent(text)),
+        Some(RATE_FORMAT) => {
+            (!is_zero && text.parse::<u32>().is_ok()).then(|| format!("write `{text}/s` for so many in a second"))
+        }
+        _ => Some(format!("put it in quotes: \"{text}\"")),
+    }
+}
+
+/// A list of what stands there alone, or of the words in it, unless that is wrong too.
+fn mend_list(schema: &Map<String, Value>, root: &Value, node: &Node, text: &str) -> Option<String> {
+    let item = schema.get("items")?;
+    let words: Vec<&str> = text.split([' ', ',', '|']).filter(|word| !word.is_empty()).collect();
+    let allowed = item.as_object().map(|item| allowed_values(target(item, root).unwrap_or(item))).unwrap_or_default();
+    if words.len() > 1 {
+        let are_known = words.iter().all(|word| allowed.iter().any(|value| value.as_str() == Some(word)));
+        return are_known.then(|| format!("write it as a list: `[{}]`", words.join(", ")));
+    }
+    let mut sink = Sink::default();
+    validate_part((root, item), node, &mut sink);
+    sink.is_empty().then(|| format!("write it as a list: `[{text}]`"))
+}
+
+/// Filters that need no settings: what is switched on elsewhere is an empty map here.
+pub(crate) fn mend_empty(key: &str, node: &Node) -> Option<String> {
+    let is_on = !matches!(node.text(), None | Some("off" | "no" | "false"));
+    (matches!(key, "compress" | "deny") && is_on).then(|| format!("write `{key}: {{}}` for the defaults"))
 }
 
 /// A map with one of its keys, where text stands: `/api` was meant as `{ prefix: /api }`, `20%` as `{ share: 20% }`, and
@@ -169,6 +197,46 @@ pub(crate) fn mend_map(schema: &Map<String, Value>, root: &Value, text: &str) ->
     }
 }
 
+/// Where a key of a route's `match`, or `when`, was meant to stand.
+pub(crate) fn mend_place(
+    (key, value): (&str, &Node),
+    properties: Option<&Map<String, Value>>,
+    (root, filter): (&Value, Option<&str>),
+) -> Option<String> {
+    if let (WHEN, Some(filter)) = (key, filter) {
+        return Some(format!("write it beside the name of the filter: `{{ {filter}: …, when: {{ … }} }}`"));
+    }
+    let conditions = resolved(properties?.get("match")?, root)?.get("properties")?.as_object()?;
+    let shown = value.text().filter(|text| !value.is_from_environment() && text.len() <= 40).unwrap_or("…");
+    match key {
+        WHEN => Some("conditions of a route stand in `match`; those of a filter, in `when` beside its name".to_owned()),
+        "prefix" | "path" if value.text().is_some() => {
+            Some(format!("write it in `match`: `match: {{ path: {{ prefix: {shown} }} }}`"))
+        }
+        "host" if value.text().is_some() => Some(format!("write it in `match`: `match: {{ host: {shown} }}`")),
+        _ => conditions.contains_key(key).then(|| format!("write it in `match`: `match: {{ {key}: … }}`")),
+    }
+}
+
+/// Whether a key may hold such a value: false where it is a map, and there is none.
+pub(crate) fn may_hold(property: Option<&Value>, root: &Value, node: &Node) -> bool {
+    let map = property.and_then(|property| resolved(property, root));
+    !matches!(node.kind, Kind::Scalar(_)) || map.is_none_or(|map| shape(map) != Shape::Map)
+}
+
+/// A key of a map with one text, where only some names may stand: `x-api-key` was meant as `{ header: x-api-key }`.
+pub(crate) fn mend_named(branches: &[Value], root: &Value, node: &Node) -> Option<String> {
+    let text = node.text().filter(|_| !node.is_from_environment())?;
+    branches.iter().find_map(|branch| {
+        let map = resolved(branch, root).filter(|map| shape(map) == Shape::Map)?;
+        let [Value::String(key)] = map.get("required")?.as_array()?.as_slice() else { return None };
+        let property = map.get("properties")?.get(key)?.as_object()?;
+        let is_any_text =
+            shape(property) == Shape::Text && !["enum", "format"].iter().any(|k| property.contains_key(*k));
+        is_any_text.then(|| format!("write `{{ {key}: {text} }}`"))
+    })
+}
+
 /// What must stand in a map at least; `None` when it is no map.
 fn inner_keys(schema: &Value, root: &Value) -> Option<String> {
     let map = resolved(schema, root)?;
@@ -182,7 +250,7 @@ fn inner_keys(schema: &Value, root: &Value) -> Option<String> {
 }
 
 /// A property's own schema, behind what wraps optional ones.
-fn resolved<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map<String, Value>> {
+pub(crate) fn resolved<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map<String, Value>> {
     let map = schema.as_object()?;
     if let Some(branches) = map.get("anyOf").and_then(Value::as_array) {
         let is_null = |branch: &&Value| branch["type"] == "null";

@@ -67,7 +67,7 @@ impl Looked {
         let source = if is_stdin { stdin() } else { file(path) };
         let (outcome, is_read) = match source {
             Ok(source) => (prepare(&source, is_offline), true),
-            Err((message, is_read)) => (Err(whole(&name, message).into()), is_read),
+            Err(message) => (Err(whole(&name, message).into()), false),
         };
         Self { outcome, name, is_read }
     }
@@ -98,42 +98,29 @@ fn prepare(source: &Source, is_offline: bool) -> Result<Candidate, Diagnostics> 
     }
 }
 
-/// A file that can be opened. What is wrong with its text is found when it is loaded.
-fn file(path: &Path) -> Result<Source, (String, bool)> {
+/// A file that can be read. What is wrong with its text is found when it is loaded.
+fn file(path: &Path) -> Result<Source, String> {
     match config::open_file(path) {
-        Ok(_) => Ok(Source::File(path.to_owned())),
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(("cannot be read: there is no such file".to_owned(), false))
+            return Err("cannot be read: there is no such file".to_owned());
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(("cannot be read: permission denied".to_owned(), false))
+            return Err("cannot be read: permission denied".to_owned());
         }
-        Err(error) => Err((format!("cannot be read: {error}"), false)),
+        Err(error) => return Err(format!("cannot be read: {error}")),
+    }
+    match config::read_text(path) {
+        Ok(_) => Ok(Source::File(path.to_owned())),
+        Err(message) => Err(format!("cannot be read: {message}")),
     }
 }
 
 /// What comes by standard input. Relative paths in it start at the current folder.
-fn stdin() -> Result<Source, (String, bool)> {
-    let mut failure = None;
-    let read = config::read_text_from(Noting { failure: &mut failure });
-    match read {
+fn stdin() -> Result<Source, String> {
+    match config::read_text_from(io::stdin().lock()) {
         Ok(text) => Ok(Source::Text { name: STDIN_NAME.to_owned(), text: text.to_string(), base: "".into() }),
-        Err(message) => Err((format!("cannot be read: {message}"), failure.is_none())),
-    }
-}
-
-/// Standard input; notes whether reading fails, which says nothing of the text.
-struct Noting<'a> {
-    failure: &'a mut Option<io::ErrorKind>,
-}
-
-impl io::Read for Noting<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        io::stdin().lock().read(buffer).inspect_err(|error| {
-            if error.kind() != io::ErrorKind::Interrupted {
-                *self.failure = Some(error.kind());
-            }
-        })
+        Err(message) => Err(format!("cannot be read: {message}")),
     }
 }
 

@@ -114,17 +114,33 @@ impl WorkersOption {
 /// `equipoise run`
 #[derive(Args, Debug)]
 #[command(
+    group(ArgGroup::new("source").required(true).args(["file", "config"])),
     after_help = "Example:\n  equipoise run -c /etc/equipoise/equipoise.yaml --workers 4\n  kill -HUP $PID     reads the file again\n  kill -USR2 $PID    lets the program that is installed now take over"
 )]
 pub(crate) struct Run {
     /// The configuration: YAML or JSON
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The same
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    config: Option<PathBuf>,
     /// A file that gets the number of the process, for as long as it serves
     #[arg(long, value_name = "FILE")]
     pub(crate) pid_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) workers: WorkersOption,
+}
+
+impl Run {
+    /// The configuration.
+    pub(crate) fn path(&self) -> &Path {
+        one_of(&self.file, &self.config)
+    }
+}
+
+/// The path that is given in one of both ways, which the command line sees to.
+fn one_of<'a>(file: &'a Option<PathBuf>, config: &'a Option<PathBuf>) -> &'a Path {
+    file.as_deref().or(config.as_deref()).unwrap_or(Path::new(""))
 }
 
 /// `equipoise check`
@@ -173,7 +189,7 @@ pub(crate) struct Check {
 impl Check {
     /// The configuration. One of both is given.
     pub(crate) fn path(&self) -> &Path {
-        self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
+        one_of(&self.file, &self.config)
     }
 }
 
@@ -190,7 +206,7 @@ pub(crate) enum CheckFormat {
 
 /// `equipoise config`
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(group(ArgGroup::new("source").required(true).args(["file", "config"])), after_help = "Examples:
   equipoise config --effective site.yaml
   equipoise config --effective site.yaml | jq .clusters.shop
       What one cluster comes to.
@@ -205,10 +221,20 @@ pub(crate) struct Config {
     pub(crate) effective: bool,
     /// The configuration: YAML or JSON; - is standard input
     #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Look at the configuration of another machine, as `check --offline` does
     #[arg(long)]
     pub(crate) offline: bool,
+}
+
+impl Config {
+    /// The configuration.
+    pub(crate) fn path(&self) -> &Path {
+        one_of(&self.file, &self.config)
+    }
 }
 
 /// `equipoise explain`
@@ -472,7 +498,10 @@ mod tests {
     #[test]
     fn run_takes_a_file_and_workers() {
         let Ok(Command::Run(run)) = parse("equipoise run -c site.yaml --workers 3") else { panic!() };
-        assert_eq!((run.config, run.workers.count()), (PathBuf::from("site.yaml"), 3));
+        assert_eq!((run.path(), run.workers.count()), (Path::new("site.yaml"), 3));
+        let Ok(Command::Run(run)) = parse("equipoise run site.yaml") else { panic!() };
+        assert_eq!(run.path(), Path::new("site.yaml"));
+        assert!(parse("equipoise run a.yaml -c b.yaml").is_err());
         let Ok(Command::Run(run)) = parse("equipoise run --config site.yaml") else { panic!() };
         assert!((1..=WORKERS_MAX as usize).contains(&run.workers.count()));
         assert!(parse("equipoise run").is_err());
@@ -548,7 +577,9 @@ mod tests {
     #[test]
     fn config_is_asked_for_in_its_form() {
         let Ok(Command::Config(config)) = parse("equipoise config --effective a.yaml") else { panic!() };
-        assert_eq!((config.file, config.offline), (PathBuf::from("a.yaml"), false));
+        assert_eq!((config.path(), config.offline), (Path::new("a.yaml"), false));
+        let Ok(Command::Config(config)) = parse("equipoise config --effective -c a.yaml") else { panic!() };
+        assert_eq!(config.path(), Path::new("a.yaml"));
         for bad in ["config a.yaml", "config --effective", "config --effective a.yaml b.yaml"] {
             assert!(parse(&format!("equipoise {bad}")).is_err(), "{bad}");
         }

@@ -6,7 +6,7 @@ use crate::ending::Ending;
 
 /// Runs the command.
 pub(crate) fn run(options: &cli::Config) -> Ending {
-    let looked = Looked::at(&options.file, options.offline);
+    let looked = Looked::at(options.path(), options.offline);
     match &looked.outcome {
         Ok(candidate) => {
             // Warnings are what `check` is for.

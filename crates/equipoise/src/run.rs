@@ -13,7 +13,7 @@ use crate::upgrade::Program;
 
 /// Runs the command.
 pub(crate) fn run(options: &cli::Run) -> Ending {
-    until_a_signal(Source::File(options.config.clone()), options.workers.count(), options.pid_file.clone())
+    until_a_signal(Source::File(options.path().to_owned()), options.workers.count(), options.pid_file.clone())
 }
 
 /// Runs a configuration from start to end.

@@ -11,6 +11,8 @@ pub const FILE_FORMAT: &str = "equipoise-path";
 /// The format by which a filter's schema says that a text is a path with which those of requests are compared. The configuration
 /// brings it into the form that these have, see [`crate::path`].
 pub const PATH_FORMAT: &str = "equipoise-compared-path";
+/// Marks a text that is a rate such as `10/s` in the schema of a filter.
+pub const RATE_FORMAT: &str = "equipoise-rate";
 /// See [`FILE_FORMAT`].
 pub const FILE_TEXT: &str = "text";
 

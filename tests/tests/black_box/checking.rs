@@ -174,9 +174,10 @@ fn what_cannot_be_read_is_told_apart_from_what_is_wrong() {
         let wanted = format!("{name}: cannot be read: {why}\n\n1 problem\n");
         assert_eq!((ended.status.code(), ended.stderr), (Some(2), wanted));
     }
-    for wrong in [&b"\xff\xfe\0"[..], b"", b"- 1\n", &vec![b'#'; 17 << 20]] {
+    let large = vec![b'#'; 17 << 20];
+    for (wrong, code) in [(&b"\xff\xfe\0"[..], 2), (b"", 1), (b"- 1\n", 1), (&large, 2)] {
         let ended = check_stdin(folder.path(), wrong, &[]);
-        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
         assert!(ended.stderr.starts_with("<stdin>: ") || ended.stderr.starts_with("<stdin>:1:"), "{}", ended.stderr);
     }
 }
@@ -341,4 +342,27 @@ fn ctl_names_the_file_that_is_wrong() {
         assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
         assert!(ended.stderr.contains(wanted) && !ended.stderr.contains("request:"), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn what_is_no_text_cannot_be_read_and_every_command_takes_the_file_in_both_ways() {
+    let folder = folder();
+    std::fs::write(folder.path().join("bad.yaml"), b"version: 1\n\xff\n").expect("our folder");
+    let command = |arguments: &[&str]| command_in(folder.path(), arguments);
+    for arguments in [&["check", "bad.yaml"][..], &["config", "--effective", "-c", "bad.yaml"]] {
+        let ended = command(arguments);
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("it is not UTF-8: the first bad byte is in line 2"), "{}", ended.stderr);
+    }
+    assert_eq!(check_stdin(folder.path(), b"\xff", &[]).status.code(), Some(2));
+    for arguments in [&["run", "bad.yaml"][..], &["run", "-c", "bad.yaml"]] {
+        let ended = command(arguments);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("bad.yaml: cannot be read"), "{}", ended.stderr);
+    }
+    std::fs::write(folder.path().join("good.yaml"), ODD).expect("our folder");
+    let printed = |arguments: &[&str]| command(arguments).stdout;
+    let printed =
+        [&["config", "--effective", "good.yaml"][..], &["config", "--effective", "-c", "good.yaml"]].map(printed);
+    assert!(printed[0] == printed[1] && printed[0].contains("clusters"), "{printed:?}");
 }

@@ -176,7 +176,7 @@ fn split_endpoint(text: &str) -> Result<Target<'_>, (String, Option<String>)> {
         }
     }
     if text.parse::<IpAddr>().is_ok() {
-        let mend = if text.contains(':') { format!("write `[{text}]:80`") } else { format!("write `{text}:80`") };
+        let mend = if text.contains(':') { mend_ipv6(text) } else { format!("write `{text}:80`") };
         return Err((format!("`{text}` has no port"), Some(mend)));
     }
     let shape =
@@ -208,6 +208,16 @@ pub(super) fn is_host_name(text: &str) -> bool {
     text.len() <= HOST_BYTES_MAX && text.split('.').all(label) && !text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
+/// An IPv6 address with a port, of one without brackets; the quotes keep YAML from taking these for a list.
+fn mend_ipv6(text: &str) -> String {
+    let with_port = text.rsplit_once(':').and_then(|(host, port)| {
+        let is_address = host.parse::<Ipv6Addr>().is_ok_and(|host| !host.is_unspecified());
+        let is_port = port.parse::<u16>().is_ok_and(|port| port > 9);
+        (is_address && is_port).then(|| format!("write `\"[{host}]:{port}\"` if {port} is the port"))
+    });
+    with_port.unwrap_or_else(|| format!("write `\"[{text}]:80\"`"))
+}
+
 fn mend_bind(text: &str) -> String {
     let port = text.strip_prefix(':').or_else(|| text.strip_prefix("*:")).unwrap_or(text);
     if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -221,7 +231,7 @@ fn mend_bind(text: &str) -> String {
     }
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => format!("add a port: `{address}:80`"),
-        Ok(IpAddr::V6(address)) => format!("add a port: `[{address}]:80`"),
+        Ok(IpAddr::V6(_)) => mend_ipv6(text),
         Err(_) => "write it like `127.0.0.1:8080` or `[::1]:8080`".to_owned(),
     }
 }

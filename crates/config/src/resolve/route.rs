@@ -10,6 +10,7 @@ use model::template::Piece;
 use model::{Issue, LocalResponse, Name};
 
 use super::Resolver;
+use super::address::is_host_name;
 use crate::diagnostic::{choose, nearest};
 use crate::file;
 
@@ -138,8 +139,8 @@ impl Resolver<'_> {
     fn methods(&mut self, at: &str, written: &file::OneOrMany) -> Vec<String> {
         for (index, method) in written.as_slice().iter().enumerate() {
             let path = written.path(at, index);
-            if !is_token(method.as_bytes()) {
-                self.report(&path, format!("`{method}` is not a method"), None);
+            if !is_token(method.as_bytes()) || method.contains('|') {
+                self.report(&path, format!("`{method}` is not a method"), mend_methods(method));
             } else if method.bytes().any(|b| b.is_ascii_lowercase()) {
                 let mend = format!("write `{}`: upper and lower case differ in methods", method.to_ascii_uppercase());
                 self.report(&path, format!("`{method}` is not a method that clients send"), Some(mend));
@@ -266,11 +267,7 @@ impl Resolver<'_> {
             match model::template::parse(path) {
                 Err(message) => self.report(&place, message, None),
                 Ok(_) if !path.starts_with('/') && !path.starts_with('{') => {
-                    self.report(
-                        &place,
-                        format!("the path `{path}` does not begin with `/`"),
-                        Some(format!("write `/{path}`")),
-                    );
+                    self.report(&place, format!("the path `{path}` does not begin with `/`"), mend_redirect_path(path));
                 }
                 Ok(_) => self.field_value(&place, path),
             }
@@ -310,4 +307,33 @@ pub(super) fn value_test(written: &file::ValueTest) -> Option<ValueTest> {
         (_, _, _, Some(_)) => Some(ValueTest::Absent),
         _ => None,
     }
+}
+
+/// A list of the methods that stand there in one text.
+fn mend_methods(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split(['|', ',', ' ']).filter(|word| !word.is_empty()).collect();
+    let are_methods = words.len() > 1 && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_alphabetic()));
+    are_methods.then(|| format!("write a list: `[{}]`", words.join(", ").to_ascii_uppercase()))
+}
+
+/// What to write for the path of a redirect that is none: of a URL its parts, unless they are no parts of their own.
+fn mend_redirect_path(path: &str) -> Option<String> {
+    let Some((scheme, rest)) = path.split_once("://") else { return Some(format!("write `/{path}`")) };
+    let scheme = Some(scheme).filter(|scheme| matches!(*scheme, "http" | "https"))?;
+    if let Some(after) = rest.strip_prefix("{host}") {
+        let is_kept = matches!(after, "" | "{path}" | "{uri}");
+        return is_kept.then(|| format!("write `redirect: {{ scheme: {scheme} }}`: host and path are kept"));
+    }
+    let (authority, rest) = rest.split_at(rest.find(['/', '{']).unwrap_or(rest.len()));
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) => (host, format!(", port: {}", port.parse::<u16>().ok().filter(|port| *port > 0)?)),
+        None => (authority, String::new()),
+    };
+    let path = match rest {
+        "{path}" | "{uri}" => String::new(),
+        "" => ", path: /".to_owned(),
+        rest if rest.starts_with('/') => format!(", path: \"{rest}\""),
+        _ => return None,
+    };
+    is_host_name(host).then(|| format!("write `redirect: {{ scheme: {scheme}, host: {host}{port}{path} }}`"))
 }

@@ -189,7 +189,7 @@ fn conditions_are_checked_one_by_one() {
             "5: `a.example:80` must not carry a port",
             "6: the path `api` does not begin with `/` (write `/api`)",
             "7: `get` is not a method that clients send (write `GET`: upper and lower case differ in methods)",
-            "7: `A B` is not a method",
+            "7: `A B` is not a method (write a list: `[A, B]`)",
             "8: `a b` is not the name of a header field",
             "8: the host is matched by `host`",
             "8: `exact` and `regex` exclude each other in `match.headers.x-a` of route 1 (keep one of them)",
@@ -287,7 +287,7 @@ fn filters_are_checked_by_the_schema_and_by_themselves() {
             "10: an item of `filters` holds 2 keys where one is allowed (begin each with its own `- `)",
             "11: `users` is missing in `filters.basic_auth` of route 1",
             "12: an item of `filters` is empty (there is `set_request_header`, `set_response_header`, \
-             `remove_response_header`, `rewrite`, `basic_auth`)",
+             `remove_response_header`, `rewrite`, `basic_auth`, `deny`)",
             "13: `rewrite` is empty, but must be a map (write `{}` for the defaults, or leave the key out)",
         ]
     );

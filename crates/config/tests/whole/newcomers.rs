@@ -144,13 +144,13 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
         ),
         format!("7: unknown key `middlewares` in route 2 (did you mean `filters`? See {traefik})"),
         format!("8: unknown key `server_name` in `match` of route 3 (did you mean `host`? See {nginx})"),
-        format!("8: unknown key `location` in `match` of route 3 (did you mean `path`? See {nginx})"),
+        format!("8: unknown key `location` in `match` of route 3 (did you mean `path: {{ … }}`? See {nginx})"),
         "8: unknown key `basic_auth` in route 3 (write it as a filter: `filters: [{ basic_auth: … }]`)".to_owned(),
         format!("8: unknown key `retry_policy` in route 3 (did you mean `retry`? See {envoy})"),
         format!(
             "8: unknown key `rateLimit` in route 3 (write the filter `rate_limit: {{ rate: 10/s, burst: 20 }}` in `filters` of a route; see {traefik})"
         ),
-        format!("9: unknown key `return` in route 4 (did you mean `redirect`? See {nginx})"),
+        format!("9: unknown key `return` in route 4 (did you mean `redirect: {{ … }}`? See {nginx})"),
     ];
     assert_eq!(told, wanted);
 }
@@ -182,15 +182,23 @@ fn keys_of_other_products_are_known_in_clusters() {
         format!("4: unknown key `down` in `endpoints` of cluster `a` (did you mean `state: maintenance`? See {nginx})"),
         format!("5: unknown key `lb_policy` in cluster `a` (did you mean `balance`? See {envoy})"),
         format!("6: unknown key `ip_hash` in cluster `a` (did you mean `balance: source_hash`? See {nginx})"),
-        format!("7: unknown key `proxy_read_timeout` in cluster `a` (did you mean `timeouts`? See {nginx})"),
-        format!("8: unknown key `timeout connect` in cluster `a` (did you mean `timeouts`? See {haproxy})"),
-        format!("9: unknown key `httpchk` in cluster `a` (did you mean `health_check`? See {haproxy})"),
+        format!(
+            "7: unknown key `proxy_read_timeout` in cluster `a` (write `timeouts: {{ connect, response_head, idle, tunnel }}` in the cluster; see {nginx})"
+        ),
+        format!(
+            "8: unknown key `timeout connect` in cluster `a` (write `timeouts: {{ connect, response_head, idle, tunnel }}` in the cluster; see {haproxy})"
+        ),
+        format!(
+            "9: unknown key `httpchk` in cluster `a` (write `health_check: {{ http: {{ path: … }} }}` in the cluster; see {haproxy})"
+        ),
         format!("10: unknown key `outlier_detection` in cluster `a` (did you mean `passive_health`? See {envoy})"),
         format!("11: unknown key `circuitBreaker` in cluster `a` (did you mean `circuit_breaker`? See {traefik})"),
         format!(
             "12: unknown key `timeout server` in `timeouts` of cluster `b` (did you mean `response_head`? See {haproxy})"
         ),
-        format!("12: unknown key `httpchk` in `health_check` of cluster `b` (did you mean `http`? See {haproxy})"),
+        format!(
+            "12: unknown key `httpchk` in `health_check` of cluster `b` (did you mean `http: {{ … }}`? See {haproxy})"
+        ),
         format!(
             "13: unknown key `least_conn` in cluster `c` (change `balance`, which is set already, to `balance: least_request`; \
              see {nginx})"
@@ -254,7 +262,7 @@ clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { cookie: { secret: 01
             "3: unknown filter `ext_authz` in `filters` of route 1 (asking another service who may come in is not supported \
              yet; see docs/guides/coming-from-envoy.md)",
             "3: unknown filter `respond` in `filters` of route 1 (there is `set_request_header`, `set_response_header`, \
-             `remove_response_header`, `rewrite`, `basic_auth`)",
+             `remove_response_header`, `rewrite`, `basic_auth`, `deny`)",
             "3: unknown filter `basic_auht` in `filters` of route 1 (did you mean `basic_auth`?)",
             "4: unknown key `attempt_timeout` in `retry` of route 2 (did you mean `timeout`?)",
             "5: unknown key `attempt_timeout` in `retry` of route 3 (it is called `timeout` here, which is set already: leave \
@@ -320,4 +328,109 @@ fn an_unclosed_bracket_is_shown_where_it_is_opened() {
 
 1 problem";
     assert_eq!(told("version: 1\nlisteners:\n  web: { bind: 8080\nroutes:\n  - respond: {}\n"), wanted);
+}
+
+#[test]
+fn no_mend_is_suggested_that_is_wrong_itself() {
+    let told = about(
+        "listeners:
+  a: { bind: 127.0.0.1:0, default_backend: a, protocol: https, http_versions: on }
+routes:
+  - { redirect: { path: 'https://x.example{path}' } }
+  - { redirect: { path: 'https://{host}{path}' } }
+  - { redirect: { path: 'http://x.example:81/a' } }
+  - { redirect: { path: a } }
+  - { cluster: a, retries: 3, timeout: 0, filters: [{ deny: all }, { deny: { rate: 10 } }, { deny: { rate: 0.5 } }] }
+clusters:
+  a: { endpoints: ['::1:80', '::1'], keepalive: 32, sticky: true, retry: { on: error timeout } }
+",
+    );
+    let (nginx, haproxy) = ("docs/guides/coming-from-nginx.md", "docs/guides/coming-from-haproxy.md");
+    let rate = "`rate` must be a rate such as `10/s`, not the number";
+    let wanted = [
+        format!(
+            "3: unknown key `default_backend` in listener `a` (write a route without `match`: `routes: [{{ cluster: NAME }}]`; \
+             a TCP listener has `cluster: NAME`; see {haproxy})"
+        ),
+        "3: `protocol` must be `http`, `tcp` or `udp`, not the text `https` \
+         (write `protocol: http` with `tls: { certificates: [{ chain: …, key: … }] }`)"
+            .to_owned(),
+        "3: `http_versions` must be a list, not the text `on`".to_owned(),
+        "5: the path `https://x.example{path}` does not begin with `/` \
+         (write `redirect: { scheme: https, host: x.example }`)"
+            .to_owned(),
+        "6: the path `https://{host}{path}` does not begin with `/` \
+         (write `redirect: { scheme: https }`: host and path are kept)"
+            .to_owned(),
+        "7: the path `http://x.example:81/a` does not begin with `/` \
+         (write `redirect: { scheme: http, host: x.example, port: 81, path: \"/a\" }`)"
+            .to_owned(),
+        "8: the path `a` does not begin with `/` (write `/a`)".to_owned(),
+        format!(
+            "9: unknown key `retries` in route 5 (write `retry: {{ attempts_max: 3 }}` in a route or cluster; see {haproxy})"
+        ),
+        "9: `timeout` must be a duration such as `250ms`, `5s` or `1m30s`, not the number 0".to_owned(),
+        "9: `deny` must be a map, not the text `all` (write `deny: {}` for the defaults)".to_owned(),
+        format!("9: {rate} 10 (write `10/s` for so many in a second)"),
+        format!("9: {rate} 0.5"),
+        "11: `::1:80` has no port (write `\"[::1]:80\"` if 80 is the port)".to_owned(),
+        "11: `::1` has no port (write `\"[::1]:80\"`)".to_owned(),
+        format!(
+            "11: unknown key `keepalive` in cluster `a` (write `pool: {{ idle_max: 32 }}` in the cluster; see {nginx})"
+        ),
+        format!(
+            "11: unknown key `sticky` in cluster `a` (write `persistence: {{ cookie: {{ secret: … }} }}` in the cluster; see {nginx})"
+        ),
+        "11: `on` must be a list, not the text `error timeout`".to_owned(),
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn conditions_and_settings_in_the_wrong_place_are_shown_the_right_one() {
+    let told = about(
+        "http: {}
+global: {}
+metrics: {}
+routes:
+  - { cluster: a, host: a.example, path: /x, prefix: /y, method: GET, when: {}, limit_req_zone: x, gzip_types: [a] }
+  - { cluster: a, filters: [{ deny: { when: {}, key: x-api-key } }], match: { method: GET|POST } }
+clusters:
+  a: { endpoints: [{ server: '127.0.0.1:1' }], timeouts: { server: 3s } }
+",
+    );
+    let (nginx, haproxy) = ("docs/guides/coming-from-nginx.md", "docs/guides/coming-from-haproxy.md");
+    let wanted = [
+        format!("2: unknown key `http` in the file (write `listeners`, `routes` and `clusters` at the top of the file; see {nginx})"),
+        format!(
+            "3: unknown key `global` in the file (what concerns the whole process stands at the top of the file, such as \
+             `shutdown` and `admin`; see {haproxy})"
+        ),
+        "4: unknown key `metrics` in the file (did you mean `admin`? See docs/guides/coming-from-traefik.md)".to_owned(),
+        "6: unknown key `host` in route 1 (write it in `match`: `match: { host: a.example }`)".to_owned(),
+        "6: unknown key `path` in route 1 (write it in `match`: `match: { path: { prefix: /x } }`)".to_owned(),
+        "6: unknown key `prefix` in route 1 (write it in `match`: `match: { path: { prefix: /y } }`)".to_owned(),
+        "6: unknown key `method` in route 1 (write it in `match`: `match: { method: … }`)".to_owned(),
+        "6: unknown key `when` in route 1 (conditions of a route stand in `match`; those of a filter, in `when` beside its name)"
+            .to_owned(),
+        format!(
+            "6: unknown key `limit_req_zone` in route 1 (write the filter `rate_limit: {{ rate: 10/s, burst: 20 }}` in \
+             `filters` of a route; see {nginx})"
+        ),
+        format!(
+            "6: unknown key `gzip_types` in route 1 (write the filter `compress: {{ types: […] }}` in `filters` of a route; \
+             see {nginx})"
+        ),
+        "7: unknown key `when` in `filters.deny` of route 2 (write it beside the name of the filter: \
+         `{ deny: …, when: { … } }`)"
+            .to_owned(),
+        "7: `key` must be `client`, not the text `x-api-key` (write `{ header: x-api-key }`)".to_owned(),
+        "7: `GET|POST` is not a method (write a list: `[GET, POST]`)".to_owned(),
+        "9: `address` is missing in `endpoints` of cluster `a` (add `address`: `ip:port`, `[ipv6]:port`, `name:port`, or a Unix \
+         socket such as `unix:/run/app.sock`)"
+            .to_owned(),
+        format!("9: unknown key `server` in `endpoints` of cluster `a` (did you mean `address`? See {nginx})"),
+        format!("9: unknown key `server` in `timeouts` of cluster `a` (did you mean `response_head`? See {haproxy})"),
+    ];
+    assert_eq!(told, wanted);
 }

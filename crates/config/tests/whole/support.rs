@@ -6,16 +6,17 @@ use std::path::Path;
 
 use config::{Diagnostics, Loaded, Loader};
 use model::Issue;
-use model::filter::{FilterSpec, PATH_FORMAT};
+use model::filter::{FilterSpec, PATH_FORMAT, RATE_FORMAT};
 use serde_json::{Value, json};
 
 /// Stand-ins for the filters of the product, which this crate must not know.
-pub(crate) const FILTERS: [FilterSpec; 5] = [
+pub(crate) const FILTERS: [FilterSpec; 6] = [
     FilterSpec { name: "set_request_header", doc: "Sets fields.\n\nMore.", schema: fields, check: lower_case },
     FilterSpec { name: "set_response_header", doc: "Sets fields.", schema: fields, check: lower_case },
     FilterSpec { name: "remove_response_header", doc: "Removes fields.", schema: names, check: anything },
     FilterSpec { name: "rewrite", doc: "Changes the path.", schema: rewrite, check: anything },
     FilterSpec { name: "basic_auth", doc: "Asks for a password.", schema: basic_auth, check: anything },
+    FilterSpec { name: "deny", doc: "Refuses.", schema: deny, check: anything },
 ];
 
 fn fields() -> Value {
@@ -52,6 +53,20 @@ fn basic_auth() -> Value {
         "type": "object",
         "properties": { "realm": { "type": "string" }, "users": { "type": "object", "writeOnly": true } },
         "required": ["users"],
+        "additionalProperties": false,
+    })
+}
+
+fn deny() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "rate": { "type": "string", "format": RATE_FORMAT },
+            "key": { "anyOf": [
+                { "type": "string", "enum": ["client"] },
+                { "type": "object", "properties": { "header": { "type": "string" } }, "required": ["header"] },
+            ] },
+        },
         "additionalProperties": false,
     })
 }

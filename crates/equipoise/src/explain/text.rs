@@ -65,6 +65,7 @@ fn filters(out: &mut String, filters: &[FilterTold]) {
     for (place, filter) in filters.iter().enumerate() {
         let effect = match (filter.answers, filter.changes.is_empty(), filter.changes_response) {
             (Some(status), ..) => format!("answers {status}"),
+            _ if filter.closes => "closes the connection or stream without an answer".to_owned(),
             (None, true, true) => "changes the response".to_owned(),
             (None, true, false) => "changes nothing of this request".to_owned(),
             (None, false, true) => "changes the request, and the response".to_owned(),
@@ -101,10 +102,41 @@ fn forward(out: &mut String, cluster: &ClusterTold) {
 }
 
 fn row(endpoint: &EndpointTold, width: usize) -> String {
-    let EndpointTold { name, standing, weight, in_flight, connections_max, share } = endpoint;
+    let EndpointTold { name, standing, is_backup, weight, in_flight, connections_max, share } = endpoint;
+    let mark = if *is_backup { "  backup" } else { "" };
     let load = match connections_max {
         Some(max) => format!("{in_flight} of {max}"),
         None => in_flight.to_string(),
     };
-    format!("{name:width$}  {standing:11}  {weight:>6}  {load:>13}  {share:>4.1} %")
+    format!("{name:width$}  {standing:11}  {weight:>6}  {load:>13}  {share:>4.1} %{mark}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_closes_says_so_and_a_backup_is_marked() {
+        let deny = FilterTold {
+            name: "deny".to_owned(),
+            changes: Vec::new(),
+            changes_response: false,
+            answers: None,
+            closes: true,
+        };
+        let mut out = String::new();
+        filters(&mut out, &[deny]);
+        assert!(out.contains("deny: closes the connection or stream without an answer"), "{out}");
+        let backup = EndpointTold {
+            name: "a".to_owned(),
+            standing: "fit".to_owned(),
+            is_backup: true,
+            weight: 1,
+            in_flight: 0,
+            connections_max: None,
+            share: 100.0,
+        };
+        assert!(row(&backup, 8).ends_with("100.0 %  backup"));
+        assert!(row(&EndpointTold { is_backup: false, ..backup }, 8).ends_with("100.0 %"));
+    }
 }

@@ -58,6 +58,9 @@ pub struct EndpointTold {
     pub name: String,
     /// Where it stands: `fit`, `down`, `ejected`, `drain` and so on.
     pub standing: String,
+    /// It takes requests only when no regular endpoint can.
+    #[serde(default)]
+    pub is_backup: bool,
     /// Its weight as it counts now.
     pub weight: u32,
     /// Requests or connections that it has now.
@@ -195,6 +198,7 @@ fn endpoints(
         EndpointTold {
             name: endpoint.endpoint.name.to_string(),
             standing: roll.standing(index).as_str().to_owned(),
+            is_backup: endpoint.endpoint.placement.is_backup,
             weight: roll.weight(index),
             in_flight: endpoint.state.in_flight(),
             connections_max: endpoint.endpoint.connections_max,
@@ -242,7 +246,15 @@ fn why(
         Some(_) if queue && plan.state.waiting() > 0 && plan.is_behind(&rehearsal.view) => {
             "others wait already: it waits behind them, and then gets what is free".into()
         }
-        Some((_, reason)) => because(reason, &plan.cluster.balance, ask),
+        Some((index, reason)) => {
+            // Why it comes later is said already.
+            let because = match (plan.endpoints[index].endpoint.placement.is_backup, reason) {
+                (false, _) => return because(reason, &plan.cluster.balance, ask),
+                (true, PickReason::Spill) => chosen_by(&plan.cluster.balance, ask).to_owned(),
+                (true, _) => because(reason, &plan.cluster.balance, ask),
+            };
+            format!("a backup, as no regular endpoint can take the request; {because}")
+        }
     }
 }
 

@@ -178,6 +178,8 @@ fn a_backup_is_told_of_where_requests_use_it_and_where_they_wait_instead() {
     let _held = Worker::new(1).lease(&plan.clusters[0]);
     let told = forward(&ask(&plan, "http://a/", &[]).unwrap()).clone();
     assert_eq!((told.endpoint.as_deref(), told.pick.as_deref()), (Some("127.0.0.1:9001"), Some("spill")));
+    assert!(told.why.starts_with("a backup, as no regular endpoint can take the request; "), "{}", told.why);
+    assert_eq!(told.endpoints.iter().map(|endpoint| endpoint.is_backup).collect::<Vec<_>>(), [false, true]);
     config.queue = queue(1);
     let plan = compiled(snapshot(vec![http_listener("web")], routes(), vec![config]), Some(&plan));
     let told = forward(&ask(&plan, "http://a/", &[]).unwrap()).clone();

@@ -70,6 +70,7 @@ const KEYS_MAX: u32 = 10_000_000;
 #[serde(deny_unknown_fields)]
 struct RateLimit {
     /// Requests that each key may send in the long run: `10/s`, `300/m`, `1000/h` or `5/10s`.
+    #[schemars(extend("format" = model::filter::RATE_FORMAT))]
     rate: String,
     /// Requests that a key may send at once, from 1 to 1,000,000; by default what the rate gives in one second, at least 1.
     #[schemars(range(min = 1, max = 1_000_000))]

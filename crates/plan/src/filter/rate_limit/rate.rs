@@ -104,10 +104,9 @@ fn parse(text: &str) -> Result<(u64, Duration), Issue> {
         }
         Ok(count) if count.to_string() == text[..text.len() - period.len() - 1] => count,
         _ => {
-            let digits: String = count.chars().filter(char::is_ascii_digit).collect();
-            let usual = format!("write `{digits}/{period}`");
-            let hint = if digits.is_empty() { "write a whole number before `/`".to_owned() } else { usual };
-            return Err(wrong().suggest(hint));
+            let mend = whole_count(count, usual_period(period).unwrap_or(period)).filter(|mend| parse(mend).is_ok());
+            let hint = || "write a whole number before `/`".to_owned();
+            return Err(wrong().suggest(mend.map_or_else(hint, |mend| format!("write `{mend}`"))));
         }
     };
     let unit = match period {
@@ -119,13 +118,45 @@ fn parse(text: &str) -> Result<(u64, Duration), Issue> {
 }
 
 /// What others call a period, in our words.
-fn suggest_period(issue: Issue, count: u64, period: &str) -> Issue {
-    let usual = match period {
+fn usual_period(period: &str) -> Option<&'static str> {
+    Some(match period.strip_prefix('1').unwrap_or(period) {
         "sec" | "second" | "seconds" | "secs" => "s",
         "min" | "minute" | "minutes" | "mins" => "m",
         "hour" | "hours" | "hr" => "h",
-        "d" | "day" | "days" | "1d" => "24h",
-        _ => return issue.suggest("the time is `s`, `m`, `h` or a duration such as 10s, at most a year"),
+        "d" | "day" | "days" => "24h",
+        _ => return None,
+    })
+}
+
+fn suggest_period(issue: Issue, count: u64, period: &str) -> Issue {
+    issue.suggest(match usual_period(period) {
+        Some(usual) => format!("write `{count}/{usual}`"),
+        None => "the time is `s`, `m`, `h` or a duration such as 10s, at most a year".to_owned(),
+    })
+}
+
+/// The same rate with a whole count: `30/m` for `0.5/s`, `1000/s` for `1k/s`, `10/s` for `10r/s`.
+fn whole_count(count: &str, period: &str) -> Option<String> {
+    let count = count.trim().trim_start_matches('+');
+    let end = count.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).unwrap_or(count.len());
+    let (number, unit) = count.split_at(end);
+    let times = match unit.trim() {
+        "" | "r" | "req" | "reqs" | "requests" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        _ => return None,
     };
-    issue.suggest(format!("write `{count}/{usual}`"))
+    let number = number.replace('_', "");
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    let tenths = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let count = format!("{whole}{fraction}").parse::<u64>().ok()?.checked_mul(times)?;
+    let longer: &[(u64, &str)] = match period {
+        "s" => &[(1, "s"), (60, "m"), (3_600, "h")],
+        "m" => &[(1, "m"), (60, "h")],
+        other => &[(1, other)],
+    };
+    longer.iter().find_map(|(factor, period)| {
+        let count = count.checked_mul(*factor)?;
+        count.is_multiple_of(tenths).then(|| format!("{}/{period}", count / tenths))
+    })
 }

@@ -394,3 +394,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_rate_without_a_whole_count_is_mended_to_the_same_rate() {
+    let whole = "write a whole number before `/`";
+    for (rate, hint) in [
+        ("0.5/s", "write `30/m`"),
+        ("1.5/m", "write `90/h`"),
+        ("0.01/sec", "write `36/h`"),
+        ("2.0/10s", "write `2/10s`"),
+        ("1k/s", "write `1000/s`"),
+        ("1_000/s", "write `1000/s`"),
+        ("0.3/h", whole),
+        ("-5/s", whole),
+        ("0.0/s", whole),
+    ] {
+        let issue = super::rate::Limit::compile(rate, None).unwrap_err();
+        assert_eq!(issue.suggestion.as_deref(), Some(hint), "{rate}");
+    }
+}
