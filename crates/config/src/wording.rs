@@ -43,12 +43,15 @@ pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
     if inner.is_empty() { owner } else { format!("`{}` of {owner}", inner.join(".")) }
 }
 
+/// Says of a name whether it is one of a kind.
+type Is<'a> = &'a dyn Fn(&str) -> bool;
+
 /// The key that may have been meant by an unknown one: none that is there already, as `is_there` says. `all` says where all keys are.
 pub(crate) fn similar_key<'k>(
     word: &str,
     names: impl Iterator<Item = &'k str> + Clone,
-    is_there: &dyn Fn(&str) -> bool,
-    (is_filter, takes, all): (&dyn Fn(&str) -> bool, &dyn Fn(&str) -> bool, &str),
+    is_there: Is<'_>,
+    (is_filter, takes, all): (Is<'_>, Is<'_>, &str),
 ) -> Option<String> {
     let is_set = |name: &str| is_there(name) && names.clone().any(|known| known == name);
     let free = names.clone().filter(|name| !is_there(name));
