@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::matching::{Match, ValueMatch, ValueTest, When};
-use model::{Facts, FieldName, Name, RequestHead, Scheme, Version};
-use plan::filter::{Chain, Failure, Flow, Found, Need, Notes, ResponseView, Turn};
+use model::{Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
+use plan::filter::{Chain, Extent, Failure, Flow, Found, Need, Notes, ResponseView, Turn};
 use serde_json::{Value, json};
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
@@ -21,6 +21,7 @@ static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
     };
     let uses = [
         ("basic_auth", json!({ "users": { "ann": "$apr1$ozAnnRQ8$nRw8p2UQymJFqVKCCtq5l1" } }), None),
+        ("compress", json!({}), None),
         ("error_page", quotes("text/html", "<p title=\"{uri}\">{request_header:accept} {cookie:c} {user}</p>"), None),
         (
             "error_page",
@@ -32,6 +33,18 @@ static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
     Chain::compile(&uses, None).expect("good settings")
 });
 
+/// Fields that filters read.
+const NAMES: [&str; 8] = [
+    "authorization",
+    "accept",
+    "cookie",
+    "accept",
+    "authorization",
+    "accept-encoding",
+    "accept-encoding",
+    "cache-control",
+];
+
 fuzz_target!(|input: &[u8]| {
     let mut lines = input.split(|byte| *byte == b'\n');
     let mut head = RequestHead::default();
@@ -40,13 +53,22 @@ fuzz_target!(|input: &[u8]| {
     let target = lines.next().unwrap_or_default();
     let start = head.fields.load(target);
     head.set_line(method, Span::new(start, start + target.len()), Version::Http11);
-    for (name, value) in ["authorization", "accept", "cookie", "accept", "authorization"].into_iter().zip(lines) {
+    for (name, value) in NAMES.into_iter().zip(lines) {
         head.fields.append(&FieldName::new(name).expect("a name"), value);
     }
     let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<std::net::SocketAddr>().expect("an address"));
     let (client, scheme) = (peer.ip(), Scheme::Http);
-    let facts =
-        Facts { peer, client, local: peer, scheme, tls: None, sender: None, listener: &listener, request_id: "", user: None };
+    let facts = Facts {
+        peer,
+        client,
+        local: peer,
+        scheme,
+        tls: None,
+        sender: None,
+        listener: &listener,
+        request_id: "",
+        user: None,
+    };
     let (mut place, mut scratch, mut notes, mut chance) = (0, Vec::new(), Notes::default(), || 7);
     let now = std::time::Instant::now();
     let mut turn =
@@ -65,7 +87,16 @@ fuzz_target!(|input: &[u8]| {
         other => panic!("{other:?}"),
     }
     let view = ResponseView { request: &head, cluster: None, endpoint: None };
-    let failure = Failure { status: 401, fault: None, is_of_endpoint: false, view: &view, facts: &facts, notes: &notes };
+    let mut turn =
+        Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+    let mut response = ResponseHead::default();
+    response.status = 200;
+    response.fields.append(&FieldName::new("content-type").expect("a name"), b"text/html");
+    let (stages, _) = CHAIN.begin_response_body(&mut response, &view, Extent::Unknown, &mut turn);
+    let coding = response.fields.get(&FieldName::new("content-encoding").expect("a name")).is_some();
+    assert_eq!(stages.len(), usize::from(coding), "a body is coded exactly if its head says so");
+    let failure =
+        Failure { status: 401, fault: None, is_of_endpoint: false, view: &view, facts: &facts, notes: &notes };
     let page = CHAIN.page(&failure, Vec::new, &mut scratch).expect("one fits always");
     let text = String::from_utf8(page.body).expect("text");
     if page.fields.iter().any(|(_, value)| value == "application/json") {

@@ -117,6 +117,7 @@ fuzz_target!(|input: &[u8]| {
         sender: None,
         listener: &listener,
         request_id: "",
+        user: None,
     };
     let forwarding = Forwarding { trusted, client_address: Vec::new(), x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
     apply_forwarding(&mut head, (&facts, facts.scheme), &forwarding, &mut Vec::new());
