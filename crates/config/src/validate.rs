@@ -128,7 +128,7 @@ struct Validator<'a> {
     root: &'a Value,
     tree: &'a Node,
     known: Option<&'a Node>,
-    /// Places of keys that come from defaults: whoever misspells one of them in an object means to override it.
+    /// Places of keys that come from defaults. A key of an object that is nearly one of them is meant to override it.
     of_defaults: HashSet<Span>,
     path: Vec<Step<'a>>,
     /// Whether the key that was last looked at has to be there.

@@ -1,6 +1,5 @@
 //! Which stages the bodies of an exchange pass, and how that changes their framing.
 
-use model::Fields;
 use plan::filter::{BadBody, Coded, Coder, Extent, ResponseView, Stage, Turning};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
@@ -23,8 +22,6 @@ impl Coder for Made {
         self.written += written;
         Ok(Coded { read: 0, written, is_done: written == rest.len() })
     }
-
-    fn trailers(&mut self, _: &mut Fields) {}
 }
 
 impl Exchange<'_> {

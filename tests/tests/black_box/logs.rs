@@ -142,7 +142,7 @@ fn a_rotated_file_is_opened_anew_and_no_record_is_lost() {
         peer.get(&format!("/{number}"));
     }
     product.signal(libc::SIGUSR1);
-    eventually("it is open anew", || file.exists() && product.stderr().contains("access logs reopened"));
+    eventually("it is open again", || file.exists() && product.stderr().contains("access logs reopened"));
     for number in 20..30 {
         peer.get(&format!("/{number}"));
     }

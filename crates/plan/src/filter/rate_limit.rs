@@ -49,7 +49,7 @@ seven beside it has more left. Let `keys_max` be some times the number of client
 to refill.
 
 A change of the configuration keeps the counts, also when `rate` or `burst` change: nobody waits longer than the new limit asks for. Another
-`key`, `ipv6_prefix` or `keys_max` begins anew, as does another process after a restart or an upgrade.
+`key`, `ipv6_prefix` or `keys_max` starts from zero, as does a new process after a restart or an upgrade.
 
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
 counted: `q` is the burst, `w` the seconds in which it refills, `r` what is left, and `t` the seconds until the next request is let

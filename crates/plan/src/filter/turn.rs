@@ -21,7 +21,7 @@ pub struct Turn<'a> {
     pub notes: &'a mut Notes,
     /// The worker's spare buffer: clear it before use, leave anything in it.
     pub scratch: &'a mut Vec<u8>,
-    /// Somebody only asks what would become of a request (`explain`): spend nothing.
+    /// The request is only explained (`explain`), not carried: spend nothing.
     pub is_rehearsal: bool,
 }
 

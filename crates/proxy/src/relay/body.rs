@@ -50,7 +50,7 @@ impl BodyReader {
     }
 }
 
-/// How the receiver is told of the end of a body.
+/// How the receiver recognises the end of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyWriter {
     /// By the length in the head, or by the end of the stream.
