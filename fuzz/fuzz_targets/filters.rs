@@ -29,7 +29,7 @@ static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
             Some(when),
         ),
     ];
-    let uses = uses.map(|(name, settings, when)| FilterUse { name: name.into(), settings, when });
+    let uses = uses.map(|(name, settings, when)| FilterUse { name: name.into(), settings, when, calls: Vec::new() });
     Chain::compile(&uses, None).expect("good settings")
 });
 

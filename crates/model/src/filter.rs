@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::Issue;
 use crate::matching::When;
+use crate::{Issue, Name};
 
 /// The format by which a filter's schema says that a text is the name of a file. Before the settings are checked, the
 /// configuration puts an object in its place: the name under `name`, and under [`FILE_TEXT`] what the file holds.
@@ -11,6 +11,8 @@ pub const FILE_FORMAT: &str = "equipoise-path";
 /// The format by which a filter's schema says that a text is a path with which those of requests are compared. The configuration
 /// brings it into the form that these have, see [`crate::path`].
 pub const PATH_FORMAT: &str = "equipoise-compared-path";
+/// The format by which a filter's schema says that a text is the name of a cluster.
+pub const CLUSTER_FORMAT: &str = "equipoise-cluster";
 /// Marks a text that is a rate such as `10/s` in the schema of a filter.
 pub const RATE_FORMAT: &str = "equipoise-rate";
 /// See [`FILE_FORMAT`].
@@ -25,6 +27,8 @@ pub struct FilterUse {
     pub settings: Value,
     /// When it applies; `None`: always.
     pub when: Option<When>,
+    /// Clusters that it calls: those that its settings name, see [`CLUSTER_FORMAT`].
+    pub calls: Vec<Name>,
 }
 
 /// What the configuration crate must know of a filter: enough to complete, document and check it.

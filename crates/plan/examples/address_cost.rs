@@ -43,7 +43,7 @@ fn measure(
     }
     let settings = json!({ "deny_files": [{ "name": "list", "text": list }], "close": true });
     let begin = Instant::now();
-    let uses = [FilterUse { name: "address_list".into(), settings, when: None }];
+    let uses = [FilterUse { name: "address_list".into(), settings, when: None, calls: Vec::new() }];
     let chain = Chain::compile(&uses, None).expect("good settings");
     println!("{family}: {NETWORKS} networks compiled in {:.2} s", begin.elapsed().as_secs_f64());
     let clients: Vec<IpAddr> = (0..1 << 16).map(|_| address(draw())).collect();

@@ -34,7 +34,7 @@ fn main() {
 
 fn measure(algorithm: &str, level: u8, body: &[u8]) {
     let settings = json!({ "algorithms": [algorithm], "levels": { algorithm: level }, "size_min": 0 });
-    let uses = [FilterUse { name: "compress".into(), settings, when: None }];
+    let uses = [FilterUse { name: "compress".into(), settings, when: None, calls: Vec::new() }];
     let chain = Chain::compile(&uses, None).expect("good settings");
     let rounds = (20_000_000 / body.len() / usize::from(level + 1)).clamp(3, 5_000) as u32;
     let mut coded = code(&chain, body);

@@ -64,7 +64,7 @@ fn main() {
 fn measure(title: &str, filters: Value) {
     let one = |filter: &Value| {
         let (name, settings) = filter.as_object().and_then(|map| map.iter().next()).expect("a filter");
-        FilterUse { name: name.clone(), settings: settings.clone(), when: None }
+        FilterUse { name: name.clone(), settings: settings.clone(), when: None, calls: Vec::new() }
     };
     let uses: Vec<_> = filters.as_array().expect("a list").iter().map(one).collect();
     let chain = Chain::compile(&uses, None).expect("good settings");

@@ -785,7 +785,7 @@ impl Life {
             ..Record::empty(&facts, Kind::Flow)
         };
         let series = WorkerSeries {
-            listener: self.listener.of(worker.index),
+            listener: Some(self.listener.of(worker.index)),
             route: None,
             cluster: self.cluster.as_ref().map(|cluster| cluster.series.of(worker.index)),
             endpoint: self.reached.as_ref().map(|(_, side)| side.series.of(worker.index)),

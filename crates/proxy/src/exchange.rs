@@ -20,7 +20,7 @@ use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::{HostMismatch, HttpListener};
 use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Failure, Flow, Need, ResponseView, Turn};
+use plan::filter::{Chain, Failure, Flow, ResponseView, Turn};
 use plan::{
     ActionPlan, Ask, ClusterChoice, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset,
 };
@@ -44,7 +44,7 @@ use crate::upstream::opening::{Opening, shown};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
-use crate::{answer, finish, needs};
+use crate::{answer, finish};
 
 /// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
 static EARLY_DATA: LazyLock<FieldName> =
@@ -164,27 +164,8 @@ pub(crate) async fn carry(
 ) -> Next {
     let Arrived { incoming, arrival, parsed } = arrived;
     let (client, scheme) = (connection.facts.peer.ip(), connection.facts.scheme());
-    let mut exchange = Exchange {
-        worker,
-        plan,
-        listener,
-        http,
-        connection,
-        incoming,
-        response: None,
-        request: NO_REQUEST,
-        is_parsed: false,
-        is_read: false,
-        scheme,
-        client,
-        request_id: RequestId::NONE,
-        lease: None,
-        replay: Replay::default(),
-        pass: None,
-        session: None,
-        grpc: None,
-        told: Told::new(&arrival),
-    };
+    let site = CallSite { worker, plan, listener, http, scheme, client, request_id: RequestId::NONE };
+    let mut exchange = Exchange::new(site, connection, incoming, Told::new(&arrival));
     let outcome = match parsed {
         Ok(parsed) => exchange.proceed(parsed).await,
         Err(fault) => {
@@ -201,6 +182,56 @@ pub(crate) async fn carry(
         Err(fault) => (Box::pin(finish::settle(&mut exchange, fault)).await, Some(fault)),
     };
     finish::finish(exchange, end)
+}
+
+/// What an exchange has of its listener and its client, and a call that a filter of it makes.
+pub(crate) struct CallSite<'p> {
+    pub worker: &'p Worker,
+    pub plan: &'p WorkerPlan,
+    listener: &'p ListenerNow,
+    http: &'p HttpListener,
+    scheme: Scheme,
+    client: IpAddr,
+    request_id: RequestId,
+}
+
+impl<'p> Exchange<'p> {
+    fn new(site: CallSite<'p>, connection: &'p mut Connection, incoming: Box<Incoming>, told: Told<'p>) -> Self {
+        let CallSite { worker, plan, listener, http, scheme, client, request_id } = site;
+        Self {
+            worker,
+            plan,
+            listener,
+            http,
+            connection,
+            incoming,
+            response: None,
+            request: NO_REQUEST,
+            is_parsed: false,
+            is_read: false,
+            scheme,
+            client,
+            request_id,
+            lease: None,
+            replay: Replay::default(),
+            pass: None,
+            session: None,
+            grpc: None,
+            told,
+        }
+    }
+
+    /// Where a filter of this exchange calls from.
+    pub(crate) fn call_site(&self) -> CallSite<'p> {
+        let Self { worker, plan, listener, http, scheme, client, request_id, .. } = *self;
+        CallSite { worker, plan, listener, http, scheme, client, request_id }
+    }
+
+    /// A call of a filter, whose request is whole.
+    pub(crate) fn of_call(site: CallSite<'p>, connection: &'p mut Connection, incoming: Box<Incoming>) -> Self {
+        let exchange = Self::new(site, connection, incoming, Told::new(&Arrival::default()));
+        Self { is_parsed: true, is_read: true, ..exchange }
+    }
 }
 
 impl<'p> Told<'p> {
@@ -260,7 +291,7 @@ impl<'p> Exchange<'p> {
             let mut flow = self.filter_request(route, &mut place);
             if let Flow::Need(need) = flow {
                 // Boxed: it is rare, and its state would make every exchange larger.
-                flow = Box::pin(self.filter_slowly(route, place, need)).await?;
+                flow = Box::pin(self.meet_needs(route, place, need)).await?;
             }
             if let Some(local) = self.after_filters(flow)? {
                 self.told.is_refused = local.status >= 400;
@@ -398,20 +429,6 @@ impl<'p> Exchange<'p> {
         self.in_turn(|head, _, turn| route.chain.on_request_from(place, head, turn))
     }
 
-    /// Meets the needs of filters, and goes on with those after them.
-    async fn filter_slowly(&mut self, route: &RoutePlan, mut place: usize, first: Need) -> Result<Flow, Fault> {
-        let mut need = first;
-        for _ in 0..Need::PER_EXCHANGE_MAX {
-            let found = needs::meet(need, self).await?;
-            self.told.look();
-            match self.in_turn(|head, _, turn| route.chain.resume(&mut place, found, head, turn)) {
-                Flow::Need(next) => need = next,
-                flow => return Ok(flow),
-            }
-        }
-        Err(Fault::VerificationFull)
-    }
-
     /// Hands the heads to filters, with all that steps have beside them.
     #[inline]
     pub(crate) fn in_turn<R>(
@@ -445,7 +462,7 @@ impl<'p> Exchange<'p> {
     }
 
     /// Tries endpoints until one has answered, or the rules for retries end it.
-    async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
+    pub(crate) async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
         if self.is_given_up().await {
             return Err(Fault::ClosedInWait);
         }

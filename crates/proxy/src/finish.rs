@@ -14,6 +14,17 @@ use crate::exchange::Exchange;
 /// Ends an exchange; called exactly once for each, when its client has been told all that it is to be told.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
     record(&mut exchange, fault);
+    give_memory_back(exchange);
+    next
+}
+
+/// Ends a call that a filter has made: its cluster and its endpoint are counted as by any exchange; it is not logged.
+pub(crate) fn finish_call(mut exchange: Exchange<'_>, fault: Option<Fault>) {
+    record(&mut exchange, fault);
+    give_memory_back(exchange);
+}
+
+fn give_memory_back(exchange: Exchange<'_>) {
     let Exchange { worker, connection, incoming, response, .. } = exchange;
     if connection.received.as_ref().is_some_and(|buffer| buffer.is_empty())
         && let Some(buffer) = connection.received.take()
@@ -24,7 +35,6 @@ pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fa
     if let Some(response) = response {
         worker.give_response(response);
     }
-    next
 }
 
 /// Tells the client of a fault as far as that is still possible.
@@ -59,8 +69,9 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     let told = &mut exchange.told;
     told.phases.total = told.look() - told.begun;
     let worker = exchange.worker;
+    let is_call = exchange.connection.io.is_memory();
     // Counters need neither the time of day nor the id.
-    let is_logged = worker.logs.borrow().is_some();
+    let is_logged = !is_call && worker.logs.borrow().is_some();
     let request_id = if is_logged { exchange.request_id.as_str() } else { "" };
     let facts = exchange.connection.facts.facts_by(exchange.scheme, exchange.client, request_id);
     let facts = Facts { user: exchange.incoming.notes.user(), ..facts };
@@ -85,10 +96,14 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
         kind: Kind::Exchange,
     };
     let series = WorkerSeries {
-        listener: exchange.listener.series.of(worker.index),
+        listener: (!is_call).then(|| exchange.listener.series.of(worker.index)),
         route: told.route.and_then(|route| exchange.plan.route(route.index)).map(|route| route.of(worker.index)),
         cluster: told.cluster.map(|cluster| cluster.series.of(worker.index)),
         endpoint: told.endpoint.map(|(_, endpoint)| endpoint.series.of(worker.index)),
     };
-    worker.tell(&record, &series, exchange.plan.plan.generation);
+    if is_call {
+        telemetry::count(&record, &series);
+    } else {
+        worker.tell(&record, &series, exchange.plan.plan.generation);
+    }
 }

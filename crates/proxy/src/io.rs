@@ -1,10 +1,12 @@
 //! A byte stream to a peer: TCP, TLS over it, or one stream of an HTTP/2 or HTTP/3 connection. The one place that knows the
 //! difference.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -20,6 +22,43 @@ pub(crate) enum Io {
     Connected(Box<tokio_rustls::client::TlsStream<TcpStream>>),
     /// The body of a message in either direction. Its heads and trailers go beside it.
     Stream(Box<MessageStream>),
+    /// Memory: what takes the response to a call of the proxy's own.
+    Memory(Box<MemoryIo>),
+}
+
+/// A client that is no connection: all that is sent to it stays here, and it sends nothing.
+#[derive(Default)]
+pub(crate) struct MemoryIo {
+    /// What was sent to it.
+    pub bytes: Vec<u8>,
+    /// Bound on that; more is an error.
+    pub bytes_max: usize,
+    /// It has gone, as a connection that is reset.
+    pub is_gone: Rc<Cell<bool>>,
+}
+
+impl AsyncRead for MemoryIo {
+    fn poll_read(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for MemoryIo {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.bytes.len() + bytes.len() > self.bytes_max {
+            return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 }
 
 macro_rules! each {
@@ -32,6 +71,10 @@ macro_rules! each {
                 $what
             }
             Io::Connected($stream) => {
+                let $stream = &mut **$stream;
+                $what
+            }
+            Io::Memory($stream) => {
                 let $stream = &mut **$stream;
                 $what
             }
@@ -58,6 +101,11 @@ impl Io {
         matches!(self, Self::Stream(_))
     }
 
+    /// Whether this is the client's side of a call that a filter has made.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
     /// Whether the endpoint has chosen HTTP/2 as the connection began (RFC 7301).
     pub(crate) fn has_chosen_http2(&self) -> bool {
         matches!(self, Self::Connected(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2"))
@@ -71,6 +119,7 @@ impl Io {
             Self::Accepted(tls) => (tls.get_ref().0, !tls.get_ref().1.wants_read()),
             Self::Connected(tls) => (tls.get_ref().0, !tls.get_ref().1.wants_read()),
             Self::Stream(stream) => return stream.poll_read_ready(cx),
+            Self::Memory(_) => return Poll::Pending,
         };
         if has_plaintext { Poll::Ready(Ok(())) } else { tcp.poll_read_ready(cx) }
     }
@@ -115,7 +164,7 @@ impl Io {
         match self {
             Self::Accepted(tls) => tls.get_mut().1.set_buffer_limit(None),
             Self::Connected(tls) => tls.get_mut().1.set_buffer_limit(None),
-            Self::Plain(_) | Self::Stream(_) => {}
+            Self::Plain(_) | Self::Stream(_) | Self::Memory(_) => {}
         }
     }
 
@@ -124,7 +173,7 @@ impl Io {
         let taken = match self {
             Self::Accepted(tls) => tls.get_mut().1.writer().write_vectored(pieces)?,
             Self::Connected(tls) => tls.get_mut().1.writer().write_vectored(pieces)?,
-            Self::Plain(_) | Self::Stream(_) => return Err(no_connection()),
+            Self::Plain(_) | Self::Stream(_) | Self::Memory(_) => return Err(no_connection()),
         };
         let is_all = taken == pieces.iter().map(|piece| piece.len()).sum::<usize>();
         if is_all { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
@@ -135,7 +184,7 @@ impl Io {
         match self {
             Self::Accepted(tls) => tls.get_ref().1.wants_write(),
             Self::Connected(tls) => tls.get_ref().1.wants_write(),
-            Self::Plain(_) | Self::Stream(_) => false,
+            Self::Plain(_) | Self::Stream(_) | Self::Memory(_) => false,
         }
     }
 
@@ -150,7 +199,7 @@ impl Io {
                 let (tcp, tls) = tls.get_mut();
                 tls.write_tls(&mut Outlet { tcp, cx })
             }
-            Self::Plain(_) | Self::Stream(_) => return Poll::Ready(Err(no_connection())),
+            Self::Plain(_) | Self::Stream(_) | Self::Memory(_) => return Poll::Ready(Err(no_connection())),
         };
         match sent {
             Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -167,6 +216,7 @@ impl Io {
             Self::Accepted(tls) => tls.get_ref().0,
             Self::Connected(tls) => tls.get_ref().0,
             Self::Stream(stream) => return stream.poll_reset(cx),
+            Self::Memory(memory) => return if memory.is_gone.get() { Poll::Ready(()) } else { Poll::Pending },
         };
         if ready!(tcp.poll_read_ready(cx)).is_err() {
             return Poll::Ready(());
@@ -217,7 +267,7 @@ impl Io {
     /// its connection sends.
     pub(crate) fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Memory(_) => Poll::Ready(Ok(())),
             Self::Stream(stream) => stream.poll_flush(cx),
             Self::Accepted(tls) => Pin::new(&mut **tls).poll_flush(cx),
             Self::Connected(tls) => Pin::new(&mut **tls).poll_flush(cx),
@@ -258,6 +308,7 @@ impl Io {
             Self::Accepted(tls) => tls.get_ref().0,
             Self::Connected(tls) => tls.get_ref().0,
             Self::Stream(stream) => return stream.reset(),
+            Self::Memory(_) => return,
         };
         let _ = socket2::SockRef::from(tcp).set_linger(Some(std::time::Duration::ZERO));
     }

@@ -2,10 +2,11 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::Fault;
 use model::fault::{Phase, Source};
+use model::fields::Fields;
 use model::retry::Retry;
 use plan::retry::{Attempted, Failure, Verdict, decide, is_for_backup, take_back};
 use plan::{LastResort, Lease, Session, Subset};
@@ -14,6 +15,7 @@ use wire::http1::Framing;
 use crate::exchange::Exchange;
 use crate::grpc;
 use crate::guard::Gate;
+use crate::needs;
 use crate::pick::Place;
 use crate::upstream::conversation::hedge;
 use crate::worker_plan::ClusterNow;
@@ -22,9 +24,7 @@ use crate::worker_plan::ClusterNow;
 #[derive(Default)]
 pub(crate) struct Replay {
     /// The request body, kept whole.
-    pub body: Option<Box<[u8]>>,
-    /// It is kept as an endpoint gets it, not as the client sends it.
-    is_coded: bool,
+    pub body: Option<Box<KeptBody>>,
     /// The body has left the client's buffer: a further attempt takes the kept one.
     pub is_taken: bool,
     /// A response was thrown away for another attempt, after this pause.
@@ -36,20 +36,28 @@ pub(crate) struct Replay {
     began_ms: u32,
 }
 
+/// A request body in memory.
+pub(crate) struct KeptBody {
+    pub bytes: Box<[u8]>,
+    pub trailers: Option<Box<Fields>>,
+    /// It is kept as an endpoint gets it, not as the client sends it.
+    pub is_coded: bool,
+}
+
 impl Replay {
-    /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
-    pub(crate) fn keep_sent(&mut self, sent: Box<[u8]>, is_coded: bool) {
-        self.body = Some(sent);
-        self.is_coded = is_coded;
+    /// Keeps a body that was read whole before any of it was sent.
+    pub(crate) fn hold(&mut self, bytes: Box<[u8]>, trailers: Option<Box<Fields>>) {
+        self.body = Some(Box::new(KeptBody { bytes, trailers, is_coded: false }));
+        self.is_taken = true;
     }
 
-    /// Whether what is sent again has passed its stages already.
-    pub(crate) fn is_coded(&self) -> bool {
-        self.is_coded && self.is_taken && self.body.is_some()
+    /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
+    pub(crate) fn keep_sent(&mut self, bytes: Box<[u8]>, is_coded: bool) {
+        self.body = Some(Box::new(KeptBody { bytes, trailers: None, is_coded }));
     }
 
     /// The body for an attempt after one that has taken it from the client's buffer.
-    pub(crate) fn again(&self) -> Option<&[u8]> {
+    pub(crate) fn again(&self) -> Option<&KeptBody> {
         if self.is_taken { self.body.as_deref() } else { None }
     }
 }
@@ -76,7 +84,7 @@ impl<'p> Exchange<'p> {
         }
         let hedge = hedge::rules(self, now);
         let length = match self.request.framing {
-            Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length as usize),
+            Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length),
             _ => None,
         };
         if let Some(rules) = hedge.filter(|_| length.is_some() || self.request.framing == Framing::None) {
@@ -84,48 +92,24 @@ impl<'p> Exchange<'p> {
         }
         match length {
             // Boxed: it is rare, and its state would make every exchange larger.
-            Some(length) => Box::pin(self.keep_body(length)).await,
+            Some(_) => Box::pin(self.keep_body()).await,
             None => Ok(()),
         }
     }
 
+    async fn keep_body(&mut self) -> Result<(), Fault> {
+        needs::body::hold(self, u64::MAX).await?;
+        self.replay.began_ms = millis(self.told.now - self.told.begun);
+        Ok(())
+    }
+
     fn keeps_body(&self, policy: &Retry, is_hedged: bool, length: u64) -> bool {
-        length <= policy.body_bytes_max as u64
+        self.replay.body.is_none()
+            && length <= policy.body_bytes_max as u64
             && (is_hedged || policy.attempts_max > 1 && policy.on.hold_after_sending())
             && (is_hedged || policy.methods.allow(self.incoming.head.method))
             // Such a client sends its body only once an endpoint has asked for it.
             && !self.request.expects_continue
-    }
-
-    async fn keep_body(&mut self, length: usize) -> Result<(), Fault> {
-        let buffers = &self.worker.buffers;
-        let connection = &mut *self.connection;
-        connection.watch.set(self.told.now, self.http.stream_timeout);
-        poll_fn(|cx| {
-            while connection.received.as_ref().map_or(0, |buffer| buffer.len()) < length {
-                match connection.read_more(buffers, cx) {
-                    Poll::Ready(Some(count)) if count > 0 => {
-                        connection.watch.set(Instant::now(), self.http.stream_timeout);
-                    }
-                    Poll::Ready(read) => {
-                        if let (Some(0), Some(stream)) = (read, connection.io.message()) {
-                            // It is shorter than it said.
-                            stream.refuse_malformed();
-                        }
-                        return Poll::Ready(Err(Fault::ClosedInBody));
-                    }
-                    Poll::Pending => {
-                        let expired = connection.watch.poll(cx);
-                        return expired.map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout)));
-                    }
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await?;
-        self.replay.began_ms = millis(self.told.look() - self.told.begun);
-        self.replay.body = self.connection.received.as_ref().map(|buffer| buffer.data()[..length].into());
-        Ok(())
     }
 
     /// Whether the request, or what is left of it, can be sent whole once more.

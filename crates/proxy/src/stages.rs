@@ -1,5 +1,6 @@
 //! Which stages the bodies of an exchange pass, and how that changes their framing.
 
+use model::limits::REPLAY_BYTES_MAX;
 use plan::filter::{BadBody, Coded, Coder, Extent, ResponseView, Stage, Turning};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
@@ -7,6 +8,7 @@ use wire::http1::Framing;
 use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
 use crate::relay::Stages;
+use crate::retry::KeptBody;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
 struct Made {
@@ -27,8 +29,22 @@ impl Coder for Made {
 impl Exchange<'_> {
     /// The stages of the request's body on the way to an endpoint. What is sent once more in the endpoint's form passes none.
     pub(crate) fn stages_of_request(&self) -> Option<Box<Stages>> {
-        let is_coded = self.sends_text() && !self.replay.is_coded();
-        if is_coded { Stages::new(vec![Stage::Coder(Box::<TextDecoder>::default())], true) } else { None }
+        Stages::new(self.request_stages(), true)
+    }
+
+    fn request_stages(&self) -> Vec<Stage> {
+        let is_coded = self.sends_text() && !self.replay.again().is_some_and(|kept| kept.is_coded);
+        if is_coded { vec![Stage::Coder(Box::<TextDecoder>::default())] } else { Vec::new() }
+    }
+
+    /// The stages of a request's body that is in memory, of which the first gives it out piece by piece. `None`: it fits into one buffer.
+    pub(crate) fn stages_of_kept(&self, kept: &KeptBody) -> Option<Box<Stages>> {
+        if kept.bytes.len() <= REPLAY_BYTES_MAX {
+            return None;
+        }
+        let mut stages = vec![Stage::Coder(Box::new(Made { body: kept.bytes.clone(), written: 0 }))];
+        stages.extend(self.request_stages());
+        Stages::new(stages, false)
     }
 
     /// Begins the stages of a response that comes with this framing, and says how it is framed behind them. `web`: it is made one of

@@ -285,7 +285,7 @@ impl<'p> Stream<'p> {
         };
         let index = self.worker.index;
         let series = WorkerSeries {
-            listener: self.listener.series.of(index),
+            listener: Some(self.listener.series.of(index)),
             route: None,
             cluster: self.cluster.map(|cluster| cluster.series.of(index)),
             endpoint: self.endpoint.map(|(_, endpoint)| endpoint.series.of(index)),

@@ -90,7 +90,7 @@ fn main() {
     measure("count", |turn| {
         record.phases.total = Duration::from_nanos(u64::from(turn) * 977);
         let into = WorkerSeries {
-            listener: series.0.of(1),
+            listener: Some(series.0.of(1)),
             route: Some(series.1.of(1)),
             cluster: Some(series.2.of(1)),
             endpoint: Some(series.3.of(1)),

@@ -175,8 +175,8 @@ impl EndpointShard {
 /// Where a record is counted: shards of the worker that finished the exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerSeries<'a> {
-    /// Always known.
-    pub listener: &'a ListenerShard,
+    /// `None`: of a call that a filter has made.
+    pub listener: Option<&'a ListenerShard>,
     /// When a route matched.
     pub route: Option<&'a RouteShard>,
     /// When a cluster was chosen.
@@ -189,7 +189,9 @@ pub struct WorkerSeries<'a> {
 pub fn count(record: &Record<'_>, into: &WorkerSeries<'_>) {
     // A request whose head never came whole was not served: how long it took says nothing. Nor does the life of a tunnel.
     let timed = record.kind == Kind::Exchange && record.request.is_some() && !record.is_tunnel();
-    count_listener(record, into.listener, timed);
+    if let Some(listener) = into.listener {
+        count_listener(record, listener, timed);
+    }
     if let Some(route) = into.route {
         route.requests.add(record.response_status);
     }

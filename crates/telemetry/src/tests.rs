@@ -24,7 +24,7 @@ fn tell(telemetry: &Telemetry, worker: usize, told: &Told, change: impl FnOnce(&
     let cluster = record.cluster.map(|name| telemetry.cluster(name));
     let endpoint = record.endpoint.map(|name| telemetry.endpoint(&told.cluster, name));
     let into = WorkerSeries {
-        listener: listener.of(worker),
+        listener: Some(listener.of(worker)),
         route: route.as_ref().map(|series| series.of(worker)),
         cluster: cluster.as_ref().map(|series| series.of(worker)),
         endpoint: endpoint.as_ref().map(|series| series.of(worker)),

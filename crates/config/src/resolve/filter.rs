@@ -1,6 +1,7 @@
 //! Filters of a route: their settings checked by what they are, and the files that these name read.
 
-use model::filter::{FILE_FORMAT, FILE_TEXT, FilterUse};
+use model::Name;
+use model::filter::{CLUSTER_FORMAT, FILE_FORMAT, FILE_TEXT, FilterUse};
 use model::matching::When;
 use serde_json::{Value, json};
 
@@ -31,12 +32,33 @@ impl Resolver<'_> {
                     continue;
                 }
                 match (spec.check)(&settings) {
-                    Ok(()) => all.push(FilterUse { name: name.clone(), settings, when: when.clone() }),
+                    Ok(()) => {
+                        let calls = self.called_clusters(&path, &schema, &settings);
+                        all.push(FilterUse { name: name.clone(), settings, when: when.clone(), calls });
+                    }
                     Err(issue) => self.issue(issue.below(&path)),
                 }
             }
         }
         all
+    }
+
+    /// The clusters that the settings of a filter name, wherever its schema says that there is one.
+    fn called_clusters(&mut self, at: &str, schema: &Value, settings: &Value) -> Vec<Name> {
+        match settings {
+            Value::String(name) if schema.get("format").and_then(Value::as_str) == Some(CLUSTER_FORMAT) => {
+                self.cluster_exists(at, name);
+                vec![Name::from(name.as_str())]
+            }
+            Value::Object(map) => {
+                let known = |key| Some((key, schema.get("properties")?.get(key)?));
+                let parts = map.iter().filter_map(|(key, value)| known(key.as_str()).map(|found| (found, value)));
+                parts
+                    .flat_map(|((key, schema), value)| self.called_clusters(&format!("{at}/{key}"), schema, value))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn when_of(&mut self, at: &str, filter: &file::FilterUse) -> Option<When> {

@@ -235,6 +235,8 @@ fn may_be_useless(cluster: &Cluster) -> bool {
 /// The clusters that something leads to.
 fn used(snapshot: &Snapshot) -> HashSet<&Name> {
     let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| route.action.clusters()).collect();
+    let filters = snapshot.routes.iter().flat_map(|route| &route.filters);
+    used.extend(filters.flat_map(|filter| &filter.calls));
     for listener in &snapshot.listeners {
         let tcp = match &listener.protocol {
             Protocol::Http(_) => continue,

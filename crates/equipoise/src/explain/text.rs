@@ -65,6 +65,10 @@ fn filters(out: &mut String, filters: &[FilterTold]) {
     for (place, filter) in filters.iter().enumerate() {
         let effect = match (filter.answers, filter.changes.is_empty(), filter.changes_response) {
             (Some(status), ..) => format!("answers {status}"),
+            _ if filter.calls.is_some() => {
+                let cluster = filter.calls.as_deref().unwrap_or_default();
+                format!("asks the cluster `{cluster}`; what follows holds if that allows the request")
+            }
             _ if filter.closes => "closes the connection or stream without an answer".to_owned(),
             (None, true, true) => "changes the response".to_owned(),
             (None, true, false) => "changes nothing of this request".to_owned(),
@@ -123,6 +127,7 @@ mod tests {
             changes_response: false,
             answers: None,
             closes: true,
+            calls: None,
         };
         let mut out = String::new();
         filters(&mut out, &[deny]);

@@ -5,7 +5,7 @@ use model::filter::FilterUse;
 use serde::{Deserialize, Serialize};
 
 use super::method_text;
-use crate::filter::{Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
+use crate::filter::{CalledCluster, Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
 
 /// One filter, and what it does to this request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub struct FilterTold {
     /// It closes the connection without an answer.
     #[serde(default)]
     pub closes: bool,
+    /// It calls this cluster, and the request goes on if the response allows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<String>,
 }
 
 /// Applies filters to the head until one answers.
@@ -32,11 +35,12 @@ pub(super) fn apply(
 ) -> Result<Vec<FilterTold>, String> {
     let mut compiling = chain.compiling_again();
     let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
-    for used in uses {
-        let steps = compile_one(used, &mut compiling)
+    for (place, used) in uses.iter().enumerate() {
+        let steps = compile_one((place, used), &mut compiling)
             .map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
-        let flow = steps.request.map_or(Flow::Continue, |step| follow(&*step, head, turn));
+        let (flow, called) = steps.request.map_or((Flow::Continue, None), |step| follow(&*step, head, turn));
+        let calls = called.and_then(|called| chain.called().get(called.place()));
         let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
@@ -48,6 +52,7 @@ pub(super) fn apply(
             changes_response: steps.response.is_some() || steps.response_body.is_some(),
             answers,
             closes,
+            calls: calls.map(|called| called.cluster.to_string()),
         });
         if answers.is_some() || closes {
             break;
@@ -56,18 +61,21 @@ pub(super) fn apply(
     Ok(told)
 }
 
-/// One step, with all that it needs. No other request waits here, and what is drawn is forgotten with the steps.
-fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+/// One step, with all that it needs, but for calls, whose response is taken for one that allows the request: the cluster that was to
+/// be called is returned. No other request waits here, and what is drawn is forgotten with the steps.
+fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -> (Flow, Option<CalledCluster>) {
     let mut flow = step.apply(head, turn);
     for _ in 0..Need::PER_EXCHANGE_MAX {
         let found = match flow {
             Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
             Flow::Need(Need::Until(_)) => Found::Now,
-            end => return end,
+            Flow::Need(Need::Body { .. }) => Found::Body(Ok(b"")),
+            Flow::Need(Need::Call(call)) => return (Flow::Continue, Some(call.cluster)),
+            end => return (end, None),
         };
         flow = step.resume(head, found, turn);
     }
-    flow
+    (flow, None)
 }
 
 /// The head, line by line.

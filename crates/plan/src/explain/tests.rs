@@ -268,7 +268,7 @@ fn a_hashed_request_is_told_its_own_endpoint() {
 
 #[test]
 fn filters_are_told_with_what_they_change_until_one_answers() {
-    let filter = |name: &str, settings| FilterUse { name: name.into(), settings, when: None };
+    let filter = |name: &str, settings| FilterUse { name: name.into(), settings, when: None, calls: Vec::new() };
     let mut filtered = route("all", Match::default(), "c");
     filtered.filters = vec![
         filter("set_request_header", json!({ "x-shop": "{host}" })),

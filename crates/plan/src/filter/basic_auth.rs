@@ -137,9 +137,9 @@ impl RequestStep for BasicAuthStep {
         Flow::Need(Need::Work(Job(Arc::new(Verification { shared, credentials }))))
     }
 
-    fn resume(&self, head: &mut RequestHead, found: Found, turn: &mut Turn<'_>) -> Flow {
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         match Credentials::of(head) {
-            Some(credentials) if found == Found::Work(true) => self.let_in(head, &credentials, turn),
+            Some(credentials) if matches!(found, Found::Work(true)) => self.let_in(head, &credentials, turn),
             _ => self.refuse(),
         }
     }

@@ -3,6 +3,10 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use model::Name;
+
+use super::need::CalledCluster;
+
 /// State of a filter that all workers share and that plans to come take over.
 #[derive(Clone)]
 pub(super) struct Kept {
@@ -17,7 +21,18 @@ pub struct Compiling<'a> {
     before: &'a [Kept],
     kept: Vec<Kept>,
     notes: usize,
-    filter: &'static str,
+    called: Vec<Called>,
+    /// The filter's place in the list, and its name.
+    filter: (usize, &'static str),
+}
+
+/// A cluster that a filter calls.
+#[derive(Clone)]
+pub(crate) struct Called {
+    /// Its name.
+    pub cluster: Name,
+    /// Where the configuration names it, below the list of filters.
+    pub path: String,
 }
 
 impl<'a> Compiling<'a> {
@@ -28,12 +43,12 @@ impl<'a> Compiling<'a> {
 
     /// The filters of a route after those that kept this.
     pub(super) fn after(before: &'a [Kept]) -> Self {
-        Self { before, kept: Vec::new(), notes: 0, filter: "" }
+        Self { before, kept: Vec::new(), notes: 0, called: Vec::new(), filter: (0, "") }
     }
 
-    /// Goes on with a filter of this name.
-    pub(super) fn filter(&mut self, name: &'static str) {
-        self.filter = name;
+    /// Goes on with the filter of this name at this place in the list.
+    pub(super) fn filter(&mut self, place: usize, name: &'static str) {
+        self.filter = (place, name);
     }
 
     /// Numbers for notes, see [`super::Notes::set`]: those of a filter are not those of another of its route.
@@ -45,16 +60,25 @@ impl<'a> Compiling<'a> {
     /// The state that this filter of this route had in the plan before, if it was made with an equal `key`; else a new one. A route
     /// that has the filter several times has as many states of a key, in the order of the list.
     pub fn kept<T: Any + Send + Sync>(&mut self, key: &str, make: impl FnOnce() -> T) -> Arc<T> {
-        let is_same = |kept: &&Kept| kept.filter == self.filter && kept.key == key;
+        let is_same = |kept: &&Kept| kept.filter == self.filter.1 && kept.key == key;
         let earlier = self.kept.iter().filter(is_same).count();
         let before = self.before.iter().filter(is_same).nth(earlier);
         let state = before.and_then(|kept| kept.state.clone().downcast::<T>().ok()).unwrap_or_else(|| Arc::new(make()));
-        self.kept.push(Kept { filter: self.filter, key: key.to_owned(), state: state.clone() });
+        self.kept.push(Kept { filter: self.filter.1, key: key.to_owned(), state: state.clone() });
         state
     }
 
-    pub(super) fn into_kept(self) -> Box<[Kept]> {
-        self.kept.into()
+    /// A cluster that the filter calls, see [`super::Need::Call`]. Whether there is one of this name is found out with the plan, and
+    /// again with each plan after it; `path` says where the settings name it.
+    pub fn cluster(&mut self, name: &str, path: &str) -> CalledCluster {
+        let (place, filter) = self.filter;
+        self.called.push(Called { cluster: name.into(), path: format!("{place}/{filter}/{path}") });
+        CalledCluster(self.called.len() - 1)
+    }
+
+    /// What the chain keeps: state for the chain after it, and which clusters its filters call.
+    pub(super) fn finish(self) -> (Box<[Kept]>, Box<[Called]>) {
+        (self.kept.into(), self.called.into())
     }
 }
 
@@ -65,18 +89,18 @@ mod tests {
     #[test]
     fn state_is_found_again_by_filter_key_and_place() {
         let mut first = Compiling::alone();
-        first.filter("a");
+        first.filter(0, "a");
         let (one, two) = (first.kept("k", || 1_u8), first.kept("k", || 2_u8));
         let other = first.kept("x", || 3_u8);
-        let kept = first.into_kept();
+        let kept = first.finish().0;
         let mut second = Compiling::after(&kept);
-        second.filter("a");
+        second.filter(0, "a");
         assert!(Arc::ptr_eq(&second.kept("x", || 0_u8), &other));
         assert!(Arc::ptr_eq(&second.kept("k", || 0_u8), &one));
         assert!(Arc::ptr_eq(&second.kept("k", || 0_u8), &two));
         assert_eq!(*second.kept("k", || 9_u8), 9, "a third is new");
         assert_eq!(*second.kept("x", || 7_u16), 7, "what has become of another kind is new");
-        second.filter("b");
+        second.filter(1, "b");
         assert_eq!(*second.kept("k", || 8_u8), 8);
         let numbers = [second.note(), second.note()];
         assert_eq!(numbers, [0, 1]);

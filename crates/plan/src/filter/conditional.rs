@@ -72,7 +72,7 @@ impl RequestStep for Conditional<Box<dyn RequestStep>> {
         }
     }
 
-    fn resume(&self, head: &mut RequestHead, found: Found, turn: &mut Turn<'_>) -> Flow {
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         self.step.resume(head, found, turn)
     }
 }

@@ -199,7 +199,7 @@ fn compile_value(text: &str, stage: Stage) -> Result<Template, Issue> {
 }
 
 /// A name that filters may change.
-fn changeable_name(text: &str, stage: Stage) -> Result<FieldName, Issue> {
+pub(super) fn changeable_name(text: &str, stage: Stage) -> Result<FieldName, Issue> {
     let name = FieldName::new(text).map_err(|message| Issue::at("", message))?;
     let Some(why) = reserved(name.known(), stage) else { return Ok(name) };
     let issue = Issue::at("", format!("`{text}` cannot be changed by a filter: {why}"));

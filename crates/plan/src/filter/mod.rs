@@ -29,6 +29,7 @@ mod cors;
 mod deny;
 mod error_page;
 mod fields;
+mod forward_auth;
 pub mod guarded;
 mod header_names;
 mod need;
@@ -65,13 +66,13 @@ use serde_json::Value;
 pub use body::{BadBody, Coded, Coder, Extent, Rank, ResponseBodyStep, Stage, Tap, Turning};
 pub use compiling::Compiling;
 pub use guarded::{Guarded, GuardedResponse};
-pub use need::{Found, Job, Need, Work};
+pub use need::{Call, CalledCluster, Found, Job, Need, Reply, TooLong, Work};
 pub use notes::{Note, Notes};
 pub use settings::Settings;
 pub use template::Template;
 pub use turn::Turn;
 
-use compiling::Kept;
+use compiling::{Called, Kept};
 
 /// Every filter there is, in the order of the reference page. Adding one is a line here.
 pub const FILTERS: &[FilterEntry] = &[
@@ -91,6 +92,7 @@ pub const FILTERS: &[FilterEntry] = &[
     deny::ENTRY,
     error_page::ENTRY,
     basic_auth::ENTRY,
+    forward_auth::ENTRY,
     rate_limit::ENTRY,
     compress::ENTRY,
 ];
@@ -184,7 +186,7 @@ pub trait RequestStep: Send + Sync {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow;
 
     /// Goes on with what was found of the need that the step had. It may have another.
-    fn resume(&self, _head: &mut RequestHead, _found: Found, _turn: &mut Turn<'_>) -> Flow {
+    fn resume(&self, _head: &mut RequestHead, _found: Found<'_>, _turn: &mut Turn<'_>) -> Flow {
         Flow::Continue
     }
 }
@@ -269,6 +271,7 @@ pub struct Chain {
     response_bodies: Box<[Box<dyn ResponseBodyStep>]>,
     /// For the chain that takes its place.
     kept: Box<[Kept]>,
+    called: Box<[Called]>,
 }
 
 impl Chain {
@@ -283,7 +286,7 @@ impl Chain {
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
         let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.kept));
         for (place, used) in uses.iter().enumerate() {
-            match compile_one(used, &mut compiling) {
+            match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
@@ -298,6 +301,7 @@ impl Chain {
         if !issues.is_empty() {
             return Err(issues);
         }
+        let (kept, called) = compiling.finish();
         let intercepts = pages.iter().any(|page| page.intercepts());
         response_bodies.sort_by_key(|step| step.rank());
         Ok(Self {
@@ -308,13 +312,19 @@ impl Chain {
             guarded: guarded.into(),
             guarded_response: guarded_response.into(),
             response_bodies: response_bodies.into(),
-            kept: compiling.into_kept(),
+            kept,
+            called,
         })
     }
 
     /// Whether a filter keeps state for the chain that takes its place.
     pub(crate) fn keeps_state(&self) -> bool {
         !self.kept.is_empty()
+    }
+
+    /// The clusters that its filters call, in the order of [`CalledCluster::place`].
+    pub(crate) fn called(&self) -> &[Called] {
+        &self.called
     }
 
     /// For compiling its filters once more, with the very state that they keep.
@@ -341,7 +351,7 @@ impl Chain {
     }
 
     /// Goes on with the step at `place`, which had a need, and then with those after it.
-    pub fn resume(&self, place: &mut usize, found: Found, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+    pub fn resume(&self, place: &mut usize, found: Found<'_>, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         match self.request.get(*place).map(|step| step.resume(head, found, turn)) {
             None | Some(Flow::Continue) => {
                 *place += 1;
@@ -454,13 +464,13 @@ impl fmt::Debug for Chain {
 }
 
 /// What one filter of a route does. Paths of issues are below its place in the list.
-pub(crate) fn compile_one(used: &FilterUse, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
+pub(crate) fn compile_one((place, used): (usize, &FilterUse), compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
     let Some(entry) = FILTERS.iter().find(|entry| entry.name == used.name) else {
         let issue = Issue::at(&used.name, format!("there is no filter `{}`", used.name));
         let names = FILTERS.iter().map(|entry| entry.name);
         return Err(settings::suggest_nearest_on("docs/reference/filters.md", issue, &used.name, names));
     };
-    compiling.filter(entry.name);
+    compiling.filter(place, entry.name);
     let steps = (entry.compile)(&used.settings, compiling).map_err(|issue| issue.below(&used.name))?;
     match &used.when {
         None => Ok(steps),

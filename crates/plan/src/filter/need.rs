@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use model::{Fault, RequestHead, ResponseHead};
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
@@ -10,6 +12,14 @@ use std::time::Instant;
 pub enum Need {
     /// Work that is too slow for a worker; threads beside the workers do it.
     Work(Job),
+    /// A request of the proxy's own to a cluster, and its response.
+    Call(Box<Call>),
+    /// The request's body, whole, of at most this many bytes; see [`Need::BODY_BYTES_MAX`]. It is sent to the endpoint from memory
+    /// afterwards, as often as retries need it.
+    Body {
+        /// The bound, in bytes.
+        max: u32,
+    },
     /// That a moment has come.
     Until(Instant),
 }
@@ -17,16 +27,71 @@ pub enum Need {
 impl Need {
     /// Needs of one exchange, over all its steps. One more is a fault: a step that always needs something never ends.
     pub const PER_EXCHANGE_MAX: u32 = 8;
+    /// The largest body, in bytes, that a step may ask for.
+    pub const BODY_BYTES_MAX: u32 = 16 << 20;
 }
 
 /// What came of a need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+#[derive(Debug)]
+pub enum Found<'a> {
     /// What [`Work::run`] has found.
     Work(bool),
+    /// The response to a call, or the fault that ended it.
+    Call(Result<Box<Reply>, Fault>),
+    /// The body; an error if it is longer than the step wants to have it. Nothing of that one was read: the exchange may go on.
+    Body(Result<&'a [u8], TooLong>),
     /// The moment has come.
     Now,
 }
+
+/// A request to a cluster beside the one that the client has made. It has the cluster's balancing, retries, limits and health, and
+/// is cancelled with its exchange.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// To which cluster it goes.
+    pub cluster: CalledCluster,
+    /// Method, target and fields. The body's length is added to it.
+    pub head: RequestHead,
+    /// The body; may be empty.
+    pub body: Arc<[u8]>,
+    /// Bound on all of it, from the wait for an endpoint to the last byte of the response.
+    pub timeout: Duration,
+    /// Bound on the response's body, in bytes. A longer one is [`Fault::BadResponseBody`].
+    pub response_bytes_max: usize,
+}
+
+/// Two are equal if they are the same.
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Call {}
+
+/// A cluster that filters of a route call: its place in the route's list of those. From [`super::Compiling::cluster`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CalledCluster(pub(crate) usize);
+
+impl CalledCluster {
+    /// The place in [`crate::RoutePlan::called`].
+    pub fn place(self) -> usize {
+        self.0
+    }
+}
+
+/// The response to a [`Call`].
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// Status and fields.
+    pub head: ResponseHead,
+    /// The body, whole.
+    pub body: Vec<u8>,
+}
+
+/// A body is longer than a step wants to have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
 
 /// Something to be found out that takes long.
 pub trait Work: Send + Sync {

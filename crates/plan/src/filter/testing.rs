@@ -139,7 +139,7 @@ pub(super) fn listed(fields: &Fields) -> String {
 pub(super) fn uses(filters: &Value) -> Vec<FilterUse> {
     let one = |filter: &Value| {
         let (name, settings) = filter.as_object().unwrap().iter().next().unwrap();
-        FilterUse { name: name.clone(), settings: settings.clone(), when: None }
+        FilterUse { name: name.clone(), settings: settings.clone(), when: None, calls: Vec::new() }
     };
     filters.as_array().unwrap().iter().map(one).collect()
 }

@@ -128,13 +128,20 @@ impl<'a> Compiler<'a> {
         };
         let chain = self.chain(index, route, old);
         let (action, conditions, chain) = (action?, conditions?, chain?);
+        let called = self.called(index, &chain)?;
         match old {
-            Some(old) if old.index == index && old.route == *route && goes_to_same(&old.action, &action) => {
+            Some(old)
+                if old.index == index
+                    && old.route == *route
+                    && are_same(old.action.clusters(), action.clusters())
+                    && are_same(&old.called, &called) =>
+            {
                 Some(old.clone())
             }
             _ => {
                 let (timeout, subset) = (route.timeout, route.subset.as_ref().map(SubsetPlan::new));
-                Some(Arc::new(RoutePlan { route: route.clone(), index, action, chain, timeout, subset, conditions }))
+                let route = route.clone();
+                Some(Arc::new(RoutePlan { route, index, action, chain, called, timeout, subset, conditions }))
             }
         }
     }
@@ -148,6 +155,15 @@ impl<'a> Compiler<'a> {
         }
         let compiled = Chain::compile(&route.filters, keeper.map(|keeper| &*keeper.chain));
         self.take(compiled, || format!("routes/{index}/filters")).map(Arc::new)
+    }
+
+    /// The clusters that the filters of a route call. `None`: there was an issue.
+    fn called(&mut self, index: usize, chain: &Chain) -> Option<Box<[Arc<ClusterPlan>]>> {
+        let mut all = Vec::with_capacity(chain.called().len());
+        for called in chain.called() {
+            all.extend(self.cluster(&called.cluster, || format!("routes/{index}/filters/{}", called.path)));
+        }
+        (all.len() == chain.called().len()).then(|| all.into())
     }
 
     /// The route of the plan before whose filters hand over what they keep: the one of the same name. A name that only counts routes says
@@ -374,9 +390,8 @@ fn by_name<T>(plans: &[Arc<T>], name: impl Fn(&T) -> &Name) -> HashMap<&str, &Ar
     plans.iter().map(|plan| (name(plan).as_str(), plan)).collect()
 }
 
-/// Whether two actions of equal settings forward to the very same clusters.
-fn goes_to_same(one: &ActionPlan, two: &ActionPlan) -> bool {
-    let (one, two) = (one.clusters(), two.clusters());
+/// Whether two lists hold the very same clusters.
+fn are_same(one: &[Arc<ClusterPlan>], two: &[Arc<ClusterPlan>]) -> bool {
     one.len() == two.len() && one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))
 }
 

@@ -148,6 +148,8 @@ pub struct RoutePlan {
     pub action: ActionPlan,
     /// Its filters. The same `Arc` as long as the route of this name lists equal filters.
     pub chain: Arc<Chain>,
+    /// Clusters that its filters call, see [`crate::filter::Call`].
+    pub called: Box<[Arc<ClusterPlan>]>,
     /// Bound on the whole exchange.
     pub timeout: Option<Duration>,
     pub(crate) subset: Option<SubsetPlan>,

@@ -1,23 +1,68 @@
 //! What filters need and do not do themselves, a file for each kind.
 
+pub(crate) mod body;
+mod call;
 mod work;
 
+use std::time::Instant;
+
 use model::Fault;
-use plan::filter::{Found, Need};
+use plan::RoutePlan;
+use plan::filter::{Flow, Found, Need, Reply, TooLong};
 
 use crate::exchange::Exchange;
 
-/// Does what a step needs, and says what was found.
-///
-/// # Errors
-/// It cannot be had, or took too long; the client has gone.
-pub(crate) async fn meet(need: Need, exchange: &mut Exchange<'_>) -> Result<Found, Fault> {
-    match need {
-        Need::Work(job) => work::done(job, exchange.connection).await.map(Found::Work),
-        Need::Until(moment) => {
-            let now = exchange.told.look();
-            exchange.pause(moment.saturating_duration_since(now)).await?;
-            Ok(Found::Now)
+/// What came of a need, while no step has seen it.
+enum Met {
+    Work(bool),
+    Call(Result<Box<Reply>, Fault>),
+    Body(Result<(), TooLong>),
+    Now,
+}
+
+impl Exchange<'_> {
+    /// Meets the need of the request step at `place`, and goes on with that step and those after it, which may have others.
+    ///
+    /// # Errors
+    /// It cannot be met, or took too long; the client has gone.
+    pub(crate) async fn meet_needs(&mut self, route: &RoutePlan, mut place: usize, first: Need) -> Result<Flow, Fault> {
+        let mut need = first;
+        for _ in 0..Need::PER_EXCHANGE_MAX {
+            let met = self.meet(need).await?;
+            self.told.look();
+            match self.resume(route, &mut place, met) {
+                Flow::Need(next) => need = next,
+                flow => return Ok(flow),
+            }
         }
+        Err(Fault::VerificationFull)
+    }
+
+    async fn meet(&mut self, need: Need) -> Result<Met, Fault> {
+        match need {
+            Need::Work(job) => work::done(job, self.connection).await.map(Met::Work),
+            Need::Call(call) => call::made(*call, self).await.map(Met::Call),
+            Need::Body { max } => body::held(self, max).await.map(Met::Body),
+            Need::Until(moment) => self.wait_until(moment).await.map(|()| Met::Now),
+        }
+    }
+
+    async fn wait_until(&mut self, moment: Instant) -> Result<(), Fault> {
+        let now = self.told.look();
+        self.pause(moment.saturating_duration_since(now)).await
+    }
+
+    fn resume(&mut self, route: &RoutePlan, place: &mut usize, met: Met) -> Flow {
+        // The body is lent to the step, beside the exchange.
+        let held = self.replay.body.take();
+        let found = match met {
+            Met::Work(found) => Found::Work(found),
+            Met::Call(replied) => Found::Call(replied),
+            Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&[][..], |held| &held.bytes))),
+            Met::Now => Found::Now,
+        };
+        let flow = self.in_turn(|head, _, turn| route.chain.resume(place, found, head, turn));
+        self.replay.body = held;
+        flow
     }
 }

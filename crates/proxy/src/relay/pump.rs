@@ -95,6 +95,21 @@ impl Pump {
         Self { ended: false, flushed: false, stages, ..Self::of(BodyReader::Done, writer) }
     }
 
+    /// A pump for a body of this many bytes that is in memory: [`Self::begin`] gets all of it.
+    pub(crate) fn kept(length: usize, writer: BodyWriter) -> Self {
+        Self::of(if length == 0 { BodyReader::Done } else { BodyReader::Length(length as u64) }, writer)
+    }
+
+    /// Ends the body with trailers that were read before. To be called before [`Self::begin`].
+    pub(crate) fn end_with(&mut self, trailers: Option<Box<Fields>>) {
+        self.trailers = trailers;
+    }
+
+    /// The trailers of a body that was collected.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        self.trailers.take()
+    }
+
     /// A pump for bytes without framing.
     pub(crate) fn tunnel() -> Self {
         Self::of(BodyReader::UntilClose, BodyWriter::Plain)
@@ -274,6 +289,28 @@ impl Pump {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Err(_) => return Poll::Ready(false),
             }
+        }
+    }
+
+    /// Reads the body to its end, into memory: the writer is [`BodyWriter::Stream`], so that no framing is put on.
+    pub(crate) fn poll_collect(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        from: &mut Io,
+        into: &mut Vec<u8>,
+        pool: &BufferPool,
+    ) -> Poll<Result<(), PumpFault>> {
+        loop {
+            while let Some(buffer) = self.outgoing.take() {
+                into.extend_from_slice(buffer.data());
+                self.written |= !buffer.is_empty();
+                pool.give(buffer);
+                self.outgoing = self.take_queued();
+            }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.poll_fill(cx, from, pool)?);
         }
     }
 
@@ -491,6 +528,8 @@ impl Pump {
     /// Passes what was taken out of the sender's framing on to the receiver's, through the stages if there are any.
     fn hand_on(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>, pool: &BufferPool) -> Result<(), PumpFault> {
         let is_last = self.reader.is_done();
+        let given = if is_last { self.trailers.take() } else { None };
+        let trailers = trailers.or(given.as_deref());
         let Some(stages) = &mut self.stages else { return self.encode(buffer, trailers, is_last, pool) };
         if is_last {
             stages.trailers(trailers.cloned());

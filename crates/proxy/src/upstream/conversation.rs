@@ -84,14 +84,7 @@ impl<'p> Conversation<'p> {
             Line::Shared(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
         };
         let writer = writer_of(exchange, &upstream.io);
-        let source = match exchange.replay.again() {
-            // It was kept without the chunks that it came in, or as the endpoint gets it.
-            Some(kept) if framing == Framing::Chunked || exchange.replay.is_coded() => {
-                Framing::Length(kept.len() as u64)
-            }
-            _ => framing,
-        };
-        let mut upload = upload_of(exchange, source, writer);
+        let mut upload = upload_of(exchange, framing, writer);
         let buffers = &exchange.worker.buffers;
         let received = &mut exchange.connection.received;
         // What follows a request without a body is the next request: it stays where it is.
@@ -99,7 +92,8 @@ impl<'p> Conversation<'p> {
         let first = match exchange.replay.again() {
             Some(kept) => {
                 let mut first = buffers.take();
-                let _fits_by_its_bound = first.append(kept);
+                // A larger one is made by the first of its stages.
+                let _fits = kept.bytes.len() <= REPLAY_BYTES_MAX && first.append(&kept.bytes);
                 Some(first)
             }
             None if is_next_request => None,
@@ -186,7 +180,8 @@ impl<'p> Conversation<'p> {
             upstream.bond = bond_of(&exchange.incoming.head.fields, response);
         }
         // Clients of HTTP/2 and HTTP/3 have many requests on one connection: see `is_wanted_by`.
-        if upstream.bond == Bond::Client && exchange.incoming.head.version < Version::Http2 {
+        let is_call = exchange.connection.io.is_memory();
+        if upstream.bond == Bond::Client && exchange.incoming.head.version < Version::Http2 && !is_call {
             let slot = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
             exchange.connection.facts.authenticated_at.set(slot);
         }
@@ -202,7 +197,7 @@ impl<'p> Conversation<'p> {
             exchange.replay.keep_sent(sent, exchange.sends_text());
         }
         // Also what was kept after a refusal, when another endpoint has looked at it since.
-        exchange.replay.body.take_if(|body| body.len() > max);
+        exchange.replay.body.take_if(|body| body.bytes.len() > max);
     }
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
@@ -493,12 +488,24 @@ fn fit_for_stream(exchange: &mut Exchange<'_>, cluster: &ClusterPlan) {
 
 /// What moves the request's body, within the bounds of its route.
 fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pump {
-    let mut upload = Pump::new(source, &exchange.connection.io, writer);
-    if let Some(max) = exchange.incoming.notes.body_max {
-        upload.bound(max);
-    }
-    upload.pass(exchange.stages_of_request());
-    exchange.thin_request(&mut upload);
+    let Some(kept) = exchange.replay.again() else {
+        let mut upload = Pump::new(source, &exchange.connection.io, writer);
+        if let Some(max) = exchange.incoming.notes.body_max {
+            upload.bound(max);
+        }
+        upload.pass(exchange.stages_of_request());
+        exchange.thin_request(&mut upload);
+        return upload;
+    };
+    let mut upload = match exchange.stages_of_kept(kept) {
+        Some(stages) => Pump::made(writer, stages),
+        None => {
+            let mut upload = Pump::kept(kept.bytes.len(), writer);
+            upload.pass(exchange.stages_of_request());
+            upload
+        }
+    };
+    upload.end_with(kept.trailers.clone());
     upload
 }
 
@@ -527,7 +534,7 @@ fn refused_upload(from: &mut Io, fault: &PumpFault) -> Fault {
     upload_fault(fault)
 }
 
-fn upload_fault(fault: &PumpFault) -> Fault {
+pub(crate) fn upload_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
         PumpFault::TooLong => Fault::BodyTooLarge,

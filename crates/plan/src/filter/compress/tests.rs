@@ -275,8 +275,12 @@ fn a_short_body_passes_without_vary_and_one_of_unknown_length_is_coded() {
 #[test]
 fn a_condition_says_where_it_applies() {
     let matches = Match { path: Some(PathMatch::Prefix("/a".into())), ..Match::default() };
-    let uses =
-        [FilterUse { name: "compress".into(), settings: json!({}), when: Some(When { matches, ..When::default() }) }];
+    let uses = [FilterUse {
+        name: "compress".into(),
+        settings: json!({}),
+        when: Some(When { matches, ..When::default() }),
+        calls: Vec::new(),
+    }];
     let chain = Chain::compile(&uses, None).unwrap();
     for (target, expected) in [("/a/b", true), ("/b", false)] {
         let (world, mut beside) = (World::new(), Beside::new());

@@ -33,7 +33,7 @@ fn on(listener: &str, route: Route) -> Route {
 }
 
 fn header_filter(value: &str) -> FilterUse {
-    FilterUse { name: "set_request_header".into(), settings: json!({ "x-a": value }), when: None }
+    FilterUse { name: "set_request_header".into(), settings: json!({ "x-a": value }), when: None, calls: Vec::new() }
 }
 
 /// Two HTTP listeners, one for TCP, one by server name; routes to `a` on both, to `b` on `two` alone.
@@ -248,8 +248,10 @@ fn everything_that_is_wrong_is_told_at_once_with_its_place() {
             ValueMatch { name: "a b".into(), test: ValueTest::Present },
             ValueMatch { name: "x".into(), test: bad() },
         ];
-        routes[0].filters =
-            vec![header_filter("1"), FilterUse { name: "nothing".into(), settings: json!({}), when: None }];
+        routes[0].filters = vec![
+            header_filter("1"),
+            FilterUse { name: "nothing".into(), settings: json!({}), when: None, calls: Vec::new() },
+        ];
         routes[1].listeners = vec!["two".into(), "none".into(), "raw".into()];
         routes[1].action = Action::Cluster("none".into());
         let mut more = route("weighted", Match::default(), "a");
