@@ -36,6 +36,7 @@ mod faults;
 mod filter_rewrites;
 mod filter_when;
 mod filters;
+mod forward_auth;
 mod forwarding;
 mod framing;
 mod generations;

@@ -15,7 +15,8 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
+    "forward_auth",
     "set_request_header",
     "add_request_header",
     "remove_request_header",

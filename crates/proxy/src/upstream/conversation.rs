@@ -466,7 +466,11 @@ impl<'p> Conversation<'p> {
         exchange.told.is_interim_cut = self.interim.1 > 0;
         exchange.is_read = self.upload.is_read();
         self.upload.stop(buffers);
-        exchange.told.received_bytes += self.upload.moved_bytes();
+        match exchange.replay.again() {
+            // It is counted once, however often it was sent.
+            Some(kept) if !kept.is_coded => exchange.told.received_bytes = kept.bytes.len() as u64,
+            _ => exchange.told.received_bytes += self.upload.moved_bytes(),
+        }
         if let Some(mut download) = self.download.take() {
             download.stop(buffers);
             exchange.told.sent_bytes += download.sent_bytes();
