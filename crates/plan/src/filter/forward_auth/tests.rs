@@ -42,7 +42,7 @@ const FIELDS: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn the_service_gets_the_request_and_no_field_that_is_about_its_body_or_caches() {
+fn the_call_has_the_request_and_no_field_about_its_body_or_caches() {
     let step = step(json!({ "cluster": "auth", "path": "/verify?a=1", "response_headers": ["X-User"] }));
     let mut head = request("PUT", "/cart?item=1", &FIELDS);
     let call = called(apply(&*step, &mut head));
