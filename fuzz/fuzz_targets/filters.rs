@@ -9,7 +9,7 @@ use model::fields::Span;
 use model::filter::FilterUse;
 use model::matching::{Match, ValueMatch, ValueTest, When};
 use model::{Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Extent, Failure, Flow, Found, Need, Notes, ResponseView, Turn};
+use plan::filter::{Chain, Extent, Flow, Found, Need, Notes, ResponseSource, ResponseView, Turn};
 use serde_json::{Value, json};
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
@@ -86,7 +86,7 @@ fuzz_target!(|input: &[u8]| {
         Flow::Respond(local) => assert_eq!((local.status, notes.user()), (401, None)),
         other => panic!("{other:?}"),
     }
-    let view = ResponseView { request: &head, cluster: None, endpoint: None };
+    let view = ResponseView { request: &head, cluster: None, endpoint: None, source: ResponseSource::Local(None) };
     let mut turn =
         Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
     let mut response = ResponseHead::default();
@@ -95,9 +95,8 @@ fuzz_target!(|input: &[u8]| {
     let (stages, _) = CHAIN.begin_response_body(&mut response, &view, Extent::Unknown, &mut turn);
     let coding = response.fields.get(&FieldName::new("content-encoding").expect("a name")).is_some();
     assert_eq!(stages.len(), usize::from(coding), "a body is coded exactly if its head says so");
-    let failure =
-        Failure { status: 401, fault: None, is_of_endpoint: false, view: &view, facts: &facts, notes: &notes };
-    let page = CHAIN.page(&failure, Vec::new, &mut scratch).expect("one fits always");
+    response.status = 401;
+    let Flow::Respond(page) = CHAIN.answer(&mut 0, (&response, &view), &mut turn) else { panic!("one fits always") };
     let text = String::from_utf8(page.body).expect("text");
     if page.fields.iter().any(|(_, value)| value == "application/json") {
         serde_json::from_str::<Value>(&text).expect("JSON");

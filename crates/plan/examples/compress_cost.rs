@@ -8,7 +8,7 @@ use std::time::Instant;
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::{Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Extent, Notes, ResponseView, Stage, Turn, Turning};
+use plan::filter::{Chain, Extent, Notes, ResponseSource, ResponseView, Stage, Turn, Turning};
 use serde_json::json;
 
 const TEXTS: [&str; 5] = [
@@ -82,7 +82,7 @@ fn code(chain: &Chain, body: &[u8]) -> usize {
         scratch: &mut Vec::new(),
         is_rehearsal: false,
     };
-    let view = ResponseView { request: &request, cluster: None, endpoint: None };
+    let view = ResponseView { request: &request, cluster: None, endpoint: None, source: ResponseSource::Endpoint };
     let extent = Extent::Known(body.len() as u64);
     let (mut stages, _) = chain.begin_response_body(&mut response, &view, extent, &mut turn);
     let Some(Stage::Coder(coder)) = stages.first_mut() else { panic!("the body is not coded") };

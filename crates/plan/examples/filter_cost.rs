@@ -8,7 +8,7 @@ use std::time::Instant;
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::{Facts, Name, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Flow, Notes, ResponseView, Turn};
+use plan::filter::{Chain, Flow, Notes, ResponseSource, ResponseView, Turn};
 use serde_json::{Value, json};
 
 const ROUNDS: u32 = 1_000_000;
@@ -86,7 +86,7 @@ fn measure(title: &str, filters: Value) {
         };
         let flow = chain.on_request(black_box(&mut request), &mut turn);
         assert!(matches!(flow, Flow::Continue));
-        let view = ResponseView { request: &request, cluster: None, endpoint: None };
+        let view = ResponseView { request: &request, cluster: None, endpoint: None, source: ResponseSource::Endpoint };
         chain.on_response(black_box(&mut response), &view, &mut turn);
     }
     println!("{title:40} {:6.0} ns", begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS));

@@ -10,6 +10,7 @@ use model::head::reason_phrase;
 use model::limits::FIELDS_HARD_MAX;
 use model::{Fault, LocalResponse, Version};
 use plan::ClusterPlan;
+use plan::filter::ResponseSource;
 use wire::http1::{Framing, SendResponse};
 
 use crate::downstream::begin_response;
@@ -21,10 +22,10 @@ use crate::relay::{BodyWriter, Pump, Stages};
 /// After how many seconds a client may try again, for faults that pass.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// Sends an answer, or the page in its place if it is an error.
+/// Sends an answer, or what a filter answers in its place.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
     let refused = exchange.told.is_refused.then_some(Fault::Refused);
-    let page = exchange.page_of(local, refused);
+    let page = exchange.instead_of_local(local, refused).await?;
     give(exchange, page.as_ref().unwrap_or(local)).await
 }
 
@@ -98,7 +99,7 @@ async fn send_with(
     keep_alive: bool,
 ) -> Result<bool, Fault> {
     fill_head(exchange, local);
-    exchange.filter_response();
+    exchange.filter_response(ResponseSource::Local(None));
     append(&mut exchange.response().fields, beside);
     let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
     let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
@@ -184,7 +185,8 @@ async fn write(exchange: &mut Exchange<'_>, bytes: &[u8]) -> Result<(), Fault> {
     .await
 }
 
-fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
+/// Makes the response head that of this answer.
+pub(crate) fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
     let worker = exchange.worker;
     let head = exchange.response();
     head.clear();

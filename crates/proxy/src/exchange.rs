@@ -20,7 +20,7 @@ use model::queue::Precedence;
 use model::resilience::Hedge;
 use model::snapshot::{HostMismatch, HttpListener};
 use model::{Facts, Fault, FieldName, LocalResponse, Method, PickReason, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Failure, Flow, ResponseView, Turn};
+use plan::filter::{Flow, ResponseSource, ResponseView, Turn};
 use plan::{
     ActionPlan, Ask, ClusterChoice, ClusterPlan, EndpointPlan, Lease, ListenerTarget, Pass, RoutePlan, Session, Subset,
 };
@@ -30,7 +30,7 @@ use wire::http1::{Framing, RequestParsed};
 use crate::accept::LAST_CALL;
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
-use crate::grpc::{self, Grpc};
+use crate::grpc::Grpc;
 use crate::guard::Gate;
 use crate::persistence::seed;
 use crate::pick::{Place, pick};
@@ -665,73 +665,32 @@ impl<'p> Exchange<'p> {
         self.response.get_or_insert_with(|| self.worker.take_response())
     }
 
-    /// Runs the route's response steps over the response head.
-    pub(crate) fn filter_response(&mut self) {
+    /// Runs the route's response steps over the head of a response from `source`.
+    pub(crate) fn filter_response(&mut self, source: ResponseSource) {
         let Some(route) = self.told.route else { return };
         if !route.chain.has_response_steps() {
             return;
         }
+        self.with_response(source, |head, view, turn| route.chain.on_response(head, view, turn));
+    }
+
+    /// Hands the response head to filters, with all that may be looked at beside it. `None`: there is no response.
+    pub(crate) fn with_response<R>(
+        &mut self,
+        source: ResponseSource,
+        run: impl FnOnce(&mut ResponseHead, &ResponseView<'_>, &mut Turn<'_>) -> R,
+    ) -> Option<R> {
         let cluster = self.told.cluster.map(|cluster| &cluster.plan.cluster.name);
         let endpoint = self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name);
         self.in_turn(|request, response, turn| {
-            let Some(response) = response else { return };
-            route.chain.on_response(response, &ResponseView { request, cluster, endpoint }, turn);
-        });
-    }
-
-    /// The page of the route in place of an error that is made here, if it has one for it. Calls of gRPC have none.
-    pub(crate) fn page_of(&self, local: &LocalResponse, fault: Option<Fault>) -> Option<LocalResponse> {
-        let chain = self.told.route.map(|route| &route.chain).filter(|chain| chain.has_pages())?;
-        if local.status < 400 || self.grpc.is_some() {
-            return None;
-        }
-        let kept = || {
-            let is_kept = |name: &str| !name.eq_ignore_ascii_case("content-type");
-            local.fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
-        };
-        self.page(chain, (local.status, fault, false), kept)
-    }
-
-    /// The page of the route in place of the endpoint's answer that is here, if it has one for it.
-    pub(crate) fn page_of_endpoint(&self) -> Option<LocalResponse> {
-        let chain = self.told.route.map(|route| &route.chain).filter(|chain| chain.intercepts())?;
-        let response = self.response.as_deref().filter(|response| response.status >= 400)?;
-        if self.grpc.is_some() || grpc::is_grpc(response) {
-            return None;
-        }
-        self.page(chain, (response.status, None, true), || kept_of_endpoint(response))
-    }
-
-    fn page(
-        &self,
-        chain: &Chain,
-        (status, fault, is_of_endpoint): (u16, Option<Fault>, bool),
-        kept: impl FnOnce() -> Vec<(String, String)>,
-    ) -> Option<LocalResponse> {
-        let (view, notes) = (self.view(), &self.incoming.notes);
-        let failure = Failure { status, fault, is_of_endpoint, view: &view, facts: &self.facts(), notes };
-        chain.page(&failure, kept, &mut self.worker.scratch.borrow_mut())
-    }
-
-    /// What may be looked at beside a response.
-    fn view(&self) -> ResponseView<'_> {
-        ResponseView {
-            request: &self.incoming.head,
-            cluster: self.told.cluster.map(|cluster| &cluster.plan.cluster.name),
-            endpoint: self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
-        }
+            Some(run(response?, &ResponseView { request, cluster, endpoint, source }, turn))
+        })
     }
 
     /// Whether the request asks for another protocol that a tunnel could carry.
     pub(crate) fn wants_upgrade(&self) -> bool {
         self.request.upgrade && self.incoming.head.fields.has_known(Known::Upgrade)
     }
-}
-
-/// What stays of an endpoint's answer when a page takes its place: what the client needs to go on, and nothing about the body.
-fn kept_of_endpoint(response: &ResponseHead) -> Vec<(String, String)> {
-    const KEPT: [&[u8]; 4] = [b"www-authenticate", b"proxy-authenticate", b"allow", b"retry-after"];
-    fields_of(response, &KEPT)
 }
 
 /// The fields of these names, of those that are text.

@@ -1,7 +1,7 @@
 //! Which stages the bodies of an exchange pass, and how that changes their framing.
 
 use model::limits::REPLAY_BYTES_MAX;
-use plan::filter::{BadBody, Coded, Coder, Extent, ResponseView, Stage, Turning};
+use plan::filter::{BadBody, Coded, Coder, Extent, ResponseSource, Stage, Turning};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
 
@@ -58,7 +58,7 @@ impl Exchange<'_> {
         if web.is_none() && !self.told.route.is_some_and(|route| route.chain.has_response_bodies()) {
             return (None, framing);
         }
-        let (stages, behind) = self.begin_response_body(framing, web);
+        let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
         (Stages::new(stages, matches!(framing, Framing::Chunked | Framing::UntilClose)), behind)
     }
 
@@ -68,7 +68,7 @@ impl Exchange<'_> {
         if !self.told.route.is_some_and(|route| route.chain.has_response_bodies()) {
             return None;
         }
-        let (mut stages, behind) = self.begin_response_body(framing, None);
+        let (mut stages, behind) = self.begin_response_body((framing, ResponseSource::Local(None)), None);
         if stages.is_empty() {
             return None;
         }
@@ -77,7 +77,11 @@ impl Exchange<'_> {
     }
 
     #[cold]
-    fn begin_response_body(&mut self, framing: Framing, web: Option<WebForm>) -> (Vec<Stage>, Framing) {
+    fn begin_response_body(
+        &mut self,
+        (framing, source): (Framing, ResponseSource),
+        web: Option<WebForm>,
+    ) -> (Vec<Stage>, Framing) {
         let extent = match framing {
             Framing::None => Extent::Absent,
             Framing::Length(length) => Extent::Known(length),
@@ -89,15 +93,12 @@ impl Exchange<'_> {
             extent = Extent::Unknown;
         }
         let Some(route) = self.told.route else { return (stages, framing) };
-        let cluster = self.told.cluster.map(|cluster| &cluster.plan.cluster.name);
-        let endpoint = self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name);
-        let behind = self.in_turn(|request, response, turn| {
-            let Some(head) = response else { return extent };
-            let view = ResponseView { request, cluster, endpoint };
-            let (more, behind) = route.chain.begin_response_body(head, &view, extent, turn);
+        let behind = self.with_response(source, |head, view, turn| {
+            let (more, behind) = route.chain.begin_response_body(head, view, extent, turn);
             stages.extend(more);
             behind
         });
+        let behind = behind.unwrap_or(extent);
         let framing = match behind {
             _ if stages.is_empty() => framing,
             Extent::Absent => Framing::None,

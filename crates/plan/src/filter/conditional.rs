@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use model::matching::When;
-use model::{Issue, LocalResponse, RequestHead, ResponseHead};
+use model::{Issue, RequestHead, ResponseHead};
 
 use super::{
-    Compiling, Extent, Failure, Flow, Found, GuardedResponse, PageStep, Rank, RequestStep, ResponseBodyStep,
-    ResponseStep, ResponseView, Stage, Steps, Turn,
+    Answers, Compiling, Extent, Flow, Found, GuardedResponse, Rank, RequestStep, ResponseBodyStep, ResponseStep,
+    ResponseView, Stage, Steps, Turn,
 };
 use crate::route::when::WhenPlan;
 
@@ -33,7 +33,7 @@ pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) ->
         let issue = Issue::at(path, "there is no status yet when this filter acts on the request");
         return Err(issue.suggest("use it for filters that act on responses alone, such as set_response_header"));
     }
-    let is_asked_later = steps.response.is_some() || steps.page.is_some() || steps.response_body.is_some();
+    let is_asked_later = steps.response.is_some() || steps.response_body.is_some();
     if is_asked_later {
         when.number(compiling);
     }
@@ -46,7 +46,6 @@ pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) ->
     Ok(Steps {
         request,
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
-        page: steps.page.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         response_body: steps
             .response_body
             .map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
@@ -78,11 +77,33 @@ impl RequestStep for Conditional<Box<dyn RequestStep>> {
 }
 
 impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
+    fn answers(&self) -> Answers {
+        self.step.answers()
+    }
+
+    fn liking(&self, request: &RequestHead) -> u16 {
+        self.step.liking(request)
+    }
+
+    fn answer(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Flow {
+        if self.holds_for(head, view, turn) { self.step.answer(head, view, turn) } else { Flow::Continue }
+    }
+
+    fn resume(&self, head: &ResponseHead, found: Found<'_>, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Flow {
+        self.step.resume(head, found, view, turn)
+    }
+
     fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
-        let caller = turn.facts.caller();
-        if self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch) {
+        if self.holds_for(head, view, turn) {
             self.step.apply(head, view, turn);
         }
+    }
+}
+
+impl<S> Conditional<S> {
+    fn holds_for(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
+        let caller = turn.facts.caller();
+        self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch)
     }
 }
 
@@ -98,28 +119,6 @@ impl ResponseBodyStep for Conditional<Box<dyn ResponseBodyStep>> {
         extent: Extent,
         turn: &mut Turn<'_>,
     ) -> Option<(Stage, Extent)> {
-        let caller = turn.facts.caller();
-        let holds = self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch);
-        if holds { self.step.begin(head, view, extent, turn) } else { None }
-    }
-}
-
-impl PageStep for Conditional<Box<dyn PageStep>> {
-    fn intercepts(&self) -> bool {
-        self.step.intercepts()
-    }
-
-    fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool {
-        let (request, caller) = (failure.view.request, failure.facts.caller());
-        self.when.holds((request, caller), (failure.notes, Some(failure.status)), scratch)
-            && self.step.fits(failure, scratch)
-    }
-
-    fn liking(&self, request: &RequestHead) -> u16 {
-        self.step.liking(request)
-    }
-
-    fn make(&self, failure: &Failure<'_>, kept: Vec<(String, String)>, scratch: &mut Vec<u8>) -> LocalResponse {
-        self.step.make(failure, kept, scratch)
+        if self.holds_for(head, view, turn) { self.step.begin(head, view, extent, turn) } else { None }
     }
 }

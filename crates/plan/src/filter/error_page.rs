@@ -6,13 +6,13 @@ mod preference;
 use std::collections::BTreeMap;
 
 use model::status::StatusRange;
-use model::{Fault, FieldName, Issue, Known, LocalResponse, RequestHead};
+use model::{Fault, FieldName, Issue, Known, LocalResponse, RequestHead, ResponseHead};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::settings::{FileText, Settings, suggest_nearest};
-use super::{Compiling, Failure, FilterEntry, PageStep, Steps};
+use super::{Answers, Compiling, FilterEntry, Flow, ResponseSource, ResponseStep, ResponseView, Steps, Turn};
 use page::{Escape, Page};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ErrorPage>("error_page", DOC);
@@ -161,7 +161,7 @@ impl Settings for ErrorPage {
         }
         let media_type = preference::media_type(&self.content_type);
         let (answered, intercepts) = (self.answered, self.intercept);
-        Ok(Steps::of_page(ErrorPageStep { statuses, faults, page, media_type, fields, answered, intercepts }))
+        Ok(Steps::of_response(ErrorPageStep { statuses, faults, page, media_type, fields, answered, intercepts }))
     }
 }
 
@@ -209,28 +209,54 @@ struct ErrorPageStep {
     intercepts: bool,
 }
 
-impl PageStep for ErrorPageStep {
-    fn intercepts(&self) -> bool {
-        self.intercepts
+impl ErrorPageStep {
+    fn fits(&self, status: u16, source: ResponseSource) -> bool {
+        let fault = match source {
+            ResponseSource::Endpoint if !self.intercepts => return false,
+            ResponseSource::Endpoint => None,
+            ResponseSource::Local(fault) => fault,
+        };
+        let fits_status = self.statuses.is_empty() || self.statuses.iter().any(|range| range.contains(status));
+        let fits_fault = self.faults.is_empty() || fault.is_some_and(|fault| self.faults.contains(&fault));
+        status >= 400 && fits_status && fits_fault
     }
 
-    fn fits(&self, failure: &Failure<'_>, _: &mut Vec<u8>) -> bool {
-        let fits_status = self.statuses.is_empty() || self.statuses.iter().any(|range| range.contains(failure.status));
-        let fits_fault = self.faults.is_empty() || failure.fault.is_some_and(|fault| self.faults.contains(&fault));
-        failure.status >= 400 && fits_status && fits_fault && (self.intercepts || !failure.is_of_endpoint)
+    /// The fields of the error that stay, but for those that the page has itself: of an answer that is made here all that are not about
+    /// its body, of an endpoint's what the client needs to go on.
+    fn kept(&self, head: &ResponseHead, source: ResponseSource) -> impl Iterator<Item = (String, String)> {
+        const OF_ENDPOINT: [&[u8]; 4] = [b"www-authenticate", b"proxy-authenticate", b"allow", b"retry-after"];
+        const NOT_OF_LOCAL: [&[u8]; 3] = [b"content-type", b"content-length", b"date"];
+        let is_any = |names: &[&[u8]], name: &[u8]| names.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let stays = move |name: &[u8]| match source {
+            ResponseSource::Endpoint => is_any(&OF_ENDPOINT, name),
+            ResponseSource::Local(_) => !is_any(&NOT_OF_LOCAL, name),
+        };
+        let is_own = |name: &str| self.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let kept = head.fields.iter().filter(move |field| stays(field.name));
+        kept.filter_map(move |field| Some((text(field.name)?, text(field.value)?)))
+            .filter(move |(name, _)| !is_own(name))
+    }
+}
+
+impl ResponseStep for ErrorPageStep {
+    fn answers(&self) -> Answers {
+        if self.intercepts { Answers::All } else { Answers::Local }
     }
 
     fn liking(&self, request: &RequestHead) -> u16 {
         preference::liking(request, &self.media_type)
     }
 
-    fn make(&self, failure: &Failure<'_>, kept: Vec<(String, String)>, scratch: &mut Vec<u8>) -> LocalResponse {
+    fn answer(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Flow {
+        if !self.fits(head.status, view.source) {
+            return Flow::Continue;
+        }
         let mut fields = self.fields.clone();
-        let is_own = |name: &str| self.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
-        fields.extend(kept.into_iter().filter(|(name, _)| !is_own(name)));
+        fields.extend(self.kept(head, view.source));
         let mut body = Vec::new();
-        self.page.write(failure, scratch, &mut body);
-        LocalResponse { status: self.answered.unwrap_or(failure.status), fields, body }
+        self.page.write((head, view), turn, &mut body);
+        Flow::Respond(Box::new(LocalResponse { status: self.answered.unwrap_or(head.status), fields, body }))
     }
 }
 

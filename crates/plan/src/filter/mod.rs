@@ -60,7 +60,7 @@ mod tests;
 use std::fmt;
 
 use model::filter::{FilterSpec, FilterUse};
-use model::{Facts, Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
+use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 pub use body::{BadBody, Coded, Coder, Extent, Rank, ResponseBodyStep, Stage, Tap, Turning};
@@ -139,8 +139,6 @@ pub struct Steps {
     pub request: Option<Box<dyn RequestStep>>,
     /// On the way to the client.
     pub response: Option<Box<dyn ResponseStep>>,
-    /// In place of an error.
-    pub page: Option<Box<dyn PageStep>>,
     /// On the body of the response.
     pub response_body: Option<Box<dyn ResponseBodyStep>>,
     /// Fields of the request that it decides: a client must not bring them as trailers either.
@@ -164,19 +162,13 @@ impl Steps {
     pub fn of_response_body(step: impl ResponseBodyStep + 'static) -> Self {
         Self { response_body: Some(Box::new(step)), ..Self::default() }
     }
-
-    /// A filter that only takes the place of errors.
-    pub fn of_page(step: impl PageStep + 'static) -> Self {
-        Self { page: Some(Box::new(step)), ..Self::default() }
-    }
 }
 
 impl fmt::Debug for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, response) = (self.request.is_some(), self.response.is_some());
-        let (page, body) = (self.page.is_some(), self.response_body.is_some());
-        let mut shown = f.debug_struct("Steps");
-        shown.field("request", &request).field("response", &response).field("page", &page).field("body", &body).finish()
+        let body = self.response_body.is_some();
+        f.debug_struct("Steps").field("request", &request).field("response", &response).field("body", &body).finish()
     }
 }
 
@@ -191,45 +183,52 @@ pub trait RequestStep: Send + Sync {
     }
 }
 
-/// Something done to a response head.
+/// Something done to a response head, or an answer in its place.
+///
+/// Answers come first: while no step has changed the response yet, those that answer are asked, and the first that does ends the
+/// asking. What it answers takes the response's place for good, and then all response steps change that.
 pub trait ResponseStep: Send + Sync {
+    /// In the place of which responses it may answer.
+    fn answers(&self) -> Answers {
+        Answers::None
+    }
+
+    /// How much the client likes what it would answer, in thousandths. Of several steps the one that is liked best is asked first, and
+    /// among equals the first of the list.
+    fn liking(&self, _request: &RequestHead) -> u16 {
+        quality::FULL
+    }
+
+    /// Answers in the response's place, or lets it be.
+    fn answer(&self, _head: &ResponseHead, _view: &ResponseView<'_>, _turn: &mut Turn<'_>) -> Flow {
+        Flow::Continue
+    }
+
+    /// Goes on with what was found of the need that [`Self::answer`] had. It may have another.
+    fn resume(&self, _head: &ResponseHead, _found: Found<'_>, _view: &ResponseView<'_>, _turn: &mut Turn<'_>) -> Flow {
+        Flow::Continue
+    }
+
     /// Changes the head.
-    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>);
+    fn apply(&self, _head: &mut ResponseHead, _view: &ResponseView<'_>, _turn: &mut Turn<'_>) {}
 }
 
-/// Something shown in place of an error.
-pub trait PageStep: Send + Sync {
-    /// Whether answers of endpoints are looked at too.
-    fn intercepts(&self) -> bool;
-    /// Whether it is there for this error. `scratch` as in [`Turn`].
-    fn fits(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>) -> bool;
-    /// How much the client likes what it would get, in thousandths.
-    fn liking(&self, request: &RequestHead) -> u16;
-    /// The answer in place of the error, of whose fields these are `kept`.
-    fn make(&self, failure: &Failure<'_>, kept: Vec<(String, String)>, scratch: &mut Vec<u8>) -> LocalResponse;
+/// In the place of which responses a step may answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answers {
+    /// Of none.
+    #[default]
+    None,
+    /// Of those that are made here.
+    Local,
+    /// Of those of endpoints too.
+    All,
 }
 
-/// An error that the client is to be told of.
-#[derive(Clone, Copy, Debug)]
-pub struct Failure<'a> {
-    /// The status.
-    pub status: u16,
-    /// The fault, if it was one.
-    pub fault: Option<Fault>,
-    /// An endpoint answered so.
-    pub is_of_endpoint: bool,
-    /// What else may be looked at.
-    pub view: &'a ResponseView<'a>,
-    /// Facts of the exchange.
-    pub facts: &'a Facts<'a>,
-    /// What steps have noted of it.
-    pub notes: &'a Notes,
-}
-
-/// How an exchange goes on after a request step.
+/// How an exchange goes on after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// To the next step, then to the endpoint.
+    /// To the next step.
     Continue,
     /// With this answer, straight to the response steps.
     Respond(Box<LocalResponse>),
@@ -254,8 +253,19 @@ pub struct ResponseView<'a> {
     pub request: &'a RequestHead,
     /// The cluster that was chosen; `None` for an answer made before that.
     pub cluster: Option<&'a Name>,
-    /// The endpoint that answered; `None` for an answer made here.
+    /// The endpoint that was tried last; `None` for an answer made before that.
     pub endpoint: Option<&'a Name>,
+    /// Where the response is from.
+    pub source: ResponseSource,
+}
+
+/// Where a response is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseSource {
+    /// An endpoint.
+    Endpoint,
+    /// It was made here, because of the fault if there is one.
+    Local(Option<Fault>),
 }
 
 /// The filters of one route, compiled: only the steps that exist.
@@ -263,8 +273,9 @@ pub struct ResponseView<'a> {
 pub struct Chain {
     request: Box<[Box<dyn RequestStep>]>,
     response: Box<[Box<dyn ResponseStep>]>,
-    pages: Box<[Box<dyn PageStep>]>,
-    intercepts: bool,
+    /// Places in `response` of those that answer.
+    answering: Box<[usize]>,
+    answers: Answers,
     guarded: Box<[Guarded]>,
     guarded_response: Box<[GuardedResponse]>,
     /// By rank.
@@ -280,8 +291,8 @@ impl Chain {
     /// # Errors
     /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
     pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
-        let (mut request, mut response, mut issues) = (Vec::new(), Vec::new(), Vec::new());
-        let mut pages: Vec<Box<dyn PageStep>> = Vec::new();
+        let (mut request, mut issues) = (Vec::new(), Vec::new());
+        let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
         let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.kept));
@@ -290,7 +301,6 @@ impl Chain {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
-                    pages.extend(steps.page);
                     response_bodies.extend(steps.response_body);
                     guarded.extend(steps.guarded);
                     guarded_response.extend(Some(steps.guarded_response).filter(|guarded| !guarded.fields.is_empty()));
@@ -302,13 +312,15 @@ impl Chain {
             return Err(issues);
         }
         let (kept, called) = compiling.finish();
-        let intercepts = pages.iter().any(|page| page.intercepts());
+        let answers = response.iter().map(|step| step.answers()).max().unwrap_or_default();
+        let answering = response.iter().enumerate().filter(|(_, step)| step.answers() != Answers::None);
+        let answering = answering.map(|(place, _)| place).collect();
         response_bodies.sort_by_key(|step| step.rank());
         Ok(Self {
             request: request.into(),
             response: response.into(),
-            pages: pages.into(),
-            intercepts,
+            answering,
+            answers,
             guarded: guarded.into(),
             guarded_response: guarded_response.into(),
             response_bodies: response_bodies.into(),
@@ -394,37 +406,55 @@ impl Chain {
         !self.response_bodies.is_empty()
     }
 
-    /// The answer in place of an error, if there is one: of the pages that fit, the one that the client likes best, and among
-    /// equals the first. `kept` gives the fields of the error that stay.
-    pub fn page(
+    /// Asks the steps that answer in the place of responses, as their clients like it, until one does or needs something.
+    /// `place` is 0, and then that of the step that ended it.
+    #[cold]
+    pub fn answer(
         &self,
-        failure: &Failure<'_>,
-        kept: impl FnOnce() -> Vec<(String, String)>,
-        scratch: &mut Vec<u8>,
-    ) -> Option<LocalResponse> {
-        let mut best: Option<(u16, &dyn PageStep)> = None;
-        for page in &self.pages {
-            if !page.fits(failure, scratch) {
-                continue;
-            }
-            let liking = page.liking(failure.view.request);
-            if best.is_none_or(|(before, _)| liking > before) {
-                best = Some((liking, &**page));
+        place: &mut usize,
+        (head, view): (&ResponseHead, &ResponseView<'_>),
+        turn: &mut Turn<'_>,
+    ) -> Flow {
+        let steps = self.answering_by_liking(view.request);
+        while let Some(step) = steps.get(*place) {
+            match step.answer(head, view, turn) {
+                Flow::Continue => *place += 1,
+                end => return end,
             }
         }
-        best.map(|(_, page)| page.make(failure, kept(), scratch))
+        Flow::Continue
     }
 
-    /// Whether there is a page for any error.
-    #[inline]
-    pub fn has_pages(&self) -> bool {
-        !self.pages.is_empty()
+    fn answering_by_liking(&self, request: &RequestHead) -> Vec<&dyn ResponseStep> {
+        let mut steps: Vec<&dyn ResponseStep> = self.answering.iter().map(|place| &*self.response[*place]).collect();
+        if steps.len() > 1 {
+            steps.sort_by_cached_key(|step| std::cmp::Reverse(step.liking(request)));
+        }
+        steps
     }
 
-    /// Whether a page may take the place of an endpoint's answer.
+    /// Goes on with the step at `place` of those that answer, which had a need, and then with those after it.
+    pub fn resume_answer(
+        &self,
+        place: &mut usize,
+        found: Found<'_>,
+        (head, view): (&ResponseHead, &ResponseView<'_>),
+        turn: &mut Turn<'_>,
+    ) -> Flow {
+        let steps = self.answering_by_liking(view.request);
+        match steps.get(*place).map(|step| step.resume(head, found, view, turn)) {
+            None | Some(Flow::Continue) => {
+                *place += 1;
+                self.answer(place, (head, view), turn)
+            }
+            Some(end) => end,
+        }
+    }
+
+    /// In the place of which responses its steps may answer.
     #[inline]
-    pub fn intercepts(&self) -> bool {
-        self.intercepts
+    pub fn answers(&self) -> Answers {
+        self.answers
     }
 
     /// Fields of requests that its steps set or remove, whatever the client says.
@@ -447,7 +477,7 @@ impl Chain {
 
     /// Whether there is no step at all.
     pub fn is_empty(&self) -> bool {
-        self.request.is_empty() && self.response.is_empty() && self.pages.is_empty() && self.response_bodies.is_empty()
+        self.request.is_empty() && self.response.is_empty() && self.response_bodies.is_empty()
     }
 
     /// Whether there is a step for responses, for which the request head must be kept.

@@ -8,7 +8,7 @@ use model::filter::FilterUse;
 use model::{Facts, FieldName, Fields, Issue, LocalResponse, Name, RequestHead, ResponseHead, Scheme, Version};
 use serde_json::Value;
 
-use super::{Chain, Compiling, FILTERS, FilterEntry, Flow, Notes, ResponseView, Steps, Turn};
+use super::{Chain, Compiling, FILTERS, FilterEntry, Flow, Notes, ResponseSource, ResponseView, Steps, Turn};
 
 /// What facts borrow from.
 pub(super) struct World {
@@ -51,7 +51,12 @@ impl World {
 
     /// What a response from an endpoint is seen with.
     pub(super) fn view<'a>(&'a self, request: &'a RequestHead) -> ResponseView<'a> {
-        ResponseView { request, cluster: Some(&self.cluster), endpoint: Some(&self.endpoint) }
+        ResponseView {
+            request,
+            cluster: Some(&self.cluster),
+            endpoint: Some(&self.endpoint),
+            source: ResponseSource::Endpoint,
+        }
     }
 }
 

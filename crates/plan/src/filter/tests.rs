@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use model::Facts;
 use model::facts::SenderFacts;
 use model::matching::{Match, PathMatch, When};
 use model::proxy_protocol::SenderTlvs;
@@ -194,7 +195,7 @@ fn a_local_answer_has_neither_cluster_nor_endpoint() {
     let filters =
         chain(json!([{ "set_response_header": { "x-from": "{cluster}{endpoint}", "x-status": "{status}" } }]));
     let (world, request) = (World::new(), request("GET", "/", &[]));
-    let view = ResponseView { request: &request, cluster: None, endpoint: None };
+    let view = ResponseView { request: &request, cluster: None, endpoint: None, source: ResponseSource::Local(None) };
     let mut head = response(503, &[("x-from", "forged")]);
     filters.on_response(&mut head, &view, &mut Beside::new().turn(&world.facts()));
     assert_eq!(listed(&head.fields), "x-status: 503");

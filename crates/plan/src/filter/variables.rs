@@ -9,7 +9,7 @@ use model::facts::TlsFacts;
 use model::proxy_protocol::TlvName;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
-use super::{Failure, ResponseView, settings};
+use super::{ResponseView, settings};
 use crate::route::query;
 
 /// From when on a variable has a value.
@@ -243,11 +243,6 @@ impl<'a> Values<'a> {
     /// The same with the user that a filter of the same chain has verified.
     pub(super) fn with_user(self, user: Option<&'a [u8]>) -> Self {
         Self { user, ..self }
-    }
-
-    /// Values once it is known that there will be an error.
-    pub fn of_failure(failure: &Failure<'a>) -> Self {
-        Self::of_view(failure.view, failure.facts, failure.status).with_user(failure.notes.user())
     }
 
     fn of_view(view: &ResponseView<'a>, facts: &'a Facts<'a>, status: u16) -> Self {

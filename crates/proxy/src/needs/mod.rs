@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 mod call;
+mod instead;
 mod work;
 
 use std::time::Instant;
@@ -53,7 +54,13 @@ impl Exchange<'_> {
     }
 
     fn resume(&mut self, route: &RoutePlan, place: &mut usize, met: Met) -> Flow {
-        // The body is lent to the step, beside the exchange.
+        self.with_found(met, |exchange, found| {
+            exchange.in_turn(|head, _, turn| route.chain.resume(place, found, head, turn))
+        })
+    }
+
+    /// The body is lent to the step, beside the exchange.
+    fn with_found(&mut self, met: Met, run: impl FnOnce(&mut Self, Found<'_>) -> Flow) -> Flow {
         let held = self.replay.body.take();
         let found = match met {
             Met::Work(found) => Found::Work(found),
@@ -61,7 +68,7 @@ impl Exchange<'_> {
             Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&[][..], |held| &held.bytes))),
             Met::Now => Found::Now,
         };
-        let flow = self.in_turn(|head, _, turn| route.chain.resume(place, found, head, turn));
+        let flow = run(self, found);
         self.replay.body = held;
         flow
     }

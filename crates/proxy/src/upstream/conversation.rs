@@ -153,8 +153,10 @@ impl<'p> Conversation<'p> {
             Box::pin(self.discard_response(exchange, &parsed)).await;
             return Err(Fault::RetriedStatus);
         }
-        if let Some(page) = exchange.page_of_endpoint() {
+        if exchange.may_be_replaced()
             // Boxed: it is rare, and its state would make every exchange larger.
+            && let Some(page) = Box::pin(exchange.instead_of_endpoint()).await?
+        {
             return Box::pin(self.show_instead(exchange, &parsed, page)).await;
         }
         let mut parsed = parsed;

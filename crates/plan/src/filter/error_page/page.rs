@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use model::Issue;
 use model::head::reason_phrase;
+use model::{Issue, ResponseHead};
 
-use super::super::Failure;
-use super::super::variables::{Stage, Values, Variable};
+use super::super::variables::{Stage, Variable};
+use super::super::{ResponseSource, ResponseView, Turn};
 
 /// Variables of one page. What is filled in comes from the client, so that their number bounds what a page grows to.
 const VARIABLES_MAX: usize = 64;
@@ -106,16 +106,22 @@ impl Page {
         Ok(Self { pieces: pieces.into(), escape })
     }
 
-    pub(super) fn write(&self, failure: &Failure<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-        let values = Values::of_failure(failure);
+    pub(super) fn write(
+        &self,
+        (head, view): (&ResponseHead, &ResponseView<'_>),
+        turn: &mut Turn<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let (values, scratch) = turn.response_values(head, view);
         for piece in &self.pieces {
-            match piece {
-                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Reason => out.extend_from_slice(reason_phrase(failure.status).as_bytes()),
-                Piece::Fault => {
-                    out.extend_from_slice(failure.fault.map_or("", |fault| fault.consequence().label).as_bytes());
+            match (piece, view.source) {
+                (Piece::Literal(text), _) => out.extend_from_slice(text.as_bytes()),
+                (Piece::Reason, _) => out.extend_from_slice(reason_phrase(head.status).as_bytes()),
+                (Piece::Fault, ResponseSource::Local(Some(fault))) => {
+                    out.extend_from_slice(fault.consequence().label.as_bytes());
                 }
-                Piece::Variable(variable) => {
+                (Piece::Fault, _) => {}
+                (Piece::Variable(variable), _) => {
                     scratch.clear();
                     variable.write(&values, scratch);
                     self.escape.write(scratch, out);

@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::Notes;
-use super::super::testing::{World, chain, issue, request};
+use super::super::testing::{Beside, World, chain, issue, request, response};
 use super::*;
 
 /// The answer in place of one with this status and fault, to a request with these fields.
@@ -13,11 +12,15 @@ fn paged(
 ) -> Option<LocalResponse> {
     let world = World::new();
     let (facts, request, chain) = (world.facts(), request("GET", target, fields), chain(filters));
-    let (view, notes) = (world.view(&request), Notes::default());
+    let view = world.view(&request);
     let (status, fault, is_of_endpoint) = failed;
-    let kept = vec![("retry-after".to_owned(), "1".to_owned())];
-    let failure = Failure { status, fault, is_of_endpoint, view: &view, facts: &facts, notes: &notes };
-    chain.page(&failure, || kept, &mut Vec::new())
+    let source = if is_of_endpoint { ResponseSource::Endpoint } else { ResponseSource::Local(fault) };
+    let (view, head) = (ResponseView { source, ..view }, response(status, &[("retry-after", "1")]));
+    match chain.answer(&mut 0, (&head, &view), &mut Beside::new().turn(&facts)) {
+        Flow::Continue => None,
+        Flow::Respond(local) => Some(*local),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn text(answer: Option<LocalResponse>) -> String {

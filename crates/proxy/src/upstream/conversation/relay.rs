@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX};
 use model::{Fault, Known, LocalResponse, Version};
+use plan::filter::ResponseSource;
 use wire::authentication::Bond;
 use wire::http1::{Framing, ResponseParsed, SendResponse};
 
@@ -208,7 +209,7 @@ fn fit_for_client(exchange: &mut Exchange<'_>) {
         // RFC 9110 section 6.6.1 asks it of a recipient that passes on a response that has none.
         worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
     }
-    exchange.filter_response();
+    exchange.filter_response(ResponseSource::Endpoint);
     exchange.keep_session();
 }
 

@@ -1,6 +1,7 @@
 //! Bytes both ways, once the endpoint has switched to another protocol.
 
 use model::Fault;
+use plan::filter::ResponseSource;
 use wire::http1::{Framing, SendResponse};
 
 use super::Conversation;
@@ -12,7 +13,7 @@ use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 impl<'p> Conversation<'p> {
     /// After `101 Switching Protocols`: bytes both ways until both sides have ended.
     pub(super) async fn tunnel(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
-        exchange.filter_response();
+        exchange.filter_response(ResponseSource::Endpoint);
         exchange.keep_session();
         let mut up = Pump::tunnel();
         let mut down = Pump::tunnel();

@@ -1,0 +1,81 @@
+//! What filters answer in the place of a response.
+
+use model::{Fault, LocalResponse};
+use plan::RoutePlan;
+use plan::filter::{Answers, Flow, Need, ResponseSource, TooLong};
+
+use super::Met;
+use crate::answer;
+use crate::exchange::Exchange;
+use crate::grpc;
+
+impl<'p> Exchange<'p> {
+    /// The answer of a filter in the place of one that is made here, because of the fault if there is one. Calls of gRPC keep theirs.
+    ///
+    /// # Errors
+    /// A filter closes the exchange; what it needs cannot be had.
+    pub(crate) async fn instead_of_local(
+        &mut self,
+        local: &LocalResponse,
+        fault: Option<Fault>,
+    ) -> Result<Option<LocalResponse>, Fault> {
+        let Some(route) = self.route_that_answers(Answers::Local) else { return Ok(None) };
+        answer::fill_head(self, local);
+        // Boxed: it is rare, and its state would make every exchange larger.
+        Box::pin(self.instead(route, ResponseSource::Local(fault))).await
+    }
+
+    /// Whether a filter may answer in the place of the endpoint's response that is here.
+    pub(crate) fn may_be_replaced(&self) -> bool {
+        let is_grpc = || self.response.as_deref().is_none_or(grpc::is_grpc);
+        self.route_that_answers(Answers::All).is_some() && !is_grpc()
+    }
+
+    /// The answer of a filter in the place of the endpoint's response that is here.
+    ///
+    /// # Errors
+    /// As [`Self::instead_of_local`].
+    pub(crate) async fn instead_of_endpoint(&mut self) -> Result<Option<LocalResponse>, Fault> {
+        match self.route_that_answers(Answers::All) {
+            Some(route) => self.instead(route, ResponseSource::Endpoint).await,
+            None => Ok(None),
+        }
+    }
+
+    fn route_that_answers(&self, of: Answers) -> Option<&'p RoutePlan> {
+        self.told.route.filter(|route| route.chain.answers() >= of && self.grpc.is_none())
+    }
+
+    async fn instead(&mut self, route: &RoutePlan, source: ResponseSource) -> Result<Option<LocalResponse>, Fault> {
+        let mut place = 0;
+        let answered =
+            self.with_response(source, |head, view, turn| route.chain.answer(&mut place, (head, view), turn));
+        let mut flow = answered.unwrap_or(Flow::Continue);
+        for _ in 0..Need::PER_EXCHANGE_MAX {
+            let need = match flow {
+                Flow::Need(need) => need,
+                Flow::Continue => return Ok(None),
+                Flow::Respond(local) => return Ok(Some(*local)),
+                Flow::Close => return Err(Fault::ClosedByFilter),
+            };
+            let met = match need {
+                // The body is on its way by now: only what is held of it can be had.
+                Need::Body { max } => Met::Body(self.held_within(max)),
+                need => self.meet(need).await?,
+            };
+            self.told.look();
+            flow = self.with_found(met, |exchange, found| {
+                let resumed = exchange.with_response(source, |head, view, turn| {
+                    route.chain.resume_answer(&mut place, found, (head, view), turn)
+                });
+                resumed.unwrap_or(Flow::Continue)
+            });
+        }
+        Err(Fault::VerificationFull)
+    }
+
+    fn held_within(&self, max: u32) -> Result<(), TooLong> {
+        let held = self.replay.body.as_ref().filter(|held| held.bytes.len() <= max as usize);
+        held.map(|_| ()).ok_or(TooLong)
+    }
+}
