@@ -28,28 +28,25 @@ use model::limits::{DATAGRAMS_PER_BATCH_MAX, DATAGRAMS_PER_TURN_MAX};
 use model::persistence::SessionPick;
 use model::snapshot::{Protocol, UdpListener};
 use model::socket::ListenerSocket;
-use plan::{
-    Ask, ClusterPlan, EndpointPlan, EndpointState, HealthState, LastResort, Lease, ListenerTarget, Pass, Pick, Seen,
-};
+use plan::{Ask, ClusterPlan, EndpointPlan, EndpointState, HealthState, LastResort, Lease, ListenerTarget, Pass, Seen};
 use socket2::SockRef;
 use telemetry::{Counter, Kind, ListenerSeries, Phases, Record, WorkerSeries};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::accept::{LAST_CALL, Open};
+use crate::admission::{Admission, Admitted, Aim};
 use crate::connection::ConnectionFacts;
-use crate::guard::{Gate, full};
 use crate::handover::Beside;
 use crate::kernel::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::listen;
 use crate::past::{self, End, Fate, Message, Past, Says};
-use crate::persistence::{moment, seed};
-use crate::pick::none;
+use crate::persistence::{keep_session_of_client, session_of_client};
 use crate::registry::{Registration, Seat};
 use crate::socket;
 use crate::watch::Watch;
 use crate::worker::Worker;
-use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow};
+use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow};
 
 /// Pause after the kernel would not give us what it has, so that a worker does not spin.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -467,7 +464,7 @@ impl Port {
         let plan = self.worker.plan_of(&self.seat);
         let generation = plan.plan.generation;
         if flow.generation.get() != generation {
-            let kept = plan.endpoint(&flow.endpoint).is_some_and(|now| Arc::ptr_eq(&now.state, &flow.endpoint));
+            let kept = plan.endpoint(&flow.endpoint).is_some_and(|local| Arc::ptr_eq(&local.state, &flow.endpoint));
             if !kept {
                 return false;
             }
@@ -563,8 +560,8 @@ struct Life {
     facts: ConnectionFacts,
     settings: UdpListener,
     listener: Arc<ListenerSeries>,
-    cluster: Option<Rc<ClusterNow>>,
-    reached: Option<(Lease, Rc<EndpointNow>)>,
+    cluster: Option<Rc<ClusterLocal>>,
+    reached: Option<(Lease, Rc<EndpointLocal>)>,
     pass: Option<Pass>,
     session: Option<SessionPick>,
     first_answer: Duration,
@@ -575,35 +572,24 @@ struct Life {
 
 impl Life {
     /// Picks an endpoint and opens a socket towards it.
-    fn reach(&mut self, cluster: &Arc<ClusterPlan>, at: Instant) -> Result<Rc<Flow>, Fault> {
+    fn reach(&mut self, cluster: &ClusterPlan, at: Instant) -> Result<Rc<Flow>, Fault> {
         let worker = self.port.worker.clone();
         let plan = worker.plan_of(&self.port.seat);
-        let now = plan.cluster(cluster).ok_or(Fault::NoEndpoint)?.clone();
-        self.cluster = Some(now.clone());
+        let local = plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
+        self.cluster = Some(local.clone());
         let client = self.envelope.from.ip();
-        let gate = Gate { worker: &worker, cluster, now: &now };
-        gate.let_in(&mut self.pass, at)?;
-        let session = cluster.persistence.as_deref().map(|known| known.find(None, client, moment(at), &mut seed));
+        let session = session_of_client(cluster, client, at);
         let pinned = session.and_then(|session| session.pinned());
         let (key, last_resort) = (cluster.key_of_client(client), LastResort::BackupsAtOnce);
         let ask = Ask { key, pinned, last_resort, ..Ask::new(at) };
-        let picked = cluster.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask);
-        let lease = match picked {
-            Pick::Endpoint(lease) => lease,
-            Pick::Full => return Err(full(&worker, &now)),
-            Pick::None => return Err(none(cluster)),
-        };
-        gate.occupy(&mut self.pass, None)?;
+        let admission = Admission { worker: &worker, plan: &plan, local };
+        let Admitted { lease, aim } = admission.admit_at_once(&mut self.pass, &ask)?;
         self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
-        if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
-            persistence.keep(session, lease.endpoint_index(), None, (moment(at), &mut seed));
-        }
-        let endpoint = &cluster.endpoints[lease.endpoint_index()];
-        let side = plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?.clone();
-        now.series.of(worker.index).picked(lease.reason());
+        keep_session_of_client(cluster, session.as_ref(), lease.endpoint_index(), at);
+        let Aim { endpoint, endpoint_local, .. } = aim;
         let state = endpoint.state.clone();
-        self.reached = Some((lease, side.clone()));
-        let shard = side.series.of(worker.index);
+        self.reached = Some((lease, endpoint_local.clone()));
+        let shard = endpoint_local.series.of(worker.index);
         let address = endpoint.endpoint.address.ip().ok_or(Fault::NoEndpoint)?;
         let opened = socket::datagrams_to(address, &cluster.cluster.socket, client);
         let socket = opened.inspect_err(|_| shard.connects_failed.add(1)).map_err(|_| Fault::ConnectFailed)?;
@@ -749,8 +735,8 @@ impl Life {
     }
 
     fn witness(&mut self, seen: Seen, at: Instant) {
-        let (Some(cluster), Some((_, side))) = (&self.cluster, &self.reached) else { return };
-        cluster.plan.witness(&side.state, seen, at);
+        let (Some(cluster), Some((_, endpoint_local))) = (&self.cluster, &self.reached) else { return };
+        cluster.plan.witness(&endpoint_local.state, seen, at);
         self.tell_circuit(seen.is_good(), at);
     }
 
@@ -788,7 +774,7 @@ impl Life {
             listener: Some(self.listener.of(worker.index)),
             route: None,
             cluster: self.cluster.as_ref().map(|cluster| cluster.series.of(worker.index)),
-            endpoint: self.reached.as_ref().map(|(_, side)| side.series.of(worker.index)),
+            endpoint: self.reached.as_ref().map(|(_, endpoint_local)| endpoint_local.series.of(worker.index)),
         };
         if is_logged {
             // Flows go by the plan in force, and say nothing of one that is tried.

@@ -28,12 +28,11 @@ use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
 use crate::accept::LAST_CALL;
+use crate::admission::{Admission, Admitted, Aim, Entrant, Place};
 use crate::connection::Connection;
 use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
 use crate::grpc::Grpc;
-use crate::guard::Gate;
 use crate::persistence::seed;
-use crate::pick::{Place, pick};
 use crate::random::RequestId;
 use crate::retry::Replay;
 use crate::upstream::Line;
@@ -43,7 +42,7 @@ use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::upstream::opening::{Opening, shown};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
-use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
+use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow, WorkerPlan};
 use crate::{answer, finish};
 
 /// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
@@ -99,8 +98,8 @@ pub(crate) struct Told<'p> {
     /// The time when it was last looked at. A look costs more than most steps do; see [`Told::look`].
     pub now: Instant,
     pub route: Option<&'p RoutePlan>,
-    pub cluster: Option<&'p Rc<ClusterNow>>,
-    pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
+    pub cluster: Option<&'p Rc<ClusterLocal>>,
+    pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointLocal>)>,
     /// Why it was picked.
     pub pick: Option<PickReason>,
     pub retries: u32,
@@ -309,13 +308,13 @@ impl<'p> Exchange<'p> {
                 return answer::answer(self, &local).await;
             }
         };
-        let now = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
-        self.told.cluster = Some(now);
+        let local = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
+        self.told.cluster = Some(local);
         if self.request.awaits_end {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.await_end()).await?;
         }
-        self.forward(cluster, now).await
+        self.forward(local).await
     }
 
     /// Waits until the stream of a request ends that has no content by its length. An endpoint that speaks HTTP/1.1 has all of
@@ -462,10 +461,11 @@ impl<'p> Exchange<'p> {
     }
 
     /// Tries endpoints until one has answered, or the rules for retries end it.
-    pub(crate) async fn forward(&mut self, cluster: &'p Arc<ClusterPlan>, now: &'p ClusterNow) -> Result<Next, Fault> {
+    pub(crate) async fn forward(&mut self, local: &'p Rc<ClusterLocal>) -> Result<Next, Fault> {
         if self.is_given_up().await {
             return Err(Fault::ClosedInWait);
         }
+        let cluster = &*local.plan;
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
         let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
@@ -476,47 +476,35 @@ impl<'p> Exchange<'p> {
             Some(persistence) => self.find_session(persistence).pinned(),
             None => self.authenticated_at(cluster),
         };
-        self.prepare_retries(now).await?;
-        let gate = Gate { worker: self.worker, cluster, now };
+        self.prepare_retries(local).await?;
         let mut failed = None;
         loop {
-            gate.let_in(&mut self.pass, self.told.now).map_err(|because| self.end_by(failed, because))?;
-            let ask = Ask {
-                tried: &self.replay.tried,
-                key,
-                now: self.told.now,
-                subset,
-                pinned,
-                last_resort: place.last_resort,
+            let (tried, last_resort) = (&self.replay.tried[..], place.last_resort);
+            let ask = Ask { tried, key, now: self.told.now, subset, pinned, last_resort };
+            let entrant = Entrant {
+                connection: self.connection,
+                pass: &mut self.pass,
+                now: &mut self.told.now,
+                queued: &mut self.told.phases.queue,
             };
-            let queued = self.told.phases.queue;
-            let into = &mut self.told.phases.queue;
-            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &place), into).await;
-            let lease = picked.map_err(|because| self.end_by(failed, because))?;
-            if self.would_repeat(now, &lease) {
-                return Err(self.end_by(failed, Fault::NoEndpoint));
-            }
-            let waited_until = (self.told.phases.queue > queued).then(|| self.told.look());
-            gate.occupy(&mut self.pass, waited_until).map_err(|because| self.end_by(failed, because))?;
+            let admission = Admission { worker: self.worker, plan: self.plan, local };
+            let admitted = admission.admit(entrant, &ask, &place).await;
+            let Admitted { lease, aim } = admitted.map_err(|because| self.end_by(failed, because))?;
             if let Some(failed) = failed {
                 self.begin_retry(failed);
             }
-            let endpoint = &cluster.endpoints[lease.endpoint_index()];
-            self.note_session(now, lease.endpoint_index(), subset);
-            let reason = lease.reason();
-            self.lease = Some(lease);
-            let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
-            self.told.endpoint = Some((endpoint, side));
-            self.told.pick = Some(reason);
-            now.series.of(self.worker.index).picked(reason);
+            self.note_session(local, lease.endpoint_index(), subset);
+            self.told.endpoint = Some((aim.endpoint, aim.endpoint_local));
+            self.told.pick = Some(lease.reason());
             self.told.is_witnessed = false;
-            let fault = match self.attempt(cluster, now, (endpoint, side)).await {
+            self.lease = Some(lease);
+            let fault = match self.attempt(aim).await {
                 Ok(next) => return Ok(next),
                 Err(fault) => fault,
             };
             self.witness_fault(fault);
             self.leave_endpoint();
-            let pause = self.pause_after(now, fault)?;
+            let pause = self.pause_after(local, fault)?;
             failed = Some(fault);
             // A hedge may have moved it to another endpoint.
             self.replay.tried.extend(self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot));
@@ -524,7 +512,7 @@ impl<'p> Exchange<'p> {
                 // Boxed: it is rare, and its state would make every exchange larger.
                 Box::pin(self.pause(pause)).await.map_err(|because| self.end_by(failed, because))?;
             }
-            place = self.place_again(now, place);
+            place = self.place_again(local, place);
         }
     }
 
@@ -537,33 +525,31 @@ impl<'p> Exchange<'p> {
 
     /// One endpoint: a kept connection if there is one, else a new one. A kept connection that turns out to be closed
     /// is replaced by a new one when the request may be sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
-    async fn attempt(
-        &mut self,
-        cluster: &'p ClusterPlan,
-        now: &'p ClusterNow,
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
-    ) -> Result<Next, Fault> {
-        if side.pool.shared.is_some() {
+    async fn attempt(&mut self, mut aim: Aim<'p>) -> Result<Next, Fault> {
+        let (cluster, local) = (&**aim.cluster(), aim.local);
+        if aim.endpoint_local.pool.shared.is_some() {
             // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
-            return Box::pin(self.attempt_shared((cluster, now), (endpoint, side))).await;
+            return Box::pin(self.attempt_shared((cluster, local), (aim.endpoint, aim.endpoint_local))).await;
         }
-        if let Some(kept) = self.kept_for(now, side, self.told.now) {
-            side.series.of(self.worker.index).reused.add(1);
-            match self.converse(cluster, Line::Http1(kept), (endpoint, side)).await {
+        if let Some(kept) = self.kept_for(local, aim.endpoint_local, self.told.now) {
+            aim.endpoint_local.series.of(self.worker.index).reused.add(1);
+            match self.converse(cluster, Line::Http1(kept), (aim.endpoint, aim.endpoint_local)).await {
                 Err(Fault::StaleConnection) if self.may_send_again() => {
                     self.told.look();
                 }
                 other => return other,
             }
         }
-        let line = match hedge_connect::rules(self, now) {
-            None => self.connect(now, (endpoint, side)).await.map(Line::Http1),
+        let line = match hedge_connect::rules(self, local) {
+            None => self.connect(aim).await.map(Line::Http1),
             // Boxed: it is rare, and its state would make every exchange larger.
-            Some(rules) => Box::pin(self.connect_to_either(now, rules, (endpoint, side))).await,
+            Some(rules) => Box::pin(self.connect_to_either(aim, rules)).await,
         };
-        // A hedge may have moved it to another endpoint.
-        let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
-        self.converse(cluster, line?, (endpoint, side)).await
+        if let Some((endpoint, endpoint_local)) = self.told.endpoint {
+            // A hedge may have moved it to another endpoint.
+            aim = Aim { endpoint, endpoint_local, ..aim };
+        }
+        self.converse(cluster, line?, (aim.endpoint, aim.endpoint_local)).await
     }
 
     /// Whether the client has reset the stream of its request already, as it came or while others had their turn: an endpoint need not
@@ -573,27 +559,20 @@ impl<'p> Exchange<'p> {
         poll_fn(|cx| Poll::Ready(stream.poll_reset(cx).is_ready())).await
     }
 
-    async fn connect_to_either(
-        &mut self,
-        now: &'p ClusterNow,
-        rules: (&'p Hedge, Duration),
-        to: (&'p EndpointPlan, &'p EndpointNow),
-    ) -> Result<Line, Fault> {
-        match line_beside(self, now, to, None) {
+    async fn connect_to_either(&mut self, aim: Aim<'p>, rules: (&'p Hedge, Duration)) -> Result<Line, Fault> {
+        let to = (aim.endpoint, &**aim.endpoint_local);
+        match line_beside(self, aim.local, to, None) {
             Ok(line) => Ok(line),
-            Err(first) => line_to_either(self, now, rules, to, first).await,
+            Err(first) => line_to_either(self, aim.local, rules, to, first).await,
         }
     }
 
-    async fn connect(
-        &mut self,
-        now: &ClusterNow,
-        (endpoint, side): (&EndpointPlan, &EndpointNow),
-    ) -> Result<UpstreamConnection, Fault> {
-        let settings = &now.plan.cluster;
+    async fn connect(&mut self, aim: Aim<'_>) -> Result<UpstreamConnection, Fault> {
+        let (cluster, tls) = (aim.cluster(), aim.local.tls.as_deref());
+        let settings = &cluster.cluster;
         let begun = self.told.now;
-        let target = Target { endpoint: &endpoint.endpoint, socket: &settings.socket, tls: now.tls.as_deref() };
-        let work = connect(target, self.opening(&now.plan), self.connection, settings.timeouts.connect);
+        let target = Target { endpoint: &aim.endpoint.endpoint, socket: &settings.socket, tls };
+        let work = connect(target, self.opening(cluster), self.connection, settings.timeouts.connect);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
         let at = self.told.look();
@@ -601,7 +580,7 @@ impl<'p> Exchange<'p> {
         if matches!(connected, Err(Fault::TotalTimeout)) {
             self.witness_lateness();
         }
-        let shard = side.series.of(self.worker.index);
+        let shard = aim.endpoint_local.series.of(self.worker.index);
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
             Err(_) => shard.connects_failed.add(1),
@@ -614,10 +593,15 @@ impl<'p> Exchange<'p> {
         Opening::new(cluster, &self.connection.facts, &self.facts(), Some(&self.incoming.head))
     }
 
-    /// A connection to an endpoint of `now` that was kept, if there is one that this exchange may use.
-    pub(crate) fn kept_for(&self, now: &ClusterNow, side: &EndpointNow, at: Instant) -> Option<UpstreamConnection> {
-        let shows = || shown(&now.plan, &self.facts(), &self.incoming.head);
-        side.pool.take(at, &self.connection.facts, shows)
+    /// A connection to an endpoint of this cluster that was kept, if there is one that this exchange may use.
+    pub(crate) fn kept_for(
+        &self,
+        local: &ClusterLocal,
+        endpoint_local: &EndpointLocal,
+        at: Instant,
+    ) -> Option<UpstreamConnection> {
+        let shows = || shown(&local.plan, &self.facts(), &self.incoming.head);
+        endpoint_local.pool.take(at, &self.connection.facts, shows)
     }
 
     /// What is known of it beside its heads.
@@ -636,7 +620,7 @@ impl<'p> Exchange<'p> {
         &mut self,
         cluster: &'p ClusterPlan,
         line: Line,
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+        (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
     ) -> Result<Next, Fault> {
         let mut conversation = Conversation::begin(self, (cluster, endpoint, side), line)?;
         let outcome = conversation.run(self).await;

@@ -5,6 +5,7 @@
 //! `downstream::http1` (a connection's life) and `exchange` (a request's life); `reconcile` tells how a new plan arrives.
 
 mod accept;
+mod admission;
 mod answer;
 mod buffer;
 mod cells;
@@ -15,7 +16,6 @@ mod downstream;
 mod exchange;
 mod finish;
 mod grpc;
-mod guard;
 pub mod handover;
 mod http2;
 mod http3;
@@ -26,7 +26,6 @@ mod message;
 mod needs;
 mod past;
 mod persistence;
-mod pick;
 mod proxy_header;
 mod random;
 mod reconcile;
@@ -34,6 +33,7 @@ mod registry;
 mod relay;
 mod retired;
 mod retry;
+mod sizes;
 mod socket;
 mod socket_file;
 mod stages;

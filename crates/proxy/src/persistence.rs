@@ -2,6 +2,7 @@
 //! [`plan::sticky`]; here is what it needs to know.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -10,16 +11,28 @@ use model::persistence::SessionPick;
 use plan::{ClusterPlan, Lease, Moment, Persistence, Session, Subset, WeightedClusters};
 
 use crate::exchange::Exchange;
-use crate::worker_plan::ClusterNow;
+use crate::worker_plan::ClusterLocal;
 
 /// A moment by both clocks.
-pub(crate) fn moment(now: Instant) -> Moment {
+fn moment(now: Instant) -> Moment {
     Moment { now, unix: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() }
 }
 
 /// What tables hash keys with. Not of the numbers that name requests, which clients see: from them others could be known.
 pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(0_u8)
+}
+
+/// Returns the session of a client that only its address identifies, in a cluster that has any.
+pub(crate) fn session_of_client(cluster: &ClusterPlan, client: IpAddr, now: Instant) -> Option<Session> {
+    cluster.persistence.as_deref().map(|persistence| persistence.find(None, client, moment(now), &mut seed))
+}
+
+/// Keeps such a session at the endpoint in this place of the cluster.
+pub(crate) fn keep_session_of_client(cluster: &ClusterPlan, session: Option<&Session>, endpoint: usize, now: Instant) {
+    if let (Some(persistence), Some(session)) = (&cluster.persistence, session) {
+        persistence.keep(session, endpoint, None, (moment(now), &mut seed));
+    }
 }
 
 impl<'p> Exchange<'p> {
@@ -52,11 +65,11 @@ impl<'p> Exchange<'p> {
 
     /// An endpoint is picked: what that means for the session.
     #[inline]
-    pub(crate) fn note_session(&mut self, now: &ClusterNow, endpoint: usize, subset: Subset) {
+    pub(crate) fn note_session(&mut self, local: &ClusterLocal, endpoint: usize, subset: Subset) {
         let Some(session) = &mut self.session else { return };
         self.told.session = session.outcome(Some(endpoint));
         let is_elsewhere = self.told.session == Some(SessionPick::Moved);
-        session.lend(is_elsewhere && now.plan.lends(&mut now.cache.borrow_mut(), session.pinned(), subset));
+        session.lend(is_elsewhere && local.plan.lends(&mut local.cache.borrow_mut(), session.pinned(), subset));
     }
 
     /// Keeps the session where it was answered, when the head of the response is as the client gets it.

@@ -9,16 +9,15 @@ use model::fault::{Phase, Source};
 use model::fields::Fields;
 use model::retry::Retry;
 use plan::retry::{Attempted, Failure, Verdict, decide, is_for_backup, take_back};
-use plan::{LastResort, Lease, Session, Subset};
+use plan::{LastResort, Session, Subset};
 use wire::http1::Framing;
 
+use crate::admission::{Gate, Place};
 use crate::exchange::Exchange;
 use crate::grpc;
-use crate::guard::Gate;
 use crate::needs;
-use crate::pick::Place;
 use crate::upstream::conversation::hedge;
-use crate::worker_plan::ClusterNow;
+use crate::worker_plan::ClusterLocal;
 
 /// What the retries of one exchange need to know beside its request.
 #[derive(Default)]
@@ -63,9 +62,9 @@ impl Replay {
 }
 
 /// The rules for one exchange: the route's, else the cluster's.
-pub(crate) fn policy<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> &'p Retry {
+pub(crate) fn policy<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> &'p Retry {
     let own = exchange.told.route.and_then(|route| route.route.retry.as_ref());
-    own.unwrap_or(&now.plan.cluster.retry)
+    own.unwrap_or(&local.plan.cluster.retry)
 }
 
 /// Whether an attempt could not be made only because we did not let it: then what came of the one before is told.
@@ -76,19 +75,19 @@ pub(crate) fn is_refusal(fault: Fault) -> bool {
 
 impl<'p> Exchange<'p> {
     /// Before the first attempt: the request's share of the budget, and its body if that may be needed again.
-    pub(crate) async fn prepare_retries(&mut self, now: &'p ClusterNow) -> Result<(), Fault> {
-        let policy = policy(self, now);
+    pub(crate) async fn prepare_retries(&mut self, local: &'p ClusterLocal) -> Result<(), Fault> {
+        let policy = policy(self, local);
         if let Some(budget) = policy.budget {
-            now.savings.borrow_mut().earn(budget);
+            local.savings.borrow_mut().earn(budget);
             self.replay.began_ms = millis(self.told.now - self.told.begun);
         }
-        let hedge = hedge::rules(self, now);
+        let hedge = hedge::rules(self, local);
         let length = match self.request.framing {
             Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length),
             _ => None,
         };
         if let Some(rules) = hedge.filter(|_| length.is_some() || self.request.framing == Framing::None) {
-            now.hedging.borrow_mut().earn(rules);
+            local.hedging.borrow_mut().earn(rules);
         }
         match length {
             // Boxed: it is rare, and its state would make every exchange larger.
@@ -118,8 +117,8 @@ impl<'p> Exchange<'p> {
     }
 
     /// Whether the response that is here is thrown away for another attempt; if so, says after which pause.
-    pub(crate) fn retries_status(&mut self, now: &'p ClusterNow) -> bool {
-        let policy = policy(self, now);
+    pub(crate) fn retries_status(&mut self, local: &'p ClusterLocal) -> bool {
+        let policy = policy(self, local);
         let status = self.response.as_ref().map_or(0, |response| response.status);
         let failure = if policy.on.holds_status(status) {
             Failure::Status(status)
@@ -128,7 +127,7 @@ impl<'p> Exchange<'p> {
         } else {
             return false;
         };
-        self.replay.after_status = self.verdict(now, failure);
+        self.replay.after_status = self.verdict(local, failure);
         self.replay.after_status.is_some()
     }
 
@@ -144,12 +143,12 @@ impl<'p> Exchange<'p> {
     ///
     /// # Errors
     /// The fault, when it is final.
-    pub(crate) fn pause_after(&mut self, now: &'p ClusterNow, fault: Fault) -> Result<Duration, Fault> {
+    pub(crate) fn pause_after(&mut self, local: &'p ClusterLocal, fault: Fault) -> Result<Duration, Fault> {
         let pause = match fault {
             Fault::RetriedStatus => self.replay.after_status.take(),
             // Half an interim response cannot be taken back.
             _ if self.told.is_interim_cut || self.told.status != 0 => None,
-            _ => self.verdict(now, Failure::Fault(fault)),
+            _ => self.verdict(local, Failure::Fault(fault)),
         };
         if self.told.retries == 0 {
             self.replay.began_ms = self.replay.began_ms.saturating_add(millis(self.told.phases.queue));
@@ -164,8 +163,8 @@ impl<'p> Exchange<'p> {
     }
 
     /// How a further attempt waits for an endpoint: as the first one did, but no longer than a new attempt may begin.
-    pub(crate) fn place_again(&self, now: &ClusterNow, place: Place) -> Place {
-        let policy = policy(self, now);
+    pub(crate) fn place_again(&self, local: &ClusterLocal, place: Place) -> Place {
+        let policy = policy(self, local);
         let left = policy.time_max.map(|max| millis(max.saturating_sub(self.since_first(Duration::ZERO))));
         let last_resort = match policy {
             policy if is_for_backup(policy, self.told.retries + 1) => LastResort::OnlyBackups,
@@ -175,19 +174,19 @@ impl<'p> Exchange<'p> {
         Place { patience_ms: left.unwrap_or(u32::MAX), last_resort, ..place }
     }
 
-    fn verdict(&mut self, now: &'p ClusterNow, failure: Failure) -> Option<Duration> {
+    fn verdict(&mut self, local: &'p ClusterLocal, failure: Failure) -> Option<Duration> {
         let attempts = self.told.retries + 1;
-        let subset = self.told.route.map_or(Subset::ALL, |route| now.plan.subset(route, &self.incoming.head));
+        let subset = self.told.route.map_or(Subset::ALL, |route| local.plan.subset(route, &self.incoming.head));
         let present = self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
         let is_tried = |slot| present == Some(slot) || self.replay.tried.contains(&slot);
         let pinned = self.session.as_ref().and_then(Session::pinned);
         let at = self.told.look();
         let waited = if self.told.retries == 0 { self.told.phases.queue } else { Duration::ZERO };
-        let is_last = is_for_backup(policy(self, now), attempts);
+        let is_last = is_for_backup(policy(self, local), attempts);
         let (has_untried, has_untried_backup) = {
-            let cache = &mut now.cache.borrow_mut();
-            let has_untried = now.plan.has_untried(cache, subset, pinned, is_tried);
-            (has_untried, is_last && now.plan.has_untried_backup(cache, subset, pinned, is_tried))
+            let cache = &mut local.cache.borrow_mut();
+            let has_untried = local.plan.has_untried(cache, subset, pinned, is_tried);
+            (has_untried, is_last && local.plan.has_untried_backup(cache, subset, pinned, is_tried))
         };
         let attempted = Attempted {
             failure,
@@ -198,28 +197,22 @@ impl<'p> Exchange<'p> {
             has_untried,
             has_untried_backup,
         };
-        let savings = &mut now.savings.borrow_mut();
-        match decide(policy(self, now), &attempted, savings, at, &mut || self.worker.random.next()) {
+        let savings = &mut local.savings.borrow_mut();
+        match decide(policy(self, local), &attempted, savings, at, &mut || self.worker.random.next()) {
             Verdict::Again(pause) => {
-                let gate = Gate { worker: self.worker, cluster: &now.plan, now };
+                let gate = Gate { worker: self.worker, local };
                 let may_retry = gate.may_retry(&mut self.pass);
                 if !may_retry {
-                    take_back(policy(self, now), failure, savings);
+                    take_back(policy(self, local), failure, savings);
                 }
                 may_retry.then_some(pause)
             }
             Verdict::GiveUp => None,
             Verdict::NoBudget => {
-                now.series.of(self.worker.index).retries_refused.add(1);
+                local.series.of(self.worker.index).retries_refused.add(1);
                 None
             }
         }
-    }
-
-    /// Whether another attempt would go to an endpoint that has failed, which the rules do not allow. The queue gives such a place
-    /// only where the configuration has changed during the wait.
-    pub(crate) fn would_repeat(&self, now: &'p ClusterNow, lease: &Lease) -> bool {
-        self.replay.tried.contains(&lease.state().slot) && !policy(self, now).same_endpoint
     }
 
     /// Another attempt is made. Until here, the one that `failed` could have been the last.
@@ -241,8 +234,8 @@ impl<'p> Exchange<'p> {
 
     /// What ends the exchange is counted with its record, this is not.
     fn count_failed(&self, fault: Fault) {
-        if let Some((_, side)) = self.told.endpoint {
-            side.series.of(self.worker.index).fault(fault);
+        if let Some((_, endpoint_local)) = self.told.endpoint {
+            endpoint_local.series.of(self.worker.index).fault(fault);
         }
     }
 

@@ -13,14 +13,13 @@ use model::proxy_protocol::{SendProxy, Tlvs};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use model::{Fault, PickReason};
 use plan::retry::is_for_backup;
-use plan::{Ask, ClusterPlan, EndpointPlan, LastResort, Lease, ListenerTarget, Pass, Persistence, Seen, Subset};
+use plan::{Ask, ClusterPlan, LastResort, Lease, ListenerTarget, Pass, Seen, Subset};
 use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
 
+use crate::admission::{Admission, Admitted, Aim, Entrant, Gate, Place};
 use crate::connection::Connection;
-use crate::guard::Gate;
-use crate::persistence::{moment, seed};
-use crate::pick::{Place, pick};
+use crate::persistence::{keep_session_of_client, seed, session_of_client};
 use crate::random::RequestId;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
@@ -28,7 +27,7 @@ use crate::upstream::connect::{Target, connect};
 use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
-use crate::worker_plan::{ClusterNow, EndpointNow, ListenerNow, WorkerPlan};
+use crate::worker_plan::{ClusterLocal, ListenerNow, WorkerPlan};
 
 /// One TCP stream while it lives.
 struct Stream<'p> {
@@ -36,8 +35,8 @@ struct Stream<'p> {
     plan: &'p WorkerPlan,
     listener: &'p ListenerNow,
     connection: &'p mut Connection,
-    cluster: Option<&'p Rc<ClusterNow>>,
-    endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointNow>)>,
+    cluster: Option<&'p Rc<ClusterLocal>>,
+    aim: Option<Aim<'p>>,
     pick: Option<PickReason>,
     retries: u32,
     phases: Phases,
@@ -62,7 +61,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, connection: &mut Connection) {
         listener,
         connection,
         cluster: None,
-        endpoint: None,
+        aim: None,
         pick: None,
         retries: 0,
         phases: Phases::default(),
@@ -80,9 +79,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, connection: &mut Connection) {
 impl<'p> Stream<'p> {
     async fn proceed(&mut self, settings: &TcpListener) -> Result<(), Fault> {
         let cluster = self.choose_cluster(settings).await?;
-        let now = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
-        self.cluster = Some(now);
-        let (mut upstream, _lease) = self.reach(cluster, now).await?;
+        let local = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
+        self.cluster = Some(local);
+        let (mut upstream, _lease) = self.reach(local).await?;
         let mut up = Pump::tunnel();
         if let Some(early) = self.connection.received.take() {
             up.begin(b"", early, &self.worker.buffers).map_err(|_| Fault::NoServerName)?;
@@ -154,89 +153,74 @@ impl<'p> Stream<'p> {
     }
 
     /// Connects to an endpoint, trying others while that fails.
-    async fn reach(
-        &mut self,
-        cluster: &'p Arc<ClusterPlan>,
-        now: &'p ClusterNow,
-    ) -> Result<(UpstreamConnection, Lease), Fault> {
+    async fn reach(&mut self, local: &'p Rc<ClusterLocal>) -> Result<(UpstreamConnection, Lease), Fault> {
         // One more than the rules allow may go to a backup.
         let mut tried = [u32::MAX; ATTEMPTS_MAX as usize + 1];
+        let cluster = &local.plan;
         let client = self.connection.facts.peer.ip();
         let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client, &mut seed));
-        let found = |persistence: &Persistence| persistence.find(None, client, moment(Instant::now()), &mut seed);
-        let session = cluster.persistence.as_deref().map(found);
+        let session = session_of_client(cluster, client, Instant::now());
         self.session = session.and_then(|session| session.outcome(None));
         let pinned = session.and_then(|session| session.pinned());
-        let gate = Gate { worker: self.worker, cluster, now };
+        let admission = Admission { worker: self.worker, plan: self.plan, local };
         let (mut attempt, mut failed, mut first) = (0, None, None);
         let mut place = Place { key: fair_key, ..Place::default() };
         loop {
-            let at = Instant::now();
-            gate.let_in(&mut self.pass, at).map_err(|because| end_by(failed, because))?;
-            let ask = Ask { tried: &tried[..attempt], key, pinned, last_resort: place.last_resort, ..Ask::new(at) };
-            let queued = self.phases.queue;
-            let into = &mut self.phases.queue;
-            let picked = pick(self.worker, self.connection, (cluster, now), (&ask, &place), into).await;
-            let lease = picked.map_err(|because| end_by(failed, because))?;
-            if tried[..attempt].contains(&lease.state().slot) {
-                return Err(end_by(failed, Fault::NoEndpoint));
-            }
+            let mut now = Instant::now();
+            let ask = Ask { tried: &tried[..attempt], key, pinned, last_resort: place.last_resort, ..Ask::new(now) };
+            let (pass, queued) = (&mut self.pass, &mut self.phases.queue);
+            let entrant = Entrant { connection: self.connection, pass, now: &mut now, queued };
+            let admitted = admission.admit(entrant, &ask, &place).await;
+            let Admitted { lease, aim } = admitted.map_err(|because| end_by(failed, because))?;
             self.session = session.and_then(|session| session.outcome(Some(lease.endpoint_index())));
-            let waited_until = (self.phases.queue > queued).then(Instant::now);
-            gate.occupy(&mut self.pass, waited_until).map_err(|because| end_by(failed, because))?;
             if let Some((fault, shard)) = failed {
                 shard.fault(fault);
                 self.retries += 1;
             }
-            let endpoint = &cluster.endpoints[lease.endpoint_index()];
-            let side = self.plan.endpoint(&endpoint.state).ok_or(Fault::NoEndpoint)?;
-            self.endpoint = Some((endpoint, side));
+            self.aim = Some(aim);
             self.pick = Some(lease.reason());
-            now.series.of(self.worker.index).picked(lease.reason());
-            let shard = side.series.of(self.worker.index);
             let begun = Instant::now();
             let first = *first.get_or_insert(begun);
-            let settings = &cluster.cluster;
-            let target = Target { endpoint: &endpoint.endpoint, socket: &settings.socket, tls: now.tls.as_deref() };
-            let connected = connect(target, self.opening(cluster), self.connection, settings.timeouts.connect).await;
+            let connected = self.connect(aim).await;
             let done = Instant::now();
             self.phases.connect += done - begun;
-            match connected {
+            let shard = aim.endpoint_local.series.of(self.worker.index);
+            let fault = match connected {
                 Ok(upstream) => {
                     shard.connects_opened.add(1);
-                    self.witness((cluster, endpoint), Seen::Answered { status: 0, latency: done - begun }, done);
-                    if let (Some(persistence), Some(session)) = (&cluster.persistence, &session) {
-                        persistence.keep(session, lease.endpoint_index(), None, (moment(done), &mut seed));
-                    }
+                    self.witness(aim, Seen::Answered { status: 0, latency: done - begun }, done);
+                    keep_session_of_client(cluster, session.as_ref(), lease.endpoint_index(), done);
                     return Ok((upstream, lease));
                 }
-                Err(fault) => {
-                    shard.connects_failed.add(1);
-                    if fault.consequence().against_health {
-                        self.witness((cluster, endpoint), Seen::Failed, done);
-                    }
-                    tried[attempt] = endpoint.state.slot;
-                    attempt += 1;
-                    let may = self.may_try_another((cluster, now), (fault, pinned), &tried[..attempt]);
-                    place = place_again(cluster, place, (attempt, done - first)).filter(|_| may).ok_or(fault)?;
-                    failed = Some((fault, shard));
-                }
+                Err(fault) => fault,
+            };
+            shard.connects_failed.add(1);
+            if fault.consequence().against_health {
+                self.witness(aim, Seen::Failed, done);
             }
+            tried[attempt] = aim.endpoint.state.slot;
+            attempt += 1;
+            let may = self.may_try_another(local, (fault, pinned), &tried[..attempt]);
+            place = place_again(cluster, place, (attempt, done - first)).filter(|_| may).ok_or(fault)?;
+            failed = Some((fault, shard));
         }
+    }
+
+    async fn connect(&mut self, aim: Aim<'_>) -> Result<UpstreamConnection, Fault> {
+        let settings = &aim.cluster().cluster;
+        let tls = aim.local.tls.as_deref();
+        let target = Target { endpoint: &aim.endpoint.endpoint, socket: &settings.socket, tls };
+        connect(target, self.opening(aim.cluster()), self.connection, settings.timeouts.connect).await
     }
 
     /// Whether another endpoint is asked after a connection that failed. There is no pause in which one of those that were `tried`
     /// could have changed: none is asked again.
-    fn may_try_another(
-        &mut self,
-        (cluster, now): (&ClusterPlan, &ClusterNow),
-        (fault, pinned): (Fault, Option<u32>),
-        tried: &[u32],
-    ) -> bool {
+    fn may_try_another(&mut self, local: &ClusterLocal, (fault, pinned): (Fault, Option<u32>), tried: &[u32]) -> bool {
+        let cluster = &local.plan;
         let retry = &cluster.cluster.retry;
         let is_tried = |slot| tried.contains(&slot);
         let has_untried = {
-            let cache = &mut now.cache.borrow_mut();
+            let cache = &mut local.cache.borrow_mut();
             match tried.len() as u32 {
                 attempts if attempts < retry.attempts_max => cluster.has_untried(cache, Subset::ALL, pinned, is_tried),
                 attempts if is_for_backup(retry, attempts) => {
@@ -245,9 +229,7 @@ impl<'p> Stream<'p> {
                 _ => false,
             }
         };
-        retry.on.holds_fault(fault)
-            && has_untried
-            && Gate { worker: self.worker, cluster, now }.may_retry(&mut self.pass)
+        retry.on.holds_fault(fault) && has_untried && Gate { worker: self.worker, local }.may_retry(&mut self.pass)
     }
 
     fn opening(&mut self, cluster: &ClusterPlan) -> Opening {
@@ -262,8 +244,9 @@ impl<'p> Stream<'p> {
         Opening { may_wait: true, ..opening }
     }
 
-    fn witness(&mut self, (cluster, endpoint): (&ClusterPlan, &EndpointPlan), seen: Seen, at: Instant) {
-        cluster.witness(&endpoint.state, seen, at);
+    fn witness(&mut self, aim: Aim<'_>, seen: Seen, at: Instant) {
+        let cluster = aim.cluster();
+        cluster.witness(&aim.endpoint.state, seen, at);
         cluster.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
 
@@ -272,8 +255,8 @@ impl<'p> Stream<'p> {
         let record = Record {
             fault,
             cluster: self.cluster.map(|cluster| &cluster.plan.cluster.name),
-            endpoint: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
-            endpoint_address: self.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
+            endpoint: self.aim.map(|aim| &aim.endpoint.endpoint.name),
+            endpoint_address: self.aim.map(|aim| &aim.endpoint.endpoint.address),
             pick: self.pick,
             retries: self.retries,
             received_bytes: self.received_bytes,
@@ -288,7 +271,7 @@ impl<'p> Stream<'p> {
             listener: Some(self.listener.series.of(index)),
             route: None,
             cluster: self.cluster.map(|cluster| cluster.series.of(index)),
-            endpoint: self.endpoint.map(|(_, endpoint)| endpoint.series.of(index)),
+            endpoint: self.aim.map(|aim| aim.endpoint_local.series.of(index)),
         };
         self.worker.tell(&record, &series, self.plan.plan.generation);
     }

@@ -96,7 +96,7 @@ impl Exchange<'_> {
     /// Whether others wait for a place in its cluster.
     #[inline]
     pub(crate) fn is_place_awaited(&self) -> bool {
-        self.told.cluster.is_some_and(|now| now.plan.state.waiting() > 0)
+        self.told.cluster.is_some_and(|local| local.plan.state.waiting() > 0)
     }
 
     /// Gives back what is held of the endpoint: its part is done, or the attempt is over.

@@ -43,9 +43,9 @@ pub(crate) struct WorkerPlan {
     /// What the filters of a route decide of every response, by [`RoutePlan::index`]; made at first use.
     withheld_response: ByIndex<Rc<Withheld>>,
     /// By the slot of the cluster's state; made at first use.
-    clusters: Cells<Rc<ClusterNow>>,
+    clusters: Cells<Rc<ClusterLocal>>,
     /// By the slot of the endpoint's state; made at first use.
-    endpoints: Cells<Rc<EndpointNow>>,
+    endpoints: Cells<Rc<EndpointLocal>>,
     tls: Arc<TlsMaterial>,
     telemetry: Arc<Telemetry>,
     /// The plan of this worker that is in force by now, which is another once this one is over, or is only tried.
@@ -113,7 +113,7 @@ impl Alternative {
 }
 
 /// A cluster.
-pub(crate) struct ClusterNow {
+pub(crate) struct ClusterLocal {
     pub plan: Arc<ClusterPlan>,
     pub series: Arc<ClusterSeries>,
     pub cache: RefCell<PickCache>,
@@ -125,14 +125,14 @@ pub(crate) struct ClusterNow {
 }
 
 /// An endpoint.
-pub(crate) struct EndpointNow {
+pub(crate) struct EndpointLocal {
     pub state: Arc<EndpointState>,
     pub series: Arc<EndpointSeries>,
     pub pool: Pool,
     tls: Option<Arc<UpstreamTlsNow>>,
 }
 
-impl EndpointNow {
+impl EndpointLocal {
     /// Whether connections would be made and kept in the same way by another plan of its cluster.
     fn suits(&self, cluster: &ClusterPlan, tls: Option<&Arc<UpstreamTlsNow>>) -> bool {
         same(self.tls.as_ref(), tls) && self.pool.suits(&cluster.cluster)
@@ -243,7 +243,7 @@ impl WorkerPlan {
     }
 
     /// Takes over an endpoint of a cluster of this plan, if connections to it would be made in the same way.
-    fn keep(&self, cluster: &ClusterPlan, now: &Rc<EndpointNow>) {
+    fn keep(&self, cluster: &ClusterPlan, now: &Rc<EndpointLocal>) {
         let tls = self.tls.cluster(&cluster.cluster.name);
         if now.suits(cluster, tls.as_ref()) {
             // What is there already stays.
@@ -252,7 +252,7 @@ impl WorkerPlan {
     }
 
     /// What a worker has for a cluster that had `before` until now.
-    fn cluster_after(&self, cluster: &Arc<ClusterPlan>, before: Option<&Rc<ClusterNow>>) -> Rc<ClusterNow> {
+    fn cluster_after(&self, cluster: &Arc<ClusterPlan>, before: Option<&Rc<ClusterLocal>>) -> Rc<ClusterLocal> {
         let tls = self.tls.cluster(&cluster.cluster.name);
         if let Some(same) = before.filter(|old| Arc::ptr_eq(&old.plan, cluster) && same(old.tls.as_ref(), tls.as_ref()))
         {
@@ -260,7 +260,7 @@ impl WorkerPlan {
         }
         let workers = self.telemetry.workers() as u32;
         let savings = || RefCell::new(Savings::new(workers, Instant::now()));
-        Rc::new(ClusterNow {
+        Rc::new(ClusterLocal {
             plan: cluster.clone(),
             series: self.telemetry.cluster(&cluster.cluster.name),
             cache: RefCell::default(),
@@ -271,7 +271,7 @@ impl WorkerPlan {
     }
 
     #[cold]
-    fn make_cluster(&self, state: &ClusterState) -> Option<&Rc<ClusterNow>> {
+    fn make_cluster(&self, state: &ClusterState) -> Option<&Rc<ClusterLocal>> {
         let cluster = self.plan.cluster_of(state)?;
         let other = self.other_in_force();
         let there = other
@@ -282,7 +282,7 @@ impl WorkerPlan {
     }
 
     #[cold]
-    fn make_endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointNow>> {
+    fn make_endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointLocal>> {
         let cluster = self.plan.cluster_of(state.cluster())?;
         let endpoint = cluster.endpoints.iter().find(|endpoint| std::ptr::eq(&*endpoint.state, state))?;
         let tls = self.tls.cluster(&cluster.cluster.name);
@@ -297,7 +297,7 @@ impl WorkerPlan {
                     pool.retire();
                 }
                 let series = self.telemetry.endpoint(&cluster.cluster.name, &endpoint.endpoint.name);
-                Rc::new(EndpointNow { state: endpoint.state.clone(), series, pool, tls })
+                Rc::new(EndpointLocal { state: endpoint.state.clone(), series, pool, tls })
             }
         };
         Some(self.endpoints.get_or_init(state.slot, || made))
@@ -354,13 +354,13 @@ impl WorkerPlan {
     }
 
     /// The worker's side of a cluster of this plan.
-    pub(crate) fn cluster(&self, plan: &ClusterPlan) -> Option<&Rc<ClusterNow>> {
+    pub(crate) fn cluster(&self, plan: &ClusterPlan) -> Option<&Rc<ClusterLocal>> {
         let known = self.clusters.get(plan.state.slot);
         known.or_else(|| self.make_cluster(&plan.state))
     }
 
     /// The worker's side of an endpoint of this plan.
-    pub(crate) fn endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointNow>> {
+    pub(crate) fn endpoint(&self, state: &EndpointState) -> Option<&Rc<EndpointLocal>> {
         let known = self.endpoints.get(state.slot);
         known.or_else(|| self.make_endpoint(state))
     }

@@ -96,7 +96,7 @@ async fn make(
         exchange.replay.hold((*call.body).into(), None);
     }
     exchange.told.cluster = Some(local);
-    let fault = exchange.forward(cluster, local).await.err();
+    let fault = exchange.forward(local).await.err();
     let head = exchange.response.as_deref_mut().map(std::mem::take).unwrap_or_default();
     finish_call(exchange, fault);
     let Io::Memory(memory) = connection.io else { return Err(Fault::BadResponse) };

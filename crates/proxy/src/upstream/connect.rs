@@ -21,7 +21,7 @@ use crate::exchange::Exchange;
 use crate::io::Io;
 use crate::socket;
 use crate::tls::UpstreamTlsNow;
-use crate::worker_plan::{ClusterNow, EndpointNow};
+use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// Where a connection goes, and how it is set up.
 #[derive(Clone, Copy)]
@@ -70,8 +70,8 @@ pub(crate) type Connecting<'p> = Pin<Box<dyn Future<Output = Result<Line, Fault>
 /// be one that was idle.
 pub(crate) fn line_beside<'p>(
     exchange: &Exchange<'p>,
-    now: &'p ClusterNow,
-    (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+    now: &'p ClusterLocal,
+    (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
     at: Option<Instant>,
 ) -> Result<Line, Connecting<'p>> {
     if let Some(wanted) = Wanted::new(exchange, now, (endpoint, side), at.is_none()) {

@@ -31,12 +31,12 @@ use crate::io::Io;
 use crate::message::MessageStream;
 use crate::relay::{BodyWriter, Pump, PumpFault};
 use crate::retry::policy;
-use crate::worker_plan::EndpointNow;
+use crate::worker_plan::EndpointLocal;
 
 /// See the module.
 pub(crate) struct Conversation<'p> {
     cluster: &'p ClusterPlan,
-    side: &'p EndpointNow,
+    side: &'p EndpointLocal,
     /// Given back as soon as the endpoint's part is done.
     upstream: Option<UpstreamConnection>,
     upload: Pump,
@@ -59,7 +59,7 @@ impl<'p> Conversation<'p> {
     /// Sends the request head on a stream of its own, or writes it into one buffer with what came of the body.
     pub(crate) fn begin(
         exchange: &mut Exchange<'p>,
-        (cluster, endpoint, side): (&'p ClusterPlan, &EndpointPlan, &'p EndpointNow),
+        (cluster, endpoint, side): (&'p ClusterPlan, &EndpointPlan, &'p EndpointLocal),
         line: Line,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;

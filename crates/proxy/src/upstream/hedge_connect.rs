@@ -16,10 +16,10 @@ use super::Line;
 use super::connect::{Connecting, line_beside};
 use super::conversation::hedge::{self, rules_of, take_place};
 use crate::exchange::Exchange;
-use crate::worker_plan::{ClusterNow, EndpointNow};
+use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// The rules for a connection that is made for an exchange, and how long it may take alone.
-pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<(&'p Hedge, Duration)> {
+pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Option<(&'p Hedge, Duration)> {
     let rules = rules_of(exchange, now)?;
     let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
     if !is_first || now.plan.endpoints.len() < 2 {
@@ -36,9 +36,9 @@ pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<
 /// As [`super::connect::connect`]; that of the first endpoint when both fail.
 pub(crate) async fn line_to_either<'p>(
     exchange: &mut Exchange<'p>,
-    now: &'p ClusterNow,
+    now: &'p ClusterLocal,
     (rules, after): (&'p Hedge, Duration),
-    (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+    (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
     first: Connecting<'p>,
 ) -> Result<Line, Fault> {
     let begun = exchange.told.now;
@@ -64,9 +64,9 @@ pub(crate) async fn line_to_either<'p>(
 /// Two lines on their way.
 struct Race<'p> {
     rules: &'p Hedge,
-    now: &'p ClusterNow,
+    now: &'p ClusterLocal,
     endpoint: &'p EndpointPlan,
-    side: &'p EndpointNow,
+    side: &'p EndpointLocal,
     /// Rings when another may be asked.
     alarm: Option<Pin<Box<Sleep>>>,
     first: Option<Connecting<'p>>,
@@ -77,7 +77,7 @@ struct Race<'p> {
 
 struct Rival<'p> {
     endpoint: &'p EndpointPlan,
-    side: &'p Rc<EndpointNow>,
+    side: &'p Rc<EndpointLocal>,
     lease: Lease,
     pass: Option<Pass>,
     line: Result<Line, Connecting<'p>>,
@@ -150,7 +150,7 @@ impl<'p> Race<'p> {
     fn lose_rival(
         &self,
         exchange: &mut Exchange<'p>,
-        (endpoint, side): (&EndpointPlan, &EndpointNow),
+        (endpoint, side): (&EndpointPlan, &EndpointLocal),
         mut pass: Option<Pass>,
         fault: Fault,
     ) {
@@ -189,7 +189,7 @@ impl<'p> Race<'p> {
     fn crown(
         &self,
         exchange: &mut Exchange<'p>,
-        (endpoint, side): (&'p EndpointPlan, &'p Rc<EndpointNow>),
+        (endpoint, side): (&'p EndpointPlan, &'p Rc<EndpointLocal>),
         lease: Lease,
         pass: Option<Pass>,
     ) {

@@ -19,16 +19,16 @@ use wire::http1::ResponseParsed;
 use super::Conversation;
 use crate::exchange::Exchange;
 use crate::upstream::connect::{Connecting, line_beside};
-use crate::worker_plan::{ClusterNow, EndpointNow};
+use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// The rules for an exchange, if it may be at more than one endpoint: the route's, else the cluster's.
-pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<&'p Hedge> {
+pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Option<&'p Hedge> {
     let rules = rules_of(exchange, now)?;
     (rules.methods.allow(exchange.incoming.head.method) && !exchange.wants_upgrade()).then_some(rules)
 }
 
 /// The rules for an exchange that may go to any endpoint.
-pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Option<&'p Hedge> {
+pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Option<&'p Hedge> {
     let own = exchange.told.route.and_then(|route| route.route.hedge.as_ref());
     let rules = own.or(now.plan.cluster.resilience.hedge.as_ref())?;
     // What another endpoint would answer is not of the session, which would move there besides.
@@ -38,14 +38,14 @@ pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, now: &'p ClusterNow) -> Opti
 
 /// Whether an endpoint authenticates the client by its connection, or is about to: another knows nothing of that, and would win with
 /// its 401, while the connection that counts is dropped.
-fn authenticates(exchange: &Exchange<'_>, now: &ClusterNow) -> bool {
+fn authenticates(exchange: &Exchange<'_>, now: &ClusterLocal) -> bool {
     exchange.authenticated_at(&now.plan).is_some() || is_brought(&exchange.incoming.head.fields)
 }
 
 /// Attempts of one exchange beside its first.
 struct Race<'p> {
     rules: &'p Hedge,
-    now: &'p ClusterNow,
+    now: &'p ClusterLocal,
     /// Rings when the next may begin; `None` when there is to be no other.
     alarm: Option<Pin<Box<Sleep>>>,
     after: Duration,
@@ -63,7 +63,7 @@ struct Race<'p> {
 /// An attempt beside the first.
 struct Rival<'p> {
     endpoint: &'p EndpointPlan,
-    side: &'p Rc<EndpointNow>,
+    side: &'p Rc<EndpointLocal>,
     lease: Lease,
     pass: Option<Pass>,
     stage: Stage<'p>,
@@ -83,7 +83,7 @@ impl<'p> Conversation<'p> {
     pub(super) async fn await_first(
         &mut self,
         exchange: &mut Exchange<'p>,
-        (rules, now): (&'p Hedge, &'p ClusterNow),
+        (rules, now): (&'p Hedge, &'p ClusterLocal),
     ) -> Result<ResponseParsed, Fault> {
         let begun = exchange.told.now;
         let after = now.hedging.borrow().after(rules);
@@ -317,7 +317,7 @@ impl<'p> Rival<'p> {
         &mut self,
         cx: &mut TaskContext<'_>,
         exchange: &mut Exchange<'p>,
-        now: &'p ClusterNow,
+        now: &'p ClusterLocal,
     ) -> Poll<Result<ResponseParsed, Fault>> {
         loop {
             match &mut self.stage {
@@ -345,7 +345,7 @@ impl<'p> Rival<'p> {
         }
     }
 
-    fn connect_anew(&mut self, exchange: &mut Exchange<'p>, now: &'p ClusterNow) {
+    fn connect_anew(&mut self, exchange: &mut Exchange<'p>, now: &'p ClusterLocal) {
         self.anew += 1;
         let connecting = match line_beside(exchange, now, (self.endpoint, self.side), None) {
             Ok(line) => Box::pin(std::future::ready(Ok(line))) as Connecting<'p>,
@@ -354,13 +354,13 @@ impl<'p> Rival<'p> {
         std::mem::replace(&mut self.stage, Stage::Connecting(connecting)).abandon(exchange);
     }
 
-    fn witness(&mut self, exchange: &mut Exchange<'p>, now: &ClusterNow, seen: Seen) {
+    fn witness(&mut self, exchange: &mut Exchange<'p>, now: &ClusterLocal, seen: Seen) {
         let at = exchange.told.look();
         now.plan.witness(&self.endpoint.state, seen, at);
         now.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
 
-    fn fail(&mut self, exchange: &mut Exchange<'p>, now: &ClusterNow, fault: Fault) {
+    fn fail(&mut self, exchange: &mut Exchange<'p>, now: &ClusterLocal, fault: Fault) {
         self.side.series.of(exchange.worker.index).fault(fault);
         if fault.consequence().against_health {
             self.witness(exchange, now, Seen::Failed);
@@ -380,7 +380,7 @@ impl<'p> Stage<'p> {
 /// for.
 pub(crate) fn take_place<'p>(
     exchange: &Exchange<'p>,
-    now: &'p ClusterNow,
+    now: &'p ClusterLocal,
     asked: &[u32],
 ) -> Option<(Lease, Option<Pass>)> {
     let (plan, worker, head) = (&now.plan, exchange.worker, &exchange.incoming.head);

@@ -17,7 +17,7 @@ use crate::downstream::http1::Next;
 use crate::exchange::{Exchange, fields_of, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault};
 use crate::upstream::pool::UpstreamConnection;
-use crate::worker_plan::EndpointNow;
+use crate::worker_plan::EndpointLocal;
 
 impl<'p> Conversation<'p> {
     /// Sends the response head, then moves the body, while what is left of the request still moves too.
@@ -215,7 +215,7 @@ fn fit_for_client(exchange: &mut Exchange<'_>) {
 
 /// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is
 /// the connection if it ended `clean`.
-fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<UpstreamConnection>, clean: bool) {
+fn give_back(exchange: &mut Exchange<'_>, side: &EndpointLocal, upstream: Option<UpstreamConnection>, clean: bool) {
     exchange.witness_answer();
     exchange.leave_endpoint();
     if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, side, upstream)) {
@@ -225,7 +225,7 @@ fn give_back(exchange: &mut Exchange<'_>, side: &EndpointNow, upstream: Option<U
 
 /// Whether anybody can use a connection again. One that is authenticated is of use to its client while that stays, and where it has
 /// one request at a time: of a client with many (HTTP/2, HTTP/3) each would leave a connection, and none would find its own.
-fn is_wanted_by(exchange: &Exchange<'_>, side: &EndpointNow, upstream: &UpstreamConnection) -> bool {
+fn is_wanted_by(exchange: &Exchange<'_>, side: &EndpointLocal, upstream: &UpstreamConnection) -> bool {
     match upstream.bond {
         Bond::None => !side.pool.is_private() || exchange.client_keeps_alive(),
         Bond::Client => exchange.incoming.head.version < Version::Http2 && exchange.client_keeps_alive(),

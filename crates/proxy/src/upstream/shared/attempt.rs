@@ -24,7 +24,7 @@ use crate::upstream::Line;
 use crate::upstream::connect::{Connecting, Target, attended, establish};
 use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::upstream::opening::Opening;
-use crate::worker_plan::{ClusterNow, EndpointNow};
+use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// Connections that one attempt waits for, one after the other.
 const ROUNDS_MAX: u32 = 8;
@@ -53,7 +53,7 @@ pub(crate) struct Wanted<'p> {
     worker: usize,
     client: Rc<ConnectionFacts>,
     endpoint: &'p EndpointPlan,
-    side: &'p EndpointNow,
+    side: &'p EndpointLocal,
     trunks: &'p Rc<Trunks>,
     socket: &'p ClusterSocket,
     tls: Option<&'p Arc<UpstreamTlsNow>>,
@@ -79,8 +79,8 @@ impl<'p> Wanted<'p> {
     /// `None`: the endpoint speaks HTTP/1.1 only.
     pub(crate) fn new(
         exchange: &Exchange<'p>,
-        now: &'p ClusterNow,
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+        now: &'p ClusterLocal,
+        (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
         is_fresh: bool,
     ) -> Option<Self> {
         let cluster = &now.plan.cluster;
@@ -226,8 +226,8 @@ impl<'p> Exchange<'p> {
     /// 4.1.1).
     pub(crate) async fn attempt_shared(
         &mut self,
-        (cluster, now): (&'p ClusterPlan, &'p ClusterNow),
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointNow),
+        (cluster, now): (&'p ClusterPlan, &'p ClusterLocal),
+        (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
     ) -> Result<Next, Fault> {
         let (mut anew, mut is_fresh) = (0, false);
         loop {
@@ -251,8 +251,8 @@ impl<'p> Exchange<'p> {
     /// A line to an endpoint that may speak HTTP/2 or HTTP/3, or to another that is connected sooner.
     async fn line(
         &mut self,
-        now: &'p ClusterNow,
-        to: (&'p EndpointPlan, &'p EndpointNow),
+        now: &'p ClusterLocal,
+        to: (&'p EndpointPlan, &'p EndpointLocal),
         is_fresh: bool,
     ) -> Result<Line, Fault> {
         let wanted = Wanted::new(self, now, to, is_fresh).ok_or(Fault::NoEndpoint)?;
