@@ -51,7 +51,7 @@ pub mod turn;
 pub mod variables;
 
 #[cfg(test)]
-mod guide_example;
+mod guide_examples;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -402,13 +402,3 @@ fn header_steps_reuse_the_memory_of_the_exchange_before() {
     assert_eq!(capacities.len(), 1, "{capacities:?}");
     assert!(listed(&head.fields).ends_with("x-a: 192.0.2.7 tester /a?b=c|x-b: 2|x-c: h"), "{:?}", head.fields);
 }
-
-#[test]
-fn the_guide_shows_the_example_as_it_is_compiled_here() {
-    let guide = include_str!("../../../../docs/guides/write-a-filter.md");
-    let example = include_str!("guide_example.rs");
-    assert!(guide.contains(&format!("````rust\n{example}````\n")), "copy guide_example.rs into the guide");
-    for entry in FILTERS {
-        assert_ne!(entry.name, guide_example::ENTRY.name, "the example of the guide exists by now: choose another");
-    }
-}
