@@ -1,6 +1,6 @@
 //! gRPC-Web: calls of browsers, by HTTP/1.1, to endpoints that speak gRPC. That of text is base64.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue, Response};
 
@@ -282,6 +282,34 @@ fn a_call_of_text_that_is_tried_again_is_decoded_again() {
         .start();
     let answer = ask_text(&product, TEXT, &segment(&message("a pear")));
     assert_eq!((origin.streams(), plain(&answer.body)), (2, [&message("a pear")[..], TRAILERS].concat()));
+}
+
+#[test]
+fn a_call_of_text_that_is_hedged_is_decoded_for_both_endpoints() {
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let silent = {
+        let bodies = Arc::clone(&bodies);
+        Http2Origin::start(Rules::default(), move |mut asked| {
+            let bodies = Arc::clone(&bodies);
+            Box::pin(async move {
+                let Ok((body, _)) = asked.read().await else { return };
+                bodies.lock().expect("bodies").push(body.to_vec());
+                std::future::pending::<()>().await;
+            })
+        })
+    };
+    let other = echo();
+    let product = Setup::to_addresses(&[silent.address(), other.address()])
+        .cluster("http_versions: [h2]")
+        .cluster("balance: first")
+        .cluster("grpc_web: true")
+        .cluster("hedge: { after: 20ms, methods: any, budget: 100% }")
+        .cluster("retry: { body_max: 16KiB }")
+        .workers(1)
+        .start();
+    let answer = ask_text(&product, TEXT, &segment(&message("a pear")));
+    assert_eq!(plain(&answer.body), [&message("a pear")[..], TRAILERS].concat());
+    assert_eq!(*bodies.lock().expect("bodies"), [message("a pear")]);
 }
 
 #[test]
