@@ -59,7 +59,7 @@ enum Command {
         #[arg(long, required = true)]
         to: Vec<SocketAddr>,
     },
-    /// Run the origin: the last segment of a path is the size of the answer (/12, /10k)
+    /// Run the origin: the last segment of a path is the size of the answer (/12, /10k, /json/10k, /html/10k)
     Origin {
         /// Where to listen
         #[arg(long, required = true)]

@@ -51,7 +51,15 @@ const PARTS: &[Part] = &[
         &[],
         Source::Debian {
             suites: "sid",
-            packages: &["nginx-light", "libnginx-mod-stream", "wrk", "hey", "apache2-utils", "nghttp2-client"],
+            packages: &[
+                "nginx-light",
+                "libnginx-mod-stream",
+                "libnginx-mod-http-brotli-filter",
+                "wrk",
+                "hey",
+                "apache2-utils",
+                "nghttp2-client",
+            ],
         },
     ),
     part(
@@ -212,8 +220,14 @@ fn marker(paths: &Paths, part: &Part) -> std::path::PathBuf {
     paths.peers.join(format!("{}.installed", part.name))
 }
 
+/// Whether a part is there, with all packages that are wanted of it now.
 fn is_installed(paths: &Paths, part: &Part) -> bool {
-    marker(paths, part).exists()
+    fs::read_to_string(marker(paths, part)).is_ok_and(|versions| has_packages(&part.source, &versions))
+}
+
+fn has_packages(source: &Source, versions: &str) -> bool {
+    let Source::Debian { packages, .. } = source else { return true };
+    packages.iter().all(|package| versions.split(", ").any(|one| one.split(' ').next() == Some(package)))
 }
 
 fn install_part(paths: &Paths, part: &Part, bar: &ProgressBar) -> Result<String, Failure> {
@@ -328,4 +342,17 @@ fn overview(paths: &Paths) -> String {
         let _ = writeln!(out, "  {name:<15} {}", generators::version(paths, name));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_installed_again_when_a_package_is_new_in_it() {
+        let debian = Source::Debian { suites: "sid", packages: &["nginx-light", "wrk"] };
+        assert!(has_packages(&debian, "libssl3t64 3.6.5-1, nginx-light 1.30.6-2, wrk 4.1.0-4+b1\n"));
+        assert!(!has_packages(&debian, "libssl3t64 3.6.5-1, nginx-light-extras 1.30.6-2, wrk 4.1.0-4+b1\n"));
+        assert!(has_packages(&Source::Python { package: "k6" }, ""));
+    }
 }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::measure::loads::Requests;
 use crate::measure::other_loads::{Calls, Datagrams};
-use crate::products::Features;
+use crate::products::{Compression, Features};
 
 /// One row of the study.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +59,21 @@ const PLAIN: Features = Features {
     tls: false,
     access_log: false,
     header_steps: false,
+    compress: None,
+    rate_limit: false,
     routes: 0,
 };
 const TLS: Features = Features { tls: true, ..PLAIN };
 const GRPC: Features = Features { http2: true, grpc: true, ..PLAIN };
-const SMALL: Requests =
-    Requests { path: "/12", host: None, connections: 50, keep_alive: true, tls: false, tls12: false };
+const SMALL: Requests = Requests {
+    path: "/12",
+    host: None,
+    accept_encoding: None,
+    connections: 50,
+    keep_alive: true,
+    tls: false,
+    tls12: false,
+};
 
 /// Routes in the cell with many, and the one in the middle that the requests match.
 const ROUTES: usize = 10_000;
@@ -106,6 +115,21 @@ const fn datagrams(name: &'static str, title: &'static str, ports: usize, at_onc
 const fn websocket(name: &'static str, title: &'static str, tls: bool) -> Cell {
     let kind = Kind::Messages { connections: 50, tls };
     cell(name, title, kind, Features { websocket: true, tls, ..PLAIN })
+}
+
+/// A document, compressed for a client that accepts that coding alone.
+const fn compressed(
+    name: &'static str,
+    title: &'static str,
+    path: &'static str,
+    encoding: &'static str,
+    level: u8,
+) -> Cell {
+    let asked = Requests { path, accept_encoding: Some(encoding), ..SMALL };
+    // At these levels of zlib-ng and zlib-rs the classic zlib makes bodies of the same size with the next one.
+    let zlib_level = if level == 2 { 3 } else { level };
+    let compress = Some(Compression { encoding, level, zlib_level });
+    cell(name, title, Kind::Closed(asked), Features { compress, ..PLAIN })
 }
 
 /// The cell whose figures give the rate of the latency cell.
@@ -182,6 +206,39 @@ pub(crate) const ALL: &[Cell] = &[
         Kind::Closed(ROUTED),
         Features { routes: ROUTES, ..PLAIN },
     ),
+    compressed("gzip1-json-10k", "10 kB of JSON, gzip at level 1, 50 connections", "/json/10k", "gzip", 1),
+    compressed("gzip1-html-10k", "10 kB of HTML, gzip at level 1, 50 connections", "/html/10k", "gzip", 1),
+    compressed("gzip1-json-100k", "100 kB of JSON, gzip at level 1, 50 connections", "/json/100k", "gzip", 1),
+    compressed("gzip1-html-100k", "100 kB of HTML, gzip at level 1, 50 connections", "/html/100k", "gzip", 1),
+    compressed("gzip2-json-10k", "10 kB of JSON, gzip at level 2 (nginx 3), 50 connections", "/json/10k", "gzip", 2),
+    compressed("gzip2-html-10k", "10 kB of HTML, gzip at level 2 (nginx 3), 50 connections", "/html/10k", "gzip", 2),
+    compressed("gzip2-json-100k", "100 kB of JSON, gzip at level 2 (nginx 3), 50 connections", "/json/100k", "gzip", 2),
+    compressed("gzip2-html-100k", "100 kB of HTML, gzip at level 2 (nginx 3), 50 connections", "/html/100k", "gzip", 2),
+    compressed("gzip6-json-10k", "10 kB of JSON, gzip at level 6, 50 connections", "/json/10k", "gzip", 6),
+    compressed("gzip6-html-10k", "10 kB of HTML, gzip at level 6, 50 connections", "/html/10k", "gzip", 6),
+    compressed("gzip6-json-100k", "100 kB of JSON, gzip at level 6, 50 connections", "/json/100k", "gzip", 6),
+    compressed("gzip6-html-100k", "100 kB of HTML, gzip at level 6, 50 connections", "/html/100k", "gzip", 6),
+    compressed("br4-json-10k", "10 kB of JSON, brotli at level 4, 50 connections", "/json/10k", "br", 4),
+    compressed("br4-html-10k", "10 kB of HTML, brotli at level 4, 50 connections", "/html/10k", "br", 4),
+    compressed("br4-json-100k", "100 kB of JSON, brotli at level 4, 50 connections", "/json/100k", "br", 4),
+    compressed("br4-html-100k", "100 kB of HTML, brotli at level 4, 50 connections", "/html/100k", "br", 4),
+    compressed("zstd3-json-10k", "10 kB of JSON, zstd at level 3, 50 connections", "/json/10k", "zstd", 3),
+    compressed("zstd3-html-100k", "100 kB of HTML, zstd at level 3, 50 connections", "/html/100k", "zstd", 3),
+    cell(
+        "rate-limit",
+        "12 B, 50 connections, the rate of each client address limited",
+        Kind::Closed(SMALL),
+        Features { rate_limit: true, ..PLAIN },
+    ),
+    Cell {
+        workers: 2,
+        ..cell(
+            "rate-limit-2w",
+            "12 B, 50 connections, the rate of each client address limited, 2 workers",
+            Kind::Closed(SMALL),
+            Features { rate_limit: true, ..PLAIN },
+        )
+    },
     cell("latency-70", "12 B, 70 % of what the best peer can do, constant rate", Kind::Share(SMALL, 0.7), PLAIN),
     Cell { workers: 2, ..cell("12b-c50-2w", "12 B, 50 connections, 2 workers", Kind::Closed(SMALL), PLAIN) },
     Cell {
@@ -228,15 +285,22 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// Whether a name of the command line is this one's: `gzip*` is that of all that begin so.
+    fn is_called(&self, name: &str) -> bool {
+        name.strip_suffix('*').map_or(name == self.name, |beginning| self.name.starts_with(beginning))
+    }
+}
+
 /// The cells of the given names, all without any.
 pub(crate) fn choose(names: &[String]) -> Result<Vec<&'static Cell>, Failure> {
     for name in names {
-        if !ALL.iter().any(|cell| cell.name == name) {
+        if !ALL.iter().any(|cell| cell.is_called(name)) {
             let known: Vec<&str> = ALL.iter().map(|cell| cell.name).collect();
             return Err(Failure::new(format!("no cell is called {name:?}; there are {}", known.join(", "))));
         }
     }
-    Ok(ALL.iter().filter(|cell| names.is_empty() || names.iter().any(|name| name == cell.name)).collect())
+    Ok(ALL.iter().filter(|cell| names.is_empty() || names.iter().any(|name| cell.is_called(name))).collect())
 }
 
 #[cfg(test)]
@@ -248,7 +312,8 @@ mod tests {
         let mut names: Vec<&str> = ALL.iter().map(|cell| cell.name).collect();
         let chosen = choose(&["https".to_owned(), "12b-c50".to_owned()]).unwrap();
         assert_eq!(chosen.iter().map(|cell| cell.name).collect::<Vec<_>>(), ["12b-c50", "https"]);
-        assert!(choose(&["nonsense".to_owned()]).is_err());
+        assert!(choose(&["nonsense".to_owned()]).is_err() && choose(&["nonsense*".to_owned()]).is_err());
+        assert_eq!(choose(&["gzip1-*".to_owned()]).unwrap().len(), 4);
         assert_eq!(choose(&[]).unwrap().len(), ALL.len());
         names.sort_unstable();
         names.dedup();

@@ -29,7 +29,7 @@ pub(crate) struct CostArgs {
     /// Only these products
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     only: Vec<String>,
-    /// Only these cells
+    /// Only these cells; `gzip*` is all that begin so
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     cells: Vec<String>,
     /// Show the cells and end

@@ -49,10 +49,13 @@ pub(crate) struct CellResult {
     pub title: &'static str,
     /// One for each product, in the order of the table.
     pub products: Vec<ProductResult>,
-    /// The peer that did best, and how many times its figure Equipoise's is.
+    /// The peer that did best (of those whose answers are as small), and how many times its figure Equipoise's is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<Against>,
 }
+
+/// Answers are of equal size when they differ by no more than this share.
+pub(crate) const SIZE_TOLERANCE: f64 = 0.03;
 
 /// Equipoise beside the best of the others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +71,9 @@ pub(crate) struct Against {
 pub(crate) struct ProductResult {
     /// Its name.
     pub name: &'static str,
+    /// What it does otherwise than it was asked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
     /// Why it does not take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
@@ -135,12 +141,29 @@ impl CellResult {
         });
     }
 
-    /// The peer with the least figure.
+    /// The peer with the least figure. Where answers are encoded, those of Equipoise's size count, and those that are both
+    /// smaller and cheaper: others did another amount of work.
     fn best_peer(&self) -> Option<(&'static str, f64)> {
         let is_peer = |row: &&ProductResult| products::ALL.iter().any(|one| one.name == row.name && one.is_peer);
         let peers = self.products.iter().filter(is_peer);
         let figures = peers.filter_map(|row| Some((row.name, row.median.as_ref().and_then(figure)?)));
-        figures.filter(|(_, figure)| *figure > 0.0).min_by(|one, other| one.1.total_cmp(&other.1))
+        let counts = |name: &str, figure: f64| match self.size_beside_equipoise(name) {
+            Some(more) if more > SIZE_TOLERANCE => false,
+            Some(more) if more < -SIZE_TOLERANCE => self.figure("equipoise").is_some_and(|own| figure < own),
+            _ => true,
+        };
+        let figures = figures.filter(|(name, figure)| *figure > 0.0 && counts(name, *figure));
+        figures.min_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// How much larger (smaller, when negative) the answers of a product are than Equipoise's, as a share, where they are encoded.
+    pub(crate) fn size_beside_equipoise(&self, product: &str) -> Option<f64> {
+        Some(self.answer_bytes(product)? / self.answer_bytes("equipoise")? - 1.0)
+    }
+
+    fn answer_bytes(&self, product: &str) -> Option<f64> {
+        let row = self.products.iter().find(|row| row.name == product)?;
+        row.median.as_ref()?.answer_bytes.map(|bytes| bytes as f64)
     }
 
     /// The figure of a product that the cell is about.
@@ -181,6 +204,25 @@ mod tests {
         let mut cell = CellResult { name: "h3", title: "", products, against: None };
         cell.conclude();
         assert_eq!(cell.against, Some(Against { best: "haproxy", times: 0.75 }));
+    }
+
+    #[test]
+    fn a_peer_whose_answers_are_larger_is_not_the_best_and_one_with_smaller_is_when_it_is_cheaper() {
+        let row = |name, cpu, bytes| {
+            let samples = vec![Sample { cpu_us: Some(cpu), answer_bytes: Some(bytes), ..Sample::default() }];
+            ProductResult { name, samples, ..ProductResult::default() }
+        };
+        let best = |products| {
+            let mut cell = CellResult { name: "gzip6-json-10k", title: "", products, against: None };
+            cell.conclude();
+            cell.against
+        };
+        let against = |best, times| Some(Against { best, times });
+        let ours = || row("equipoise", 15.0, 2000);
+        assert_eq!(best(vec![ours(), row("nginx", 30.0, 2050), row("haproxy", 5.0, 2100)]), against("nginx", 0.5));
+        assert_eq!(best(vec![ours(), row("nginx", 30.0, 2050), row("envoy", 10.0, 1800)]), against("envoy", 1.5));
+        assert_eq!(best(vec![ours(), row("nginx", 30.0, 2050), row("envoy", 20.0, 1800)]), against("nginx", 0.5));
+        assert_eq!(best(vec![ours(), row("haproxy", 5.0, 2100)]), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::results::{CellResult, ProductResult, Report};
 use super::table;
 use crate::failure::Failure;
 use crate::measure::bench::Bench;
+use crate::measure::check::expect_encoded;
 use crate::measure::{Sample, undisturbed};
 use crate::products::{Product, Start, extra_routes};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -75,6 +76,7 @@ fn measure_cell(
     for round in 1..=rounds {
         for (product, row) in products.iter().zip(&mut result.products) {
             bar.set_message(format!("{}, round {round}, {}", cell.name, product.name));
+            row.remark = (product.remark)(&cell.features).map(str::to_owned);
             if let Some(reason) = (product.refuses)(&cell.features, cell.workers) {
                 row.left_out = Some(reason.to_owned());
             } else if row.failure.is_none() || !row.samples.is_empty() {
@@ -112,7 +114,7 @@ fn measure(bench: &Bench, cell: &Cell, product: &'static Product, rate: f64) -> 
     let start = Start { features, workers, values: &values, probe: cell.probe(), ..Start::new(product) };
     let mut running = bench.start(&start)?;
     let start_ms = started.elapsed().as_secs_f64() * 1000.0;
-    bench.check(&mut running, &features, &cell.asks())?;
+    let answer_bytes = bench.check(&mut running, &features, &cell.asks())?;
     let sample = match &cell.kind {
         Kind::Closed(asked) => bench.closed_loop(&mut running, workers, asked),
         Kind::Handshakes(asked) => bench.handshakes(&mut running, workers, asked),
@@ -124,7 +126,8 @@ fn measure(bench: &Bench, cell: &Cell, product: &'static Product, rate: f64) -> 
         Kind::Idle { connections } => bench.idle(&mut running, *connections, features.tls),
         Kind::Share(asked, _) => bench.constant_rate(&mut running, rate, asked),
     }?;
-    Ok(Sample { start_ms, ..sample })
+    expect_encoded(&sample, answer_bytes, &cell.asks())?;
+    Ok(Sample { start_ms, answer_bytes, ..sample })
 }
 
 /// The throughput of the best peer (of the best product, when no peer is there): of this run, or measured now.

@@ -1,6 +1,6 @@
 //! Tables for a terminal.
 
-use super::results::{Against, CellResult, ProductResult, Report};
+use super::results::{Against, CellResult, ProductResult, Report, SIZE_TOLERANCE};
 use std::fmt::Write;
 
 /// A cell, one line for each product.
@@ -8,16 +8,28 @@ pub(crate) fn cell(result: &CellResult) -> String {
     let mut out = format!("\n{}: {}\n", result.name, result.title);
     let memory = result.products.iter().any(|row| row.median.as_ref().is_some_and(|m| m.connection_bytes.is_some()));
     let figure = if memory { "kB/conn" } else { "CPU us/req" };
+    let is_encoded = result.products.iter().any(|row| row.median.as_ref().is_some_and(|m| m.answer_bytes.is_some()));
     let _ = writeln!(
         out,
-        "  {:<15}{figure:>11}{:>8}{:>13}{:>10}{:>10}{:>10}{:>10}{:>9}",
-        "product", "spread", "x equipoise", "x floor", "req/s", "p50 us", "p99 us", "errors"
+        "  {:<15}{figure:>11}{:>8}{:>13}{:>10}{:>10}{:>10}{:>10}{:>9}{}",
+        "product",
+        "spread",
+        "x equipoise",
+        "x floor",
+        "req/s",
+        "p50 us",
+        "p99 us",
+        "errors",
+        if is_encoded { "  bytes beside equipoise's" } else { "" }
     );
     for row in &result.products {
         let _ = writeln!(out, "  {:<15}{}", row.name, line(result, row));
     }
     if let Some(Against { best, times }) = &result.against {
-        let _ = writeln!(out, "  equipoise: {times:.2} x {best}, the best peer");
+        let of = if is_encoded { " with answers of that size" } else { "" };
+        let _ = writeln!(out, "  equipoise: {times:.2} x {best}, the best peer{of}");
+    } else if is_encoded {
+        out.push_str("  equipoise: no peer to compare with has answers of that size");
     }
     out.trim_end().to_owned()
 }
@@ -54,6 +66,12 @@ fn line(result: &CellResult, row: &ProductResult) -> String {
         number(median.p99_us),
         median.errors,
     );
+    if let Some(bytes) = median.answer_bytes {
+        let _ = write!(text, "  {bytes:>7}{}", size_beside(result.size_beside_equipoise(row.name)));
+    }
+    if let Some(remark) = &row.remark {
+        let _ = write!(text, "  ({remark})");
+    }
     if let (Some(rps), Some(offered)) = (median.rps, median.offered_rps)
         && rps < offered * 0.98
     {
@@ -72,6 +90,13 @@ fn line(result: &CellResult, row: &ProductResult) -> String {
         let _ = write!(text, "  one round FAILED: {reason}");
     }
     text
+}
+
+/// The difference of sizes, marked when it is too large for the costs to be compared.
+fn size_beside(more: Option<f64>) -> String {
+    let Some(more) = more else { return String::new() };
+    let percent = more * 100.0;
+    if more.abs() > SIZE_TOLERANCE { format!(" {percent:+5.1} % SIZE DIFFERS") } else { format!(" {percent:+5.1} %") }
 }
 
 /// All cells: the figure of every product, with its ratio to Equipoise (or to the floor without it).
@@ -101,6 +126,14 @@ pub(crate) fn summary(report: &Report) -> String {
     if report.cells.iter().flat_map(|cell| &cell.products).any(|row| row.disturbed) {
         out.push_str("\n\n~ others used the machine meanwhile: compare only within a cell, or measure again");
     }
+    let differs = |cell: &CellResult| {
+        let sizes = cell.products.iter().filter_map(|row| cell.size_beside_equipoise(row.name));
+        sizes.into_iter().any(|more| more.abs() > SIZE_TOLERANCE)
+    };
+    if report.cells.iter().any(differs) {
+        let percent = SIZE_TOLERANCE * 100.0;
+        let _ = write!(out, "\n\ns answers differ in size by more than {percent:.0} %: another amount of work");
+    }
     if report.quick {
         out.push_str("\n\nA quick run: it shows that things work, not what they cost.");
     }
@@ -113,11 +146,13 @@ fn short(cell: &CellResult, row: &ProductResult, to: &str) -> String {
     };
     let memory = row.median.as_ref().is_some_and(|median| median.connection_bytes.is_some());
     let mark = if row.disturbed { "~" } else { "" };
+    let size =
+        if cell.size_beside_equipoise(row.name).is_some_and(|more| more.abs() > SIZE_TOLERANCE) { "s" } else { "" };
     let errors = if row.median.as_ref().is_some_and(|median| median.errors > 0) { "!" } else { "" };
     let shown = if memory { own / 1000.0 } else { own };
     match cell.figure(to) {
-        Some(other) if other > 0.0 => format!("{mark}{shown:.1}{errors} {:.2}x", own / other),
-        _ => format!("{mark}{shown:.1}{errors}"),
+        Some(other) if other > 0.0 => format!("{mark}{shown:.1}{errors}{size} {:.2}x", own / other),
+        _ => format!("{mark}{shown:.1}{errors}{size}"),
     }
 }
 
@@ -144,5 +179,24 @@ mod tests {
         assert!(line("equipoise:").contains("0.50 x nginx"), "{text}");
         assert!(line("envoy").contains("FAILED: no such file"), "{text}");
         assert!(line("traefik").contains("(not asked)"), "{text}");
+    }
+
+    #[test]
+    fn a_cell_of_encoded_answers_shows_their_sizes_and_marks_those_that_differ() {
+        let encoded = |name: &'static str, cpu: f64, bytes: u64| {
+            let mut row = row(name, cpu);
+            row.samples[0].answer_bytes = Some(bytes);
+            row
+        };
+        let mut haproxy = encoded("haproxy", 8.0, 2500);
+        haproxy.remark = Some("one level".to_owned());
+        let products = vec![encoded("equipoise", 16.5, 2000), encoded("nginx", 33.0, 1990), haproxy];
+        let mut result = CellResult { name: "gzip6-json-10k", title: "JSON", products, against: None };
+        result.conclude();
+        let text = cell(&result);
+        let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
+        assert!(line("nginx").ends_with("1990  -0.5 %"), "{text}");
+        assert!(line("haproxy").ends_with("2500 +25.0 % SIZE DIFFERS  (one level)"), "{text}");
+        assert!(line("equipoise:").contains("0.50 x nginx") && line("equipoise:").ends_with("of that size"), "{text}");
     }
 }

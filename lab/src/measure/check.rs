@@ -1,12 +1,13 @@
 //! Whether a product answers rightly, asked before it is measured by somebody who reads every byte: what generators count is
 //! mostly statuses.
 
+use super::Sample;
 use super::bench::{Bench, loopback};
 use super::child::{self, Running, output_of};
 use super::loads::Requests;
 use crate::failure::Failure;
-use crate::net::{ask, echo, origin};
-use crate::products::Features;
+use crate::net::{ask, echo, encoded, origin};
+use crate::products::{Compression, Features};
 use std::fs;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -15,12 +16,18 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Bench {
-    /// Asks as the generator of a cell will, until the answer is right; fails with what was wrong last.
-    pub(crate) fn check(&self, product: &mut Running, features: &Features, asked: &Requests) -> Result<(), Failure> {
+    /// Asks as the generator of a cell will, until the answer is right; fails with what was wrong last. Returns the bytes of the
+    /// answer's body as it was sent, if it is encoded.
+    pub(crate) fn check(
+        &self,
+        product: &mut Running,
+        features: &Features,
+        asked: &Requests,
+    ) -> Result<Option<u64>, Failure> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let problem = match self.ask(features, asked)? {
-                Ok(()) => return Ok(()),
+                Ok(bytes) => return Ok(bytes),
                 Err(problem) => problem,
             };
             product.check_alive()?;
@@ -31,8 +38,11 @@ impl Bench {
         }
     }
 
-    fn ask(&self, features: &Features, asked: &Requests) -> Result<Result<(), String>, Failure> {
-        match features {
+    fn ask(&self, features: &Features, asked: &Requests) -> Result<Result<Option<u64>, String>, Failure> {
+        if let Some(compression) = &features.compress {
+            return Ok(self.ask_encoded(compression, asked).map(Some));
+        }
+        let answer = match features {
             Features { udp: true, .. } => Ok(self.ask_datagrams().map_err(|error| error.to_string())),
             Features { grpc: true, .. } => self.ask_call(),
             // The generator compares each message; that the product proxies at all was seen when it was started.
@@ -41,7 +51,30 @@ impl Bench {
             Features { http2: true, .. } if asked.tls => self.ask_curl("--http2", "2", asked),
             Features { http2: true, .. } => self.ask_curl("--http2-prior-knowledge", "2", asked),
             _ => Ok(self.ask_plainly(asked)),
+        };
+        answer.map(|answer| answer.map(|()| None))
+    }
+
+    /// Once as a client that accepts nothing, which must get the document as it is, and once as the generator will.
+    fn ask_encoded(&self, compression: &Compression, asked: &Requests) -> Result<u64, String> {
+        let wanted = compression.encoding;
+        for (accept, encoding) in [("identity", ""), (asked.accept_encoding.unwrap_or(wanted), wanted)] {
+            let answer = encoded::ask(self.target(false), asked.path, accept).map_err(|error| error.to_string())?;
+            if answer.encoding != encoding {
+                let found = answer.encoding;
+                return Err(format!(
+                    "accept-encoding {accept} is answered with the coding {found:?}, not {encoding:?}"
+                ));
+            }
+            if encoding.is_empty() {
+                expect_body(asked.path, &answer.status.to_string(), "200", &answer.body)?;
+                continue;
+            }
+            let body = encoded::decode(encoding, &answer.body).map_err(|error| format!("{encoding}: {error}"))?;
+            expect_body(asked.path, &answer.status.to_string(), "200", &body)?;
+            return Ok(answer.body.len() as u64);
         }
+        Err("nothing was asked".to_owned())
     }
 
     fn ask_plainly(&self, asked: &Requests) -> Result<(), String> {
@@ -114,6 +147,17 @@ impl Bench {
     }
 }
 
+/// Whether the answers of a measurement were as small as the one that was looked at. What the generator tells is rounded, and answers
+/// that were under way at its end have come in part; so only a product that sends documents as they are is found.
+pub(crate) fn expect_encoded(sample: &Sample, bytes: Option<u64>, asked: &Requests) -> Result<(), Failure> {
+    let (Some(bytes), Some(rps), Some(transfer)) = (bytes, sample.rps, sample.transfer_bytes) else { return Ok(()) };
+    let (each, plain) = (transfer / rps.max(1.0), origin::body(asked.path).len() as f64);
+    if each > (bytes as f64 + plain) / 2.0 {
+        return Err(Failure::new(format!("under load answers have {each:.0} bytes, before it one had {bytes}")));
+    }
+    Ok(())
+}
+
 fn expect_body(path: &str, said: &str, due: &str, body: &[u8]) -> Result<(), String> {
     if said != due {
         return Err(format!("{due} was due, it says {said}"));
@@ -138,6 +182,25 @@ fn answer_to_call() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_that_are_not_encoded_under_load_are_told() {
+        let asked = Requests {
+            path: "/json/10k",
+            host: None,
+            accept_encoding: Some("gzip"),
+            connections: 1,
+            keep_alive: true,
+            tls: false,
+            tls12: false,
+        };
+        let sample = |each: f64| Sample { rps: Some(100.0), transfer_bytes: Some(100.0 * each), ..Sample::default() };
+        assert!(expect_encoded(&sample(2_300.0), Some(2_000), &asked).is_ok());
+        assert!(
+            expect_encoded(&sample(10_200.0), Some(2_000), &asked).unwrap_err().to_string().contains("10200 bytes")
+        );
+        assert!(expect_encoded(&sample(10_200.0), None, &asked).is_ok());
+    }
 
     #[test]
     fn a_wrong_status_and_a_wrong_body_are_told() {

@@ -18,6 +18,8 @@ pub(crate) struct Requests {
     pub path: &'static str,
     /// The `Host` header, when it matters.
     pub host: Option<&'static str>,
+    /// The `Accept-Encoding` header, when it matters; only with `wrk`.
+    pub accept_encoding: Option<&'static str>,
     /// Connections at a time.
     pub connections: usize,
     /// Connections last.
@@ -95,6 +97,9 @@ impl Bench {
         }
         if let Some(host) = asked.host {
             launch = launch.arg("-H").arg(format!("Host: {host}"));
+        }
+        if let Some(encoding) = asked.accept_encoding {
+            launch = launch.arg("-H").arg(format!("Accept-Encoding: {encoding}"));
         }
         let output = self.generate("wrk", &launch.arg(url(at, asked)), workers, time)?;
         wrk::parse(&output).ok_or_else(|| Failure::new(format!("wrk: {}", last_line(&output))))

@@ -44,6 +44,9 @@ pub(crate) struct Sample {
     /// How late that generator was itself, 99th percentile, us: a latency cannot be known better than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_late_us: Option<f64>,
+    /// Bytes of an answer's body as it was sent, where answers are encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_bytes: Option<u64>,
     /// How long the product took from its start to its first answer, ms.
     pub start_ms: f64,
     /// Requests answered, or connections held.
@@ -89,7 +92,7 @@ impl Sample {
         self.others_share + self.stolen_share > DISTURBED_SHARE
     }
 
-    /// The medians of several; counts are sums, memory and disturbance the worst. `None` of none.
+    /// The medians of several; counts are sums, memory, size and disturbance the worst. `None` of none.
     pub(crate) fn median(samples: &[Self]) -> Option<Self> {
         let first = samples.first()?;
         let middle = |field: fn(&Self) -> Option<f64>| median(&samples.iter().filter_map(field).collect::<Vec<_>>());
@@ -106,6 +109,7 @@ impl Sample {
             p99_us: middle(|sample| sample.p99_us),
             offered_rps: middle(|sample| sample.offered_rps),
             generator_late_us: middle(|sample| sample.generator_late_us),
+            answer_bytes: samples.iter().filter_map(|sample| sample.answer_bytes).max(),
             start_ms: middle(|sample| Some(sample.start_ms)).unwrap_or(0.0),
             requests: samples.iter().map(|sample| sample.requests).sum(),
             errors: samples.iter().map(|sample| sample.errors).sum(),

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether a new connection is shown the certificate in the file, which is the only one that is trusted.
 pub(crate) fn shows(to: SocketAddr, certificate: &Path) -> io::Result<bool> {

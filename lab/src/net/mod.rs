@@ -3,7 +3,9 @@
 pub(crate) mod ask;
 pub(crate) mod chunks;
 pub(crate) mod crowd;
+pub(crate) mod documents;
 pub(crate) mod echo;
+pub(crate) mod encoded;
 pub(crate) mod floor;
 pub(crate) mod histogram;
 pub(crate) mod hold;

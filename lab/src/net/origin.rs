@@ -1,9 +1,10 @@
 //! The origin: a cheap keep-alive HTTP/1.1 program on one epoll loop, on as many addresses as there are endpoints.
 //!
-//! The last segment of the path is the size of the body: `/12`, `/10k`, `/any/where/100k`. Such responses are prepared
-//! once. `/whoami` answers with the request, as the small programs of that name do.
+//! The last segment of the path is the size of the body: `/12`, `/10k`, `/any/where/100k`. Before it, `json` or `html` asks for
+//! a document: `/json/10k`. Such responses are prepared once. `/whoami` answers with the request, as the small programs of that name do.
 
 use super::chunks::Chunks;
+use super::documents::Content;
 use super::{Io, accept, http1, listen, read, write};
 use crate::sys::{Epoll, Ready};
 use std::collections::HashMap;
@@ -33,8 +34,11 @@ struct Origin {
     conns: Vec<Option<Conn>>,
     free: Vec<usize>,
     closed: Vec<usize>,
-    responses: HashMap<usize, Rc<[u8]>>,
+    responses: Responses,
 }
+
+/// What was asked for already.
+type Responses = HashMap<(Content, usize), Rc<[u8]>>;
 
 /// Answers on all the addresses until the process is ended.
 pub(crate) fn run(addresses: &[SocketAddr]) -> io::Result<()> {
@@ -109,7 +113,7 @@ impl Origin {
 }
 
 /// Answers the requests that have arrived, until one has to wait; `false` when the connection is over.
-fn answer_all(conn: &mut Conn, responses: &mut HashMap<usize, Rc<[u8]>>) -> bool {
+fn answer_all(conn: &mut Conn, responses: &mut Responses) -> bool {
     while conn.sending.is_none() {
         let skipped = conn.skip.min(conn.partial.len());
         conn.partial.drain(..skipped);
@@ -136,8 +140,8 @@ fn answer_all(conn: &mut Conn, responses: &mut HashMap<usize, Rc<[u8]>>) -> bool
                 (head, response)
             }
             Ok(Some((head, target))) => {
-                let size = body_size(target);
-                (head, Rc::clone(responses.entry(size).or_insert_with(|| response(size))))
+                let (content, size) = (Content::of(target), body_size(target));
+                (head, Rc::clone(responses.entry((content, size)).or_insert_with(|| response(content, size))))
             }
             Ok(None) => return true,
             Err(http1::Malformed) => return false,
@@ -196,18 +200,13 @@ fn whoami(request: &[u8]) -> Rc<[u8]> {
 
 /// The body that a target is answered with.
 pub(crate) fn body(target: &str) -> Vec<u8> {
-    content(body_size(target)).collect()
+    Content::of(target).body(body_size(target))
 }
 
-fn content(size: usize) -> impl Iterator<Item = u8> {
-    (0..size).map(|at| b"equipoise-lab\n"[at % 14])
-}
-
-fn response(size: usize) -> Rc<[u8]> {
-    let mut bytes =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {size}\r\n\r\n").into_bytes();
-    bytes.extend(content(size));
-    bytes.into()
+fn response(content: Content, size: usize) -> Rc<[u8]> {
+    let media_type = content.media_type();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {size}\r\n\r\n");
+    [head.into_bytes(), content.body(size)].concat().into()
 }
 
 #[cfg(test)]
@@ -234,9 +233,11 @@ mod tests {
 
     #[test]
     fn a_response_has_the_length_that_it_says() {
-        let bytes = response(10_000);
-        let head = http1::response(&bytes).unwrap().unwrap();
-        assert_eq!(head.head_bytes + head.body_bytes, bytes.len());
-        assert_eq!(head.body_bytes, 10_000);
+        for content in [Content::Plain, Content::Json, Content::Html] {
+            let bytes = response(content, 10_000);
+            let head = http1::response(&bytes).unwrap().unwrap();
+            assert_eq!(head.head_bytes + head.body_bytes, bytes.len());
+            assert_eq!(head.body_bytes, 10_000);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Caddy, from the Python package that carries its executable.
 
-use super::{Product, Setup, Version, no_datagrams};
+use super::{Features, Product, Setup, Version, no_datagrams};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -10,11 +10,27 @@ pub(crate) const PRODUCT: Product = Product {
     name: "caddy",
     is_peer: true,
     home: "python-caddy",
-    refuses: no_datagrams,
+    refuses,
     templates: &["caddy.caddyfile"],
     launch,
     version,
+    remark,
 };
+
+fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
+    match features {
+        Features { rate_limit: true, .. } => Some("its rate limit is a module that has to be compiled in"),
+        Features { compress: Some(compression), .. } if compression.encoding == "br" => {
+            Some("its brotli is a module that has to be compiled in")
+        }
+        _ => no_datagrams(features, workers),
+    }
+}
+
+fn remark(features: &Features) -> Option<&'static str> {
+    let is_zstd = features.compress.is_some_and(|compression| compression.encoding == "zstd");
+    is_zstd.then_some("its default level")
+}
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     Ok(Launch::new(setup.paths.peer_file("python-caddy/bin/caddy")?))

@@ -1,6 +1,6 @@
 //! Envoy, from the Python package that carries its executable.
 
-use super::{Product, Setup, Version, one_route_only};
+use super::{Product, Setup, Version, as_asked, one_route_only};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -14,6 +14,7 @@ pub(crate) const PRODUCT: Product = Product {
     templates: &["envoy.yaml"],
     launch,
     version,
+    remark: as_asked,
 };
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {

@@ -1,14 +1,22 @@
 //! Equipoise itself, known here only as an executable; and a second one to compare it with.
 
-use super::{Features, Product, Setup, Version};
+use super::{Features, Product, Setup, Version, as_asked};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::fmt::Write;
 use std::path::Path;
 
 /// How Equipoise is run.
-pub(crate) const PRODUCT: Product =
-    Product { name: "equipoise", is_peer: false, home: "", refuses, templates: TEMPLATES, launch, version };
+pub(crate) const PRODUCT: Product = Product {
+    name: "equipoise",
+    is_peer: false,
+    home: "",
+    refuses,
+    templates: TEMPLATES,
+    launch,
+    version,
+    remark: as_asked,
+};
 
 /// How the executable given with `--baseline` is run.
 pub(crate) const BASELINE: Product = Product {
@@ -19,6 +27,7 @@ pub(crate) const BASELINE: Product = Product {
     templates: TEMPLATES,
     launch: launch_baseline,
     version: version_baseline,
+    remark: as_asked,
 };
 
 /// Equipoise with the features of a cloud's application load balancer.

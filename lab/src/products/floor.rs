@@ -1,13 +1,13 @@
 //! The lab's own bare relay.
 
-use super::{Features, Product, Setup, Version};
+use super::{Features, Product, Setup, Version, as_asked};
 use crate::failure::Failure;
 use crate::measure::child::Launch;
 use std::path::Path;
 
 /// How the floor is run.
 pub(crate) const PRODUCT: Product =
-    Product { name: "floor", is_peer: false, home: "", refuses, templates: &[], launch, version };
+    Product { name: "floor", is_peer: false, home: "", refuses, templates: &[], launch, version, remark: as_asked };
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     let Features { http2, http3, grpc, websocket, udp, .. } = *features;
@@ -18,6 +18,7 @@ fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
         () if workers > 1 => Some("the floor has one thread"),
         () if features.tls => Some("the floor has no TLS"),
         () if features.access_log || features.header_steps || features.routes > 0 => Some("the floor has no features"),
+        () if features.compress.is_some() || features.rate_limit => Some("the floor has no features"),
         () => None,
     }
 }

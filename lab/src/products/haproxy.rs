@@ -1,6 +1,6 @@
 //! HAProxy, from the newest Debian packages.
 
-use super::{Product, Setup, Version, no_datagrams, word_after};
+use super::{Features, Product, Setup, Version, no_datagrams, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -10,14 +10,26 @@ pub(crate) const PRODUCT: Product = Product {
     name: "haproxy",
     is_peer: true,
     home: "haproxy-root",
-    refuses: no_datagrams,
+    refuses,
     templates: &["haproxy.cfg"],
     launch,
     version,
+    remark,
 };
 
 /// The one of Debian stable.
 pub(crate) const DEBIAN: Product = Product { name: "haproxy-debian", home: "stable-root", ..PRODUCT };
+
+fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
+    match features.compress {
+        Some(compression) if compression.encoding != "gzip" => Some("it compresses with gzip only"),
+        _ => no_datagrams(features, workers),
+    }
+}
+
+fn remark(features: &Features) -> Option<&'static str> {
+    features.compress.is_some().then_some("libslz: one level")
+}
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     setup.paths.unpacked(setup.product.home, "usr/sbin/haproxy")

@@ -53,6 +53,8 @@ pub(crate) struct Product {
     pub launch: fn(&Setup<'_>, &Path) -> Result<Launch, Failure>,
     /// Its version and TLS library.
     pub version: fn(&Setup<'_>) -> Result<Version, Failure>,
+    /// What it does otherwise than a cell asks for, if it takes part all the same.
+    pub remark: fn(&Features) -> Option<&'static str>,
 }
 
 /// What a cell asks of a product's configuration.
@@ -74,8 +76,22 @@ pub(crate) struct Features {
     pub access_log: bool,
     /// It sets three headers of the request and two of the response.
     pub header_steps: bool,
+    /// It compresses the bodies of responses.
+    pub compress: Option<Compression>,
+    /// It limits the rate of each client address, to more than any generator sends.
+    pub rate_limit: bool,
     /// Routes beside the one that matches everything.
     pub routes: usize,
+}
+
+/// A coding, and how hard it tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compression {
+    /// As it stands in `content-encoding`.
+    pub encoding: &'static str,
+    pub level: u8,
+    /// The level of products with the classic zlib, whose low levels make larger bodies than those of zlib-ng and zlib-rs.
+    pub zlib_level: u8,
 }
 
 /// The version of a product.
@@ -200,6 +216,7 @@ impl Setup<'_> {
 
     fn render(&self, name: &str, start: &Start<'_>) -> Result<PathBuf, Failure> {
         let [chain, key, pem] = self.certificate();
+        let compress = start.features.compress;
         let own = [
             ("dir", text(self.dir)),
             ("workers", self.workers.to_string()),
@@ -215,12 +232,21 @@ impl Setup<'_> {
             ("chain", text(&chain)),
             ("key", text(&key)),
             ("pem", text(&pem)),
+            ("encoding", compress.map_or_else(String::new, |compression| compression.encoding.to_owned())),
+            ("level", compress.map_or_else(String::new, |compression| compression.level.to_string())),
+            ("zlib_level", compress.map_or_else(String::new, |compression| compression.zlib_level.to_string())),
             ("modules", text(&self.paths.peers.join(self.product.home).join("usr/lib/nginx/modules"))),
         ];
         // A study's own values go before those that are always there.
         let values: Vec<(&str, String)> = start.values.iter().cloned().chain(own).collect();
-        let Features { tls, access_log, header_steps, http3, grpc, websocket, udp, .. } = start.features;
+        let Features { tls, access_log, header_steps, http3, grpc, websocket, udp, rate_limit, .. } = start.features;
+        let is_coding = |encoding: &str| compress.is_some_and(|compression| compression.encoding == encoding);
         let own = [
+            ("compress", compress.is_some()),
+            ("gzip", is_coding("gzip")),
+            ("br", is_coding("br")),
+            ("zstd", is_coding("zstd")),
+            ("rate_limit", rate_limit),
             ("tls", tls),
             ("http3", http3),
             ("grpc", grpc),
@@ -297,6 +323,11 @@ fn one_route_only(features: &Features, _workers: usize) -> Option<&'static str> 
     (features.routes > 0).then_some("the cell compares Equipoise with itself")
 }
 
+/// Most products do what is asked.
+fn as_asked(_features: &Features) -> Option<&'static str> {
+    None
+}
+
 /// As above, for those that have nothing for datagrams.
 fn no_datagrams(features: &Features, workers: usize) -> Option<&'static str> {
     if features.udp { Some("it does not pass on datagrams") } else { one_route_only(features, workers) }
@@ -317,7 +348,9 @@ mod tests {
         let paths = Paths::new().unwrap();
         let dir = std::env::temp_dir().join(format!("lab-test-{}-render", std::process::id()));
         let all = Features { http2: true, http3: true, udp: true, ..Features::default() };
+        let compress = Some(Compression { encoding: "gzip", level: 4, zlib_level: 5 });
         let features = Features { tls: true, access_log: true, header_steps: true, routes: 2, ..all };
+        let features = Features { compress, rate_limit: true, ..features };
         let templates = paths.studies("cost");
         let setup = Setup { templates: &templates, dir: &dir, ..bare_setup(&paths, ALL[0]) };
         let values = [("routes", extra_routes(2))];
@@ -328,6 +361,7 @@ mod tests {
         assert!(names.len() >= 6 && names.contains(&"traefik-dynamic.yaml".into()), "{names:?}");
         let text = fs::read_to_string(dir.join("equipoise.yaml")).unwrap();
         assert!(text.contains("h0001.example.com") && text.contains("x-lab-five") && text.contains("/dev/null"));
+        assert!(text.contains("[gzip], levels: { gzip: 4 }") && text.contains("rate_limit:"), "{text}");
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! nginx, from the newest Debian packages.
 
-use super::{Product, Setup, Version, one_route_only, word_after};
+use super::{Features, Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -10,14 +10,27 @@ pub(crate) const PRODUCT: Product = Product {
     name: "nginx",
     is_peer: true,
     home: "debian-root",
-    refuses: one_route_only,
+    refuses,
     templates: &["nginx.conf"],
     launch,
     version,
+    remark,
 };
 
 /// The one of Debian stable.
 pub(crate) const DEBIAN: Product = Product { name: "nginx-debian", home: "stable-root", ..PRODUCT };
+
+fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
+    match features.compress {
+        Some(compression) if compression.encoding == "zstd" => Some("Debian has no module with zstd for it"),
+        _ => one_route_only(features, workers),
+    }
+}
+
+fn remark(features: &Features) -> Option<&'static str> {
+    let is_another = features.compress.is_some_and(|compression| compression.zlib_level != compression.level);
+    is_another.then_some("at the next level, for that size")
+}
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     setup.paths.unpacked(setup.product.home, "usr/sbin/nginx")

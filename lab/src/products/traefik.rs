@@ -1,6 +1,6 @@
 //! Traefik, from the Python package that carries its executable.
 
-use super::{Product, Setup, Version, one_route_only, word_after};
+use super::{Features, Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
 use std::path::Path;
@@ -14,7 +14,12 @@ pub(crate) const PRODUCT: Product = Product {
     templates: &["traefik.yaml", "traefik-dynamic.yaml"],
     launch,
     version,
+    remark,
 };
+
+fn remark(features: &Features) -> Option<&'static str> {
+    features.compress.is_some().then_some("its level is fixed")
+}
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     Ok(Launch::new(setup.paths.peer_file("python-traefik/bin/traefik")?))

@@ -161,6 +161,7 @@ fn measure(run: &Run<'_>, cell: &Cell<Load>, product: &'static Product) -> Resul
     let asked = Requests {
         path: object.path,
         host: None,
+        accept_encoding: None,
         connections: CONNECTIONS,
         keep_alive: mode.keeps_alive(),
         tls: mode.is_tls(),

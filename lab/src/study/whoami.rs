@@ -86,8 +86,15 @@ fn measure(run: &Run<'_>, load: &Load, product: &'static Product) -> Result<Samp
     let bench = &run.bench;
     let _origins = start_origins(run, load.origin)?;
     let path = load.origin.path();
-    let asked =
-        Requests { path, host: None, connections: connections(run), keep_alive: true, tls: false, tls12: false };
+    let asked = Requests {
+        path,
+        host: None,
+        accept_encoding: None,
+        connections: connections(run),
+        keep_alive: true,
+        tls: false,
+        tls12: false,
+    };
     let warm_up = Duration::from_secs(run.size.pick(3, 1, 1));
     let (mut proxy, at) = if product.name == "direct" {
         (None, loopback(bench.ports.origin[0]))

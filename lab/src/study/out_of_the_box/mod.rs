@@ -103,8 +103,15 @@ fn measure(run: &Run<'_>, cell: &Cell<Load>, product: &'static Product) -> Resul
         };
         (Some(bench.start(&start)?), bench.target(is_tls))
     };
-    let asked =
-        Requests { path: "/", host: None, connections: concurrency, keep_alive: true, tls: is_tls, tls12: false };
+    let asked = Requests {
+        path: "/",
+        host: None,
+        accept_encoding: None,
+        connections: concurrency,
+        keep_alive: true,
+        tls: is_tls,
+        tls12: false,
+    };
     let hey = |count: u64| bench.hey(at, 1, &asked, Until::Requests(count));
     let load = || {
         receiver.clear();
