@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::client::{AdminAddress, Tls};
@@ -288,8 +289,8 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "ADDR", required = true, value_parser = endpoint)]
     pub(crate) to: Vec<String>,
     /// How an endpoint is chosen
-    #[arg(long, value_enum, default_value_t = Balance::LeastRequest)]
-    pub(crate) balance: Balance,
+    #[arg(long, value_parser = balance(), default_value = BALANCE_DEFAULT)]
+    pub(crate) balance: String,
     /// Pass connections on as they are instead of speaking HTTP
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
     pub(crate) tcp: bool,
@@ -306,42 +307,13 @@ pub(crate) struct Proxy {
     pub(crate) workers: WorkersOption,
 }
 
-/// As the configuration calls them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Balance {
-    /// Each in turn
-    RoundRobin,
-    /// At random
-    Random,
-    /// The one with the fewest exchanges in flight
-    LeastRequest,
-    /// The better of two that chance draws
-    PowerOfTwo,
-    /// The one that is likely to answer soonest
-    LeastTime,
-    /// The better of two, by times that follow peaks at once
-    PeakEwma,
-    /// The first that has room
-    First,
-    /// The same client to the same endpoint
-    SourceHash,
-}
+/// The balancer of `--balance` where none is given.
+const BALANCE_DEFAULT: &str = "least_request";
 
-impl Balance {
-    /// The value in the configuration.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round_robin",
-            Self::Random => "random",
-            Self::LeastRequest => "least_request",
-            Self::PowerOfTwo => "power_of_two",
-            Self::LeastTime => "least_time",
-            Self::PeakEwma => "peak_ewma",
-            Self::First => "first",
-            Self::SourceHash => "source_hash",
-        }
-    }
+/// Reads the name of a balancer, one of all that need no settings.
+fn balance() -> PossibleValuesParser {
+    let summary = |doc: &'static str| doc.lines().next().unwrap_or(doc).trim_end_matches('.');
+    plan::balance::by_name().map(|one| PossibleValue::new(one.name).help(summary(one.doc))).collect::<Vec<_>>().into()
 }
 
 /// `equipoise demo`
@@ -357,8 +329,8 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
     /// How an endpoint is chosen
-    #[arg(long, value_enum, default_value_t = Balance::LeastRequest)]
-    pub(crate) balance: Balance,
+    #[arg(long, value_parser = balance(), default_value = BALANCE_DEFAULT)]
+    pub(crate) balance: String,
     #[command(flatten)]
     pub(crate) workers: WorkersOption,
 }
@@ -515,7 +487,7 @@ mod tests {
         let Ok(Command::Proxy(proxy)) = parse("equipoise proxy --to a:1 --to [::1]:2 --balance round_robin") else {
             panic!()
         };
-        assert_eq!((proxy.to, proxy.balance), (vec!["a:1".into(), "[::1]:2".into()], Balance::RoundRobin));
+        assert_eq!((proxy.to, proxy.balance), (vec!["a:1".into(), "[::1]:2".into()], "round_robin".into()));
         assert_eq!(proxy.listen, "127.0.0.1:8080".parse().unwrap());
         let Ok(Command::Proxy(proxy)) = parse("equipoise proxy --to unix:/run/${x}.sock") else { panic!() };
         assert_eq!(proxy.to, ["unix:/run/$${x}.sock"]);
