@@ -25,8 +25,8 @@ pub use cluster::{
     Cluster, ClusterSettings, Endpoint, EndpointsFrom, Pool, SharedPool, SharedVersion, UpstreamTimeouts,
 };
 pub use listener::{
-    ClientAddress, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener, HttpVersions, Listener, Paths,
-    Protocol, TcpListener, TcpTarget, UdpListener,
+    ALPN_H1, ALPN_H2, ALPN_H3, ClientAddress, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener,
+    HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
 };
 pub use route::{Action, ClusterChoice, Redirect, Route};
 pub use tls::{Certificate, ClientAuth, ClientTrust, Pem, TlsTermination, TlsVersion, UpstreamTls};

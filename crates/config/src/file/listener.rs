@@ -186,6 +186,30 @@ pub enum Protocol {
     Udp,
 }
 
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
+
+    /// Returns its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+
+    /// Returns whether datagrams are forwarded. Their ports are not those of connections.
+    pub fn is_udp(self) -> bool {
+        self == Self::Udp
+    }
+
+    /// Returns whether its listeners can terminate TLS over TCP.
+    pub fn carries_tls(self) -> bool {
+        self != Self::Udp
+    }
+}
+
 /// A version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
