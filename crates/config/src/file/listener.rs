@@ -204,6 +204,12 @@ impl Protocol {
         self == Self::Udp
     }
 
+    /// Returns whether a listener with this `protocol` has routes. A word that is no protocol has its own diagnostic, so it counts as
+    /// the default.
+    pub(crate) fn has_routes(written: Option<&str>) -> bool {
+        Self::ALL.into_iter().find(|one| written == Some(one.name())).unwrap_or_default() == Self::Http
+    }
+
     /// Returns whether its listeners can terminate TLS over TCP.
     pub fn carries_tls(self) -> bool {
         self != Self::Udp
@@ -485,3 +491,18 @@ fn fields_max() -> usize {
 fn handshake() -> Time {
     Time(limits::HANDSHAKE)
 }
+
+/// Keys of a listener that mean nothing unless it speaks HTTP.
+pub(crate) const HTTP_KEYS: [&str; 11] = [
+    "http3",
+    "http_versions",
+    "head_bytes_max",
+    "fields_max",
+    "paths",
+    "host_mismatch",
+    "timeouts",
+    "requests_per_connection_max",
+    "no_keep_alive_for",
+    "forwarding",
+    "request_id",
+];
