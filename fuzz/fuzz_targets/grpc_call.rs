@@ -4,7 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::grpc::{call as grpc, text};
+use model::base64::{self, Decoder};
+use wire::grpc::call as grpc;
 
 fuzz_target!(|input: &[u8]| {
     if let Some(time) = grpc::parse_timeout(input) {
@@ -17,19 +18,19 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(number.to_string().as_bytes(), input);
     }
     let read = |size: usize| {
-        let (mut decoder, mut out) = (text::Decoder::default(), Vec::new());
+        let (mut decoder, mut out) = (Decoder::default(), Vec::new());
         for piece in input.chunks(size) {
             let mut piece = piece.to_vec();
             let count = decoder.decode_in_place(&mut piece).ok()?;
             out.extend_from_slice(&piece[..count]);
         }
-        (decoder == text::Decoder::Between).then_some(out)
+        decoder.is_between().then_some(out)
     };
     let whole = read(usize::MAX);
     assert!((1..5).all(|size| read(size) == whole));
-    if let Some(one) = model::base64::decode(input) {
+    if let Some(one) = base64::decode(input) {
         assert_eq!(whole.as_ref(), Some(&one));
-        assert_eq!(model::base64::decode(text::encode(&one).as_bytes()), Some(one));
+        assert_eq!(base64::decode(base64::encode(&one).as_bytes()), Some(one));
     }
     if grpc::is_grpc(input) {
         assert!(!input.to_ascii_lowercase().starts_with(b"application/grpc-web"));

@@ -3,22 +3,25 @@
 //!
 //! It refuses to know how anything is done: it reads a [`control::View`], and leaves what is to be changed at a
 //! [`control::Desk`]. It runs on one thread of its own, so that a slow reader costs no worker anything. Start reading at
-//! [`calls`]: the table of all that can be asked.
+//! [`table`]: the table of all that can be asked.
 
 mod access;
 mod bounded;
 mod calls;
-mod change;
+mod entry;
 mod explain;
 mod host;
 mod json;
-mod look;
 mod openapi;
 mod place;
 mod problem;
+mod query;
+mod read;
 mod reference;
+mod table;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::fmt;
 use std::io;
@@ -93,7 +96,7 @@ impl Admin {
         let (part, parted) = oneshot::channel::<()>();
         let ip = address.ip();
         let is_closed = Arc::new(AtomicBool::new(false));
-        let router = calls::router(calls::Shared { view, desk, is_closed: Arc::clone(&is_closed) })
+        let router = calls::router(entry::Shared { view, desk, is_closed: Arc::clone(&is_closed) })
             .layer(middleware::from_fn(move |request, next| guarded(ip, request, next)))
             .into_make_service_with_connect_info::<bounded::Visit>();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
@@ -199,7 +202,7 @@ async fn guarded(address: Option<SocketAddr>, request: Request, next: Next) -> R
         None => next.run(request).await,
     };
     if answer.status() == StatusCode::METHOD_NOT_ALLOWED {
-        let methods = calls::methods_of(&path);
+        let methods = table::methods_of(&path);
         let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{path}` does not know that method"));
         answer = problem.suggest(format!("it knows {methods}")).into_response();
         if let Ok(allow) = header::HeaderValue::from_str(&methods) {

@@ -4,7 +4,7 @@ use model::snapshot::AdminRole;
 use serde_json::{Map, Value, json};
 
 use crate::VERSION;
-use crate::calls::{Body, CALLS, Call, What};
+use crate::table::{Body, CALLS, Call, KINDS, What};
 
 /// All of it.
 pub(crate) fn document() -> Value {
@@ -57,7 +57,7 @@ fn parameters(call: &Call) -> Vec<Value> {
     let mut all: Vec<Value> = in_path
         .map(|name| {
             let schema = match name {
-                "kind" => json!({ "enum": crate::look::KINDS }),
+                "kind" => json!({ "enum": KINDS }),
                 "generation" | "connection" => json!({ "type": "integer", "minimum": 1 }),
                 _ => json!({ "type": "string" }),
             };

@@ -2,7 +2,7 @@
 
 use model::snapshot::AdminRole;
 
-use crate::calls::CALLS;
+use crate::table::CALLS;
 
 /// The page, in Markdown.
 pub fn reference() -> String {

@@ -364,7 +364,7 @@ fn the_document_tells_every_call_and_nothing_else() {
             assert!(!answer.contains("there is no `/"), "{answer}");
         }
     }
-    assert_eq!(count, calls::CALLS.len());
+    assert_eq!(count, table::CALLS.len());
 }
 
 #[test]

@@ -7,13 +7,14 @@ use serde_json::Value;
 use crate::changes::{self, Changes, difference, is_same, put, restore, written};
 use crate::defaults::Trees;
 use crate::diagnostic::{Diagnostics, Sink};
+use crate::host::Loader;
 use crate::interpolate::take_types;
-use crate::load::{Loaded, Loader, document};
+use crate::load::document;
+use crate::loaded::Loaded;
 use crate::read::{Access, Reading, read, read_part};
 use crate::schema::cached;
 use crate::source::Documents;
 use crate::tree::{Key, Kind, Node, Scalar};
-use crate::validate::validate_joined;
 
 /// What diagnostics call a text that was sent.
 const SENT: &str = "request";
@@ -69,7 +70,7 @@ impl Loader<'_> {
         self.refuse_beyond(&tree)?;
         let schema = cached(self.filters);
         let trees = Trees::of(&schema, Arc::new(tree), &documents, None, &mut sink);
-        let faulty = validate_joined(&schema, &trees, None, &mut sink);
+        let faulty = trees.validate(&schema, None, &mut sink);
         if !whole || !sink.is_empty() {
             return Err(self.all_wrong(loaded, (documents, trees), faulty, sink));
         }
@@ -83,7 +84,7 @@ impl Loader<'_> {
         &self,
         loaded: &Loaded,
         texts: (Documents, Trees),
-        faulty: crate::validate::Faulty,
+        faulty: crate::faulty::Faulty,
         sink: Sink,
     ) -> Diagnostics {
         let origin = (loaded.files_alone.clone(), Arc::default());

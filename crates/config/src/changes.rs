@@ -14,9 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::diagnostic::Sink;
-use crate::effective::HIDDEN;
 use crate::source::Span;
-use crate::tree::{Key, Kind, Node, Scalar, Twins};
+use crate::tree::{HIDDEN, Key, Kind, Node, Scalar, Twins};
 
 /// Keys whose objects have names, and are changed each by itself.
 pub(crate) const NAMED: [&str; 2] = ["listeners", "clusters"];

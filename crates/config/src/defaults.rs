@@ -12,14 +12,12 @@ use serde_json::{Map, Value, json};
 
 use crate::changes::{NAMED, moved};
 use crate::diagnostic::Sink;
-use crate::effective::HTTP_KEYS;
-use crate::file::DEFAULTS;
+use crate::faulty::Faulty;
+use crate::file::{DEFAULTS, DEFAULTS_KEY as KEY, HTTP_KEYS};
 use crate::source::{Document, Documents, Span};
 use crate::tree::{Key, Kind, Node, Twins};
-use crate::validate::validate_part;
+use crate::validate::{validate_joined, validate_part};
 
-/// The key at the top of the file, and the one in an object that leaves them out.
-pub(crate) const KEY: &str = "defaults";
 /// Steps into a schema, and maps inside one another: a schema that refers to itself ends here.
 const DEPTH_MAX: usize = 32;
 /// Keys of a route that mean nothing unless it forwards.
@@ -35,6 +33,12 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
+    /// Checks the joined tree. `known` was found right by the same schema.
+    pub(crate) fn validate(&self, schema: &Value, known: Option<&Self>, sink: &mut Sink) -> Faulty {
+        let known = known.map(|known| &*known.merged);
+        validate_joined(schema, (&self.merged, self.keys_of_defaults()), known, sink)
+    }
+
     /// Joins the objects of a tree with its defaults. What is wrong with the defaults themselves is reported, and is not joined.
     pub(crate) fn of(
         schema: &Value,
@@ -287,16 +291,3 @@ fn soften_reference(root: &mut Value, property: &mut Value, depth: usize) {
         root["$defs"][softened] = copy;
     }
 }
-
-/// Says that a key of an object can have no default, where that is so.
-pub(crate) fn refusal(kind: &str, key: &str) -> Option<(String, Option<String>)> {
-    let (kind, _, own) = DEFAULTS.iter().find(|(known, ..)| *known == kind)?;
-    let one = kind.trim_end_matches('s');
-    own.contains(&key).then(|| {
-        let mend = (key != KEY).then(|| format!("write it in each {one}"));
-        (format!("`{key}` cannot have a default: it is each {one}'s own"), mend)
-    })
-}
-
-/// Keys of defaults with something wrong in them: the kind, and the key below it unless all of that kind is wrong.
-pub(crate) type FaultyKeys<'a> = HashSet<(&'a str, Option<&'a str>)>;

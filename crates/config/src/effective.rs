@@ -7,12 +7,10 @@ use std::sync::OnceLock;
 use model::filter::FilterSpec;
 use serde_json::{Map, Value};
 
-use crate::defaults::{self, Trees};
-use crate::file;
-use crate::tree::{Key, Kind, Node};
+use crate::defaults::Trees;
+use crate::file::{self, DEFAULTS_KEY, HTTP_KEYS};
+use crate::tree::{HIDDEN, Key, Kind, Node};
 
-/// What is shown instead of a secret.
-pub(crate) const HIDDEN: &str = "(hidden)";
 /// Header fields, cookies and settings that carry credentials.
 const SECRET_NAMES: [&str; 8] =
     ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "password", "secret", "token"];
@@ -20,27 +18,12 @@ const SECRET_NAMES: [&str; 8] =
 const SECRET_WORDS: [&str; 5] = ["token", "secret", "passw", "credential", "apikey"];
 /// The same, as a word of its own.
 const SECRET_PARTS: [&str; 3] = ["key", "auth", "session"];
-/// Keys of a listener that mean nothing unless it speaks HTTP.
-pub(crate) const HTTP_KEYS: [&str; 11] = [
-    "http3",
-    "http_versions",
-    "head_bytes_max",
-    "fields_max",
-    "paths",
-    "host_mismatch",
-    "timeouts",
-    "requests_per_connection_max",
-    "no_keep_alive_for",
-    "forwarding",
-    "request_id",
-];
-
 /// Makes the serialized configuration fit to be shown. What is secret is sealed: see [`unsealed`].
 pub(crate) fn shown(effective: Map<String, Value>, trees: &Trees, secret: &HashSet<String>) -> Value {
     let mut value = Value::Object(effective);
     // They are shown too: sent back without them, objects would lose them.
-    if let Some(defaults) = trees.written.get(defaults::KEY) {
-        let shown = value.as_object_mut().map(|map| map.entry(defaults::KEY).or_insert_with(|| defaults.to_value()));
+    if let Some(defaults) = trees.written.get(DEFAULTS_KEY) {
+        let shown = value.as_object_mut().map(|map| map.entry(DEFAULTS_KEY).or_insert_with(|| defaults.to_value()));
         shown.into_iter().for_each(|shown| as_written(shown, defaults));
     }
     for listener in value["listeners"].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
@@ -186,7 +169,7 @@ impl At {
         match self {
             Self::Root if key == "clusters" => Self::Clusters,
             Self::Root if key == "providers" => Self::Providers,
-            Self::Root if key == defaults::KEY => Self::Defaults,
+            Self::Root if key == DEFAULTS_KEY => Self::Defaults,
             Self::Defaults if key == "clusters" => Self::Cluster,
             Self::Clusters => Self::Cluster,
             Self::Providers => Self::Provider,

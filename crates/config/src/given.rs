@@ -79,7 +79,7 @@ pub(crate) fn settings_in(list: &Node) -> Option<(Vec<EndpointSettings>, bool)> 
 mod tests {
     use super::*;
     use crate::file::EndpointState;
-    use crate::load::Loader;
+    use crate::host::Loader;
 
     fn with<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
         let no_names = |_: &model::provider::NameLookup, _: &str, _: u16| Err(std::io::ErrorKind::Unsupported.into());

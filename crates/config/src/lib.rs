@@ -7,6 +7,19 @@
 //! `interpolate` (`${NAME}`), `read` (`include`), `validate` (the tree against the schema that is generated from
 //! [`file`](mod@file)), `resolve` (what is meant). Problems of all steps are collected and told together.
 //!
+//! A configuration comes from several sides, and is shown in several forms. Each has its module:
+//!
+//! | Module | What it holds |
+//! |---|---|
+//! | `provided` | texts of providers, joined with the files: whole objects, and lists of endpoints |
+//! | `given` | the endpoints of one such list, without the detour through text |
+//! | `changes` | what the API has set beside the files, object by object; it overrides all others |
+//! | `change` | how one call of the API becomes such changes: an object, an endpoint, or the difference to a whole configuration |
+//! | `whole` | all of these joined as it was written, as the history keeps it for a rollback |
+//! | `effective` | all of these joined with every default filled in and secrets hidden, to be shown |
+//!
+//! `host` is what loading asks of the world, `load` the way in, and `loaded` what comes of it.
+//!
 //! Start reading at [`Loader`], then [`file`](mod@file).
 
 mod broken;
@@ -17,11 +30,14 @@ mod diagnostic;
 mod effective;
 mod elsewhere;
 mod expectation;
+mod faulty;
 pub mod file;
 mod given;
 mod history;
+mod host;
 mod interpolate;
 mod load;
+mod loaded;
 mod paths;
 mod provided;
 mod read;
@@ -40,8 +56,10 @@ pub use change::{EndpointEdit, check_change};
 pub use changes::Changes;
 pub use diagnostic::{Bond, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, did_you_mean};
 pub use history::{KeptDifference, KeptGeneration, read_history, write_history};
-pub use load::{Beside, Loaded, Loader, ResolveHost, check_provided, check_text, fault_of_provided, unsealed};
-pub use provided::{Provided, ProvidedEndpoints, ProvidedText, place_of as place_of_provided};
+pub use host::{Loader, ResolveHost};
+pub use load::{Beside, check_provided, check_text, fault_of_provided};
+pub use loaded::{Loaded, ProvidedEndpoints, unsealed};
+pub use provided::{Provided, ProvidedText, place_of as place_of_provided};
 pub use read::{files_in, files_of, open_file, read_text, read_text_from};
 pub use reference::reference;
 pub use schema::schema;

@@ -1,87 +1,31 @@
 //! The way in: text to [`Snapshot`], or to everything that is wrong with it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::filter::FilterSpec;
+use model::Snapshot;
 use model::provider::{NameLookup, Provider};
 use model::snapshot::EndpointsFrom;
-use model::{Issue, Name, Snapshot};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::changes::{self, Changes};
 use crate::defaults::Trees;
 use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
+use crate::faulty::Faulty;
+use crate::host::Loader;
 use crate::interpolate::take_types;
+use crate::loaded::{FilesAlone, Loaded};
 use crate::paths;
-use crate::provided::{Provided, ProvidedEndpoints, ProvidedText};
+use crate::provided::{Provided, ProvidedText};
 use crate::read::{Access, Reading, read, read_part, read_text};
-use crate::resolve::{Before, LOG_FORMATS, Resolved, Resolver};
+use crate::resolve::{Before, Resolved, Resolver};
 use crate::schema::cached;
 use crate::source::{Document, Documents, Span};
-use crate::tree::{Key, Node, Twins};
-use crate::validate::{Faulty, validate, validate_joined};
-use crate::whole::{Objects, Whole};
-
-/// Gives the addresses of a host name with a port.
-pub type ResolveHost<'a> = dyn Fn(&NameLookup, &str, u16) -> io::Result<Vec<SocketAddr>> + 'a;
-
-/// What loading needs to know of the world. It reads files itself, but asks for everything else.
-#[derive(Clone, Copy)]
-pub struct Loader<'a> {
-    /// The filters that routes may use.
-    pub filters: &'a [FilterSpec],
-    /// An environment variable, for `${NAME}`.
-    pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// The addresses of a host name with a port, for endpoints; the least is used. May block.
-    pub resolve_host: &'a ResolveHost<'a>,
-    /// For changes: files, Unix sockets and variables that this one does not use already may not be used
-    /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is told. `None`: all may.
-    pub within: Option<&'a Loaded>,
-    /// What is not on this machine is a warning: host names that do not resolve, and certificates, keys and other files that cannot
-    /// be read. The snapshot is then fit to be checked, not to be run. Included files must be there all the same.
-    pub is_offline: bool,
-}
-
-/// A configuration without mistakes, and what it was made of.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// What is configured.
-    pub snapshot: Snapshot,
-    /// The texts.
-    pub documents: Documents,
-    /// As they were written, and joined with the defaults in them.
-    pub(crate) trees: Trees,
-    pub(crate) files_alone: FilesAlone,
-    /// What stands in the place of objects of the files.
-    objects: Arc<Objects>,
-    files: Vec<PathBuf>,
-    /// With defaults filled in; what is secret is sealed. Clusters are made when they are asked for.
-    effective: Value,
-    /// What is secret by its name.
-    secret: Arc<HashSet<String>>,
-    /// As in [`Before`].
-    contained: Vec<bool>,
-    own_zone: Option<String>,
-    warnings: Vec<Diagnostic>,
-    /// As in [`Loader`].
-    is_offline: bool,
-}
-
-/// What files and providers say, without changes beside them.
-#[derive(Clone, Debug)]
-pub(crate) struct FilesAlone {
-    pub(crate) documents: Documents,
-    pub(crate) tree: Arc<Node>,
-    /// The files without providers.
-    pub(crate) own: Arc<(Documents, Arc<Node>)>,
-    /// Endpoints in the texts of providers.
-    pub(crate) endpoints: Arc<ProvidedEndpoints>,
-}
+use crate::tree::Node;
+use crate::validate::validate;
+use crate::whole::Objects;
 
 /// What stands beside the files: what providers give, and before all else changes by the API.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +37,6 @@ pub struct Beside<'a> {
 }
 
 impl Loader<'_> {
-    /// An environment variable, for changes. Where not all may be used, each seems to be there: whether it may is told by
-    /// [`Self::refuse_beyond`], and whether it is there is not.
-    pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        (self.environment)(name).or_else(|| self.within.map(|_| String::new()))
-    }
-
     /// Refuses what uses more than it may.
     pub(crate) fn refuse_beyond(&self, tree: &Node) -> Result<(), Diagnostics> {
         let Some(within) = self.within else { return Ok(()) };
@@ -240,7 +178,7 @@ impl Loader<'_> {
         if !whole {
             let schema = cached(self.filters);
             let trees = Trees::of(&schema, Arc::new(tree), &documents, None, &mut sink);
-            validate_joined(&schema, &trees, None, &mut sink);
+            trees.validate(&schema, None, &mut sink);
             return Err(sink.finish(&documents));
         }
         let files = FilesAlone::new(documents, Arc::new(tree));
@@ -279,7 +217,7 @@ impl Loader<'_> {
         self.refuse_beyond(&tree)?;
         let (schema, known) = (cached(self.filters), before.map(|before| &before.trees));
         let trees = Trees::of(&schema, tree, &documents, known, &mut sink);
-        let faulty = validate_joined(&schema, &trees, known.map(|known| &*known.merged), &mut sink);
+        let faulty = trees.validate(&schema, known, &mut sink);
         if !is_whole {
             return Err(sink.finish(&documents));
         }
@@ -294,7 +232,7 @@ impl Loader<'_> {
         (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {
         let resolver = Resolver::new(self, access, (&documents, &trees.merged), faulty, &mut sink);
-        let resolved = resolver.with_defaults_at(trees.keys_of_defaults()).knowing(before.map(Loaded::as_before)).run();
+        let resolved = resolver.with_defaults_at(trees.keys_of_defaults()).knowing(before.map(before_of)).run();
         let warnings = resolved.warnings.finish_warnings(&documents);
         if !sink.is_empty() {
             return Err(Diagnostics { warnings, ..sink.finish(&documents) });
@@ -322,149 +260,10 @@ impl Loader<'_> {
     }
 }
 
-impl FilesAlone {
-    pub(crate) fn new(documents: Documents, tree: Arc<Node>) -> Self {
-        let own = Arc::new((documents.clone(), Arc::clone(&tree)));
-        Self { documents, tree, own, endpoints: Arc::default() }
-    }
-}
-
-impl Loaded {
-    /// Endpoints in the texts of providers, by provider and key.
-    pub fn provided_endpoints(&self) -> &Arc<ProvidedEndpoints> {
-        &self.files_alone.endpoints
-    }
-
-    /// Shows an issue that was found later, such as by compiling, at the line that it is about.
-    pub fn diagnose(&self, issue: &Issue) -> Diagnostic {
-        show(&self.documents, self.trees.merged.locate(&issue.path), &issue.message, issue.suggestion.clone())
-    }
-
-    /// Whether it was loaded as [`Loader::is_offline`] says.
-    pub fn is_offline(&self) -> bool {
-        self.is_offline
-    }
-
-    /// Adds a warning that was found later.
-    pub fn warn(&mut self, issue: &Issue) {
-        let warning = Diagnostic { is_warning: true, ..self.diagnose(issue) };
-        self.warnings.push(warning);
-    }
-
-    /// The path of the template that an access log has: its own, or the one that it names.
-    pub fn template_of(&self, log: usize) -> String {
-        let logs = self.trees.merged.get("access_logs").map_or(&[][..], Node::items);
-        let name = logs.get(log).and_then(|log| log.get("format")).and_then(Node::text);
-        let named = name.filter(|name| self.trees.merged.get(LOG_FORMATS).is_some_and(|all| all.get(name).is_some()));
-        named.map_or_else(|| format!("access_logs/{log}/line"), |name| format!("{LOG_FORMATS}/{name}"))
-    }
-
-    /// What is allowed but does nothing, or not what will be expected of it, in the order of files and lines.
-    pub fn warnings(&self) -> &[Diagnostic] {
-        &self.warnings
-    }
-
-    /// Certificates, keys, authorities and files of filters that were read, in order, each once.
-    pub fn referenced_files(&self) -> &[PathBuf] {
-        &self.files
-    }
-
-    /// The configuration with defaults filled in. What came from the environment is shown as it was written
-    /// (`${NAME}`), and what is secret by its name is hidden.
-    pub fn effective(&self) -> Value {
-        effective::unsealed(self.sealed())
-    }
-
-    /// The same, but where a secret is hidden, text follows that differs when the secret does: to be compared, and then
-    /// shown by [`unsealed`] alone.
-    pub fn sealed(&self) -> Value {
-        self.sealed_where(|_, _| true)
-    }
-
-    /// Of this configuration and another what [`Self::sealed`] gives, without clusters that are the very same in both.
-    pub fn sealed_beside(&self, other: &Self) -> (Value, Value) {
-        let (ours, theirs) = (self.trees.merged.get("clusters"), other.trees.merged.get("clusters"));
-        let (in_ours, in_theirs) = (Twins::of(ours), Twins::of(theirs));
-        // Where nothing but the order differs all of it is told.
-        let is_moved = ours.zip(theirs).is_some_and(|(ours, theirs)| is_reordered(ours.entries(), theirs.entries()));
-        let is_other = |twins: &Twins<'_>, key: &Key, node: &Node| is_moved || twins.same(key, node).is_none();
-        let first = self.sealed_where(|key, node| is_other(&in_theirs, key, node));
-        (first, other.sealed_where(|key, node| is_other(&in_ours, key, node)))
-    }
-
-    fn sealed_where(&self, wanted: impl Fn(&Key, &Node) -> bool) -> Value {
-        let mut value = self.effective.clone();
-        value["clusters"] = effective::clusters(&self.trees.merged, &self.secret, wanted);
-        value
-    }
-
-    fn as_before(&self) -> Before<'_> {
-        let (clusters, own_zone) = (self.snapshot.clusters.as_slice(), self.own_zone.as_deref());
-        Before { tree: &self.trees.merged, clusters, contained: &self.contained, own_zone }
-    }
-
-    /// Takes the objects of an earlier configuration in the place of its own where they are equal.
-    pub fn share_with(&mut self, before: &Self) {
-        share(&mut self.snapshot.listeners, &before.snapshot.listeners, |one| &one.name);
-        share(&mut self.snapshot.routes, &before.snapshot.routes, |one| &one.name);
-        share(&mut self.snapshot.clusters, &before.snapshot.clusters, |one| &one.name);
-    }
-
-    /// Whether both say the same, in the same order, wherever it stands.
-    pub fn says_same(&self, other: &Self) -> bool {
-        changes::is_alike(&self.trees.written, &other.trees.written)
-    }
-
-    /// Whether both were made of the very same files, as they were read.
-    pub fn has_files_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.files_alone.tree, &other.files_alone.tree)
-    }
-
-    /// It as it can be kept, to be gone back to.
-    pub fn whole(&self) -> Whole {
-        Whole::joined(&self.files_alone.tree, &self.objects)
-    }
-
-    /// What it reaches with the rights of the program: files, Unix sockets, variables of the environment, and for what. Each by
-    /// a phrase.
-    pub fn reach(&self, filters: &[FilterSpec]) -> BTreeSet<String> {
-        paths::reach(&cached(filters), &self.trees.written)
-    }
-
-    /// The configuration as it was written, included files and changes joined, without what is secret by its name.
-    pub fn written(&self, filters: &[FilterSpec]) -> Value {
-        effective::hidden(changes::written(&self.trees.written), filters)
-    }
-
-    /// The whole of it as one text, from which it can be made again. It holds what is secret, where that was written
-    /// into the file.
-    pub fn text(&self) -> String {
-        changes::text(&self.trees.written)
-    }
-}
-
-/// Puts objects of `before` in the place of those that are equal.
-fn share<T: PartialEq>(all: &mut [Arc<T>], before: &[Arc<T>], name: impl Fn(&T) -> &Name) {
-    let known: HashMap<&Name, &Arc<T>> = before.iter().map(|one| (name(one), one)).collect();
-    for one in all {
-        if let Some(known) = known.get(name(one)).filter(|known| **known == one) {
-            *one = Arc::clone(known);
-        }
-    }
-}
-
-/// Whether both hold the same keys in another order.
-fn is_reordered(ours: &[(Key, Node)], theirs: &[(Key, Node)]) -> bool {
-    let is_other = || ours.iter().zip(theirs).any(|((one, _), (other, _))| one.text != other.text);
-    ours.len() == theirs.len() && is_other() && {
-        let known: HashSet<&str> = theirs.iter().map(|(key, _)| key.text.as_str()).collect();
-        ours.iter().all(|(key, _)| known.contains(key.text.as_str()))
-    }
-}
-
-/// What [`Loaded::sealed`] gives, as it may be shown.
-pub fn unsealed(value: Value) -> Value {
-    effective::unsealed(value)
+/// Returns what an earlier configuration came to.
+fn before_of(loaded: &Loaded) -> Before<'_> {
+    let (clusters, own_zone) = (loaded.snapshot.clusters.as_slice(), loaded.own_zone.as_deref());
+    Before { tree: &loaded.trees.merged, clusters, contained: &loaded.contained, own_zone }
 }
 
 /// Checks a text alone: there is no environment, no filter, no file and no name service. For fuzzing.

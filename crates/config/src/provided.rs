@@ -15,8 +15,9 @@ use serde_json::Value;
 use crate::diagnostic::{Bond, Diagnostics, Sink};
 use crate::file::{self, EndpointSettings};
 use crate::given;
+use crate::host::Loader;
 use crate::interpolate::take_types;
-use crate::load::{FilesAlone, Loader};
+use crate::loaded::{FilesAlone, ProvidedEndpoints};
 use crate::paths;
 use crate::read::{Access, read_part};
 use crate::resolve::Resolver;
@@ -47,9 +48,6 @@ pub struct ProvidedText {
     /// The text.
     pub text: Arc<str>,
 }
-
-/// Endpoints by provider and key.
-pub type ProvidedEndpoints = BTreeMap<(String, String), Arc<[Endpoint]>>;
 
 /// The schema of what the endpoints of a provider are.
 #[derive(JsonSchema)]

@@ -42,14 +42,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Bond, Sink, choose};
+use crate::faulty::Faulty;
 use crate::file;
-use crate::load::Loader;
+use crate::host::Loader;
 use crate::read::Access;
 use crate::source::{Documents, Span};
 use crate::tree::{Key, Kind, Node, Twins};
-use crate::validate::Faulty;
 
-pub(crate) use access_log::LOG_FORMATS;
 pub(crate) use balance::placement_of;
 pub(crate) use cluster::smaller;
 
@@ -132,7 +131,7 @@ impl<'a> Resolver<'a> {
             Some(_) => None,
         };
         let clusters = named("clusters").map(|_| Twins::of(tree.get("clusters")));
-        let is_http = |node: &Node| !matches!(node.get("protocol").and_then(Node::text), Some("tcp" | "udp"));
+        let is_http = |node: &Node| file::Protocol::has_routes(node.get("protocol").and_then(Node::text));
         let listeners = named("listeners")
             .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
         let (pems, files, binds) = (HashMap::new(), Vec::new(), HashMap::new());
@@ -201,7 +200,7 @@ impl<'a> Resolver<'a> {
         let admin = self.single("admin", &mut effective, Self::admin);
         let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
         if let Some(formats) = self.log_formats() {
-            effective.insert(access_log::LOG_FORMATS.to_owned(), formats);
+            effective.insert(file::LOG_FORMATS.to_owned(), formats);
         }
         let shutdown = self.shutdown(&mut effective);
         let providers = self.named("providers", &mut effective, Self::provider);

@@ -32,6 +32,16 @@ pub(crate) enum Kind {
     Invalid,
 }
 
+/// A text in the place of a secret.
+pub(crate) const HIDDEN: &str = "(hidden)";
+
+/// One step of a way into a tree.
+#[derive(Clone)]
+pub(crate) enum Step<'a> {
+    Key(&'a Key),
+    Index(usize),
+}
+
 /// A key with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {

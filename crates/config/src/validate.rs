@@ -3,26 +3,24 @@
 //! It knows the constructs that `schemars` emits for our types and for filters. Branches (`anyOf`, `oneOf`) are read as
 //! a person would: the branch that fits best is the one that was meant, and its problems are told.
 
-use std::collections::{HashMap, HashSet};
+mod keys;
+
+use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use crate::changes::NAMED;
-use crate::defaults::{self, FaultyKeys, Trees};
 use crate::diagnostic::{Sink, are_listed, choose, nearest};
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_near, shape};
+use crate::faulty::{Faulty, Part};
 use crate::file::{NAME_FORMAT, WHEN};
 use crate::source::Span;
-use crate::tree::{Key, Kind, Node, Scalar, Twins};
+use crate::tree::{Key, Kind, Node, Scalar, Step};
 use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin,
     parse_percent, parse_shift, parse_size,
 };
-use crate::wording::{
-    gist, lower_first, may_hold, mend_empty, mend_named, mend_place, mend_type, mismatch, place, quoted, required_keys,
-    similar_key,
-};
+use crate::wording::{gist, lower_first, mend_empty, mend_named, mend_type, mismatch, place, quoted, required_keys};
 
 /// `$ref`s followed in a row: a schema that refers to itself ends here.
 const REFERENCES_MAX: usize = 32;
@@ -30,69 +28,20 @@ const REFERENCES_MAX: usize = 32;
 /// Keys of one map that are compared with those that are missing.
 const ENTRIES_COMPARED_MAX: usize = 100;
 
-/// The places with something wrong in them, by the object (such as `routes/3`, `clusters/api` or `admin`) that they are
-/// in, as paths below it.
-#[derive(Debug, Default)]
-pub(crate) struct Faulty(HashMap<String, Vec<Vec<Part>>>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Key(String),
-    Index(usize),
-}
-
-impl Faulty {
-    /// Whether something is wrong with a filter of a route, or in it.
-    pub(crate) fn has_filter(&self, route: usize, (place, name): (usize, &str)) -> bool {
-        let way = [Part::Key("filters".to_owned()), Part::Index(place), Part::Key(name.to_owned())];
-        self.0.get(&format!("routes/{route}")).into_iter().flatten().any(|path| path.starts_with(&way))
-    }
-
-    /// The keys with something wrong in them, in an object that holds defaults.
-    pub(crate) fn keys_in(&self, object: &str) -> FaultyKeys<'_> {
-        fn key(part: Option<&Part>) -> Option<&str> {
-            part.and_then(|part| if let Part::Key(key) = part { Some(key.as_str()) } else { None })
-        }
-        let places = self.0.get(object).into_iter().flatten();
-        places.filter_map(|place| Some((key(place.first())?, key(place.get(1))))).collect()
-    }
-
-    /// Takes everything faulty out of an object, so that the rest can be looked at. `false`: nothing is left of it.
-    pub(crate) fn prune(&self, object: &str, value: &mut Value) -> bool {
-        self.0.get(object).into_iter().flatten().all(|path| take_out(value, path))
-    }
-}
-
-/// Takes out the key that a path ends in. An item of a list goes with its list: others would change their places.
-fn take_out(mut value: &mut Value, path: &[Part]) -> bool {
-    let Some(last) = path.iter().rposition(|part| matches!(part, Part::Key(_))) else { return false };
-    for part in &path[..last] {
-        let inner = match part {
-            Part::Key(key) => value.get_mut(key.as_str()),
-            Part::Index(index) => value.get_mut(*index),
-        };
-        match inner {
-            Some(inner) => value = inner,
-            // Something above it was taken out before.
-            None => return true,
-        }
-    }
-    if let (Some(map), Part::Key(key)) = (value.as_object_mut(), &path[last]) {
-        map.shift_remove(key);
-    }
-    true
-}
-
 /// Checks a whole tree. `known` was found right by the same schema: named objects that are the very same there are not looked
 /// at again.
 pub(crate) fn validate(schema: &Value, tree: &Node, known: Option<&Node>, sink: &mut Sink) -> Faulty {
     Validator { known, ..Validator::new(schema, tree) }.run(schema, sink)
 }
 
-/// The same of a tree whose objects were joined with their defaults.
-pub(crate) fn validate_joined(schema: &Value, trees: &Trees, known: Option<&Node>, sink: &mut Sink) -> Faulty {
-    let of_defaults = trees.keys_of_defaults();
-    Validator { known, of_defaults, ..Validator::new(schema, &trees.merged) }.run(schema, sink)
+/// The same of a tree whose objects were joined with their defaults, which are at these places.
+pub(crate) fn validate_joined(
+    schema: &Value,
+    (tree, of_defaults): (&Node, HashSet<Span>),
+    known: Option<&Node>,
+    sink: &mut Sink,
+) -> Faulty {
+    Validator { known, of_defaults, ..Validator::new(schema, tree) }.run(schema, sink)
 }
 
 /// The same by a schema whose references lead into another one, the root.
@@ -104,7 +53,7 @@ pub(crate) fn validate_part((root, schema): (&Value, &Value), tree: &Node, sink:
 fn collect(marks: Vec<(String, Vec<Part>)>, found: Vec<Found>, sink: &mut Sink) -> Faulty {
     let mut faulty = Faulty::default();
     for (object, path) in marks {
-        faulty.0.entry(object).or_default().push(path);
+        faulty.add(object, path);
     }
     for Found { span, message, suggestion } in found {
         sink.push(span, message, suggestion);
@@ -116,12 +65,6 @@ struct Found {
     span: Span,
     message: String,
     suggestion: Option<String>,
-}
-
-#[derive(Clone)]
-pub(crate) enum Step<'a> {
-    Key(&'a Key),
-    Index(usize),
 }
 
 struct Validator<'a> {
@@ -300,7 +243,7 @@ impl<'a> Validator<'a> {
             let wanted = expectation(whole, self.root);
             let of = |wanted| leaves(branches).into_iter().find(|branch| shape(branch) == wanted);
             let likely = of(Shape::Text).or_else(|| of(Shape::List));
-            let mend = mend_type(likely.unwrap_or(whole), self.root, node, self.is_needed);
+            let mend = self.mend_type(likely.unwrap_or(whole), node);
             self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
             return;
         }
@@ -365,6 +308,16 @@ impl<'a> Validator<'a> {
         }
     }
 
+    /// A guess at what was meant by a value of the wrong type.
+    fn mend_type(&self, map: &Map<String, Value>, node: &Node) -> Option<String> {
+        let fits = |schema: &Value, node: &Node| {
+            let mut sink = Sink::default();
+            validate_part((self.root, schema), node, &mut sink);
+            sink.is_empty()
+        };
+        mend_type(map, self.root, (node, self.is_needed), &fits)
+    }
+
     fn check_type(&mut self, map: &Map<String, Value>, node: &Node) -> bool {
         // What has branches has told by these.
         let has_branches = !map.contains_key("type") && ["anyOf", "oneOf"].iter().any(|name| map.contains_key(*name));
@@ -376,7 +329,7 @@ impl<'a> Validator<'a> {
             Some(Step::Key(key)) if shape(map) == Shape::Map => mend_empty(&key.text, node),
             _ => None,
         };
-        let suggestion = suggestion.or_else(|| mend_type(map, self.root, node, self.is_needed));
+        let suggestion = suggestion.or_else(|| self.mend_type(map, node));
         self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
         false
     }
@@ -431,96 +384,6 @@ impl<'a> Validator<'a> {
     }
 
     /// The named objects that are known, where such are looked at.
-    fn twins(&self) -> Option<Twins<'a>> {
-        let [Step::Key(kind)] = self.path.as_slice() else { return None };
-        let known = self.known.filter(|_| NAMED.contains(&kind.text.as_str()))?;
-        Some(Twins::of(known.get(&kind.text)))
-    }
-
-    fn check_name(&mut self, schema: &Map<String, Value>, key: &Key) {
-        let named = schema.get("propertyNames").and_then(|names| names.get("format")).and_then(Value::as_str);
-        if named == Some(NAME_FORMAT)
-            && let Err(message) = check_name(&key.text)
-        {
-            self.tell(key.span, message, Some(NAME_RULE.to_owned()));
-        }
-    }
-
-    fn unknown_key(
-        &mut self,
-        properties: Option<&'a Map<String, Value>>,
-        (key, value): (&'a Key, &'a Node),
-        entries: &[(Key, Node)],
-    ) {
-        if let [Step::Key(top), Step::Key(kind)] = self.path.as_slice()
-            && top.text == defaults::KEY
-            && let Some((message, suggestion)) = defaults::refusal(&kind.text, &key.text)
-        {
-            self.path.push(Step::Key(key));
-            self.report(key.span, message, suggestion);
-            self.path.pop();
-            return;
-        }
-        let place = self.place(self.path.len());
-        let suggestion = if self.advise { self.mend_key(properties, (key, value), entries) } else { None };
-        let what = if self.inside_filter() { "filter" } else { "key" };
-        self.path.push(Step::Key(key));
-        self.report(key.span, format!("unknown {what} `{}` in {place}", key.text), suggestion);
-        self.path.pop();
-    }
-
-    /// What was meant by an unknown key.
-    fn mend_key(
-        &self,
-        properties: Option<&'a Map<String, Value>>,
-        (key, value): (&Key, &Node),
-        entries: &[(Key, Node)],
-    ) -> Option<String> {
-        let is_within = matches!(self.path.get(2), Some(Step::Key(key)) if key.text == "filters");
-        let filter = match self.path.get(4) {
-            Some(Step::Key(name)) if is_within => Some(name.text.as_str()),
-            _ => None,
-        };
-        if let Some(mend) = mend_place((key.text.as_str(), value), properties, (self.root, filter)) {
-            return Some(mend);
-        }
-        // A filter is looked for among filters; `when` is none.
-        let of_filter = self.inside_filter();
-        let is_http = self.is_http_listener(entries);
-        let names = properties.into_iter().flat_map(Map::keys).map(String::as_str);
-        let names = names.filter(|name| !(of_filter && *name == WHEN || is_http && *name == "cluster"));
-        let filters = self.root.pointer("/$defs/Filter/properties").and_then(Value::as_object);
-        let has_filters = properties.is_some_and(|known| known.contains_key("filters"));
-        let is_filter = |name: &str| has_filters && name != WHEN && filters.is_some_and(|all| all.contains_key(name));
-        let takes = |name: &str| may_hold(properties.and_then(|known| known.get(name)), self.root, value);
-        let all = if is_within { ALL_FILTERS } else { ALL_KEYS };
-        let is_there = |name: &str| {
-            let own = |(other, _): &(Key, Node)| other.text == *name && !self.of_defaults.contains(&other.span);
-            entries.iter().any(own)
-        };
-        similar_key(&key.text, names, &is_there, (&is_filter, &takes, all))
-    }
-
-    /// Whether the current node is a listener that takes requests, which routes lead on.
-    fn is_http_listener(&self, entries: &[(Key, Node)]) -> bool {
-        let [Step::Key(top), Step::Key(_)] = self.path.as_slice() else { return false };
-        let protocol = entries.iter().find(|(key, _)| key.text == "protocol").and_then(|(_, value)| value.text());
-        top.text == "listeners" && !matches!(protocol, Some("tcp" | "udp"))
-    }
-
-    /// Whether the current node is an item of a route's `filters`, whose only key is a filter's name.
-    fn inside_filter(&self) -> bool {
-        match self.path.as_slice() {
-            [Step::Key(routes), Step::Index(_), Step::Key(filters), Step::Index(_)] => {
-                routes.text == "routes" && filters.text == "filters"
-            }
-            [Step::Key(top), Step::Key(routes), Step::Key(filters), Step::Index(_)] => {
-                top.text == defaults::KEY && routes.text == "routes" && filters.text == "filters"
-            }
-            _ => false,
-        }
-    }
-
     fn check_required(&mut self, schema: &'a Map<String, Value>, node: &'a Node) {
         let properties = schema.get("properties").and_then(Value::as_object);
         for name in required(schema) {

@@ -3,16 +3,15 @@
 use model::filter::RATE_FORMAT;
 use serde_json::{Map, Value};
 
-use crate::diagnostic::{Sink, choose};
+use crate::diagnostic::choose;
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, allowed_values, shape, target};
 use crate::file::WHEN;
-use crate::tree::{Kind, Node};
+use crate::tree::{Kind, Node, Step};
 use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, guess_duration, guess_percent, parse_duration,
     parse_percent,
 };
-use crate::validate::{Step, validate_part};
 
 /// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
 pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
@@ -103,8 +102,14 @@ pub(crate) fn describe(node: &Node) -> String {
     }
 }
 
-/// A guess at what was meant by a value of the wrong type, whose key cannot be left out if it `is_needed`.
-pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node, is_needed: bool) -> Option<String> {
+/// A guess at what was meant by a value of the wrong type, whose key cannot be left out if it `is_needed`. `fits` says whether a
+/// value has nothing wrong by a schema.
+pub(crate) fn mend_type(
+    schema: &Map<String, Value>,
+    root: &Value,
+    (node, is_needed): (&Node, bool),
+    fits: &dyn Fn(&Value, &Node) -> bool,
+) -> Option<String> {
     let Kind::Scalar(scalar) = &node.kind else {
         let one = node.items().first().and_then(Node::text).filter(|_| node.items().len() == 1);
         return one.filter(|_| shape(schema) == Shape::Text).map(|text| format!("write `{text}`, without the list"));
@@ -124,7 +129,7 @@ pub(crate) fn mend_type(schema: &Map<String, Value>, root: &Value, node: &Node, 
     match (shape(schema), scalar.value()) {
         (Shape::Text, Value::Number(_)) => mend_number(schema, text),
         (Shape::Text, Value::Bool(_)) => Some(format!("put it in quotes: \"{text}\"")),
-        (Shape::List, Value::String(_) | Value::Number(_)) => mend_list(schema, root, node, text),
+        (Shape::List, Value::String(_) | Value::Number(_)) => mend_list(schema, root, (node, text), fits),
         (Shape::Map, Value::Null) => match schema.get("required").and_then(Value::as_array).map(Vec::as_slice) {
             Some([Value::String(first), ..]) => Some(format!("it needs at least `{first}`")),
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
@@ -159,7 +164,12 @@ fn mend_number(schema: &Map<String, Value>, text: &str) -> Option<String> {
 }
 
 /// A list of what stands there alone, or of the words in it, unless that is wrong too.
-fn mend_list(schema: &Map<String, Value>, root: &Value, node: &Node, text: &str) -> Option<String> {
+fn mend_list(
+    schema: &Map<String, Value>,
+    root: &Value,
+    (node, text): (&Node, &str),
+    fits: &dyn Fn(&Value, &Node) -> bool,
+) -> Option<String> {
     let item = schema.get("items")?;
     let words: Vec<&str> = text.split([' ', ',', '|']).filter(|word| !word.is_empty()).collect();
     let allowed = item.as_object().map(|item| allowed_values(target(item, root).unwrap_or(item))).unwrap_or_default();
@@ -167,9 +177,7 @@ fn mend_list(schema: &Map<String, Value>, root: &Value, node: &Node, text: &str)
         let are_known = words.iter().all(|word| allowed.iter().any(|value| value.as_str() == Some(word)));
         return are_known.then(|| format!("write it as a list: `[{}]`", words.join(", ")));
     }
-    let mut sink = Sink::default();
-    validate_part((root, item), node, &mut sink);
-    sink.is_empty().then(|| format!("write it as a list: `[{text}]`"))
+    fits(item, node).then(|| format!("write it as a list: `[{text}]`"))
 }
 
 /// Filters that need no settings: what is switched on elsewhere is an empty map here.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Instant, SystemTime};
 
 use model::fields::reads_as;
-use model::snapshot::{ClientAuth, Protocol};
+use model::snapshot::ClientAuth;
 use model::{Facts, Fault, FieldName, RequestHead};
 use plan::{ListenerPlan, Moment, Plan, Random};
 use wire::forwarding::{apply_forwarding, told_address};
@@ -27,7 +27,7 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
 
 /// What the data plane does to a request before it is routed.
 fn admit(plan: &Plan, listener: &ListenerPlan, head: &mut RequestHead, facts: &Facts<'_>) -> Result<(), Fault> {
-    let Protocol::Http(http) = &listener.listener.protocol else { return Ok(()) };
+    let Some(http) = listener.listener.protocol.http() else { return Ok(()) };
     if let Some(name) = http.request_id.as_deref().and_then(|name| FieldName::new(name).ok()) {
         head.fields.set_alone(&name, b"(a new one)");
     }

@@ -32,4 +32,5 @@ pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
 pub use reconciler::{Cause, Past, Reconciler, Refusal};
 pub use status::{State, Status};
 pub use view::{Canary, LostRecords, Shown, View};
+pub use wire::http1::{HeadLimits, client as http_client};
 pub use workshop::{Fitted, Moves, Wanted, Workshop};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use model::fitness::AdminState;
-use model::snapshot::{Cluster, Listener, Protocol};
+use model::snapshot::{Cluster, Listener};
 use model::{Address, Name};
 use plan::health::HealthState;
 use plan::health::passive::Ejection;
@@ -102,11 +102,7 @@ impl ListenerStatus {
         Self {
             name: listener.name.clone(),
             address: bound.map_or(&listener.bind, |(_, address)| address).clone(),
-            protocol: match listener.protocol {
-                Protocol::Http(_) => "http",
-                Protocol::Tcp(_) => "tcp",
-                Protocol::Udp(_) => "udp",
-            },
+            protocol: listener.protocol.name(),
             tls: listener.tls.is_some(),
             totals,
         }

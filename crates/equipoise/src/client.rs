@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use control::HeadLimits;
 use control::admin_tls::{self, Distrust};
+use control::http_client::{ClientRequest, ClientResponse};
 use model::snapshot::{Certificate, Pem, UpstreamTls};
+use model::{FieldName, ResponseHead, Version};
 
 /// For each step of the conversation.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(300);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The head of our own listener is short.
+const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 16 << 10, fields_max: model::limits::FIELDS_MAX };
 /// The admin address is in this variable of the environment, unless one is named.
 pub(crate) const ADMIN: &str = "EQUIPOISE_ADMIN";
 /// The token is in this variable of the environment, unless a file is named.
@@ -199,9 +204,9 @@ impl Client {
     pub(crate) fn ask(&self, asked: &Asked) -> Result<Answered, Unanswered> {
         let admin = &self.admin;
         self.refuse_to_ask_in_clear()?;
-        let request = self.written(asked);
+        let request = self.written(asked).map_err(Unanswered::Not)?;
         let mut stream = self.connect().map_err(|error| Unanswered::Not(self.unasked(&error)))?;
-        let bytes = converse(&mut *stream, &request);
+        let heard = converse(&mut *stream, &request);
         // Where it only looked, nothing can have been done.
         let lost = |why: &str| match asked.method {
             "GET" => Unanswered::Not(format!("{admin} gave no whole answer: {why}")),
@@ -209,24 +214,16 @@ impl Client {
                 "{admin} gave no whole answer: {why}\nIt may have been carried out all the same: `equipoise ctl generations` tells"
             )),
         };
-        let bytes = bytes.map_err(|error| match admin_tls::is_refusal(&error) {
+        let heard = heard.map_err(|error| match admin_tls::is_refusal(&error) {
             true => Unanswered::Not(self.refused(&error)),
             false => lost(&error.to_string()),
         })?;
-        if bytes.is_empty() {
-            return Err(lost("the connection was closed"));
+        match heard {
+            Heard::Nothing => Err(lost("the connection was closed")),
+            Heard::CutShort => Err(lost("it is cut short")),
+            Heard::Foreign => Err(Unanswered::Not(self.foreign())),
+            Heard::Whole(answered) => Ok(answered),
         }
-        let foreign = || Unanswered::Not(self.foreign());
-        let text = String::from_utf8(bytes).map_err(|_| foreign())?;
-        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(foreign)?;
-        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).ok_or_else(foreign)?;
-        if field(head, "content-length")
-            .and_then(|length| length.parse().ok())
-            .is_some_and(|length| body.len() < length)
-        {
-            return Err(lost("it is cut short"));
-        }
-        Ok(Answered { status, etag: field(head, "etag").map(str::to_owned), body: body.to_owned() })
     }
 
     /// Who names files for TLS does not want that a token, or anything, goes out in clear because `https://` was forgotten.
@@ -298,26 +295,19 @@ impl Client {
         }
     }
 
-    fn written(&self, asked: &Asked) -> Vec<u8> {
+    fn written(&self, asked: &Asked) -> Result<Vec<u8>, String> {
         let host = match &self.admin {
             AdminAddress::Ip(addresses) => first(addresses),
             AdminAddress::Secure { authority, .. } => authority.clone(),
             AdminAddress::Unix(_) => "localhost".to_owned(),
         };
-        let mut head = format!(
-            "{} {} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nx-equipoise: 1\r\ncontent-length: {}\r\n",
-            asked.method,
-            asked.path,
-            asked.body.len()
-        );
-        if let Some(token) = &self.token {
-            head.push_str(&format!("authorization: Bearer {token}\r\n"));
-        }
-        for (name, value) in &asked.fields {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        [head.as_bytes(), asked.body.as_bytes()].concat()
+        let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let mut fields = vec![("x-equipoise", "1")];
+        fields.extend(token.as_deref().map(|token| ("authorization", token)));
+        fields.extend(asked.fields.iter().map(|(name, value)| (*name, value.as_str())));
+        let Asked { method, path, body, .. } = asked;
+        let head = ClientRequest { method, path, host: &host, fields: &fields, body_bytes: Some(body.len()) }.head()?;
+        Ok([head.as_slice(), body.as_bytes()].concat())
     }
 }
 
@@ -341,38 +331,51 @@ trait Conversation: Read + Write {}
 
 impl<T: Read + Write> Conversation for T {}
 
-/// The value of a field of a head.
-fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let named = |line: &'a str| line.split_once(':').filter(|(key, _)| key.eq_ignore_ascii_case(name));
-    head.lines().find_map(named).map(|(_, value)| value.trim())
+/// What came of a conversation.
+enum Heard {
+    Nothing,
+    /// No response of HTTP/1.1, or one that is no text.
+    Foreign,
+    CutShort,
+    Whole(Answered),
 }
 
-fn converse(stream: &mut dyn Conversation, request: &[u8]) -> io::Result<Vec<u8>> {
+fn converse(stream: &mut dyn Conversation, request: &[u8]) -> io::Result<Heard> {
     // What is refused early is answered before all of it was taken.
     let sent = stream.write_all(request);
-    let (mut answer, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
-    while answer.len() < ANSWER_BYTES_MAX && !is_whole(&answer) {
+    let (mut response, mut bytes, mut body) = (ClientResponse::new(LIMITS), Vec::new(), Vec::new());
+    let (mut piece, mut is_silent, mut has_head) = (vec![0; 64 * 1024], true, false);
+    while !response.is_over() && body.len() < ANSWER_BYTES_MAX {
         match stream.read(&mut piece) {
             Ok(0) => break,
-            Ok(count) => answer.extend_from_slice(&piece[..count]),
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
             // That it was refused says more than that the rest was not taken.
-            Err(error) if answer.is_empty() && admin_tls::is_refusal(&error) => return Err(error),
-            Err(error) if answer.is_empty() => return Err(sent.err().unwrap_or(error)),
+            Err(error) if is_silent && admin_tls::is_refusal(&error) => return Err(error),
+            Err(error) if is_silent => return Err(sent.err().unwrap_or(error)),
             Err(_) => break,
         }
+        is_silent = false;
+        let Ok(found) = response.read_head(&mut bytes) else { return Ok(Heard::Foreign) };
+        has_head = found;
+        if has_head {
+            let Ok(more) = response.read_body(&mut bytes) else { return Ok(Heard::CutShort) };
+            body.extend(more);
+        }
     }
-    Ok(answer)
+    Ok(match has_head {
+        false if is_silent => Heard::Nothing,
+        false => Heard::Foreign,
+        true if response.close().is_err() => Heard::CutShort,
+        true => answered(response.head(), body).map_or(Heard::Foreign, Heard::Whole),
+    })
 }
 
-/// Whether an answer that says how long it is has come to its end. Others end when the connection does.
-fn is_whole(answer: &[u8]) -> bool {
-    // The head of our own listener is short.
-    let Some(end) = answer[..answer.len().min(16 << 10)].windows(4).position(|four| four == b"\r\n\r\n") else {
-        return false;
-    };
-    let head = String::from_utf8_lossy(&answer[..end]);
-    let length = field(&head, "content-length").and_then(|length| length.parse::<usize>().ok());
-    length.is_some_and(|length| answer.len() - end - 4 >= length)
+/// An answer as our own listener gives it; `None` if it is none.
+fn answered(head: &ResponseHead, body: Vec<u8>) -> Option<Answered> {
+    let etag = FieldName::new("etag").ok().and_then(|name| head.fields.get(&name));
+    let etag = etag.and_then(|tag| std::str::from_utf8(tag).ok()).map(str::to_owned);
+    let body = String::from_utf8(body).ok()?;
+    (head.version == Version::Http11).then_some(Answered { status: head.status, etag, body })
 }
 
 /// Percent-encodes all but what is plain in a path or query (RFC 3986 section 2.3).
@@ -490,7 +493,7 @@ mod tests {
             body: "{}".into(),
             ..Asked::default()
         };
-        let text = String::from_utf8(client.written(&asked)).unwrap();
+        let text = String::from_utf8(client.written(&asked).unwrap()).unwrap();
         assert!(text.starts_with("PUT /api/a%20b%2F%0D%0A%3A%C3%A9 HTTP/1.1\r\nhost: localhost\r\n"), "{text}");
         assert!(text.ends_with("authorization: Bearer t0ken\r\n\r\n{}") && text.contains("content-length: 2\r\n"));
     }

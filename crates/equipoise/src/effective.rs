@@ -13,7 +13,7 @@ pub(crate) fn run(options: &cli::Config) -> Ending {
             crate::print(&format!("{:#}\n", candidate.effective()))
         }
         Err(diagnostics) => {
-            eprintln!("{}", crate::visible::lines(&diagnostics.to_string()));
+            eprintln!("{}", crate::escape::lines(&diagnostics.to_string()));
             looked.failure()
         }
     }

@@ -3,6 +3,7 @@
 //! It refuses to know what a configuration means or how traffic is carried. Start reading at [`live`], which every
 //! command that proxies goes through.
 
+mod adhoc;
 mod check;
 mod cli;
 mod client;
@@ -10,18 +11,17 @@ mod ctl;
 mod demo;
 mod effective;
 mod ending;
+mod escape;
 mod explain;
 mod limits;
 mod live;
 mod memory;
 mod pid_file;
-mod quick;
 mod reference;
 mod run;
 mod signals;
 mod systemd;
 mod upgrade;
-mod visible;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::check(&options),
         Command::Config(options) => effective::run(&options),
         Command::Explain(options) => explain::run(&options),
-        Command::Proxy(options) => quick::run(&options),
+        Command::Proxy(options) => adhoc::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Ctl(options) => ctl::run(&options),
         Command::Completion(options) => completion(options.shell),

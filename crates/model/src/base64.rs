@@ -1,8 +1,8 @@
-//! Bytes as text, in the alphabet that most of the field uses (RFC 4648 section 4). That of cookies is in [`crate::cookie`].
+//! Base64 in its common alphabet (RFC 4648 section 4), whole or piece by piece. That of cookies is in [`crate::cookie`].
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// With its padding.
+/// Encodes one segment, with its padding.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
@@ -15,28 +15,89 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads it back. `None`: there is a foreign character, or the padding is not what it has to be. Bits behind the last byte
-/// are not looked at.
+/// Reads one segment back. `None` if there is a foreign character, or the padding is wrong or missing. Bits behind the last byte
+/// are ignored.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
+    // The decoder would read on behind padding, as another segment.
+    if text[..text.len().saturating_sub(2)].contains(&b'=') {
         return None;
     }
-    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    let digits = text.len().checked_sub(padding).filter(|_| padding <= 2)?;
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text[..digits].chunks(4) {
-        let mut word = 0_u32;
-        for place in 0..4 {
-            word = word << 6 | group.get(place).map_or(Some(0), |character| sextet(*character)).map(u32::from)?;
-        }
-        let [_, decoded @ ..] = word.to_be_bytes();
-        bytes.extend_from_slice(&decoded[..group.len() - 1]);
+    let (mut decoder, mut bytes) = (Decoder::default(), text.to_vec());
+    let count = decoder.decode_in_place(&mut bytes).ok()?;
+    bytes.truncate(count);
+    decoder.is_between().then_some(bytes)
+}
+
+/// An error: the text is not base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadText;
+
+/// Reads text piece by piece. It holds no more than the bits of one character. The text may consist of several segments with
+/// padding of their own: the sender of a gRPC-Web body pads wherever it flushes (PROTOCOL-WEB.md of the gRPC project).
+///
+/// ```text
+/// Between ── c ─► One ── c ─► Two ── c ─► Three ── c or = ─► Between
+///                              └── = ─► Padding ── = ───────────┘
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decoder {
+    /// Between two groups of four: the text may end here.
+    #[default]
+    Between,
+    /// One character has come, six bits of which are left.
+    One(u8),
+    /// Two have, with four bits left.
+    Two(u8),
+    /// Three have, with two bits left.
+    Three(u8),
+    /// One `=` has come, and another has to.
+    Padding,
+}
+
+impl Decoder {
+    /// Returns whether the text may end here.
+    pub fn is_between(self) -> bool {
+        self == Self::Between
     }
-    Some(bytes)
+
+    /// Decodes `bytes` in place and returns the number of decoded bytes, which is never more than came.
+    ///
+    /// # Errors
+    /// A foreign character, white space included, or padding where there can be none.
+    pub fn decode_in_place(&mut self, bytes: &mut [u8]) -> Result<usize, BadText> {
+        let mut count = 0;
+        for place in 0..bytes.len() {
+            let (next, byte) = self.step(bytes[place])?;
+            *self = next;
+            if let Some(byte) = byte {
+                bytes[count] = byte;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn step(self, character: u8) -> Result<(Self, Option<u8>), BadText> {
+        if character == b'=' {
+            return match self {
+                Self::Two(_) => Ok((Self::Padding, None)),
+                Self::Three(_) | Self::Padding => Ok((Self::Between, None)),
+                Self::Between | Self::One(_) => Err(BadText),
+            };
+        }
+        let six = sextet(character).ok_or(BadText)?;
+        match self {
+            Self::Between => Ok((Self::One(six), None)),
+            Self::One(left) => Ok((Self::Two(six & 0xf), Some(left << 2 | six >> 4))),
+            Self::Two(left) => Ok((Self::Three(six & 0x3), Some(left << 4 | six >> 2))),
+            Self::Three(left) => Ok((Self::Between, Some(left << 6 | six))),
+            Self::Padding => Err(BadText),
+        }
+    }
 }
 
 /// The six bits that a character stands for.
-pub fn sextet(character: u8) -> Option<u8> {
+fn sextet(character: u8) -> Option<u8> {
     Some(match character {
         b'A'..=b'Z' => character - b'A',
         b'a'..=b'z' => character - b'a' + 26,
@@ -87,6 +148,59 @@ mod tests {
             "Z\u{e9}=",
         ] {
             assert_eq!(decode(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    /// What comes of a body that arrives in pieces of this size, if it may end where it does.
+    fn read(text: &str, size: usize) -> Result<Vec<u8>, BadText> {
+        let (mut decoder, mut out) = (Decoder::default(), Vec::new());
+        for piece in text.as_bytes().chunks(size) {
+            let mut piece = piece.to_vec();
+            let count = decoder.decode_in_place(&mut piece)?;
+            out.extend_from_slice(&piece[..count]);
+        }
+        if decoder == Decoder::Between { Ok(out) } else { Err(BadText) }
+    }
+
+    #[test]
+    fn segments_that_are_padded_each_follow_each_other_however_they_arrive() {
+        let parts = ["", "f", "fo", "foo", "foob", "\0\u{ff}?>"];
+        for first in parts {
+            for second in parts {
+                let text = encode(first.as_bytes()) + &encode(second.as_bytes());
+                for size in 1..=text.len().max(1) {
+                    assert_eq!(read(&text, size), Ok([first, second].concat().into_bytes()), "{text} by {size}");
+                }
+            }
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(read(&encode(&all), 7), Ok(all));
+    }
+
+    #[test]
+    fn what_is_no_text_of_that_form_is_refused_in_pieces_too() {
+        for bad in [
+            "Z",
+            "Zg",
+            "Zg=",
+            "Zm8",
+            "=",
+            "====",
+            "Z===",
+            "Zg=a",
+            "Zg==Z",
+            "Zm8==",
+            "Zm9v=",
+            "Zm9v\n",
+            "Zm 9",
+            "Zm-_",
+            "Zm9v\u{e9}AA",
+            "Zg=\0",
+            "%5A9v",
+        ] {
+            for size in 1..=bad.len() {
+                assert_eq!(read(bad, size), Err(BadText), "{bad:?} by {size}");
+            }
         }
     }
 }

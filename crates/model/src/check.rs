@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::matching::ValueMatch;
-use crate::snapshot::UpstreamTls;
+use crate::tls::UpstreamTls;
 
 /// An active check of each endpoint.
 #[derive(Clone, Debug, PartialEq)]

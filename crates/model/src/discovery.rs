@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::limits;
-use crate::provider::Origin;
+use crate::origin::Origin;
 
 /// The domain name system.
 #[derive(Clone, Debug, PartialEq)]

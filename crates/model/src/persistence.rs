@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::snapshot::HashKey;
+use crate::hash_key::HashKey;
 
 /// How the sessions of a cluster are told apart, and what becomes of them when their endpoint cannot serve them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::Name;
 pub use crate::discovery::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameLookup};
-use crate::snapshot::{EndpointsFrom, Snapshot, UpstreamTls};
-use crate::{Address, Name};
+pub use crate::origin::{Origin, Place};
 
 /// One provider.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,35 +69,4 @@ pub struct HttpProvider {
     pub interval: Duration,
     /// Bytes of a document.
     pub size_max: u64,
-}
-
-/// Somebody who is asked by HTTP/1.1.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Origin {
-    /// Where.
-    pub place: Place,
-    /// The field `host`, and what its certificate must bear if nothing else is said.
-    pub host: String,
-    /// TLS, if it is spoken.
-    pub tls: Option<UpstreamTls>,
-    /// To connect, and from the request to the head of the answer.
-    pub timeout: Duration,
-    /// Fields of each request, credentials among them.
-    pub fields: Vec<(String, String)>,
-}
-
-/// Where an origin is. Names are looked up at each connection.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Place {
-    /// A host name or an address, and a port.
-    Host(String, u16),
-    /// A fixed place.
-    Address(Address),
-}
-
-impl Snapshot {
-    /// What clusters ask of providers.
-    pub fn asked(&self) -> Vec<EndpointsFrom> {
-        self.clusters.iter().filter_map(|cluster| cluster.endpoints_from.as_deref().cloned()).collect()
-    }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::LocalResponse;
+use crate::hash_key::HashKey;
 use crate::limits::QUEUE_RETRY_AFTER;
-use crate::snapshot::HashKey;
 
 /// How requests wait while all endpoints are full.
 #[derive(Clone, Debug, PartialEq, Eq)]

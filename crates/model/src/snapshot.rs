@@ -8,7 +8,6 @@ mod balance;
 mod cluster;
 mod listener;
 mod route;
-mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +16,20 @@ use crate::provider::NameLookup;
 use crate::provider::Provider;
 
 pub use crate::check::{HealthCheck, HealthCheckKind};
+pub use crate::hash_key::HashKey;
 pub use crate::queue::Queue;
+pub use crate::tls::{Certificate, ClientAuth, ClientTrust, Pem, TlsTermination, TlsVersion, UpstreamTls};
 pub use access_log::{AccessLog, LogFormat, LogTarget, Syslog, SyslogAddress, SyslogStyle};
 pub use admin::{Admin, AdminIdentity, AdminRole, AdminToken, CertificateName};
-pub use balance::{Balance, Hash, HashAlgorithm, HashKey};
+pub use balance::{Balance, Hash, HashAlgorithm};
 pub use cluster::{
     Cluster, ClusterSettings, Endpoint, EndpointsFrom, Pool, SharedPool, SharedVersion, UpstreamTimeouts,
 };
 pub use listener::{
-    ClientAddress, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener, HttpVersions, Listener, Paths,
-    Protocol, TcpListener, TcpTarget, UdpListener,
+    ALPN_H1, ALPN_H2, ALPN_H3, ClientAddress, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener,
+    HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
 };
 pub use route::{Action, ClusterChoice, Redirect, Route};
-pub use tls::{Certificate, ClientAuth, ClientTrust, Pem, TlsTermination, TlsVersion, UpstreamTls};
 
 /// Everything that is configured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,4 +54,11 @@ pub struct Snapshot {
     pub is_watched: bool,
     /// Bound on the time that a new program takes to be ready to take over.
     pub upgrade_timeout: Duration,
+}
+
+impl Snapshot {
+    /// Returns what clusters ask of providers.
+    pub fn asked(&self) -> Vec<EndpointsFrom> {
+        self.clusters.iter().filter_map(|cluster| cluster.endpoints_from.as_deref().cloned()).collect()
+    }
 }

@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use model::limits::ACCEPTS_PER_TURN_MAX;
-use model::snapshot::Protocol;
+use model::snapshot::ALPN_H2;
 use model::socket::ListenerSocket;
 use model::{Fault, Name};
 use socket2::SockRef;
@@ -34,7 +34,7 @@ use crate::registry::{Registration, Seat, Tether};
 use crate::retired;
 use crate::socket::Acceptor;
 use crate::stream;
-use crate::tls::{self, ALPN_H2, ListenerTls};
+use crate::tls::{self, ListenerTls};
 use crate::watch::Watch;
 use crate::worker::Worker;
 use crate::worker_plan::{ListenerCounts, ListenerNow};
@@ -325,12 +325,7 @@ fn introduce(
 ) -> (ConnectionFacts, Watch, Duration) {
     let configured = &listener.plan.listener;
     let local = local_of(listener, tcp);
-    let first = match &configured.protocol {
-        _ if tether.is_closing() => tether.seat.last_call(),
-        Protocol::Http(http) => http.idle_timeout,
-        Protocol::Tcp(tcp) => tcp.idle_timeout,
-        Protocol::Udp(udp) => udp.idle_timeout,
-    };
+    let first = if tether.is_closing() { tether.seat.last_call() } else { configured.protocol.idle_timeout() };
     let facts = ConnectionFacts {
         peer,
         local,
@@ -348,7 +343,7 @@ fn connection(
     facts: ConnectionFacts,
     (watch, tether): (Watch, Rc<Tether>),
 ) -> Connection {
-    let leaves_by_end = matches!(listener.plan.listener.protocol, Protocol::Http(_));
+    let leaves_by_end = listener.plan.listener.protocol.has_routes();
     let facts = Rc::new(facts);
     Connection {
         io,

@@ -43,9 +43,9 @@ impl Transport {
     /// What a listener listens for.
     pub(crate) fn of(listener: &Listener) -> &'static [Self] {
         match () {
-            () if listener.is_udp() => &[Self::Datagram],
-            () if listener.speaks_http3_only() => &[Self::Quic],
-            () if listener.speaks_http3() => &[Self::Stream, Self::Quic],
+            () if listener.protocol.is_udp() => &[Self::Datagram],
+            () if listener.protocol.speaks_http3_only() => &[Self::Quic],
+            () if listener.protocol.speaks_http3() => &[Self::Stream, Self::Quic],
             () => &[Self::Stream],
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn bind(
     if alone && address.port() != 0 {
         claim(address, kind, settings)?;
     }
-    if address.port() == 0 && transport == Transport::Stream && listener.speaks_http3() {
+    if address.port() == 0 && transport == Transport::Stream && listener.protocol.speaks_http3() {
         address = free_for_both(address, settings)?;
     }
     let mut sockets: Vec<OwnedFd> = Vec::with_capacity(workers);

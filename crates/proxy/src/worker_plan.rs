@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use model::RequestHead;
 use model::facts::Caller;
 use model::fields::{FieldName, Fields, Known, reads_as};
-use model::snapshot::{HttpListener, Protocol};
+use model::snapshot::HttpListener;
 use plan::filter::{Guarded, GuardedResponse, Notes};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
@@ -142,10 +142,7 @@ impl EndpointLocal {
 impl ListenerNow {
     /// Its settings, if it speaks HTTP.
     pub(crate) fn http(&self) -> Option<&HttpListener> {
-        match &self.plan.listener.protocol {
-            Protocol::Http(http) => Some(http),
-            Protocol::Tcp(_) | Protocol::Udp(_) => None,
-        }
+        self.plan.listener.protocol.http()
     }
 }
 
@@ -390,10 +387,7 @@ impl WorkerPlan {
 fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerNow {
     let header = |name: &Option<String>| name.as_deref().and_then(|name| FieldName::new(name).ok());
     let tls = tls.listener(&listener.listener.name);
-    let http = match &listener.listener.protocol {
-        Protocol::Http(http) => Some(http),
-        Protocol::Tcp(_) | Protocol::Udp(_) => None,
-    };
+    let http = listener.listener.protocol.http();
     let series = telemetry.listener(&listener.listener.name);
     ListenerNow {
         plan: listener.clone(),

@@ -1,12 +1,11 @@
-//! gRPC: what a proxy needs to know of calls ([`call`]), the text form of gRPC-Web ([`text`]), and what a check needs of its messages: the question of
-//! `grpc.health.v1.Health/Check`, and the answer.
+//! gRPC: what a proxy needs to know of calls ([`call`]), and what a check needs of its messages: the question of
+//! `grpc.health.v1.Health/Check`, and the answer. The text form of gRPC-Web is base64, which [`model::base64`] reads and writes.
 //!
 //! A message of gRPC has five bytes before it: whether it is compressed, and its length. Of protobuf there is one field in
 //! each of the two messages, so both are written and read here by hand. What is read comes from an endpoint and may be
 //! anything: it is read within its bounds or refused with a reason.
 
 pub mod call;
-pub mod text;
 
 /// Path of the question.
 pub const HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";

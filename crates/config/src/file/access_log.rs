@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{DEFAULT_LINE, one_of};
 
+/// Where formats have names.
+pub(crate) const LOG_FORMATS: &str = "log_formats";
+
 /// Where records of exchanges are written: `path`, `stdout: true` or `syslog`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -2,6 +2,9 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+/// The key at the top of the file, and the one in an object that leaves them out.
+pub(crate) const DEFAULTS_KEY: &str = "defaults";
+
 /// Objects that have defaults: the key at the top of the file, the definition of one such object, and the keys that are each
 /// object's own.
 pub(crate) const DEFAULTS: [(&str, &str, &[&str]); 3] = [

@@ -186,6 +186,36 @@ pub enum Protocol {
     Udp,
 }
 
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
+
+    /// Returns its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+
+    /// Returns whether datagrams are forwarded. Their ports are not those of connections.
+    pub fn is_udp(self) -> bool {
+        self == Self::Udp
+    }
+
+    /// Returns whether a listener with this `protocol` has routes. A word that is no protocol has its own diagnostic, so it counts as
+    /// the default.
+    pub(crate) fn has_routes(written: Option<&str>) -> bool {
+        Self::ALL.into_iter().find(|one| written == Some(one.name())).unwrap_or_default() == Self::Http
+    }
+
+    /// Returns whether its listeners can terminate TLS over TCP.
+    pub fn carries_tls(self) -> bool {
+        self != Self::Udp
+    }
+}
+
 /// A version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -461,3 +491,18 @@ fn fields_max() -> usize {
 fn handshake() -> Time {
     Time(limits::HANDSHAKE)
 }
+
+/// Keys of a listener that mean nothing unless it speaks HTTP.
+pub(crate) const HTTP_KEYS: [&str; 11] = [
+    "http3",
+    "http_versions",
+    "head_bytes_max",
+    "fields_max",
+    "paths",
+    "host_mismatch",
+    "timeouts",
+    "requests_per_connection_max",
+    "no_keep_alive_for",
+    "forwarding",
+    "request_id",
+];

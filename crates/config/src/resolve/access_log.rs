@@ -8,11 +8,8 @@ use serde_json::Value;
 
 use super::Resolver;
 use crate::diagnostic::did_you_mean;
-use crate::file::{self, KnownLogFormat};
+use crate::file::{self, KnownLogFormat, LOG_FORMATS};
 use crate::tree::Node;
-
-/// Where formats have names.
-pub(crate) const LOG_FORMATS: &str = "log_formats";
 
 impl Resolver<'_> {
     pub(super) fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {

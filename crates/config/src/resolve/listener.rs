@@ -41,6 +41,17 @@ const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or say `p
 const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
 const NOT_UDP: [(&str, &str); 2] = [("tls", "leave it out"), ("proxy_protocol", "leave it out")];
 
+/// Keys, each with what to do instead, and the protocols that have them. A message names the first of those.
+type KeysOf = (&'static [(&'static str, &'static str)], &'static [file::Protocol]);
+
+const KEYS: [KeysOf; 5] = [
+    (&HTTP_ONLY, &[file::Protocol::Http]),
+    (&NOT_HTTP, &[file::Protocol::Tcp, file::Protocol::Udp]),
+    (&TCP_ONLY, &[file::Protocol::Tcp]),
+    (&UDP_ONLY, &[file::Protocol::Udp]),
+    (&NOT_UDP, &[file::Protocol::Tcp, file::Protocol::Http]),
+];
+
 /// What a listener that does not speak HTTP passes on.
 #[derive(Clone, Copy)]
 enum Carried {
@@ -53,21 +64,18 @@ impl Resolver<'_> {
         let at = format!("listeners/{name}");
         let bind = self.bind_anywhere(&format!("{at}/bind"), &written.bind.0);
         if let Some(bind) = &bind {
-            let is_udp = written.protocol == file::Protocol::Udp;
-            self.take_bind(&format!("{at}/bind"), (bind, is_udp), format!("listener `{name}`"));
+            self.take_bind(&format!("{at}/bind"), (bind, written.protocol.is_udp()), format!("listener `{name}`"));
         }
-        let terminated = written.tls.as_ref().filter(|_| written.protocol != file::Protocol::Udp);
+        let terminated = written.tls.as_ref().filter(|_| written.protocol.carries_tls());
         let tls = terminated.map(|tls| self.termination(&format!("{at}/tls"), tls));
         let spoken = self.tree.get("listeners").and_then(|all| all.get(name)?.get("protocol")?.text());
-        if !matches!(spoken, None | Some("http" | "tcp" | "udp")) {
-            // Which keys fit is not known; that the protocol is wrong was told.
+        if spoken.is_some_and(|spoken| !file::Protocol::ALL.iter().any(|one| one.name() == spoken)) {
+            // Which keys fit is not known; the wrong protocol has its own diagnostic.
             return None;
         }
+        self.refuse_keys(&at, name, written.protocol);
         let protocol = match written.protocol {
             file::Protocol::Http => {
-                self.refuse_keys(&at, name, (&NOT_HTTP, "tcp"), "http");
-                self.refuse_keys(&at, name, (&TCP_ONLY, "tcp"), "http");
-                self.refuse_keys(&at, name, (&UDP_ONLY, "udp"), "http");
                 let versions = self.http_versions(&at, written);
                 if written.paths.normalize {
                     written.paths.merge_slashes.get_or_insert(true);
@@ -80,15 +88,10 @@ impl Resolver<'_> {
             }
             file::Protocol::Tcp => {
                 written.idle_timeout.get_or_insert(Time(limits::STREAM_IDLE));
-                self.refuse_keys(&at, name, (&HTTP_ONLY, "http"), "tcp");
-                self.refuse_keys(&at, name, (&UDP_ONLY, "udp"), "tcp");
                 self.tcp_listener(&at, name, written).map(Protocol::Tcp)
             }
             file::Protocol::Udp => {
                 written.idle_timeout.get_or_insert(Time(limits::FLOW_IDLE));
-                self.refuse_keys(&at, name, (&HTTP_ONLY, "http"), "udp");
-                self.refuse_keys(&at, name, (&TCP_ONLY, "tcp"), "udp");
-                self.refuse_keys(&at, name, (&NOT_UDP, "tcp"), "udp");
                 self.udp_listener(&at, name, written, bind.as_ref()).map(Protocol::Udp)
             }
         };
@@ -104,7 +107,7 @@ impl Resolver<'_> {
             socket: self.listener_socket(
                 &format!("{at}/socket"),
                 &written.socket,
-                (bind.as_ref(), written.protocol == file::Protocol::Udp),
+                (bind.as_ref(), written.protocol.is_udp()),
             ),
             bind: bind?,
             tls,
@@ -115,10 +118,13 @@ impl Resolver<'_> {
         })
     }
 
-    fn refuse_keys(&mut self, at: &str, name: &str, (keys, other): (&[(&str, &str)], &str), speaks: &str) {
-        for (key, mend) in keys {
+    fn refuse_keys(&mut self, at: &str, name: &str, protocol: file::Protocol) {
+        let foreign = KEYS.iter().filter(|(_, fitting)| !fitting.contains(&protocol));
+        for ((key, mend), other) in foreign.flat_map(|(keys, fitting)| keys.iter().map(|key| (key, fitting[0].name())))
+        {
             if self.has(at, key) {
                 let span = self.key_span(at, key);
+                let speaks = protocol.name();
                 let message = format!("`{key}` is for `protocol: {other}`, but listener `{name}` speaks {speaks}");
                 self.sink.push(span, message, Some((*mend).to_owned()));
             }

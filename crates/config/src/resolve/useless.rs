@@ -8,7 +8,7 @@ use model::fitness::Fitness;
 use model::persistence::{WhenAway, WhenFull};
 use model::provider::ProviderKind;
 use model::retry::{Methods, Retry};
-use model::snapshot::{Balance, Cluster, Protocol, Route, Snapshot, TcpTarget};
+use model::snapshot::{Balance, Cluster, Route, Snapshot};
 
 use super::Resolver;
 use crate::source::Span;
@@ -237,21 +237,6 @@ fn used(snapshot: &Snapshot) -> HashSet<&Name> {
     let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| route.action.clusters()).collect();
     let filters = snapshot.routes.iter().flat_map(|route| &route.filters);
     used.extend(filters.flat_map(|filter| &filter.calls));
-    for listener in &snapshot.listeners {
-        let tcp = match &listener.protocol {
-            Protocol::Http(_) => continue,
-            Protocol::Udp(udp) => {
-                used.insert(&udp.cluster);
-                continue;
-            }
-            Protocol::Tcp(tcp) => tcp,
-        };
-        match &tcp.target {
-            TcpTarget::Cluster(name) => _ = used.insert(name),
-            TcpTarget::Sni { names, otherwise, .. } => {
-                used.extend(names.iter().map(|(_, name)| name).chain(otherwise));
-            }
-        }
-    }
+    used.extend(snapshot.listeners.iter().flat_map(|listener| listener.protocol.clusters()));
     used
 }

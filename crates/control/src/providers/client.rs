@@ -1,22 +1,21 @@
-//! Asks over HTTP/1.1, for providers: one connection for each request, heads and bodies bounded.
-//!
-//! Answers are read by the very code that reads those of endpoints.
+//! Asks over HTTP/1.1, for providers: one connection for each request, heads and bodies bounded. It moves the bytes of
+//! [`wire::http1::client`], which knows the messages.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::Address;
 use model::fields::FieldName;
-use model::limits::INTERIM_RESPONSES_MAX;
 use model::provider::{Origin, Place};
 use model::snapshot::UpstreamTls;
-use model::{Address, Fault, Method, ResponseHead};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
-use wire::http1::{ChunkDecoder, Framing, HeadLimits, HeadScan, parse_response};
+use wire::http1::HeadLimits;
+use wire::http1::client::{BadAnswer, ClientRequest, ClientResponse};
 
 use crate::probes::attempt::Io;
 use crate::probes::tls;
@@ -48,15 +47,10 @@ pub(crate) struct Request<'a> {
 /// An answer, whose body is still to be read.
 pub(crate) struct Response {
     pub(crate) status: u16,
-    head: ResponseHead,
-    framing: Framing,
+    answer: ClientResponse,
     stream: Box<dyn Io>,
-    /// Came already.
+    /// Received and not read yet.
     bytes: Vec<u8>,
-    chunks: ChunkDecoder,
-    /// Of the body by its length.
-    taken: u64,
-    is_over: bool,
 }
 
 impl std::fmt::Debug for Response {
@@ -113,30 +107,17 @@ impl Client {
     }
 
     fn head(&self, request: Request<'_>) -> Result<Vec<u8>, String> {
-        let method = if request.method.is_empty() { "GET" } else { request.method };
-        let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        if !request.path.starts_with('/') || !sendable(request.path) || !sendable(method) {
-            return Err(format!("the path {:?} cannot be asked for", request.path));
-        }
-        let host = &self.origin.host;
-        if !sendable(host) {
-            return Err(format!("the host {host:?} cannot be asked for"));
-        }
-        let version = env!("CARGO_PKG_VERSION");
-        let mut text =
-            format!("{method} {} HTTP/1.1\r\nhost: {host}\r\nuser-agent: equipoise/{version}\r\n", request.path);
+        const AGENT: (&str, &str) = ("user-agent", concat!("equipoise/", env!("CARGO_PKG_VERSION")));
         let own = self.origin.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in own.chain(request.fields.iter().copied()) {
-            if FieldName::new(name).is_err() || value.contains(['\r', '\n', '\0']) {
-                return Err(format!("the field {name:?} cannot be sent"));
-            }
-            text += &format!("{name}: {value}\r\n");
-        }
-        if !request.body.is_empty() {
-            text += &format!("content-length: {}\r\n", request.body.len());
-        }
-        text += "connection: close\r\n\r\n";
-        Ok(text.into_bytes())
+        let fields: Vec<_> = [AGENT].into_iter().chain(own).chain(request.fields.iter().copied()).collect();
+        let head = ClientRequest {
+            method: if request.method.is_empty() { "GET" } else { request.method },
+            path: request.path,
+            host: &self.origin.host,
+            fields: &fields,
+            body_bytes: (!request.body.is_empty()).then_some(request.body.len()),
+        };
+        head.head()
     }
 
     async fn connect(&self) -> Result<Box<dyn Io>, String> {
@@ -172,34 +153,17 @@ async fn connect_by_name(host: &str, port: u16) -> Result<TcpStream, String> {
 }
 
 async fn read_head(mut stream: Box<dyn Io>) -> Result<Response, String> {
-    let mut bytes = Vec::new();
-    let (mut head, mut scan, mut interim) = (ResponseHead::default(), HeadScan::default(), 0);
-    loop {
-        match parse_response(&bytes, &LIMITS, &mut scan, Method::Get, &mut head) {
-            Ok(Some(parsed)) => {
-                bytes.drain(..parsed.head_len);
-                if head.status >= 200 {
-                    let (status, framing, chunks) = (head.status, parsed.framing, ChunkDecoder::new(&LIMITS));
-                    return Ok(Response { status, head, framing, stream, bytes, chunks, taken: 0, is_over: false });
-                }
-                interim += 1;
-                // 101 was not asked for (RFC 9110 section 15.2.2).
-                if parsed.switching || interim > INTERIM_RESPONSES_MAX {
-                    return Err(format!("interim answers (status {}) instead of a final one", head.status));
-                }
-                (head, scan) = (ResponseHead::default(), HeadScan::default());
-            }
-            Ok(None) => {
-                if fill(&mut stream, &mut bytes).await? == 0 {
-                    return Err("closed without a whole answer".to_owned());
-                }
-            }
-            Err(Fault::ResponseHeadTooLarge) => {
-                return Err(format!("the head of the answer is longer than {HEAD_BYTES_MAX} bytes"));
-            }
-            Err(_) => return Err("the answer is not HTTP/1, or breaks its rules".to_owned()),
+    let (mut answer, mut bytes) = (ClientResponse::new(LIMITS), Vec::new());
+    while !answer.read_head(&mut bytes).map_err(reason)? {
+        if fill(&mut stream, &mut bytes).await? == 0 {
+            answer.close().map_err(reason)?;
         }
     }
+    Ok(Response { status: answer.head().status, answer, stream, bytes })
+}
+
+fn reason(why: BadAnswer) -> String {
+    why.to_string()
 }
 
 /// Reads once; 0 at the end.
@@ -215,7 +179,7 @@ impl Response {
     /// The value of a field, if it is text and there once at least.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let name = FieldName::new(name).ok()?;
-        let value = self.head.fields.all(&name).next().map(<[u8]>::to_vec)?;
+        let value = self.answer.head().fields.all(&name).next().map(<[u8]>::to_vec)?;
         String::from_utf8(value).ok()
     }
 
@@ -225,19 +189,16 @@ impl Response {
     /// The connection broke, or the chunks did.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
-            let piece = self.take()?;
+            let piece = self.answer.read_body(&mut self.bytes).map_err(reason)?;
             if !piece.is_empty() {
                 return Ok(Some(piece));
             }
-            if self.is_over {
+            if self.answer.is_over() {
                 return Ok(None);
             }
             if fill(&mut self.stream, &mut self.bytes).await? == 0 {
-                self.is_over = true;
-                return match self.framing {
-                    Framing::UntilClose => Ok(None),
-                    _ => Err("closed within the body of its answer".to_owned()),
-                };
+                self.answer.close().map_err(reason)?;
+                return Ok(None);
             }
         }
     }
@@ -255,32 +216,5 @@ impl Response {
             body.extend(piece);
         }
         Ok(body)
-    }
-
-    /// What came of the body.
-    fn take(&mut self) -> Result<Vec<u8>, String> {
-        match self.framing {
-            Framing::None => {
-                self.is_over = true;
-                Ok(Vec::new())
-            }
-            Framing::UntilClose => Ok(std::mem::take(&mut self.bytes)),
-            Framing::Length(length) => {
-                let left = usize::try_from(length - self.taken).unwrap_or(usize::MAX);
-                let piece: Vec<u8> = self.bytes.drain(..left.min(self.bytes.len())).collect();
-                self.taken += piece.len() as u64;
-                self.is_over = self.taken == length;
-                Ok(piece)
-            }
-            Framing::Chunked if self.is_over => Ok(Vec::new()),
-            Framing::Chunked => {
-                let broken = |_| "the chunks of the answer break their rules".to_owned();
-                let decoded = self.chunks.decode_in_place(&mut self.bytes).map_err(broken)?;
-                let piece = self.bytes[..decoded.data_len].to_vec();
-                self.bytes.drain(..decoded.consumed);
-                self.is_over = decoded.done;
-                Ok(piece)
-            }
-        }
     }
 }

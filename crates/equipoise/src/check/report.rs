@@ -20,11 +20,11 @@ pub(super) fn write(checked: &Checked, options: &cli::Check) -> Ending {
 fn text(checked: &Checked, is_strict: bool) -> Ending {
     let diagnostics = &checked.diagnostics;
     let Some(summary) = &checked.summary else {
-        eprintln!("{}", crate::visible::lines(&diagnostics.to_string()));
+        eprintln!("{}", crate::escape::lines(&diagnostics.to_string()));
         return Ending::Good;
     };
     for warning in &diagnostics.warnings {
-        eprintln!("{}\n", crate::visible::lines(&warning.to_string()));
+        eprintln!("{}\n", crate::escape::lines(&warning.to_string()));
     }
     let warnings = diagnostics.warnings.len();
     if is_strict && warnings > 0 {

@@ -85,7 +85,7 @@ pub(crate) fn refusal(answer: &Answered) -> String {
 
 /// The same of what a file said.
 fn refusal_of(answer: &Answered, sent: Option<&Sent>) -> String {
-    crate::visible::lines(&refused(answer, sent))
+    crate::escape::lines(&refused(answer, sent))
 }
 
 fn refused(answer: &Answered, sent: Option<&Sent>) -> String {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::options::{CanaryEnd, Command, Config};
-use crate::visible;
+use crate::escape;
 
 /// The answer to a command.
 pub(super) fn render(command: &Command, told: &Value) -> String {
@@ -26,7 +26,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::End { connection } => format!("connection {connection} is ended\n"),
         _ => done(told),
     };
-    visible::lines(&text)
+    escape::lines(&text)
 }
 
 /// One problem, as `check` shows it.
@@ -56,7 +56,7 @@ fn text(value: &Value) -> String {
 
 /// Columns as wide as their widest cell.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible::line(cell)).collect()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape::line(cell)).collect()).collect();
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {

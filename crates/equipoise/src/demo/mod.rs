@@ -113,7 +113,7 @@ fn configuration(options: &cli::Demo, origins: &[Origin]) -> String {
         "listeners": { "web": { "bind": listen } },
         "routes": [{ "cluster": "origins" }],
         "clusters": { "origins": {
-            "balance": options.balance.as_str(),
+            "balance": options.balance,
             "endpoints": endpoints,
             "health_check": { "http": { "path": "/healthz" }, "interval": "2s" },
         } },

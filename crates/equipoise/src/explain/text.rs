@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use control::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, RouteTold};
 
-use crate::visible;
+use crate::escape;
 
 /// Routes that are told of before and after the one that is taken.
 const ROUTES_MAX: usize = 10;
@@ -27,7 +27,7 @@ pub(super) fn render(told: &Explanation) -> String {
 /// One line with its label in the first column.
 fn line(out: &mut String, label: &str, text: &str) {
     let indent = if label.is_empty() && out.is_empty() { 0 } else { 2 };
-    let text = visible::line(text);
+    let text = escape::line(text);
     let width = if indent == 0 { 0 } else { 12 };
     let _ = writeln!(out, "{:indent$}{label:width$} {text}", "", indent = indent, width = width);
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::hash_key::HashKey;
+
 /// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
@@ -62,23 +64,6 @@ impl Hash {
     pub fn of_source() -> Self {
         Self { on: vec![HashKey::Source], algorithm: HashAlgorithm::Rendezvous, load_max: None }
     }
-}
-
-/// What of a request is hashed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HashKey {
-    /// The client's address.
-    Source,
-    /// The values of a header field, by its name in lower case.
-    Header(String),
-    /// The value of a cookie.
-    Cookie(String),
-    /// The value of a query parameter.
-    Query(String),
-    /// The path, without the query.
-    Path,
-    /// Path and query.
-    Uri,
 }
 
 /// How keys are mapped to endpoints.

@@ -31,23 +31,16 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Whether datagrams arrive there, whose ports are not those of connections.
-    pub fn is_udp(&self) -> bool {
-        matches!(self.protocol, Protocol::Udp(_))
-    }
-
-    /// Whether HTTP/3 is spoken, at the same address and port of UDP.
-    pub fn speaks_http3(&self) -> bool {
-        matches!(&self.protocol, Protocol::Http(http) if http.versions.h3)
-    }
-
-    /// Whether that is all: nothing arrives by connections of TCP.
-    pub fn speaks_http3_only(&self) -> bool {
-        matches!(&self.protocol, Protocol::Http(http) if http.versions.h3 && !http.versions.h1 && !http.versions.h2)
+    /// Returns the scheme of a URL that reaches it: `http`, `https`, `tcp` or `udp`.
+    pub fn scheme(&self) -> &'static str {
+        match (&self.protocol, &self.tls) {
+            (Protocol::Http(_), Some(_)) => "https",
+            (protocol, _) => protocol.name(),
+        }
     }
 }
 
-/// What a listener speaks.
+/// What a listener speaks. Code that asks only what its methods answer need not change for a new protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Protocol {
     /// HTTP, routed by request.
@@ -57,6 +50,83 @@ pub enum Protocol {
     /// Datagrams, routed by client.
     Udp(UdpListener),
 }
+
+impl Protocol {
+    /// Returns its name in the configuration.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Tcp(_) => "tcp",
+            Self::Udp(_) => "udp",
+        }
+    }
+
+    /// Returns the settings of HTTP; `None` for a protocol whose connections go to a cluster without routes.
+    pub fn http(&self) -> Option<&HttpListener> {
+        match self {
+            Self::Http(http) => Some(http),
+            Self::Tcp(_) | Self::Udp(_) => None,
+        }
+    }
+
+    /// Returns whether requests find their cluster by routes. Otherwise [`Protocol::clusters`] names it.
+    pub fn has_routes(&self) -> bool {
+        self.http().is_some()
+    }
+
+    /// Returns the clusters that the listener itself names.
+    pub fn clusters(&self) -> Vec<&Name> {
+        match self {
+            Self::Http(_) => Vec::new(),
+            Self::Tcp(tcp) => match &tcp.target {
+                TcpTarget::Cluster(name) => vec![name],
+                TcpTarget::Sni { names, otherwise, .. } => {
+                    names.iter().map(|(_, name)| name).chain(otherwise).collect()
+                }
+            },
+            Self::Udp(udp) => vec![&udp.cluster],
+        }
+    }
+
+    /// Returns how long a connection or flow may be silent between exchanges.
+    pub fn idle_timeout(&self) -> Duration {
+        match self {
+            Self::Http(http) => http.idle_timeout,
+            Self::Tcp(tcp) => tcp.idle_timeout,
+            Self::Udp(udp) => udp.idle_timeout,
+        }
+    }
+
+    /// Returns whether datagrams are forwarded. Their ports are not those of connections.
+    pub fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp(_))
+    }
+
+    /// Returns whether HTTP/3 is served, at the UDP port of the same number.
+    pub fn speaks_http3(&self) -> bool {
+        self.http().is_some_and(|http| http.versions.h3)
+    }
+
+    /// Returns whether HTTP/3 is all that is served: no TCP connection is accepted.
+    pub fn speaks_http3_only(&self) -> bool {
+        self.http().is_some_and(|http| http.versions.h3 && !http.versions.h1 && !http.versions.h2)
+    }
+
+    /// Returns the names that a TLS handshake over TCP offers by ALPN (RFC 7301), the preferred first. There are none for a protocol that
+    /// forwards bytes: only the endpoint knows what it speaks, and an unknown offer must not fail.
+    pub fn alpn(&self) -> Vec<&'static [u8]> {
+        let Some(http) = self.http() else { return Vec::new() };
+        let offered = [(http.versions.h2, ALPN_H2), (http.versions.h1, ALPN_H1)];
+        offered.into_iter().filter_map(|(is_spoken, name)| is_spoken.then_some(name)).collect()
+    }
+}
+
+/// ALPN name of HTTP/2 over TLS (RFC 9113 section 3.1).
+pub const ALPN_H2: &[u8] = b"h2";
+/// ALPN name of HTTP/1.1 (RFC 7301 section 6).
+pub const ALPN_H1: &[u8] = b"http/1.1";
+/// ALPN name of HTTP/3 (RFC 9114 section 3.1).
+pub const ALPN_H3: &[u8] = b"h3";
 
 /// Settings of an HTTP listener.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@ use crate::cluster::Lease;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "least_request",
+    needs_settings: false,
     doc: "The endpoint with the fewest exchanges in flight for its weight.\n\n\
         An endpoint of weight 2 is taken to bear twice as many at once as one of weight 1. The counts are those of the \
         whole process. Endpoints that are equal, such as all idle ones, take turns by weight, over all workers. With more than \

@@ -6,6 +6,7 @@ use crate::cluster::Lease;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "least_time",
+    needs_settings: false,
     doc: "The endpoint that will answer soonest: mean time to answer × (exchanges in flight + 1) / weight.\n\n\
         The time is that from the request being sent to the head of its response; for TCP that to connect. \
         `{ least_time: { half_life: 10s } }` says after which time an answer counts half. While nothing is heard of an \

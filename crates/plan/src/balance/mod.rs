@@ -32,6 +32,8 @@ pub(crate) use view::{Scope, View};
 pub struct BalancerSpec {
     /// The value of `balance:`, [`model::snapshot::Balance::name`].
     pub name: &'static str,
+    /// The name alone does not choose it: it has no defaults.
+    pub needs_settings: bool,
     /// Markdown: first line a summary, then explanation.
     pub doc: &'static str,
 }
@@ -48,6 +50,11 @@ pub const BALANCERS: &[BalancerSpec] = &[
     hash::SPEC,
     first::SPEC,
 ];
+
+/// Returns those that their name alone chooses, in the same order.
+pub fn by_name() -> impl Iterator<Item = &'static BalancerSpec> {
+    BALANCERS.iter().filter(|balancer| !balancer.needs_settings)
+}
 
 /// What a pick falls back to when no regular endpoint that is left has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use crate::cluster::Lease;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "peak_ewma",
+    needs_settings: false,
     doc: "Of two endpoints that chance draws by weight, the one that will answer sooner, and slowness is noticed at once.\n\n\
         As `least_time`, with two differences: a time that is longer than the mean becomes the mean at once, and the mean \
         comes down again with `half_life` (10 s if not given); and only two endpoints are compared, so that not everybody \

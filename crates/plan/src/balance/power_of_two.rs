@@ -6,6 +6,7 @@ use crate::random::scale;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "power_of_two",
+    needs_settings: false,
     doc: "Of two endpoints that chance draws by weight, the one with fewer exchanges in flight for its weight.\n\n\
         Nearly as even as looking at all of them, at a cost that does not grow with their number, and several instances of \
         the program that face the same endpoints do not all run to the one that is idle (*The Power of Two Choices in \

@@ -6,6 +6,7 @@ use crate::random::scale;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "random",
+    needs_settings: false,
     doc: "At random, in proportion to the weights.\n\n\
         Nothing is shared between workers, and several instances of the program that face the same endpoints never fall \
         into step. An endpoint that is full, down or has weight 0 is passed over, its share going to the others in \

@@ -7,6 +7,7 @@ use crate::cluster::Lease;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "round_robin",
+    needs_settings: false,
     doc: "Each endpoint in turn, as often as its weight says.\n\n\
         The turns of heavier endpoints are spread out: weights 5, 1 and 1 give `a a b a c a a`, not `a a a a a b c`. \
         All workers take turns from one counter, so the shares are exact over the whole process. An endpoint that is \

@@ -12,7 +12,6 @@ mod rules;
 use std::net::SocketAddr;
 
 use model::facts::TlsFacts;
-use model::snapshot::Protocol;
 use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -133,10 +132,8 @@ struct Told<'a> {
 impl Told<'_> {
     /// Whether the client cannot even connect. Where proxies before this one are trusted it is they who do, of whom nothing is asked.
     fn is_kept_out(&self) -> bool {
-        let connects = match &self.listener.listener.protocol {
-            Protocol::Http(http) => http.forwarding.trusted.is_empty() && http.forwarding.client_address.is_empty(),
-            Protocol::Tcp(_) | Protocol::Udp(_) => true,
-        };
+        let forwarding = self.listener.listener.protocol.http().map(|http| &http.forwarding);
+        let connects = forwarding.is_none_or(|told| told.trusted.is_empty() && told.client_address.is_empty());
         connects && !self.listener.admits(self.question.client)
     }
 
@@ -224,13 +221,7 @@ impl Told<'_> {
         outcome: Outcome,
     ) -> Explanation {
         let listener = &self.listener.listener;
-        let spoken = match (&listener.protocol, &listener.tls) {
-            (Protocol::Http(_), Some(_)) => "https",
-            (Protocol::Http(_), None) => "http",
-            (Protocol::Tcp(_), _) => "tcp",
-            (Protocol::Udp(_), _) => "udp",
-        };
-        let listener = format!("{} ({spoken}, {})", listener.name, listener.bind);
+        let listener = format!("{} ({}, {})", listener.name, listener.scheme(), listener.bind);
         Explanation { generation: self.plan.generation, request, listener, routes, routes_unfit, filters, outcome }
     }
 }

@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use model::fields::{Span, is_field_value, is_token};
 use model::limits::{HEAD_BYTES_MAX, TARGET_BYTES_MAX};
-use model::snapshot::Protocol;
 use model::{FieldName, Known, RequestHead, Scheme, Version};
 
-use crate::plan::{ListenerPlan, ListenerTarget, Plan};
+use crate::plan::{ListenerPlan, Plan};
 
 /// Header fields in one query.
 const FIELDS_MAX: usize = 100;
@@ -140,7 +139,7 @@ impl Parsed<'_> {
     }
 
     fn is_for(&self, listener: &ListenerPlan) -> bool {
-        matches!(listener.target, ListenerTarget::Http(_)) != self.is_tcp
+        listener.listener.protocol.has_routes() != self.is_tcp
     }
 
     fn is_spoken(&self, listener: &ListenerPlan) -> bool {
@@ -229,13 +228,7 @@ fn port_of(authority: &str) -> Result<Option<u16>, String> {
 fn all(plan: &Plan) -> String {
     let told = plan.listeners.iter().map(|plan| {
         let listener = &plan.listener;
-        let spoken = match (&listener.protocol, &listener.tls) {
-            (Protocol::Http(_), None) => "http",
-            (Protocol::Http(_), Some(_)) => "https",
-            (Protocol::Tcp(_), _) => "tcp",
-            (Protocol::Udp(_), _) => "udp",
-        };
-        format!("`{}` ({spoken}, {})", listener.name, listener.bind)
+        format!("`{}` ({}, {})", listener.name, listener.scheme(), listener.bind)
     });
     let told: Vec<String> = told.take(20).collect();
     if told.is_empty() { "none".into() } else { told.join(", ") }

@@ -7,7 +7,7 @@ use model::filter::FilterUse;
 use model::fitness::AdminState;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::resilience::{CircuitBreaker, Resilience};
-use model::snapshot::{Action, Balance, Hash, HashAlgorithm, HashKey, Listener, Route};
+use model::snapshot::{Action, Balance, Hash, HashAlgorithm, HashKey, Listener, Protocol, Route};
 use serde_json::json;
 
 use super::*;

@@ -110,7 +110,7 @@ impl<'a> Compiler<'a> {
         for (place, name) in route.listeners.iter().enumerate() {
             let message = match listeners.get(name.as_str()) {
                 None => format!("there is no listener `{name}`"),
-                Some(listener) if !matches!(listener.protocol, Protocol::Http(_)) => {
+                Some(listener) if !listener.protocol.has_routes() => {
                     format!("the listener `{name}` does not speak HTTP, so it has no routes")
                 }
                 Some(_) => continue,
@@ -242,7 +242,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn no_keep_alive(&mut self, listener: &Listener) -> Option<Option<AgentList>> {
-        let Protocol::Http(http) = &listener.protocol else { return Some(None) };
+        let Some(http) = listener.protocol.http() else { return Some(None) };
         let path = || format!("listeners/{}/no_keep_alive_for", listener.name);
         self.take(AgentList::compile(&http.no_keep_alive_for), path)
     }

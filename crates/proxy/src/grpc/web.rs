@@ -1,16 +1,16 @@
 //! gRPC-Web as coders: its bodies differ from those of gRPC in where trailers are, and in text form.
 
 use model::Fields;
+use model::base64::{self, Decoder};
 use plan::filter::{BadBody, Coded, Coder, Turning};
 use wire::grpc::call::{self, WebForm};
-use wire::grpc::text;
 
 /// Bytes of three that one call encodes at least, so that padding stays rare.
 const GROUP_BYTES: usize = 3;
 
 /// Reads the text form of a request's body: the endpoint gets the bytes that it stands for.
 #[derive(Default)]
-pub(crate) struct TextDecoder(text::Decoder);
+pub(crate) struct TextDecoder(Decoder);
 
 impl Coder for TextDecoder {
     fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
@@ -18,7 +18,7 @@ impl Coder for TextDecoder {
         room[..read].copy_from_slice(&input[..read]);
         let written = self.0.decode_in_place(&mut room[..read]).map_err(|_| BadBody)?;
         let is_over = turning == Turning::End && read == input.len();
-        if is_over && self.0 != text::Decoder::Between {
+        if is_over && !self.0.is_between() {
             return Err(BadBody);
         }
         Ok(Coded { read, written, is_done: is_over || turning == Turning::Flush && read == input.len() })
@@ -47,7 +47,7 @@ impl WebEncoder {
             return (count, count);
         }
         let count = input.len().min(room.len() / 4 * GROUP_BYTES);
-        let text = text::encode(&input[..count]);
+        let text = base64::encode(&input[..count]);
         room[..text.len()].copy_from_slice(text.as_bytes());
         (count, text.len())
     }

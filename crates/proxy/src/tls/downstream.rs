@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::Issue;
 use model::facts::TlsFacts;
 use model::limits::{HTTP3_EARLY_WINDOW_BYTES, HTTP3_HANDSHAKES_MAX, HTTP3_INCOMING_BYTES_MAX, HTTP3_SESSIONS_MAX};
-use model::snapshot::{ClientAuth, ClientTrust, Listener, Protocol, Route, TlsTermination, TlsVersion};
+use model::snapshot::{ALPN_H3, ClientAuth, ClientTrust, Listener, Route, TlsTermination, TlsVersion};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerConnection, WebPkiClientVerifier};
@@ -20,24 +20,6 @@ use crate::http3::Quic;
 
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
-
-/// What HTTP/2 over TLS is called in a handshake (RFC 9113 section 3.1).
-pub(crate) const ALPN_H2: &[u8] = b"h2";
-pub(super) const ALPN_H1: &[u8] = b"http/1.1";
-/// What HTTP/3 is called (RFC 9114 section 3.1).
-pub(super) const ALPN_H3: &[u8] = b"h3";
-
-/// What may be agreed on in a handshake (RFC 7301), what is liked best first. Nothing where bytes are passed on: only the endpoint
-/// knows what it speaks, and an offer of which nothing is known here must not fail.
-pub(super) fn protocols(spoken: &Protocol) -> Vec<&'static [u8]> {
-    match spoken {
-        Protocol::Http(http) => [(http.versions.h2, ALPN_H2), (http.versions.h1, ALPN_H1)]
-            .into_iter()
-            .filter_map(|(is_spoken, name)| is_spoken.then_some(name))
-            .collect(),
-        Protocol::Tcp(_) | Protocol::Udp(_) => Vec::new(),
-    }
-}
 
 /// What a listener needs to shake hands.
 pub(crate) struct ListenerTls {
@@ -193,7 +175,7 @@ pub(crate) struct QuicSettings {
 impl QuicSettings {
     /// Those of a listener that speaks HTTP/3.
     pub(super) fn of(listener: &Listener, routes: &[Arc<Route>]) -> Option<Self> {
-        let Protocol::Http(http) = &listener.protocol else { return None };
+        let http = listener.protocol.http()?;
         let is_reached = |route: &Arc<Route>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
         // Who a client is that shows a certificate, only its handshake proves.
         let asks_nobody = listener.tls.as_ref().is_some_and(|tls| tls.client == ClientAuth::Off);

@@ -17,7 +17,7 @@ use plan::Plan;
 use rustls::crypto::CryptoProvider;
 
 pub use downstream::TicketEstate;
-pub(crate) use downstream::{ALPN_H2, ListenerTls, facts_of, facts_of_quic, set_token_secret, token_secret};
+pub(crate) use downstream::{ListenerTls, facts_of, facts_of_quic, set_token_secret, token_secret};
 pub(crate) use noted::Noted;
 pub use tickets::TicketKey;
 pub(crate) use upstream::UpstreamTlsNow;
@@ -43,7 +43,7 @@ impl TlsMaterial {
         for listener in &plan.snapshot.listeners {
             let Some(settings) = &listener.tls else { continue };
             let path = format!("listeners/{}/tls", listener.name);
-            let speaks = downstream::protocols(&listener.protocol);
+            let speaks = listener.protocol.alpn();
             let inherited = previous.inherited.iter().find(|estate| estate.listener == listener.name.as_str());
             let quic = downstream::QuicSettings::of(listener, &plan.snapshot.routes);
             match ListenerTls::build(

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::Issue;
-use model::snapshot::{Endpoint, HttpVersions, UpstreamTls};
+use model::snapshot::{ALPN_H1, ALPN_H2, ALPN_H3, Endpoint, HttpVersions, UpstreamTls};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -12,7 +12,6 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::TlsConnector;
 
-use super::downstream::{ALPN_H1, ALPN_H2, ALPN_H3};
 use super::{Provider, certificates};
 
 /// Sessions of QUIC that are kept to be resumed, by the names of endpoints.

@@ -15,6 +15,7 @@
 //! writers leave them out. [`strip_hop_by_hop`] does both, for heads that cross to another HTTP version.
 
 mod chunked;
+pub mod client;
 mod connection;
 pub(crate) mod framing;
 mod request;

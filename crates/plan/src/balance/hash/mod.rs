@@ -14,6 +14,7 @@ use crate::random::mix;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "hash",
+    needs_settings: true,
     doc: "By a key of the request: equal keys go to the same endpoint.\n\n\
         `balance: { hash: { on: { header: x-user }, algorithm: ketama, load_max: 125% } }`. `on` is `source` (the client's \
         address), `path`, `uri` (path and query), `{ header: NAME }`, `{ cookie: NAME }` or `{ query: NAME }`, or a list \
@@ -41,6 +42,7 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
 
 pub(super) const SOURCE_SPEC: BalancerSpec = BalancerSpec {
     name: "source_hash",
+    needs_settings: false,
     doc: "The same client to the same endpoint, by its address.\n\n\
         Short for `hash` with `on: source`. The address is that of the client as trusted proxies tell it. For TCP too.",
 };

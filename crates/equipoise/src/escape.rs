@@ -1,4 +1,4 @@
-//! Words of others on a terminal: control characters, which could drive it, are shown instead of obeyed.
+//! Escapes foreign text for a terminal, which control characters could drive.
 
 /// A text of one line: line ends are shown too.
 pub(crate) fn line(text: &str) -> String {

@@ -16,9 +16,11 @@ use telemetry::log::{self, LEVELS};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::media_type;
-use crate::calls::{self, Body, Call, Entered, Shared, What, parameter};
-use crate::look::{self, number};
+use crate::entry::{self, Entered, Shared};
 use crate::problem::Problem;
+use crate::query::parameter;
+use crate::read::{self, number};
+use crate::table::{Body, Call, What};
 
 /// Largest configuration that is taken.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -48,7 +50,7 @@ pub(crate) async fn answer(
         }
     };
     let canary = if what.can_be_tried() { terms(request.uri().query())? } else { None };
-    let (headers, secured) = (request.headers().clone(), calls::secured(&request));
+    let (headers, secured) = (request.headers().clone(), entry::secured(&request));
     // Held until it is done: until then the body is somewhere.
     let mut _room = None;
     let text = match what.body() {
@@ -62,7 +64,7 @@ pub(crate) async fn answer(
     };
     if what == What::SetLog {
         // The body took its time; who could not come in now is not heard.
-        let caller = calls::allowed(shared, call, (&headers, secured.as_ref()))?.caller;
+        let caller = entry::allowed(shared, call, (&headers, secured.as_ref()))?.caller;
         return set_log(&text, &caller.name);
     }
     let change = wanted(what, parts, text)?;
@@ -168,7 +170,7 @@ fn expected(what: What, headers: &HeaderMap) -> Result<Option<Vec<u64>>, Problem
             return Ok(None);
         }
         // A tag that is not ours fits nothing.
-        found.extend(look::revision(tag));
+        found.extend(read::revision(tag));
     }
     Ok(Some(found))
 }
@@ -226,8 +228,8 @@ fn wanted(what: What, parts: &[String], text: String) -> Result<Change, Problem>
         What::Reload => Change::Reload,
         What::Promote => Change::EndCanary { promotes: true },
         What::Abort => Change::EndCanary { promotes: false },
-        What::PutObject => Change::ReplaceObject { kind: look::kind(&part(0))?, name: part(1), text: Some(text) },
-        What::DeleteObject => Change::ReplaceObject { kind: look::kind(&part(0))?, name: part(1), text: None },
+        What::PutObject => Change::ReplaceObject { kind: read::kind(&part(0))?, name: part(1), text: Some(text) },
+        What::DeleteObject => Change::ReplaceObject { kind: read::kind(&part(0))?, name: part(1), text: None },
         What::Rollback => Change::Rollback(number(parts)?),
         What::AddEndpoint => Change::Endpoints { cluster: part(0), edit: EndpointEdit::Add(text) },
         What::RemoveEndpoint => Change::Endpoints { cluster: part(0), edit: EndpointEdit::Remove(part(1)) },
@@ -300,7 +302,7 @@ fn told(done: &Done, is_dry: bool) -> Response {
         body["not_kept"] = reason.as_str().into();
     }
     let mut answer = Json(body).into_response();
-    if let Ok(tag) = HeaderValue::from_str(&look::tag(done.revision)) {
+    if let Ok(tag) = HeaderValue::from_str(&read::tag(done.revision)) {
         answer.headers_mut().insert(header::ETAG, tag);
     }
     answer

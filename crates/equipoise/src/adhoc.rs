@@ -37,7 +37,7 @@ fn configuration(options: &cli::Proxy) -> Value {
     let mut whole = json!({
         "version": 1,
         "listeners": { "proxy": listener },
-        "clusters": { "to": { "balance": options.balance.as_str(), "endpoints": options.to } },
+        "clusters": { "to": { "balance": options.balance, "endpoints": options.to } },
     });
     if !options.tcp {
         whole["routes"] = json!([{ "cluster": "to" }]);
@@ -87,6 +87,14 @@ mod tests {
         assert!(matches!(snapshot.listeners[0].protocol, Protocol::Http(_)));
         assert_eq!((&snapshot.clusters[0].balance, snapshot.clusters[0].endpoints.len()), (&Balance::Random, 2));
         assert_eq!((snapshot.routes.len(), snapshot.admin), (1, None));
+    }
+
+    #[test]
+    fn every_balancer_that_can_be_named_is_a_good_configuration_by_its_name() {
+        for balancer in plan::balance::by_name() {
+            let snapshot = snapshot(&format!("equipoise proxy --to 127.0.0.1:1 --balance {}", balancer.name));
+            assert_eq!(snapshot.clusters[0].balance.name(), balancer.name);
+        }
     }
 
     #[test]

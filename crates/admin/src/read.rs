@@ -12,15 +12,14 @@ use model::connections::Page;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::calls::{Shared, What, parameter};
+use crate::entry::Shared;
 use crate::problem::Problem;
+use crate::query::parameter;
+use crate::table::{KINDS, What};
 use crate::{PAGE, VERSION, explain, json};
 
 /// Answers that are made at once, beside those that are at hand.
 const LOOKS_MAX: usize = 2;
-
-/// What can be put and looked at one by one.
-pub(crate) const KINDS: [&str; 3] = ["listeners", "routes", "clusters"];
 
 /// Answers everything but explanations.
 pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&str>) -> Result<Response, Problem> {

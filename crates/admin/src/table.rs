@@ -1,0 +1,315 @@
+//! All that can be asked, in one table: the listener answers to these and to nothing else, and the OpenAPI document is made
+//! of them.
+
+use axum::routing::MethodFilter;
+use model::snapshot::AdminRole;
+
+/// Something that can be asked.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Parts in braces take any one part of a path.
+    pub(crate) path: &'static str,
+    pub(crate) what: What,
+    /// What the token must be good for. `None`: nobody is asked for one.
+    pub(crate) needs: Option<AdminRole>,
+    /// One sentence without a full stop.
+    pub(crate) summary: &'static str,
+    /// Parameters of the query, with what they do.
+    pub(crate) query: &'static [(&'static str, &'static str)],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Put,
+    Post,
+    Delete,
+}
+
+impl Method {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Post => "post",
+            Self::Delete => "delete",
+        }
+    }
+
+    pub(crate) fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Put => MethodFilter::PUT,
+            Self::Post => MethodFilter::POST,
+            Self::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Page,
+    Alive,
+    Ready,
+    Metrics,
+    Status,
+    Explain,
+    OpenApi,
+    Config,
+    PutConfig,
+    ResetConfig,
+    Objects,
+    Object,
+    PutObject,
+    DeleteObject,
+    Changes,
+    Providers,
+    Reload,
+    Generations,
+    Generation,
+    Rollback,
+    Endpoints,
+    AddEndpoint,
+    Endpoint,
+    RemoveEndpoint,
+    Weigh,
+    Wish,
+    Connections,
+    EndConnection,
+    Canary,
+    Promote,
+    Abort,
+    Log,
+    SetLog,
+    Upgrade,
+}
+
+impl What {
+    /// Whether it replaces what is there, so that `if-match` has to say what that was.
+    pub(crate) fn replaces(self) -> bool {
+        matches!(self, Self::PutConfig | Self::PutObject)
+    }
+
+    /// Whether it is left at the desk.
+    pub(crate) fn is_order(self) -> bool {
+        use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, Reload, RemoveEndpoint, ResetConfig, Rollback};
+        let config = [PutConfig, PutObject, DeleteObject, ResetConfig, Rollback, Reload];
+        let ends = [Self::Promote, Self::Abort].contains(&self);
+        ends || config.contains(&self) || [AddEndpoint, RemoveEndpoint, Self::Weigh, Self::Wish].contains(&self)
+    }
+
+    /// Whether its answer is at hand, however much there is of everything.
+    pub(crate) fn is_quick(self) -> bool {
+        matches!(self, Self::Page | Self::Alive | Self::Ready | Self::Log)
+    }
+
+    /// Whether it can be rehearsed.
+    #[cfg(test)]
+    pub(crate) fn can_be_dry(self) -> bool {
+        self.is_order() && ![Self::Promote, Self::Abort].contains(&self)
+    }
+
+    /// Whether it can be tried on a share of what comes in.
+    pub(crate) fn can_be_tried(self) -> bool {
+        use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, RemoveEndpoint, Rollback, Weigh};
+        [PutConfig, PutObject, DeleteObject, Rollback, AddEndpoint, RemoveEndpoint, Weigh].contains(&self)
+    }
+
+    /// What its body is.
+    pub(crate) fn body(self) -> Body {
+        match self {
+            Self::PutConfig => Body::Configuration,
+            Self::PutObject | Self::AddEndpoint => Body::Object,
+            Self::Weigh => Body::Weight,
+            Self::Wish => Body::State,
+            Self::SetLog => Body::Level,
+            _ => Body::None,
+        }
+    }
+}
+
+/// What a call is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    None,
+    Configuration,
+    Object,
+    Weight,
+    State,
+    Level,
+}
+
+/// What can be put and looked at one by one.
+pub(crate) const KINDS: [&str; 3] = ["listeners", "routes", "clusters"];
+
+const AS: (&str, &str) = ("as", "`written`: as it was written, instead of with defaults filled in");
+const DRY: (&str, &str) = ("dry_run", "`true`: tell what it would do, and change nothing");
+
+const fn call(method: Method, path: &'static str, what: What, needs: Option<AdminRole>, summary: &'static str) -> Call {
+    Call { method, path, what, needs, summary, query: &[] }
+}
+
+const fn read(path: &'static str, what: What, summary: &'static str) -> Call {
+    call(Method::Get, path, what, Some(AdminRole::Read), summary)
+}
+
+const TRIED: &[(&str, &str)] = &[
+    DRY,
+    ("canary", "such as `10%`: try it on that share of exchanges and TCP connections first, 1 to 99"),
+    ("for", "duration of the canary, such as `60s` (default), at most 1h"),
+    ("errors_max", "so many in a hundred may fail more than by the configuration in force; 1 by default"),
+    ("latency_max", "allowed increase of p90 latency, in percent (default 50)"),
+    ("exchanges_min", "with fewer by the new configuration it does not come into force; 20 by default"),
+];
+
+/// A call that changes what is wished of endpoints, or what the files say.
+const fn order(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
+    Call { query: &[DRY], ..call(method, path, what, Some(AdminRole::Admin), summary) }
+}
+
+/// A call that changes the configuration, and may be tried first.
+const fn change(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
+    Call { query: TRIED, ..call(method, path, what, Some(AdminRole::Admin), summary) }
+}
+
+const fn asking(call: Call, query: &'static [(&'static str, &'static str)]) -> Call {
+    Call { query, ..call }
+}
+
+const EXPLAIN: &[(&str, &str)] = &[
+    ("request", "`GET https://host/path`, or a URL alone; needed"),
+    ("client", "the address of the client"),
+    ("header", "a field, `name: value`; several times for several"),
+    ("listener", "the listener; by default the one that fits scheme and port"),
+];
+
+const PAGE: &[(&str, &str)] = &[
+    ("after", "the `next` of the page before"),
+    ("limit", "at most so many, 100 by default and 1,000 at most"),
+    ("listener", "those of this listener alone"),
+];
+
+/// Every call there is.
+pub(crate) const CALLS: &[Call] = &[
+    call(Method::Get, "/", What::Page, None, "The page"),
+    call(Method::Get, "/healthz", What::Alive, None, "Whether the process is alive"),
+    call(
+        Method::Get,
+        "/readyz",
+        What::Ready,
+        None,
+        "Whether a configuration is in force and the program is not ending",
+    ),
+    read("/metrics", What::Metrics, "Metrics for Prometheus"),
+    read("/api/status", What::Status, "All that is known of what runs"),
+    asking(read("/api/explain", What::Explain, "What would become of a request, and why"), EXPLAIN),
+    read("/api/openapi.json", What::OpenApi, "This document"),
+    asking(read("/api/config", What::Config, "The configuration in force"), &[AS]),
+    change(Method::Put, "/api/config", What::PutConfig, "Replace the configuration"),
+    order(Method::Delete, "/api/config", What::ResetConfig, "Take back all changes by the API: the files decide again"),
+    asking(read("/api/config/{kind}", What::Objects, "All listeners, routes or clusters"), &[AS]),
+    asking(read("/api/config/{kind}/{name}", What::Object, "One listener, route or cluster"), &[AS]),
+    change(Method::Put, "/api/config/{kind}/{name}", What::PutObject, "Add or replace one listener, route or cluster"),
+    change(Method::Delete, "/api/config/{kind}/{name}", What::DeleteObject, "Take one listener, route or cluster out"),
+    read("/api/changes", What::Changes, "What stands beside the files: changed objects and wishes for endpoints"),
+    read(
+        "/api/providers",
+        What::Providers,
+        "Providers: whether they answer, what of theirs is in force, what was refused and why",
+    ),
+    order(Method::Post, "/api/reload", What::Reload, "Read the files again, as SIGHUP does"),
+    call(
+        Method::Post,
+        "/api/upgrade",
+        What::Upgrade,
+        Some(AdminRole::Admin),
+        "Start the program anew and let it take over, as SIGUSR2 does",
+    ),
+    read("/api/generations", What::Generations, "The last generations, newest first: who changed what, and when"),
+    read("/api/generations/{generation}", What::Generation, "One generation"),
+    change(
+        Method::Post,
+        "/api/generations/{generation}/rollback",
+        What::Rollback,
+        "Go back to the configuration of a generation",
+    ),
+    read("/api/clusters/{cluster}/endpoints", What::Endpoints, "The endpoints of a cluster as they are now"),
+    change(
+        Method::Post,
+        "/api/clusters/{cluster}/endpoints",
+        What::AddEndpoint,
+        "Add an endpoint to the configuration",
+    ),
+    read("/api/clusters/{cluster}/endpoints/{endpoint}", What::Endpoint, "One endpoint as it is now"),
+    change(
+        Method::Delete,
+        "/api/clusters/{cluster}/endpoints/{endpoint}",
+        What::RemoveEndpoint,
+        "Take an endpoint out of the configuration",
+    ),
+    change(
+        Method::Put,
+        "/api/clusters/{cluster}/endpoints/{endpoint}/weight",
+        What::Weigh,
+        "Set the weight of an endpoint in the configuration",
+    ),
+    order(
+        Method::Put,
+        "/api/clusters/{cluster}/endpoints/{endpoint}/state",
+        What::Wish,
+        "Wish that an endpoint drains, is worked on, is taken for up or down; `ready` takes the wish back",
+    ),
+    asking(read("/api/connections", What::Connections, "Open connections of clients, in pages"), PAGE),
+    call(
+        Method::Delete,
+        "/api/connections/{connection}",
+        What::EndConnection,
+        Some(AdminRole::Admin),
+        "End a connection at once, whatever is in flight",
+    ),
+    read("/api/canary", What::Canary, "The running canary, and earlier ones"),
+    call(Method::Post, "/api/canary/promote", What::Promote, Some(AdminRole::Admin), "Promote the canary now"),
+    call(Method::Delete, "/api/canary", What::Abort, Some(AdminRole::Admin), "Roll the canary back"),
+    read("/api/log", What::Log, "The level of the program's own log"),
+    call(Method::Put, "/api/log", What::SetLog, Some(AdminRole::Admin), "Set the level of the program's own log"),
+];
+
+/// The methods that a path knows, as `allow` lists them.
+pub(crate) fn methods_of(path: &str) -> String {
+    let fits = |template: &str| {
+        let same = |(part, text): (&str, &str)| part.starts_with('{') || part == text;
+        template.split('/').count() == path.split('/').count() && template.split('/').zip(path.split('/')).all(same)
+    };
+    let mut names = Vec::new();
+    for call in CALLS.iter().filter(|call| fits(call.path)) {
+        names.push(call.method.as_str().to_uppercase());
+        if call.method == Method::Get {
+            names.push("HEAD".to_owned());
+        }
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_that_changes_something_needs_the_role_for_it() {
+        for call in CALLS {
+            let changes = call.method != Method::Get;
+            assert_eq!(call.needs == Some(AdminRole::Admin), changes, "{}", call.path);
+            assert_eq!(
+                changes,
+                call.what.is_order() || [What::SetLog, What::EndConnection, What::Upgrade].contains(&call.what),
+                "{}",
+                call.path
+            );
+            assert!(
+                !call.summary.ends_with('.')
+                    && call.query.iter().any(|(name, _)| *name == "dry_run") == call.what.can_be_dry()
+                    && call.query.iter().any(|(name, _)| *name == "canary") == call.what.can_be_tried()
+            );
+        }
+    }
+}
