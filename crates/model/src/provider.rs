@@ -71,7 +71,7 @@ pub struct HttpProvider {
     pub size_max: u64,
 }
 
-/// An HTTP/1.1 server that a provider polls.
+/// An HTTP/1.1 address that a provider polls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
     /// Where.
