@@ -53,7 +53,7 @@ pub(crate) fn enter(admin: &Admin, needs: AdminRole, (headers, shown): Credentia
     if needs == AdminRole::Admin {
         if !admin.changes_allowed {
             let message =
-                "this listener can be reached from outside and asks for no credentials, so nothing is changed here";
+                "this listener can be reached from outside and requires no credentials, so it accepts no changes";
             return Err(Problem::new(StatusCode::FORBIDDEN, message).suggest("add `tokens` to `admin` in the file"));
         }
         refuse_foreign_pages(headers)?;
@@ -82,7 +82,7 @@ fn unknown(shown: Option<&ShownCertificate>) -> Problem {
         Some(shown) => format!("the certificate of `{}` is not known", shown.subject),
         None => "a certificate is needed".to_owned(),
     };
-    Problem::new(StatusCode::FORBIDDEN, message).suggest("show one that bears a name of `admin.identities`")
+    Problem::new(StatusCode::FORBIDDEN, message).suggest("use one with a name of `admin.identities`")
 }
 
 /// Whose token it is.
@@ -128,7 +128,7 @@ fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
     });
     let is_foreign_site = text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
     if is_foreign_origin || is_foreign_site {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin must not change anything here"));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "pages of other origins may not change anything here"));
     }
     let is_plain = text("content-type").is_none_or(|kind| media_type(kind).is_none());
     let has_field =

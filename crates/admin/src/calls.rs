@@ -40,7 +40,7 @@ async fn unknown(request: Request) -> Problem {
     let paths = CALLS.iter().map(|call| call.path);
     match config::did_you_mean(path, paths).filter(|text| text.starts_with("did")) {
         Some(suggestion) => problem.suggest(suggestion),
-        None => problem.suggest("`/api/openapi.json` tells all there is"),
+        None => problem.suggest("`/api/openapi.json` lists all calls"),
     }
 }
 

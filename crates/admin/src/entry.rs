@@ -52,8 +52,8 @@ pub(crate) fn allowed(
     let Some(plan) = plan else { return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing runs yet")) };
     let Some(admin) = plan.snapshot.admin.as_ref() else { return Err(closed()) };
     if !admin_tls::still_holds(secured, admin.tls.as_ref()) {
-        let message = "the rules by which this connection began hold no longer";
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).suggest("connect anew"));
+        let message = "the access rules have changed since this connection began";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).suggest("reconnect"));
     }
     let caller = access::enter(admin, needs, (headers, secured.and_then(Secured::shown)))?;
     Ok(Entered { caller, under: Some(Arc::clone(&plan.snapshot)) })

@@ -235,6 +235,6 @@ fn refusal(request: &Request, address: Option<SocketAddr>) -> Option<(StatusCode
     if host::is_ours(address, host) {
         return None;
     }
-    let message = "this listener does not go by that name; ask for its address or localhost";
+    let message = "this listener does not have that name; use its address or localhost";
     Some((StatusCode::MISDIRECTED_REQUEST, message))
 }

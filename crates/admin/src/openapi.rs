@@ -18,7 +18,7 @@ pub(crate) fn document() -> Value {
         "info": {
             "title": "Equipoise",
             "version": VERSION,
-            "description": "Looks at a running Equipoise and changes it.",
+            "description": "Inspects and changes a running Equipoise.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "paths": paths,
@@ -46,7 +46,7 @@ fn operation(call: &Call) -> Value {
     let ways = json!([{ "token": [] }, { "certificate": [] }, {}]);
     operation["security"] = if call.needs.is_some() { ways } else { json!([]) };
     if call.needs == Some(AdminRole::Admin) {
-        let what = "Needs a token or a certificate whose role is `admin`, where there are tokens or identities.";
+        let what = "Requires a token or certificate with the role `admin` if tokens or identities are configured.";
         operation["description"] = what.into();
     }
     operation
@@ -69,7 +69,7 @@ fn parameters(call: &Call) -> Vec<Value> {
         all.push(json!({ "name": name, "in": "query", "description": what, "schema": schema }));
     }
     if call.what.is_order() {
-        let what = "The `etag` of what was read; `*` for whatever is there";
+        let what = "The `etag` of the version that is replaced; `*` overwrites unconditionally";
         let (required, schema) = (call.what.replaces(), json!({ "type": "string" }));
         all.push(
             json!({ "name": "if-match", "in": "header", "description": what, "required": required, "schema": schema }),
@@ -83,7 +83,7 @@ fn body(body: Body) -> Option<Value> {
     let schema = match body {
         Body::None => return None,
         Body::Configuration | Body::Object => {
-            let what = "As `equipoise schema` tells";
+            let what = "As `equipoise schema` describes";
             let schema = json!({ "description": what });
             let content = json!({ "application/json": { "schema": schema }, "application/yaml": { "schema": schema } });
             return Some(json!({ "required": true, "content": content }));
@@ -104,7 +104,7 @@ fn good(call: &Call) -> Value {
         json!({ "description": call.summary })
     };
     if call.what.is_order() || [What::Config, What::Objects, What::Object, What::Changes].contains(&call.what) {
-        let what = "What tells this configuration from others, for `if-match`";
+        let what = "Identifies this version of the configuration, for `if-match`";
         good["headers"] = json!({ "etag": { "description": what, "schema": { "type": "string" } } });
     }
     good
@@ -119,10 +119,10 @@ fn responses(call: &Call) -> Value {
     all.insert("200".to_owned(), good(call));
     let add = |all: &mut Map<String, Value>, status: &str, what: &str| all.insert(status.to_owned(), problem(what));
     if call.needs.is_some() {
-        add(&mut all, "401", "A token is needed, or not known");
-        add(&mut all, "403", "A certificate is needed, or not known");
+        add(&mut all, "401", "The token is missing or unknown");
+        add(&mut all, "403", "The certificate is missing or matches no identity");
     }
-    add(&mut all, "400", "The request cannot be understood: a parameter, the `host` field, the body");
+    add(&mut all, "400", "The request is malformed: a parameter, the `host` field or the body");
     if call.what == What::Explain {
         let schema = json!({ "schema": { "type": "string" } });
         all.insert(
@@ -130,41 +130,40 @@ fn responses(call: &Call) -> Value {
             json!({ "description": "The question is wrong", "content": { "text/plain": schema } }),
         );
     }
-    add(&mut all, "421", "This listener does not go by the name in the `host` field");
+    add(&mut all, "421", "This listener does not have the name in the `host` field");
     if call.path.contains('{') || call.what == What::Connections {
-        add(&mut all, "404", "There is no such thing; with a suggestion");
+        add(&mut all, "404", "The object does not exist; with a suggestion");
     }
     if call.needs == Some(AdminRole::Admin) {
-        let more = if call.what.is_order() { ", or it is more than may be asked for without one" } else { "" };
-        let what = format!("What is shown may only read or is not known, or a foreign page asks{more}");
+        let more = if call.what.is_order() { ", or the change needs credentials" } else { "" };
+        let what = format!("The credentials may only read or are unknown, or a foreign page sent the request{more}");
         add(&mut all, "403", &what);
     }
     if call.what.is_order() || call.what == What::SetLog {
         add(
             &mut all,
             "422",
-            "What was sent is wrong: every problem with its place and a suggestion. Nothing was changed",
+            "The input is invalid: every mistake with its place and a suggestion. Nothing was changed",
         );
     }
     if call.needs.is_some() {
         add(
             &mut all,
             "503",
-            "The program is starting or ending, too much is asked at once, or the rules of the listener change",
+            "The program is starting or shutting down, is overloaded, or the rules of the listener are changing",
         );
     }
     if call.what == What::Ready {
         all.insert("503".to_owned(), json!({ "description": "It is not: `starting` or `draining`" }));
     }
     if call.what.is_order() {
-        let what = "It is right, but the system does not allow it, such as a port that is taken; a rehearsal does not look for \
-                    that. Nothing was changed";
+        let what = "Valid, but the system does not allow it, such as a port in use; a dry run does not check that. Nothing was changed";
         add(&mut all, "409", what);
-        add(&mut all, "500", "The program has failed in this; nothing was changed");
-        add(&mut all, "412", "The configuration is another by now. Nothing was changed");
+        add(&mut all, "500", "Internal error; nothing was changed");
+        add(&mut all, "412", "The configuration has changed since. Nothing was changed");
     }
     if call.what.body() != Body::None {
-        add(&mut all, "408", "The body took too long to come");
+        add(&mut all, "408", "The body took too long to arrive");
         add(&mut all, "413", "The body is too large");
         add(&mut all, "415", "The body is neither JSON nor YAML");
     }
@@ -221,14 +220,14 @@ fn done() -> Value {
         "type": "object",
         "properties": {
             "generation": { "type": "integer" },
-            "changed": { "type": "boolean", "description": "It is not what was in force already; what is makes no generation" },
+            "changed": { "type": "boolean", "description": "Whether the configuration differs from the active one; if not, no generation is created" },
             "dry_run": { "type": "boolean" },
-            "canary": { "type": "boolean", "description": "It is not in force, but tried" },
+            "canary": { "type": "boolean", "description": "It runs as a canary and is not active yet" },
             "differences": { "type": "array", "items": difference },
             "differences_left_out": { "type": "integer" },
             "effects": { "type": "object", "properties": effects },
             "warnings": { "type": "array", "items": { "type": "object" } },
-            "not_kept": { "type": "string", "description": "Why it is in force, but not kept for the next start" },
+            "not_kept": { "type": "string", "description": "Why it is active, but could not be saved for the next start" },
         },
     })
 }

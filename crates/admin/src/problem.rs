@@ -40,11 +40,12 @@ impl From<Refusal> for Problem {
                 diagnostics: Some(Box::new(diagnostics)),
                 ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the configuration is bad; nothing was changed")
             },
-            Refusal::Busy => Self::new(StatusCode::CONFLICT, message)
-                .suggest("`/api/canary` tells of it; promote it or give it up first"),
+            Refusal::Busy => {
+                Self::new(StatusCode::CONFLICT, message).suggest("`/api/canary` shows it; promote or abort it first")
+            }
             Refusal::Unpublished(_) => Self::new(StatusCode::CONFLICT, message),
             Refusal::Stale(_) => Self::new(StatusCode::PRECONDITION_FAILED, message)
-                .suggest("read it again, and send the `etag` of that answer in `if-match`"),
+                .suggest("read it again, and send its `etag` in `if-match`"),
             Refusal::Missing { suggestion, .. } => Self { suggestion, ..Self::new(StatusCode::NOT_FOUND, message) },
             Refusal::Denied { suggestion, .. } => Self::new(StatusCode::FORBIDDEN, message).suggest(suggestion),
             Refusal::Upgrading => Self::new(StatusCode::CONFLICT, message).suggest("ask again in a moment"),

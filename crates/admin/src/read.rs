@@ -61,7 +61,7 @@ pub(crate) async fn answered(
     query: Option<&str>,
 ) -> Result<Response, Problem> {
     static TURNS: Semaphore = Semaphore::const_new(LOOKS_MAX);
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this cannot be told now");
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this is not available now");
     let turn = TURNS.acquire().await.map_err(|_| busy())?;
     let query = query.map(str::to_owned);
     let made = tokio::task::spawn_blocking(move || {
@@ -261,7 +261,7 @@ pub(crate) async fn explained(shared: Shared, query: Option<&str>) -> Result<Res
     // It looks at all of a cluster: never on this thread, which answers for the health of the process, and never twice at
     // a time.
     static ONE: Semaphore = Semaphore::const_new(1);
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this cannot be explained now");
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this cannot be explained at the moment");
     let turn = ONE.acquire().await.map_err(|_| busy())?;
     let query = query.unwrap_or_default().to_owned();
     let made = tokio::task::spawn_blocking(move || {

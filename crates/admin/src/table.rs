@@ -143,7 +143,7 @@ pub(crate) enum Body {
 pub(crate) const KINDS: [&str; 3] = ["listeners", "routes", "clusters"];
 
 const AS: (&str, &str) = ("as", "`written`: as it was written, instead of with defaults filled in");
-const DRY: (&str, &str) = ("dry_run", "`true`: tell what it would do, and change nothing");
+const DRY: (&str, &str) = ("dry_run", "`true`: report what would change, and change nothing");
 
 const fn call(method: Method, path: &'static str, what: What, needs: Option<AdminRole>, summary: &'static str) -> Call {
     Call { method, path, what, needs, summary, query: &[] }
@@ -155,11 +155,11 @@ const fn read(path: &'static str, what: What, summary: &'static str) -> Call {
 
 const TRIED: &[(&str, &str)] = &[
     DRY,
-    ("canary", "such as `10%`: try it on that share of exchanges and TCP connections first, 1 to 99"),
+    ("canary", "canary: the share of exchanges and TCP connections that use it first, such as `10%`, from 1 to 99"),
     ("for", "duration of the canary, such as `60s` (default), at most 1h"),
-    ("errors_max", "so many in a hundred may fail more than by the configuration in force; 1 by default"),
+    ("errors_max", "allowed increase of the error rate, in percentage points (default 1)"),
     ("latency_max", "allowed increase of p90 latency, in percent (default 50)"),
-    ("exchanges_min", "with fewer by the new configuration it does not come into force; 20 by default"),
+    ("exchanges_min", "with fewer exchanges the canary is rolled back (default 20)"),
 ];
 
 /// A call that changes what is wished of endpoints, or what the files say.
@@ -177,16 +177,16 @@ const fn asking(call: Call, query: &'static [(&'static str, &'static str)]) -> C
 }
 
 const EXPLAIN: &[(&str, &str)] = &[
-    ("request", "`GET https://host/path`, or a URL alone; needed"),
+    ("request", "required: `GET https://host/path`, or a URL alone"),
     ("client", "the address of the client"),
     ("header", "a field, `name: value`; several times for several"),
     ("listener", "the listener; by default the one that fits scheme and port"),
 ];
 
 const PAGE: &[(&str, &str)] = &[
-    ("after", "the `next` of the page before"),
-    ("limit", "at most so many, 100 by default and 1,000 at most"),
-    ("listener", "those of this listener alone"),
+    ("after", "the `next` of the previous page"),
+    ("limit", "page size, 1,000 at most (default 100)"),
+    ("listener", "only those of this listener"),
 ];
 
 /// Every call there is.
@@ -198,32 +198,32 @@ pub(crate) const CALLS: &[Call] = &[
         "/readyz",
         What::Ready,
         None,
-        "Whether a configuration is in force and the program is not ending",
+        "Whether a configuration is active and the program is not shutting down",
     ),
     read("/metrics", What::Metrics, "Metrics for Prometheus"),
-    read("/api/status", What::Status, "All that is known of what runs"),
-    asking(read("/api/explain", What::Explain, "What would become of a request, and why"), EXPLAIN),
+    read("/api/status", What::Status, "The state of listeners, routes, clusters and endpoints"),
+    asking(read("/api/explain", What::Explain, "What would happen to a request, and why"), EXPLAIN),
     read("/api/openapi.json", What::OpenApi, "This document"),
-    asking(read("/api/config", What::Config, "The configuration in force"), &[AS]),
+    asking(read("/api/config", What::Config, "The active configuration"), &[AS]),
     change(Method::Put, "/api/config", What::PutConfig, "Replace the configuration"),
-    order(Method::Delete, "/api/config", What::ResetConfig, "Take back all changes by the API: the files decide again"),
+    order(Method::Delete, "/api/config", What::ResetConfig, "Drop all API changes: the files apply again"),
     asking(read("/api/config/{kind}", What::Objects, "All listeners, routes or clusters"), &[AS]),
     asking(read("/api/config/{kind}/{name}", What::Object, "One listener, route or cluster"), &[AS]),
     change(Method::Put, "/api/config/{kind}/{name}", What::PutObject, "Add or replace one listener, route or cluster"),
-    change(Method::Delete, "/api/config/{kind}/{name}", What::DeleteObject, "Take one listener, route or cluster out"),
-    read("/api/changes", What::Changes, "What stands beside the files: changed objects and wishes for endpoints"),
+    change(Method::Delete, "/api/config/{kind}/{name}", What::DeleteObject, "Remove one listener, route or cluster"),
+    read("/api/changes", What::Changes, "What overrides the files: changed objects and states of endpoints"),
     read(
         "/api/providers",
         What::Providers,
-        "Providers: whether they answer, what of theirs is in force, what was refused and why",
+        "Providers: whether they are reachable, what is active, what was rejected and why",
     ),
-    order(Method::Post, "/api/reload", What::Reload, "Read the files again, as SIGHUP does"),
+    order(Method::Post, "/api/reload", What::Reload, "Reload the files, as SIGHUP does"),
     call(
         Method::Post,
         "/api/upgrade",
         What::Upgrade,
         Some(AdminRole::Admin),
-        "Start the program anew and let it take over, as SIGUSR2 does",
+        "Upgrade: start the installed program and let it take over, as SIGUSR2 does",
     ),
     read("/api/generations", What::Generations, "The last generations, newest first: who changed what, and when"),
     read("/api/generations/{generation}", What::Generation, "One generation"),
@@ -231,7 +231,7 @@ pub(crate) const CALLS: &[Call] = &[
         Method::Post,
         "/api/generations/{generation}/rollback",
         What::Rollback,
-        "Go back to the configuration of a generation",
+        "Roll back to the configuration of a generation",
     ),
     read("/api/clusters/{cluster}/endpoints", What::Endpoints, "The endpoints of a cluster as they are now"),
     change(
@@ -245,7 +245,7 @@ pub(crate) const CALLS: &[Call] = &[
         Method::Delete,
         "/api/clusters/{cluster}/endpoints/{endpoint}",
         What::RemoveEndpoint,
-        "Take an endpoint out of the configuration",
+        "Remove an endpoint from the configuration",
     ),
     change(
         Method::Put,
@@ -257,7 +257,7 @@ pub(crate) const CALLS: &[Call] = &[
         Method::Put,
         "/api/clusters/{cluster}/endpoints/{endpoint}/state",
         What::Wish,
-        "Wish that an endpoint drains, is worked on, is taken for up or down; `ready` takes the wish back",
+        "Drain an endpoint, put it into maintenance, or force it up or down; `ready` ends the override",
     ),
     asking(read("/api/connections", What::Connections, "Open connections of clients, in pages"), PAGE),
     call(
@@ -265,7 +265,7 @@ pub(crate) const CALLS: &[Call] = &[
         "/api/connections/{connection}",
         What::EndConnection,
         Some(AdminRole::Admin),
-        "End a connection at once, whatever is in flight",
+        "Close a connection at once, whatever is in flight",
     ),
     read("/api/canary", What::Canary, "The running canary, and earlier ones"),
     call(Method::Post, "/api/canary/promote", What::Promote, Some(AdminRole::Admin), "Promote the canary now"),

@@ -132,7 +132,7 @@ pub(crate) async fn end_connection(shared: Shared, parts: &[String], author: Arc
     if !ended.unwrap_or(false) {
         return Err(missing());
     }
-    log::info("a connection was ended by the API", &[("id", &id), ("by", &author)]);
+    log::info("a connection was closed by the API", &[("id", &id), ("by", &author)]);
     Ok(Json(json!({ "id": id })).into_response())
 }
 
@@ -159,9 +159,8 @@ fn expected(what: What, headers: &HeaderMap) -> Result<Option<Vec<u64>>, Problem
         if !what.replaces() {
             return Ok(None);
         }
-        let message = "what this replaces has to be named, so that nobody's change is lost";
-        let mend =
-            "read it, and send the `etag` of that answer in `if-match`; `if-match: *` replaces whatever is there";
+        let message = "`if-match` is required, so that no one else's change is overwritten";
+        let mend = "send the `etag` of a GET in `if-match`; `if-match: *` overwrites unconditionally";
         return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, message).suggest(mend));
     }
     let mut found = Vec::new();
@@ -183,7 +182,7 @@ fn check_kind(body: Body, headers: &HeaderMap) -> Result<(), Problem> {
         Some(Some(_)) if takes_yaml => Ok(()),
         _ => {
             let wanted = if takes_yaml { "`application/json` or `application/yaml`" } else { "`application/json`" };
-            let message = format!("the `content-type` has to be {wanted}");
+            let message = format!("the `content-type` must be {wanted}");
             Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
         }
     }
@@ -197,7 +196,7 @@ fn bytes_max(body: Body) -> usize {
 }
 
 fn too_large(max: usize) -> Problem {
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body here has at most {max} bytes"))
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body may have at most {max} bytes"))
 }
 
 /// How long a body is at most.
@@ -213,7 +212,7 @@ fn length(body: Body, headers: &HeaderMap) -> Result<usize, Problem> {
 
 async fn read(body: Body, request: Request) -> Result<String, Problem> {
     let max = bytes_max(body);
-    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to come");
+    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive");
     let read = tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), max)).await.map_err(late)?;
     let bytes = read.map_err(|_| too_large(max))?;
     String::from_utf8(bytes.into()).map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))

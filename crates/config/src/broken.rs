@@ -74,7 +74,7 @@ fn of_indicator(line: &str, info: &str, spot: Spot) -> Option<Explained> {
     let is_word = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     let (message, mend) = match sign {
         '*' if is_word => {
-            (format!("no anchor `&{name}` stands before `{token}`"), format!("define `&{name}` above, or {quote}"))
+            (format!("no anchor `&{name}` is defined before `{token}`"), format!("define `&{name}` above, or {quote}"))
         }
         '*' => (format!("`{token}` is not text here: `*` refers to an anchor, and there is none of that name"), quote),
         _ => (format!("`{token}` is not text here: text without quotes cannot begin with `{sign}`"), quote),

@@ -30,8 +30,7 @@ type Word = (&'static str, Guide, &'static [&'static str], &'static str);
 const ROUTE: &str = "write a route: `routes: [{ match: { host: …, path: … }, cluster: … }]`";
 const CLUSTER: &str = "write a cluster: `clusters: { NAME: { endpoints: […] } }`";
 const LISTENER: &str = "write a listener: `listeners: { NAME: { bind: … } }`";
-const ALL_OF_IT: &str = "what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [{ match: { host: … }, cluster: … }]` \
-                      and in `clusters: { NAME: { endpoints: […] } }`";
+const ALL_OF_IT: &str = "write what a `server` block holds as `listeners: { NAME: { bind: … } }`, `routes: [{ match: { host: … }, cluster: … }]` and `clusters: { NAME: { endpoints: […] } }`";
 const TO_CLUSTER: &str = "write `cluster: NAME` in a route";
 const BALANCE: &str = "write `balance` in the cluster";
 const HOST: &str = "write `match: { host: NAME }` in a route";
@@ -44,7 +43,7 @@ const CONNECTIONS: &str = "limits of connections by client are not supported yet
 const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
 const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in the cluster";
 const CACHING: &str = "caching is not supported yet";
-const ASKING: &str = "asking another service who may come in is not supported yet";
+const ASKING: &str = "external authorization is not supported yet";
 const JWT: &str = "JSON Web Tokens are not supported yet";
 const MIRRORING: &str = "mirroring is not supported yet";
 const FAULTS: &str = "fault injection is not supported yet";
@@ -208,7 +207,7 @@ const WORDS: &[Word] = &[
         "global",
         HaProxy,
         &[],
-        "what concerns the whole process stands at the top of the file, such as `shutdown` and `admin`",
+        "write settings of the whole process at the top of the file, such as `shutdown` and `admin`",
     ),
     ("server", HaProxy, &["response_head", "stream"], ""),
     ("metrics", Traefik, &["admin"], "`/metrics` of the `admin` address answers"),
@@ -536,7 +535,7 @@ fn first_fitting((ours, instead): (&[&str], &str), place: Place<'_>) -> Option<S
         if (place.is_set)(key) {
             let set = || match ours.contains(':') {
                 true => format!("change `{key}`, which is set already, to `{ours}`"),
-                false => format!("it is called `{key}` here, which is set already: leave this out"),
+                false => format!("here it is `{key}`, which is already set: leave this out"),
             };
             return Some(if tells_how { instead.to_owned() } else { set() });
         }

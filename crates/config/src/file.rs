@@ -58,8 +58,8 @@ pub(crate) const PATH_FORMAT: &str = model::filter::FILE_FORMAT;
 /// Name of the definition that filters are added to.
 pub(crate) const FILTER_DEFINITION: &str = "Filter";
 
-/// One configuration. Every object has a name, unknown keys are errors, and what is left out has the default that is
-/// told here.
+/// One configuration. Every object has a name, unknown keys are errors, and keys that are left out have the default that is
+/// documented here.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct File {
@@ -67,47 +67,47 @@ pub struct File {
     #[schemars(extend("const" = 1))]
     pub version: u32,
     /// More files: a file, a folder (all `*.yaml`, `*.yml` and `*.json` directly in it, by name) or a pattern such as
-    /// `sites/*.yaml`, relative to this file. What they hold is added behind what is written here: `listeners` and
-    /// `clusters` by name, `routes` and `access_logs` in order.
+    /// `sites/*.yaml`, relative to this file. Their contents are added after this file's: `listeners` and `clusters` by name,
+    /// `routes` and `access_logs` in order.
     #[schemars(default, with = "OneOrMany")]
     pub include: OneOrMany,
-    /// Where connections arrive, by name.
+    /// Listeners by name: the addresses that accept connections.
     #[schemars(default, schema_with = "named::<Listener>")]
     pub listeners: BTreeMap<String, Listener>,
-    /// Which requests go where. The most specific match wins: host, then path (exact, longest prefix, regular
-    /// expression), then method, headers and query; `priority` overrides. Among equals the first wins.
+    /// Which requests go where. The most specific match wins: host, then path (exact, longest prefix, regular expression), then
+    /// method, headers and query; `priority` overrides. Among equals the first wins.
     #[schemars(default)]
     pub routes: Vec<Route>,
-    /// Endpoints that serve the same thing, by name.
+    /// Clusters by name: endpoints that serve the same thing.
     #[schemars(default, schema_with = "named::<Cluster>")]
     pub clusters: BTreeMap<String, Cluster>,
-    /// What listeners, routes and clusters have where they do not say it themselves.
+    /// Settings that listeners, routes and clusters have unless they set them themselves.
     #[schemars(with = "Option<Defaults>")]
     pub defaults: Option<()>,
     /// The zone that this instance is in, for clusters that prefer it. By default the environment variable
     /// `EQUIPOISE_ZONE`, if there is one.
     #[schemars(length(min = 1, max = 64))]
     pub zone: Option<String>,
-    /// How the host names of endpoints are looked up.
+    /// How host names of endpoints are resolved.
     #[schemars(default)]
     pub names: Names,
-    /// The administrator's page and API. Without it there is none.
+    /// The admin listener: page, API and metrics. Without it there is none.
     pub admin: Option<Admin>,
-    /// Where records of exchanges are written.
+    /// Where access logs are written.
     #[schemars(default)]
     pub access_logs: Vec<AccessLog>,
     /// Formats of access logs, by name: lines with variables in braces, see [access logs](access-log.md).
     #[schemars(default, schema_with = "named::<String>")]
     pub log_formats: BTreeMap<String, String>,
-    /// How the program ends.
+    /// How the program shuts down.
     #[schemars(default)]
     pub shutdown: Shutdown,
-    /// Who gives parts of the configuration while the program runs, by name: `listeners`, `routes`, `clusters`, or the endpoints
-    /// of clusters. Those that stand first come first where the order counts.
+    /// Sources of configuration while the program runs, by name: each provides `listeners`, `routes`, `clusters`, or the
+    /// endpoints of clusters. Where order matters, earlier providers come first.
     #[schemars(default, schema_with = "named::<Provider>")]
     pub providers: BTreeMap<String, Provider>,
-    /// Read this file and those that it includes again when they change, as SIGHUP does. By default only certificates, keys and
-    /// authorities are.
+    /// Reload this file and its includes when they change, as SIGHUP does. By default only certificates, keys and CA files are
+    /// watched.
     #[schemars(default)]
     pub watch: bool,
 }
@@ -166,97 +166,98 @@ fn one_of(keys: &[&str]) -> Value {
     Value::Array(keys.iter().map(|key| json!({ "required": [key] })).collect())
 }
 
-/// The administrator's page and API.
+/// The admin listener: page, API and metrics.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` and `identities` the API asks
-    /// for no credentials, so only a loopback address or a Unix socket is accepted; by a name in the abstract namespace
-    /// (`unix:@name`), which has no permissions, nothing can be changed then. A port alone means `0.0.0.0` and that port.
+    /// Address and port, or a Unix socket such as `unix:/run/equipoise/admin.sock`. Without `tokens` and `identities` the API
+    /// requires no credentials, so only a loopback address or a Unix socket is accepted. A name in the abstract namespace
+    /// (`unix:@name`) has no file permissions, so without credentials it is read-only. A port alone means `0.0.0.0` and that
+    /// port.
     pub bind: Bind,
-    /// Permissions of the Unix socket, in octal. By default `"0600"`: the user that the program runs as, and nobody else.
+    /// Permissions of the Unix socket, in octal. The default `"0600"` admits only the user that the program runs as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Accept an address that others can reach although there are neither `tokens` nor `identities`. Whoever reaches it can read
-    /// the configuration, and nobody can change it there.
+    /// Accept an address that others can reach although there are neither `tokens` nor `identities`. Everyone who reaches it
+    /// can read the configuration; it accepts no changes.
     #[serde(default)]
     pub allow_remote: bool,
-    /// Speak TLS with who asks, at an address of the network. With `client`, certificates of clients are asked for, and
-    /// `identities` says whose open the API.
+    /// Use TLS on a network address. With `client`, client certificates are requested, and `identities` grants them access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// Who may use the API. With one at least, every request but those for `/healthz` and `/readyz` needs the field
-    /// `authorization: Bearer TOKEN`, or a certificate of `identities`. They travel as they are: over a network, use `tls`.
+    /// Bearer tokens that grant access to the API. If any is set, every request except those to `/healthz` and `/readyz` needs
+    /// `authorization: Bearer TOKEN`, or a certificate of `identities`. Tokens are sent unencrypted: over a network, use `tls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub tokens: Vec<AdminToken>,
-    /// Accept that tokens travel as they are to an address that others can reach, because something else encrypts them on their way.
-    /// Without this, a warning tells of it.
+    /// Accept tokens that are sent unencrypted to an address that others can reach, because something else encrypts the
+    /// connection. Without this, `check` and the start warn.
     #[serde(default)]
     pub tokens_in_clear: bool,
-    /// Whose certificates open the API, where `client` in `tls` asks for them. The first that fits counts. Who sends a token too
-    /// comes by the token.
+    /// Client certificates that grant access to the API, if `client` in `tls` requests them. The first match counts. A client
+    /// that also sends a token is identified by the token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub identities: Vec<AdminIdentity>,
-    /// A folder that is there, in which changes by the API, wishes for endpoints and the history of generations are kept, so that
-    /// they are there again after a start. Without it they last as long as the program runs. Relative to the file that names it.
+    /// An existing folder that stores API changes, endpoint states and the history of generations, so that they survive a
+    /// restart. Without it they last as long as the process. Relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = PATH_FORMAT))]
     pub state: Option<String>,
 }
 
-/// A token that opens the API.
+/// A token that grants access to the API.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdminToken {
-    /// Whose it is. The history of changes tells it.
+    /// Name of its owner, shown in the history of changes.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// What it may be used for.
+    /// What it permits.
     pub role: AdminRole,
-    /// The token: at least 16 characters, better `${NAME}` or `{ file: PATH }` with what `openssl rand -hex 32` gives.
+    /// The token: at least 16 characters, better `${NAME}` or `{ file: PATH }` with the output of `openssl rand -hex 32`.
     pub token: Secret,
 }
 
-/// A certificate of a client that opens the API: with a `common_name` or an `alternative_name`.
+/// A client certificate that grants access to the API, by `common_name` or `alternative_name`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["common_name", "alternative_name"])))]
 pub struct AdminIdentity {
-    /// Whose it is. The history of changes tells it.
+    /// Name of its owner, shown in the history of changes.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// What it may be used for.
+    /// What it permits.
     pub role: AdminRole,
-    /// The common name (CN) in the subject of the certificate, letter by letter; of several the most specific, which is the last.
+    /// The common name (CN) in the subject of the certificate, compared exactly; of several the most specific, which is the
+    /// last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub common_name: Option<String>,
-    /// One of the alternative names in the certificate, letter by letter: with a colon a URI such as `spiffe://example.com/deploy`,
-    /// with `@` one of mail, else one of DNS. What stands there as a name of another kind does not count.
+    /// A subject alternative name of the certificate, compared exactly: a URI such as `spiffe://example.com/deploy` if it has a
+    /// colon, an email address if it has `@`, otherwise a DNS name. Names of other kinds do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub alternative_name: Option<String>,
 }
 
-/// What a token or a certificate may be used for.
+/// What a token or a certificate permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdminRole {
-    /// To look at everything.
+    /// To read everything.
     Read,
-    /// To change everything too.
+    /// To change everything, too.
     Admin,
 }
 
-/// How the program ends.
+/// How the program shuts down.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
-    /// Time that requests in flight get to end.
+    /// Time for requests in flight to finish.
     pub drain_timeout: Time,
-    /// Time that a new program gets to be ready, when it is to take over from this one; then this one goes on alone.
+    /// Time for the new program to become ready during an upgrade; after that this process continues alone.
     pub upgrade_timeout: Time,
 }
 

@@ -304,7 +304,7 @@ impl Joining<'_> {
                 let place = self.documents.get(first.file).map_or("", |document| &document.name);
                 let what = kind.trim_end_matches('s');
                 let message = format!("{what} `{}` is defined twice, first in {place}:{}", name.text, first.line);
-                let mend = "who was first keeps the name: choose another here".to_owned();
+                let mend = "the first one keeps the name: choose another here".to_owned();
                 let bond = Bond::Taken(place.to_owned());
                 self.sink.push_bound(name.span, (message, Some(mend)), bond);
                 continue;

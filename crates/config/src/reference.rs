@@ -47,7 +47,7 @@ fn configuration() -> String {
 
 const INTRODUCTION: &str = "\
 A configuration is one file in YAML 1.2 or JSON. `equipoise schema` prints its JSON Schema, from which editors complete; \
-`equipoise check -c FILE` tells everything that is wrong with it.
+`equipoise check FILE` reports all mistakes in it at once.
 
 - Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; greater than zero, at most one year.
 - Sizes: a number of bytes, or `16KiB`, `1MiB`, `1GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
@@ -187,6 +187,9 @@ impl<'a> Writer<'a> {
             Some(MARGIN_FORMAT) => return "percentage".to_owned(),
             _ => {}
         }
+        if let Some(types) = map.get("type").and_then(Value::as_array) {
+            return types.iter().filter_map(Value::as_str).map(type_word).collect::<Vec<_>>().join(" or ");
+        }
         match map.get("type").and_then(Value::as_str) {
             Some("object") => match map.get("additionalProperties").filter(|other| other.is_object()) {
                 Some(values) => format!("map of {}", self.value(values, depth + 1)),
@@ -195,18 +198,31 @@ impl<'a> Writer<'a> {
             Some("array") => {
                 format!("list of {}", map.get("items").map_or_else(String::new, |item| self.value(item, depth + 1)))
             }
-            Some("string") => "text".to_owned(),
-            Some("boolean") => "`true` or `false`".to_owned(),
             Some("integer") => number(map),
-            Some(other) => other.to_owned(),
+            Some(other) => type_word(other).to_owned(),
             None => self.branches(map, depth),
         }
     }
 
     fn branches(&self, map: &Map<String, Value>, depth: usize) -> String {
         let branches = map.get("anyOf").and_then(Value::as_array);
-        let parts: Vec<String> = branches.into_iter().flatten().map(|branch| self.value(branch, depth + 1)).collect();
+        let mut parts: Vec<String> = Vec::new();
+        for part in branches.into_iter().flatten().map(|branch| self.value(branch, depth + 1)) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
         parts.join(", or ")
+    }
+}
+
+/// A type of JSON Schema in the words of the page.
+fn type_word(name: &str) -> &str {
+    match name {
+        "string" => "text",
+        "boolean" => "`true` or `false`",
+        "integer" => "number",
+        other => other,
     }
 }
 
@@ -246,10 +262,10 @@ fn filters_page(filters: &[FilterSpec]) -> String {
     let root = schema(filters);
     let mut page = format!("# Filters\n\n{GENERATED}");
     page.push_str(
-        "Filters change requests and responses, or refuse them. A route lists them under `filters`, each as its name and \
-         its settings; they work in that order, on requests and on responses. Beside the name may stand `when`: conditions on the \
-         request and its client, and for filters that act on responses alone on the status; see \
-         [when](#when).\n\n",
+        "Filters change requests and responses, or reject them. A route lists them under `filters`, each as its name and \
+         its settings; they apply in that order, to requests and to responses. `when` beside the name sets conditions \
+         on the request and its client, and for filters that act only on responses also on the status: see [when](#when). Many \
+         settings take [variables](#variables).\n\n",
     );
     for filter in filters {
         let _ = writeln!(page, "- [`{0}`](#{0}): {1}", filter.name, filter.doc.lines().next().unwrap_or_default());
@@ -272,9 +288,7 @@ fn filters_page(filters: &[FilterSpec]) -> String {
 fn when_section(root: &Value) -> String {
     let when = &root["$defs"]["When"];
     let mut section = String::from(
-        "\n## when\n\nWhere a filter applies. All conditions that are given must hold, for the request as the filters before have left \
-         it; `not`, `any` and `all` hold conditions of the same kind. A filter that acts on a request and on its response asks for both \
-         times, each at its own.\n\n```yaml\nfilters:\n  - set_response_header: { cache-control: no-store }\n    when: { status: [404, 5xx], not: \
+        "\n## when\n\nWhen a filter applies. All conditions must hold, for the request as earlier filters left it; `not`, `any` and `all` contain conditions of the same kind. A filter that acts on a request and on its response evaluates them for each.\n\n```yaml\nfilters:\n  - set_response_header: { cache-control: no-store }\n    when: { status: [404, 5xx], not: \
          { path: { prefix: /assets } } }\n```\n\n| setting | value | default | meaning |\n|---|---|---|---|\n",
     );
     let writer = Writer { root, sections: Vec::new(), page: String::new() };
@@ -286,9 +300,7 @@ fn when_section(root: &Value) -> String {
 
 fn balancers_page(balancers: &[(&str, &str)]) -> String {
     let mut page = format!("# Balancers\n\n{GENERATED}");
-    page.push_str(
-        "How a cluster chooses an endpoint, by `balance`. Endpoints that are down or full are passed over.\n",
-    );
+    page.push_str("How a cluster chooses an endpoint, by `balance`. Endpoints that are down or full are skipped.\n");
     for (name, doc) in balancers {
         let _ = writeln!(page, "\n## {name}\n\n{}", doc.trim_end());
     }
@@ -298,9 +310,7 @@ fn balancers_page(balancers: &[(&str, &str)]) -> String {
 fn faults_page() -> String {
     let mut page = format!("# Faults\n\n{GENERATED}");
     page.push_str(
-        "Everything that can go wrong with an exchange. The flag stands in access logs (`{flag}`), the label in metrics. \
-         Flags begin with `C` for the client, `U` for the endpoint (upstream), `P` for this proxy. Where there is no \
-         status, no answer can be given any more and the connection is closed.\n\n\
+        "Everything that can go wrong with an exchange. Access logs show the flag (`{flag}`), metrics the label. Flags begin with `C` for the client, `U` for the endpoint (upstream), `P` for this proxy. Without a status no response is possible any more, and the connection is closed. [Troubleshooting](../guides/troubleshoot.md) lists causes and fixes.\n\n\
          | flag | label | status | whose doing | when | retried | counts against health | meaning |\n\
          |---|---|---|---|---|---|---|---|\n",
     );

@@ -462,7 +462,8 @@ const ALL_KEYS: &str = "all are in docs/reference/configuration.md and in `equip
 const ALL_VALUES: &str = "all are in docs/reference/configuration.md and in `equipoise schema`";
 const ALL_FILTERS: &str = "all are in docs/reference/filters.md";
 
-const NAME_RULE: &str = "names begin with a letter, a digit or `_`, go on with these, `-` and `.`, and have at most 64";
+const NAME_RULE: &str =
+    "names start with a letter, a digit or `_`, contain only these, `-` and `.`, and have at most 64 characters";
 
 /// Checks the name of an object.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {

@@ -157,7 +157,7 @@ fn mend_number(schema: &Map<String, Value>, text: &str) -> Option<String> {
         Some(DURATION_FORMAT | SHIFT_FORMAT) => Some(guess_duration(text)),
         Some(PERCENT_FORMAT | MARGIN_FORMAT) => Some(guess_percent(text)),
         Some(RATE_FORMAT) => {
-            (!is_zero && text.parse::<u32>().is_ok()).then(|| format!("write `{text}/s` for so many in a second"))
+            (!is_zero && text.parse::<u32>().is_ok()).then(|| format!("write `{text}/s` for a rate per second"))
         }
         _ => Some(format!("put it in quotes: \"{text}\"")),
     }

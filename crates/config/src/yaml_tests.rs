@@ -86,7 +86,7 @@ fn text_that_begins_with_a_sign_of_yaml_is_to_be_put_in_quotes() {
     );
     assert_eq!(
         broken("a: *missing\n"),
-        "1:4: no anchor `&missing` stands before `*missing` (define `&missing` above, or put it in quotes: \"*missing\")"
+        "1:4: no anchor `&missing` is defined before `*missing` (define `&missing` above, or put it in quotes: \"*missing\")"
     );
     assert_eq!(
         broken("a: { b: @host }\n"),

@@ -64,7 +64,7 @@ pub fn judge(terms: &Terms, elapsed: Duration, old: &Outcome, new: &Outcome) -> 
     if new.exchanges < terms.exchanges_min {
         return if is_over {
             let (seen, least) = (new.exchanges, terms.exchanges_min);
-            Verdict::GoBack(format!("only {seen} exchanges went by it, and {least} are the least to judge by"))
+            Verdict::GoBack(format!("only {seen} exchanges used it, fewer than the {least} needed to decide"))
         } else {
             Verdict::GoOn
         };
@@ -73,7 +73,7 @@ pub fn judge(terms: &Terms, elapsed: Duration, old: &Outcome, new: &Outcome) -> 
         return Verdict::GoBack(reason);
     }
     if is_over {
-        return Verdict::Promote(format!("{} exchanges went by it, {} failed", new.exchanges, new.failed));
+        return Verdict::Promote(format!("{} exchanges used it, {} failed", new.exchanges, new.failed));
     }
     Verdict::GoOn
 }
@@ -86,7 +86,7 @@ fn too_many_errors(terms: &Terms, is_over: bool, old: &Outcome, new: &Outcome) -
     (new.failed as f64 > count * allowed + doubt).then(|| {
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
         let (is, was) = (percent(new.failed as f64 / count), percent(usual));
-        format!("{} of {} exchanges failed ({is}), and {was} by the old one", new.failed, new.exchanges)
+        format!("{} of {} exchanges failed ({is}); {was} with the old one", new.failed, new.exchanges)
     })
 }
 
@@ -104,7 +104,7 @@ fn too_slow(terms: &Terms, is_over: bool, old: &Outcome, new: &Outcome) -> Optio
     (seen > allowed).then(|| {
         let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
         let share = if is_over { "one of ten exchanges" } else { "half of the exchanges" };
-        format!("{share} took longer than {}, and one of ten {} by the old one", ms(seen), ms(usual))
+        format!("{share} took longer than {}; p90 with the old one: {}", ms(seen), ms(usual))
     })
 }
 
@@ -165,7 +165,7 @@ mod tests {
         assert!(goes_back(&verdict(60, (900, 0, 10), (100, 0, 17)), "one of ten exchanges took longer than"));
         assert!(goes_back(
             &verdict(60, (900, 0, 10), (19, 0, 10)),
-            "only 19 exchanges went by it, and 20 are the least"
+            "only 19 exchanges used it, fewer than the 20 needed"
         ));
     }
 

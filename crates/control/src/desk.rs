@@ -102,9 +102,9 @@ pub struct Done {
     pub effects: Effects,
     /// What in the configuration is allowed but does nothing.
     pub warnings: Vec<Diagnostic>,
-    /// It is not in force, but tried on a share of what comes in.
+    /// It runs as a canary and is not active yet on a share of what comes in.
     pub is_tried: bool,
-    /// Why it is in force, but not kept for the next start.
+    /// Why it is active, but could not be saved for the next start.
     pub not_kept: Option<String>,
     /// The process that has taken over.
     pub successor: Option<u32>,

@@ -85,9 +85,9 @@ impl fmt::Display for Refusal {
             Self::Stale(revision) => write!(f, "the configuration was changed by generation {revision}"),
             Self::Missing { message, .. } | Self::Denied { message, .. } => f.write_str(message),
             Self::Busy => f.write_str("a canary is already running"),
-            Self::Outdated => f.write_str("the rules of the admin listener have changed meanwhile; ask again"),
-            Self::Failed => f.write_str("the program has failed in this; nothing was changed, and its log may say why"),
-            Self::Upgrading => f.write_str("an upgrade is under way: until it is over, nothing can be changed"),
+            Self::Outdated => f.write_str("the rules of the admin listener have changed; try again"),
+            Self::Failed => f.write_str("internal error: nothing was changed; the log may say why"),
+            Self::Upgrading => f.write_str("an upgrade is in progress: changes are rejected until it ends"),
             Self::Ending => f.write_str("the program is ending"),
         }
     }
@@ -99,8 +99,8 @@ impl From<Diagnostics> for Refusal {
     fn from(diagnostics: Diagnostics) -> Self {
         match &diagnostics.beyond {
             Some(more) => Self::Denied {
-                message: format!("this would make the program use {more}, which needs a token"),
-                suggestion: "add `tokens` to `admin`, or bind it to a Unix socket that not everybody may open; the file may say it too".to_owned(),
+                message: format!("this would let the program use {more}, which requires a token"),
+                suggestion: "add `tokens` to `admin`, or bind it to a Unix socket that only some users may open; or make the change in the file".to_owned(),
             },
             None => Self::Bad(diagnostics),
         }
@@ -247,7 +247,7 @@ impl Reconciler {
                 Ok(given) => self.desired.given = given,
                 Err(why) => {
                     let pairs: telemetry::log::Pairs<'_> = &[("provider", name), ("reason", &why)];
-                    telemetry::log::warn("provider state from the previous process is not understood", pairs);
+                    telemetry::log::warn("provider state from the previous process cannot be read", pairs);
                 }
             }
         }
@@ -401,7 +401,7 @@ impl Reconciler {
     /// Gives the plan whose endpoints are probed from now on.
     fn try_on(&mut self, beside: Option<Result<Box<Candidate>, String>>, plan: &Arc<Plan>) -> Arc<Plan> {
         if let Some(mut canary) = self.canary.take() {
-            let beside = beside.unwrap_or_else(|| Err("another change came into force".to_owned()));
+            let beside = beside.unwrap_or_else(|| Err("another change was applied".to_owned()));
             let begun = beside.and_then(|candidate| {
                 let share_percent = canary.terms.share_percent;
                 let trial = plan::Trial { plan: Arc::clone(&candidate.plan), share_percent };
@@ -445,7 +445,7 @@ impl Reconciler {
                 if !found.is_empty() && found != candidate.desired {
                     let place = folder.display();
                     return Err(format!(
-                        "admin: changes of another time are kept in {place}: start anew to take them up, or remove changes.json there"
+                        "admin: {place} has API changes of an earlier run: restart to apply them, or remove changes.json there"
                     ));
                 }
                 found == candidate.desired
@@ -514,11 +514,11 @@ impl Reconciler {
             let is_said = ["listeners", "access_logs", "admin"].iter().any(|key| before.get(key) != after.get(key));
             let what = match is_said {
                 true => {
-                    "a change of listeners, access logs or `admin` cannot be tried: it is there for all, or for none"
+                    "listeners, access logs and `admin` cannot change in a canary: they apply to all requests or to none"
                 }
                 // With no word changed, a certificate or a list of addresses was.
                 false => {
-                    "files that the listeners name have changed, and come into force in a moment: try it again then"
+                    "certificates or lists of listeners have just changed and are not applied yet: try again in a moment"
                 }
             };
             return Err(Refusal::Unpublished(what.to_owned()));

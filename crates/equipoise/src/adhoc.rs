@@ -111,7 +111,7 @@ mod tests {
         let text = configuration(&options).to_string();
         let source = Source::Text { name: "command line".into(), text, base: ".".into() };
         let refused = control::prepare(&source, None, 1, proxy::check).err().expect("it can be reached from outside");
-        assert!(refused.to_string().contains("asks for no credentials"), "{refused}");
+        assert!(refused.to_string().contains("requires no credentials"), "{refused}");
     }
 
     #[test]

@@ -35,31 +35,31 @@ Examples:
   equipoise proxy --listen 127.0.0.1:8080 --to 127.0.0.1:9001 --to 127.0.0.1:9002
       Balance over two endpoints without writing a file.
   equipoise check site.yaml && equipoise run -c site.yaml
-      Look at a configuration, then run it.
+      Check a configuration, then run it.
   equipoise explain -c site.yaml 'GET https://shop.example.com/api'
       Say which route, filters, cluster and endpoint a request would get, and why.
   equipoise ctl endpoint drain site 127.0.0.1:9001
-      Take an endpoint of the running program out of work, gently.
+      Take an endpoint out of rotation; its requests finish.
   equipoise schema > equipoise.schema.json
       Let your editor complete and check the file.
 
 Signals (run, proxy, demo):
-  SIGHUP   read the configuration again, certificates and host names included;
-           a bad one changes nothing (demo: end)
-  SIGUSR1  open the access logs anew, after they were rotated
-  SIGUSR2  start the program anew from the same file, with the same arguments, and let
-           it take over; if it cannot, this one goes on (not demo)
+  SIGHUP   reload the configuration, certificates and host names included;
+           an invalid one changes nothing (demo: stop)
+  SIGUSR1  reopen the access logs, after log rotation
+  SIGUSR2  upgrade: start the installed program with the same arguments and let it
+           take over; if that fails, this process continues (not demo)
   SIGTERM, SIGINT
-           stop accepting, let exchanges end within shutdown.drain_timeout, end;
-           a second one ends at once
+           graceful shutdown: stop accepting, let requests finish within
+           shutdown.drain_timeout; a second one stops at once
 
 Exit codes:
-  0  ended in good order
-  1  the configuration is bad, or what was asked to be checked is not as it should be
+  0  success, or graceful shutdown
+  1  the configuration is invalid, or a check failed
   2  the command line is wrong; check: the configuration cannot be read
-  3  it cannot start: an address is taken, a thread or a file cannot be had
-  4  ended before all exchanges had: the drain timed out or was cut short
-  5  ctl: no answer came, and it is not known whether it was done";
+  3  cannot start: an address is in use, or a thread or file is not available
+  4  stopped with requests in flight: the drain timed out or was cut short
+  5  ctl: no response came; the change may or may not have been applied";
 
 /// An L4/L7 load balancer and reverse proxy.
 #[derive(Debug, Parser)]
@@ -76,21 +76,21 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a configuration
     Run(Run),
-    /// Look for everything that is wrong with a configuration, the way `run` does, without running it
+    /// Check a configuration as `run` does, without running it, and report all mistakes at once
     Check(Check),
-    /// Print a configuration as it is meant, with everything that it leaves out
+    /// Print the effective configuration, with all defaults filled in
     Config(Config),
-    /// Say what would become of a request, and why: route, filters, cluster, endpoint
+    /// Explain what would happen to a request: route, filters, cluster, endpoint, and why
     Explain(Explain),
-    /// Balance from one address to others, without a configuration
+    /// Proxy one address to others, without a configuration file
     Proxy(Proxy),
-    /// Show it at work: endpoints, a listener and the dashboard in one process
+    /// Start a demo: endpoints, a listener and the dashboard in one process
     Demo(Demo),
-    /// Ask and change a running program by its API
+    /// Inspect and change a running program over its API
     Ctl(Ctl),
     /// Print the JSON Schema of the configuration
     Schema,
-    /// Print what makes a shell complete commands and options
+    /// Print a completion script for a shell
     Completion(Completion),
     /// Print the version
     Version,
@@ -121,7 +121,7 @@ impl WorkersOption {
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("source").required(true).args(["file", "config"])),
-    after_help = "Example:\n  equipoise run -c /etc/equipoise/equipoise.yaml --workers 4\n  kill -HUP $PID     reads the file again\n  kill -USR2 $PID    lets the program that is installed now take over"
+    after_help = "Example:\n  equipoise run -c /etc/equipoise/equipoise.yaml --workers 4\n  kill -HUP $PID     reloads the file\n  kill -USR2 $PID    upgrades to the installed program"
 )]
 pub(crate) struct Run {
     /// The configuration: YAML or JSON
@@ -130,7 +130,7 @@ pub(crate) struct Run {
     /// The same
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A file that gets the number of the process, for as long as it serves
+    /// Write the process id to this file while the process serves
     #[arg(long, value_name = "FILE")]
     pub(crate) pid_file: Option<PathBuf>,
     #[command(flatten)]
@@ -156,22 +156,22 @@ fn one_of<'a>(file: &'a Option<PathBuf>, config: &'a Option<PathBuf>) -> &'a Pat
     after_help = "Examples:
   equipoise check site.yaml
   equipoise check --strict --format github site.yaml
-      In a workflow at GitHub: each error and warning is shown at its line.
+      In a GitHub workflow: annotates each error and warning at its line.
   equipoise check --offline site.yaml
       Before the configuration is on the machine that will run it.
   render site.yaml.in | equipoise check -
       Standard input, which messages call <stdin>.
 
-Exits with 0 when the configuration is good, warnings allowed; with 1 when it is wrong, or has warnings and --strict is given; with 2
-when it cannot tell: the file cannot be read, or the command line is wrong.
+Exits with 0 when the configuration is valid, warnings allowed; with 1 when it is invalid, or has warnings and --strict is given;
+with 2 when the file cannot be read or the command line is wrong.
 
 --format json writes an array of objects, errors first, also when it is empty:
-  file      as it was named
-  line      from 1; 0 when it concerns the file as a whole
+  file      as given on the command line
+  line      from 1; 0 for the file as a whole
   column    from 1, in characters; 0 as above
   severity  \"error\" or \"warning\"
   message   what is wrong
-  help      how to mend it, or null"
+  help      how to fix it, or null"
 )]
 pub(crate) struct Check {
     /// The configuration: YAML or JSON; - is standard input
@@ -215,14 +215,14 @@ pub(crate) enum CheckFormat {
 #[command(group(ArgGroup::new("source").required(true).args(["file", "config"])), after_help = "Examples:
   equipoise config --effective site.yaml
   equipoise config --effective site.yaml | jq .clusters.shop
-      What one cluster comes to.
+      One cluster with all its settings.
   render site.yaml.in | equipoise config --effective --offline -
 
 The configuration is JSON, which is YAML too. Secrets are shown as (hidden), and what comes from the environment as ${NAME}. Exits
 with 1 when the configuration is wrong, and with 2 when it cannot be read. `equipoise ctl config get --defaults` prints what a running
 program has.")]
 pub(crate) struct Config {
-    /// Join `defaults` with the objects, and write out every default
+    /// Merge `defaults` into the objects, and write out every default
     #[arg(long, required = true)]
     pub(crate) effective: bool,
     /// The configuration: YAML or JSON; - is standard input
@@ -231,7 +231,7 @@ pub(crate) struct Config {
     /// The same
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Look at the configuration of another machine, as `check --offline` does
+    /// Accept the configuration of another machine, as `check --offline` does
     #[arg(long)]
     pub(crate) offline: bool,
 }
@@ -249,7 +249,7 @@ impl Config {
   equipoise explain -c site.yaml 'GET https://shop.example.com/api/orders'
   equipoise explain -c site.yaml http://localhost:8080/ -H 'cookie: beta=1' --client 10.0.0.7
   equipoise explain --admin 127.0.0.1:9900 'POST https://shop.example.com/cart'
-      Asks the running program: health, requests in flight and turns as they are now.
+      Asks the running program: current health, requests in flight and round-robin turns.
   equipoise explain -c site.yaml tcp://127.0.0.1:5432
       A connection to a TCP listener.
 
@@ -261,7 +261,7 @@ pub(crate) struct Explain {
     /// The configuration: YAML or JSON
     #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
     pub(crate) config: Option<PathBuf>,
-    /// The admin address of the running program that is to be asked; without it and -c, that of the variable EQUIPOISE_ADMIN
+    /// Ask the running program at this admin address [default without -c: the variable EQUIPOISE_ADMIN]
     #[arg(long, value_name = "ADDR", value_parser = AdminAddress::parse)]
     pub(crate) admin: Option<AdminAddress>,
     #[command(flatten)]
@@ -272,7 +272,7 @@ pub(crate) struct Explain {
     /// The address of the client
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) client: std::net::IpAddr,
-    /// The listener; by default the one that fits scheme and port
+    /// The listener; by default the one that matches scheme and port
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
     /// Answer in JSON, for programs
@@ -287,25 +287,25 @@ pub(crate) struct Explain {
   equipoise proxy --listen 0.0.0.0:8443 --tls-cert site.pem --tls-key site.key --to app:9000
   equipoise proxy --tcp --listen 127.0.0.1:5432 --to database:5432 --admin 127.0.0.1:9900")]
 pub(crate) struct Proxy {
-    /// Where connections arrive; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
     /// An endpoint, `host:port`, `http://host:port` or `unix:/path`; give it several times to balance
     #[arg(long, value_name = "ADDR", required = true, value_parser = endpoint)]
     pub(crate) to: Vec<String>,
-    /// How an endpoint is chosen
+    /// Load-balancing algorithm
     #[arg(long, value_parser = balance(), default_value = BALANCE_DEFAULT)]
     pub(crate) balance: String,
-    /// Pass connections on as they are instead of speaking HTTP
+    /// Proxy TCP connections instead of HTTP
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
     pub(crate) tcp: bool,
-    /// Certificate chain in PEM, to speak TLS with clients
+    /// Certificate chain (PEM), for TLS with clients
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Where the dashboard and the metrics are; none by default
+    /// Address of the dashboard and metrics; none by default
     #[arg(long, value_name = "ADDR")]
     pub(crate) admin: Option<SocketAddr>,
     #[command(flatten)]
@@ -318,16 +318,16 @@ const BALANCE_DEFAULT: &str = "least_request";
 /// `equipoise demo`
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  equipoise demo\n  equipoise demo --for 5s      puts load on itself, prints a summary and ends"
+    after_help = "Examples:\n  equipoise demo\n  equipoise demo --for 5s      sends load to itself, prints a summary and stops"
 )]
 pub(crate) struct Demo {
-    /// Put load on itself for this long (such as 5s or 1m), print a summary and end
+    /// Send load to itself for this long (such as 5s or 1m), print a summary and stop
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) load_for: Option<Duration>,
-    /// Where the listener is [default: 127.0.0.1:8080, or a free port if that is taken]
+    /// Address of the listener [default: 127.0.0.1:8080, or a free port if that is taken]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How an endpoint is chosen
+    /// Load-balancing algorithm
     #[arg(long, value_parser = balance(), default_value = BALANCE_DEFAULT)]
     pub(crate) balance: String,
     #[command(flatten)]

@@ -102,7 +102,7 @@ pub(crate) struct Tls {
     /// For https://: CA certificates (PEM) that issued the program's certificate; the system's by default
     #[arg(long, global = true, value_name = "FILE", env = "EQUIPOISE_CA_FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// For https://: a certificate that says who asks, with those that vouch for it, in PEM
+    /// For https://: client certificate with its intermediates (PEM)
     #[arg(long, global = true, value_name = "FILE", env = "EQUIPOISE_CERT_FILE", hide_env_values = true)]
     pub(crate) cert_file: Option<PathBuf>,
     /// The key of that certificate, in PEM
@@ -209,9 +209,9 @@ impl Client {
         let heard = converse(&mut *stream, &request);
         // Where it only looked, nothing can have been done.
         let lost = |why: &str| match asked.method {
-            "GET" => Unanswered::Not(format!("{admin} gave no whole answer: {why}")),
+            "GET" => Unanswered::Not(format!("{admin} sent no complete response: {why}")),
             _ => Unanswered::Unknown(format!(
-                "{admin} gave no whole answer: {why}\nIt may have been carried out all the same: `equipoise ctl generations` tells"
+                "{admin} sent no complete response: {why}\nThe change may have been applied all the same: `equipoise ctl generations` shows it"
             )),
         };
         let heard = heard.map_err(|error| match admin_tls::is_refusal(&error) {
@@ -235,12 +235,12 @@ impl Client {
             AdminAddress::Unix(_) => format!("leave {flag} out"),
         };
         let admin = &self.admin;
-        Err(Unanswered::Not(format!("{flag} is for https://, and {admin} would be asked in clear\n     help: {mend}")))
+        Err(Unanswered::Not(format!("{flag} is for https://, but {admin} is not encrypted\n     help: {mend}")))
     }
 
     /// Said of an answer that cannot be one.
     pub(crate) fn foreign(&self) -> String {
-        let mut text = format!("{} does not answer as the admin address of Equipoise does", self.admin);
+        let mut text = format!("{} is not the admin address of Equipoise", self.admin);
         if let AdminAddress::Ip(addresses) = &self.admin {
             text.push_str(&format!("\nIf its `admin` has `tls`, it is https://{}", first(addresses)));
         }
@@ -255,7 +255,7 @@ impl Client {
                 format!("{why}\n     help: pass the CA that issued its certificate: --ca-file FILE")
             }
             (Some(Distrust::Issuer), Some(file)) => {
-                format!("{why}\n     help: {} does not vouch for it; name who does: --ca-file FILE", file.display())
+                format!("{why}\n     help: {} has not issued it; pass the CA that has: --ca-file FILE", file.display())
             }
             (Some(Distrust::Certificate), _) => why,
             // Of a file, say.
@@ -267,7 +267,7 @@ impl Client {
     /// Said when the program wants another certificate than was shown, or one at all.
     fn refused(&self, error: &io::Error) -> String {
         let mend = match &self.tls.cert_file {
-            Some(file) => format!("it does not take {}; the log of the program says why", file.display()),
+            Some(file) => format!("it does not accept {}; the log of the program says why", file.display()),
             None => "show a certificate: --cert-file FILE --key-file FILE".to_owned(),
         };
         format!("{} does not let this client in: {error}\n     help: {mend}", self.admin)
@@ -432,7 +432,7 @@ mod tests {
                 (AdminAddress::Ip(vec![address]), mend),
                 (AdminAddress::Unix("a.sock".into()), format!("leave {flag} out")),
             ] {
-                let told = format!("{flag} is for https://, and {admin} would be asked in clear\n     help: {mend}");
+                let told = format!("{flag} is for https://, but {admin} is not encrypted\n     help: {mend}");
                 let client = Client { admin, token: Some("secret".into()), tls: tls.clone() };
                 let asked = Asked { method: "GET", path: "/api/status".into(), ..Asked::default() };
                 assert_eq!(client.ask(&asked).unwrap_err(), Unanswered::Not(told));

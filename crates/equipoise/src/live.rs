@@ -144,7 +144,7 @@ impl Live {
                 if let Some(folder) = self.reconciler.changes_from() {
                     let place = folder.display();
                     eprintln!(
-                        "equipoise: changes by the API, kept in {place}, stand beside the file; without changes.json there the file is alone"
+                        "equipoise: API changes saved in {place} override the file; remove changes.json there to use the file alone"
                     );
                 }
                 Ending::Bad
@@ -385,7 +385,7 @@ impl Live {
         let Some((candidate, cause)) = self.reconciler.promote_canary(reason) else { return Ok(()) };
         let done = self.put_into_force(candidate, cause);
         if let Err(refusal) = &done {
-            tell_refusal("what was tried cannot come into force, the one before stays", refusal);
+            tell_refusal("the canary cannot be promoted; the previous configuration stays active", refusal);
         }
         self.reconciler.promoted(done.as_ref().copied(), reason);
         done
@@ -565,7 +565,7 @@ impl Live {
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = done {
-            tell_refusal("configuration refused, the one before stays in force", &refusal);
+            tell_refusal("configuration rejected; the previous one stays active", &refusal);
         }
         self.reconciler.remind_of_providers();
         self.reconciler.watch_configuration();
@@ -645,7 +645,7 @@ impl Live {
         };
         if let Err(refusal) = done {
             // The next lookup of the same name tries it again.
-            tell_refusal("endpoints stay at addresses that their host names no longer have", &refusal);
+            tell_refusal("endpoints keep addresses that their host names no longer resolve to", &refusal);
         }
         Some(())
     }
@@ -670,7 +670,7 @@ impl Live {
 
     fn look_at_files(&mut self) {
         if let Err(refusal) = self.reconciler.look_at_files() {
-            tell_refusal("changed files refused, those before stay in force", &refusal);
+            tell_refusal("changed files rejected; the previous ones stay active", &refusal);
         }
     }
 
@@ -706,7 +706,7 @@ impl Live {
         if all_ended {
             return Ending::Good;
         }
-        telemetry::log::warn("connections were cut off at the end of the drain", &[]);
+        telemetry::log::warn("the drain time-out passed: open connections were closed", &[]);
         Ending::CutShort
     }
 }
@@ -724,7 +724,7 @@ async fn end_of(signals: &mut Signals, workers: &Workers) {
 
 /// A second signal to end.
 fn end_at_once(workers: &Workers) -> ! {
-    eprintln!("equipoise: ended at once, as asked, with {} connections open", workers.open_connections());
+    eprintln!("equipoise: stopped at once, as requested, with {} connections open", workers.open_connections());
     std::process::exit(i32::from(Ending::CutShort.code()))
 }
 
@@ -746,27 +746,27 @@ async fn next(signals: &mut Signals, notes: &mut UnboundedReceiver<Wish>) -> Wis
 /// Gives the admin socket the permissions that are wanted now.
 fn permit(admin: &Admin, mode: u32) {
     if let Err(error) = admin.permit(mode) {
-        telemetry::log::error("the permissions of the admin socket stay as they were", &[("error", &error)]);
+        telemetry::log::error("the permissions of the admin socket could not be changed", &[("error", &error)]);
     }
 }
 
 /// Tells what an admin listener that asks for no credentials means.
 fn tell_rules(admin: &model::snapshot::Admin) {
     let so = if !admin.changes_allowed {
-        "everybody who reaches its address may read there, so nothing can be changed by the API"
+        "everyone who reaches its address may read, so the API accepts no changes"
     } else if admin.asks_for_credentials() {
         return;
     } else if admin.bind.ip().is_some() {
-        "every user of this machine may change the configuration there; tokens or a Unix socket prevent that"
+        "every user of this machine may change the configuration; tokens or a Unix socket prevent that"
     } else if !admin.is_for_some_only() {
-        "its `mode` lets every user of this machine change the configuration there; tokens or another `mode` prevent that"
+        "its `mode` lets every user of this machine change the configuration; tokens or another `mode` prevent that"
     } else if admin.mode & 0o020 != 0 {
-        let so = "its group may change the configuration there, and have files sent that this program may read";
-        return telemetry::log::info("the admin listener asks for no credentials", &[("so", &so)]);
+        let so = "its group may change the configuration, and make the program send files that it can read";
+        return telemetry::log::info("the admin listener requires no credentials", &[("so", &so)]);
     } else {
         return;
     };
-    telemetry::log::warn("the admin listener asks for no credentials", &[("so", &so)]);
+    telemetry::log::warn("the admin listener requires no credentials", &[("so", &so)]);
 }
 
 /// The connections of the data plane, as the control plane knows them.

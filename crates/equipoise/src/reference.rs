@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::CommandFactory;
+use plan::filter::variables::{Form, Stage, VARIABLES};
 
 use crate::cli::{self, Cli};
 use crate::ending::Ending;
@@ -19,10 +20,30 @@ type Page = (String, String);
 fn pages() -> Vec<Page> {
     let balancers: Vec<_> = plan::balance::BALANCERS.iter().map(|balancer| (balancer.name, balancer.doc)).collect();
     let mut pages = config::reference(&plan::filter::specs(), &balancers);
+    let filters = pages.iter_mut().find(|(name, _)| name == "filters.md");
+    filters.expect("one of the pages of the configuration").1.push_str(&variables());
     pages.extend(telemetry::reference());
     pages.push(("cli.md".to_owned(), cli_page()));
     pages.push(("api.md".to_owned(), admin::reference()));
     pages
+}
+
+/// The section about the variables that settings of filters may hold.
+fn variables() -> String {
+    let mut text = String::from(
+        "\n## Variables\n\nText in filters, redirects, `cluster: { from }` and PROXY TLVs may contain variables in braces; \
+         `{{` and `}}` stand for the braces themselves. A variable without a value is empty.\n\n\
+         | Variable | Available | Meaning |\n|---|---|---|\n",
+    );
+    for spec in VARIABLES {
+        let argument = if matches!(spec.form, Form::WithArgument(_)) { ":NAME" } else { "" };
+        let stage = match spec.stage {
+            Stage::Request => "always",
+            Stage::Response => "in filters for responses",
+        };
+        text.push_str(&format!("| `{{{}{argument}}}` | {stage} | {} |\n", spec.name, spec.doc));
+    }
+    text
 }
 
 fn write(folder: &Path, pages: &[Page]) -> Ending {
@@ -48,7 +69,7 @@ fn check(folder: &Path, pages: &[Page]) -> Ending {
         return Ending::Good;
     }
     eprintln!("stale below {}: {}", folder.display(), stale.join(", "));
-    eprintln!("`cargo run -p equipoise -- reference {}` writes them anew", folder.display());
+    eprintln!("`cargo run -p equipoise -- reference {}` regenerates them", folder.display());
     Ending::Bad
 }
 

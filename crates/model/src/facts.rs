@@ -41,7 +41,7 @@ pub struct TlsFacts {
     pub alpn: Option<&'static str>,
 }
 
-/// What a trusted proxy told of a connection by the PROXY protocol, beside the addresses.
+/// The values of a trusted PROXY header, beside the addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderFacts {
     /// The proxy itself.
@@ -55,9 +55,9 @@ pub struct SenderFacts {
 /// Whom conditions ask about beside the request itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// The client: the peer, or what a trusted proxy said of it.
+    /// The client: the peer, or the address that a trusted proxy reports.
     pub client: IpAddr,
-    /// Who told of the peer, where that was by the PROXY protocol.
+    /// The proxy that sent the PROXY header, if there was one.
     pub sender: Option<&'a SenderFacts>,
 }
 
@@ -74,7 +74,7 @@ impl From<IpAddr> for Caller<'_> {
 pub struct Facts<'a> {
     /// The peer of the TCP connection, or what a trusted proxy said of it by the PROXY protocol.
     pub peer: SocketAddr,
-    /// The client: the peer, or what a trusted proxy said of it.
+    /// The client: the peer, or the address that a trusted proxy reports.
     pub client: IpAddr,
     /// Our own address of the connection.
     pub local: SocketAddr,
@@ -82,7 +82,7 @@ pub struct Facts<'a> {
     pub scheme: Scheme,
     /// Present for TLS.
     pub tls: Option<&'a TlsFacts>,
-    /// Who told of the peer, where that was by the PROXY protocol.
+    /// The proxy that sent the PROXY header, if there was one.
     pub sender: Option<&'a SenderFacts>,
     /// The listener.
     pub listener: &'a Name,

@@ -168,7 +168,7 @@ impl Fields {
         });
     }
 
-    /// Like [`Self::set`], for a field that nobody but us may set: what endpoints could read as it, see [`reads_as`], goes too.
+    /// Like [`Self::set`], for a field that only the proxy may set: what endpoints could read as it, see [`reads_as`], goes too.
     pub fn set_alone(&mut self, name: &FieldName, value: &[u8]) {
         let arena = &self.arena;
         self.entries

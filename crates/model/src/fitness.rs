@@ -38,7 +38,7 @@ pub enum AdminState {
     Up,
     /// It gets none, as if its checks failed.
     Down,
-    /// It gets nothing new; what is under way there ends in its own time.
+    /// It gets no new requests; those in flight finish.
     Drain,
     /// As [`Self::Drain`], and it is not even checked.
     Maintenance,

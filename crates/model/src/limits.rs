@@ -57,7 +57,7 @@ pub const PRIORITY_MAX: u32 = 127;
 pub const OVERPROVISIONING: u32 = 140;
 /// Default of how many sessions a table of a cluster remembers.
 pub const SESSIONS_MAX: u32 = 100_000;
-/// Most sessions that a table may be told to remember; each takes up to 100 bytes.
+/// Largest `entries_max` of a session table; each takes up to 100 bytes.
 pub const SESSIONS_HARD_MAX: u32 = 10_000_000;
 /// Default time without a request after which a table forgets a session.
 pub const SESSION_IDLE: Duration = Duration::from_secs(1_800);
@@ -139,7 +139,7 @@ pub const UPSTREAM_STREAMS_MAX: u32 = 100;
 /// Largest bound on requests at once on one HTTP/2 connection to an endpoint.
 pub const UPSTREAM_STREAMS_HARD_MAX: u32 = 10_000;
 /// Bytes of one response that an endpoint may send ahead of its reader (RFC 9113 section 6.9). The window of a connection is
-/// as large as those of all its streams together, so that a slow reader holds up nobody else.
+/// as large as those of all its streams together, so that a slow reader blocks no other stream.
 pub const UPSTREAM_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// What that grows to at most on a connection whose endpoint is far away and whose readers keep up.
 pub const UPSTREAM_STREAM_WINDOW_BYTES_MAX: u32 = 1 << 20;
@@ -147,7 +147,7 @@ pub const UPSTREAM_STREAM_WINDOW_BYTES_MAX: u32 = 1 << 20;
 pub const UPSTREAM_FAR: Duration = Duration::from_millis(3);
 /// Round trips that are measured before an endpoint is taken to be far away: one may have waited for a busy worker.
 pub const UPSTREAM_ROUND_TRIPS_MIN: u32 = 2;
-/// Bytes of one response that an endpoint may send ahead of its reader by HTTP/3, whose windows cannot grow. As with HTTP/2, the
+/// Bytes of one response that an endpoint may send ahead of its reader over HTTP/3, whose windows cannot grow. As with HTTP/2, the
 /// window of a connection is as large as those of all its streams together.
 pub const UPSTREAM_HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
@@ -176,7 +176,7 @@ pub const UPSTREAM_DIAL_PAUSE: Duration = Duration::from_millis(200);
 pub const UPSTREAM_PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Default time for an endpoint to answer that.
 pub const UPSTREAM_PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Times that one attempt is sent anew because the endpoint refused its stream before it looked at it.
+/// Times that one attempt is sent again because the endpoint refused its stream unprocessed.
 pub const REFUSED_STREAMS_MAX: u32 = 3;
 /// Default time to connect to an endpoint.
 pub const CONNECT: Duration = Duration::from_secs(5);
@@ -234,7 +234,7 @@ pub const HTTP2_STREAM_ERRORS_MAX: usize = 256;
 pub const HTTP2_PING: Duration = Duration::from_secs(20);
 /// Streams that a client may have open at once on one HTTP/3 connection.
 pub const HTTP3_STREAMS_MAX: u32 = 128;
-/// Streams that go one way: one for control, two of QPACK, and some of kinds that nobody knows yet (RFC 9114 section 6.2).
+/// Streams that go one way: one for control, two of QPACK, and some of unknown types (RFC 9114 section 6.2).
 pub const HTTP3_UNI_STREAMS_MAX: u32 = 8;
 /// Bytes of one stream's body that a client may send before we have read them.
 pub const HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;

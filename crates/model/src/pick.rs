@@ -11,9 +11,9 @@ pub enum PickReason {
     Retry,
     /// The session of the request belongs to it.
     Session,
-    /// Nobody of the route's subset may get work, and it is one of those that take over.
+    /// Fallback: no endpoint of the route's subset is available.
     Fallback,
-    /// Hardly anybody is fit, so that fitness is not looked at.
+    /// Panic mode: too few endpoints are healthy, so health is ignored.
     Panic,
     /// It is a backup, or of a later priority: those before it cannot bear everything, or are full.
     Spill,

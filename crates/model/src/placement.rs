@@ -98,7 +98,7 @@ pub enum LabelValue {
 /// Who takes over for a subset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// Nobody: the request is refused.
+    /// The request is rejected.
     Nobody,
     /// All endpoints of the cluster.
     Anybody,

@@ -1,4 +1,4 @@
-//! The PROXY protocol of haproxy.org: who may tell whom a connection speaks for, and what endpoints are told.
+//! The PROXY protocol of haproxy.org: peers that may send a header, and the header that endpoints get.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl AcceptProxy {
     }
 }
 
-/// What is told to the endpoints of a cluster in front of each connection.
+/// The PROXY header that the endpoints of a cluster get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendProxy {
     /// One line of text.
@@ -50,7 +50,7 @@ pub struct Tlvs {
     pub custom: Vec<OwnTlv>,
 }
 
-/// A value of the operator's own that endpoints are told.
+/// A TLV of the operator's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnTlv {
     /// How its type was written, for messages.

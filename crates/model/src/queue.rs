@@ -21,7 +21,7 @@ pub struct Queue {
     pub use_backups: bool,
     /// After which those may come again who are refused, wait too long or are shed.
     pub retry_after_seconds: u64,
-    /// What they are told, whole; the answer to the fault when there is none.
+    /// The custom response; without one, that of the fault.
     pub page: Option<LocalResponse>,
 }
 
@@ -46,7 +46,7 @@ impl Queue {
 pub struct Shed {
     /// A wait that does no harm.
     pub target: Duration,
-    /// How long waits may be longer before somebody is refused. Longer than nothing.
+    /// How long waits may exceed the target before a request is rejected. Greater than zero.
     pub interval: Duration,
     /// Who is refused.
     pub from: ShedFrom,

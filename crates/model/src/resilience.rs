@@ -17,7 +17,7 @@ pub struct Resilience {
     pub hedge: Option<Hedge>,
 }
 
-/// Bounds on what is under way at once, over all workers, and on how much may fail. Whatever is above them is refused at
+/// Limits on requests in flight, over all workers, and on how much may fail. Whatever is above them is refused at
 /// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CircuitBreaker {
@@ -31,7 +31,7 @@ pub struct CircuitBreaker {
     pub retries_max: Option<u32>,
     /// Refuses everything for a while when too much fails.
     pub error_ratio: Option<ErrorRatio>,
-    /// What those are told who are refused, but for when they may come again; the answer to the fault when there is none.
+    /// The custom response to rejected requests, without `Retry-After`; without one, that of the fault.
     pub page: Option<LocalResponse>,
 }
 
@@ -121,7 +121,7 @@ impl Refusal {
         }
     }
 
-    /// What the client is told of. A retry that is refused leaves the fault of the attempt before.
+    /// Reported to the client. A rejected retry leaves the fault of the previous attempt.
     pub fn fault(self) -> Fault {
         match self {
             Self::ErrorRatio => Fault::CircuitOpen,

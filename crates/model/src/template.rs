@@ -1,7 +1,7 @@
 //! Text with variables, such as `{client_ip}` or `{request_header:user-agent}`: the one syntax that header filters,
 //! redirects and access-log lines share. `{{` and `}}` stand for the braces themselves.
 //!
-//! This module only splits; what a variable means is for whoever compiles it.
+//! This module only splits; the compiler of a template gives variables their meaning.
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub enum ClientAuth {
     Required(ClientTrust),
 }
 
-/// Who vouches for clients.
+/// CAs that verify clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTrust {
     /// Certificates of the authorities.

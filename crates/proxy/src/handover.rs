@@ -117,11 +117,11 @@ pub(crate) fn warn_of_other(heritage: &Heritage, listener: &Listener, (transport
         !other.is_activated && other.transport.is_udp() && listen::overlap(&other.address, at) && other.address != *at
     };
     let Some(other) = heritage.sockets.iter().filter(|_| transport.is_udp()).find(overlaps) else { return };
-    let help = "change the address by a reload, before an upgrade or after it: that loses nobody";
+    let help = "change the address with a reload, before or after the upgrade: no datagram is lost then";
     let pairs: telemetry::log::Pairs<'_> =
         &[("listener", &listener.name), ("address", at), ("before", &other.address), ("help", &help)];
     telemetry::log::warn(
-        "datagrams to an address that has changed with the upgrade may be lost until the process before has ended",
+        "datagrams to an address that changed with the upgrade may be lost until the previous process ends",
         pairs,
     );
 }
@@ -332,7 +332,7 @@ impl Workers {
                 Ok(permitted) => permitted.keep(),
                 Err(error) => {
                     let pairs: telemetry::log::Pairs<'_> = &[("listener", &listener.name), ("error", &error)];
-                    telemetry::log::error("the permissions of a Unix socket stay as they were", pairs);
+                    telemetry::log::error("the permissions of a Unix socket could not be changed", pairs);
                 }
             }
         }

@@ -386,8 +386,7 @@ impl Shared {
             return Ok(());
         };
         let same = published.plan.as_ref().is_some_and(|now| now.snapshot.listeners == plan.snapshot.listeners);
-        let counts =
-            self.telemetry.trial().filter(|_| same).ok_or("its listeners are not those of the plan in force")?;
+        let counts = self.telemetry.trial().filter(|_| same).ok_or("its listeners are not those of the active plan")?;
         let tls = Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?);
         socket::check(&plan.clusters)?;
         published.tried = Some((plan.clone(), tls.clone()));
@@ -464,7 +463,7 @@ impl Shared {
         }
         self.make_room(listener, (transport, &at));
         if transport == Transport::Datagram && published.has_connections(plan, &at) {
-            return Err(failed(io::Error::other("connections of HTTP/3 that were begun there are not over yet")));
+            return Err(failed(io::Error::other("HTTP/3 connections that started there are still open")));
         }
         let before = if transport == Transport::Quic { published.before(plan, &at) } else { Vec::new() };
         let is_left = |left: &Bound| left.transport == transport && left.address == at && left.is_in_use();

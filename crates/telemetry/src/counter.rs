@@ -8,7 +8,7 @@ use model::Fault;
 use crate::record::{CLASSES, class};
 
 /// A counter with one writer. Adding is a plain load and store: no read-modify-write instruction, so no bus lock.
-/// Two threads that add to the same counter lose counts; whoever holds a shard sees to it that it is its own.
+/// Two threads that add to the same counter lose counts; whoever holds a shard must be its only owner.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

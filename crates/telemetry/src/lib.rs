@@ -1,8 +1,8 @@
-//! What is told of exchanges: records, counters, histograms, the Prometheus page, access logs, and the program's own
+//! Observability of exchanges: records, counters, histograms, the Prometheus page, access logs, and the program's own
 //! diagnostics.
 //!
 //! This crate knows no socket, no runtime and no configuration file. It never asks what happened: the data plane builds
-//! one [`Record`] when an exchange or a stream is over, and everything told of it comes from there. On the path of a
+//! one [`Record`] when an exchange or a stream is over, and all output comes from there. On the path of a
 //! request nothing here takes a contended lock, writes to memory that another worker writes, or makes a system call.
 //!
 //! Start reading at [`record`] (what is known of an exchange), then [`series`] (what is counted, by whom), then

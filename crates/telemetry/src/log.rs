@@ -150,7 +150,7 @@ fn send(line: Vec<u8>) {
 }
 
 fn print(line: &[u8]) {
-    // If standard error is gone there is nobody left to tell.
+    // Without standard error there is no place to report to.
     let _ = std::io::stderr().lock().write_all(line);
 }
 

@@ -6,7 +6,7 @@
 /// What kind of value a metric has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only rises, until the program starts anew.
+    /// Only rises, until the program restarts.
     Counter,
     /// Rises and falls.
     Gauge,
@@ -82,18 +82,17 @@ metrics! {
     HttpRequestSeconds = Histogram "equipoise_http_request_seconds" ["listener"];
     /// TCP streams and UDP flows that ended.
     Streams = Counter "equipoise_streams_total" ["listener"];
-    /// Time that ended TCP streams and UDP flows were open, added up.
+    /// Total time that TCP streams and UDP flows were open, counted when they end.
     StreamSeconds = Counter "equipoise_stream_seconds_total" ["listener"];
-    /// Datagrams from or to clients that were dropped: there was no place for their flow, or a socket was full. Of HTTP/3 also
-    /// those that one worker got and another had no room for.
+    /// Datagrams from or to clients that were dropped: the limit on flows was reached, or a socket buffer was full. For HTTP/3 also those that could not be handed to another worker.
     DatagramsDropped = Counter "equipoise_datagrams_dropped_total" ["listener"];
-    /// Clients of HTTP/3 that were asked to prove where they are before their handshake, for there were many.
+    /// HTTP/3 clients that had to prove their address before the handshake (QUIC Retry), because there were many.
     Http3Retries = Counter "equipoise_http3_retries_total" ["listener"];
     /// Body and stream bytes received from clients.
     ReceivedBytes = Counter "equipoise_received_bytes_total" ["listener"];
     /// Body and stream bytes sent to clients.
     SentBytes = Counter "equipoise_sent_bytes_total" ["listener"];
-    /// Faults, by what happened and whose doing it was: `downstream`, `upstream` or `local`.
+    /// Faults, by kind and by source: `downstream`, `upstream` or `local`.
     Faults = Counter "equipoise_faults_total" ["listener", "source", "fault"];
     /// Requests that matched a route, by class of status.
     RouteRequests = Counter "equipoise_route_requests_total" ["route", "class"];
@@ -103,59 +102,51 @@ metrics! {
     ClusterStreams = Counter "equipoise_cluster_streams_total" ["cluster"];
     /// Time from the first byte of a request to the end of its response.
     ClusterRequestSeconds = Histogram "equipoise_cluster_request_seconds" ["cluster"];
-    /// Time from a request being sent to an endpoint until the head of the response came back.
+    /// Time from sending a request to an endpoint to the head of the response.
     ClusterFirstByteSeconds = Histogram "equipoise_cluster_first_byte_seconds" ["cluster"];
     /// Attempts after the first.
     ClusterRetries = Counter "equipoise_cluster_retries_total" ["cluster"];
-    /// Attempts that the budget for retries did not allow.
+    /// Retries that the retry budget did not allow.
     ClusterRetriesRefused = Counter "equipoise_cluster_retries_refused_total" ["cluster"];
-    /// Attempts beside the first, because it took long; `result` is `sent` (all of them), `won` (of those, whose answer came
-    /// first) or `refused` (not sent, for want of budget).
+    /// Hedged attempts; `result` is `sent` (all of them), `won` (those that responded first) or `refused` (not sent, because of the budget).
     ClusterHedges = Counter "equipoise_cluster_hedges_total" ["cluster", "result"];
-    /// What a cluster refused to bear; `reason` is the bound: `requests`, `pending`, `connections`, `retries`
-    /// (there was no further attempt), `error_ratio`, or `concurrency`, the limit of its adaptive concurrency.
+    /// Requests that a cluster rejected; `reason` is the limit: `requests`, `pending`, `connections`, `retries` (there was no further attempt), `error_ratio`, or `concurrency`, the limit of adaptive concurrency.
     ClusterRefused = Counter "equipoise_cluster_refused_total" ["cluster", "reason"];
-    /// What may be at the endpoints of a cluster with adaptive concurrency at once.
+    /// Current concurrency limit of a cluster with adaptive concurrency.
     ClusterConcurrencyLimit = Gauge "equipoise_cluster_concurrency_limit" ["cluster"];
-    /// Where the circuit of a cluster with an `error_ratio` stands: 0 closed, 1 half-open, 2 open.
+    /// State of the circuit of a cluster with an `error_ratio`: 0 closed, 1 half-open, 2 open.
     ClusterCircuit = Gauge "equipoise_cluster_circuit" ["cluster"];
     /// Times the circuit of a cluster opened.
     ClusterCircuitOpened = Counter "equipoise_cluster_circuit_opened_total" ["cluster"];
-    /// Requests and streams that waited for an endpoint with room, however that ended.
+    /// Requests and streams that waited in the queue, whatever the result.
     ClusterQueueWaits = Counter "equipoise_cluster_queue_waits_total" ["cluster"];
-    /// Time that requests and streams waited for an endpoint with room, added up.
+    /// Total time that requests and streams waited in the queue.
     ClusterQueueSeconds = Counter "equipoise_cluster_queue_seconds_total" ["cluster"];
-    /// How long requests and streams waited for an endpoint with room, however that ended. Those that were refused, timed
-    /// out, were shed or left are among the faults: `queue_full`, `queue_timeout`, `shed`, `closed_in_queue`.
+    /// Time that requests and streams waited in the queue, whatever the result. Rejected and abandoned ones are counted as faults: `queue_full`, `queue_timeout`, `shed`, `closed_in_queue`.
     ClusterQueueWaitSeconds = Histogram "equipoise_cluster_queue_wait_seconds" ["cluster"];
-    /// Requests and streams waiting now for an endpoint with room.
+    /// Requests and streams in the queue now.
     ClusterQueueLength = Gauge "equipoise_cluster_queue_length" ["cluster"];
-    /// Endpoints picked, by `reason`, of which the first counts that holds: `hedge` (beside another that takes long), `queue`
-    /// (all were full), `retry` (another attempt had failed), `session` (that of the request belongs to it), `fallback` (nobody
-    /// of the route's subset may get work), `panic` (hardly anybody is fit), `spill` (a backup or later priority),
-    /// `other_zone`, `own_zone` (which comes first), `overflow` (the key falls on one that is full or beyond `load_max`),
-    /// `hash` (the key falls on it), `only` (no other may get work), `balance` (the balancer's choice among all).
+    /// Endpoints picked, by `reason`, the first that applies: `hedge` (another attempt is slow), `queue` (all were full), `retry` (another attempt had failed), `session` (sticky session), `fallback` (no endpoint of the route's subset is available), `panic` (too few endpoints are healthy), `spill` (a backup or a lower priority), `other_zone`, `own_zone` (preferred), `overflow` (the endpoint of the key is full or beyond `load_max`), `hash` (the endpoint of the key), `only` (no other is available), `balance` (the balancer's choice among all).
     ClusterPicks = Counter "equipoise_cluster_picks_total" ["cluster", "reason"];
-    /// Requests and streams of a cluster with `persistence`, by what became of their session: `new`, `kept` (at its
-    /// endpoint), `moved` (to another), `refused`.
+    /// Requests and streams of a cluster with `persistence`, by the result for their session: `new`, `kept` (at its endpoint), `moved` (to another), `refused`.
     ClusterSessions = Counter "equipoise_cluster_sessions_total" ["cluster", "result"];
     /// Sessions that the table of a cluster remembers.
     ClusterSessionEntries = Gauge "equipoise_cluster_session_entries" ["cluster"];
-    /// Sessions that a full table forgot before their time, for others.
+    /// Sessions that a full table evicted before they expired.
     ClusterSessionEvictions = Counter "equipoise_cluster_session_evictions_total" ["cluster"];
     /// Faults of exchanges and streams for which a cluster was chosen.
     ClusterFaults = Counter "equipoise_cluster_faults_total" ["cluster", "source", "fault"];
-    /// 1 while so few endpoints of a cluster are fit that all get work.
+    /// 1 while a cluster is in panic mode: too few endpoints are healthy, so all get requests.
     ClusterPanic = Gauge "equipoise_cluster_panic" ["cluster"];
-    /// 1 when an endpoint gets work, 0 when its checks say down, it is ejected, or the operator took it out.
+    /// 1 if an endpoint gets requests, 0 if its checks fail, it is ejected, or the operator took it out.
     EndpointUp = Gauge "equipoise_endpoint_up" ["cluster", "endpoint"];
     /// 1 while an endpoint is ejected by passive health.
     EndpointEjected = Gauge "equipoise_endpoint_ejected" ["cluster", "endpoint"];
-    /// Ejections of an endpoint by passive health; `cause` is the setting that they follow from.
+    /// Ejections of an endpoint by passive health; `cause` is the setting that caused them.
     EndpointEjections = Counter "equipoise_endpoint_ejections_total" ["cluster", "endpoint", "cause"];
     /// Configured weight of an endpoint.
     EndpointWeight = Gauge "equipoise_endpoint_weight" ["cluster", "endpoint"];
-    /// Share of the work that an endpoint gets in proportion to the others of a cluster that starts endpoints slowly.
+    /// Current weight of an endpoint of a cluster with `slow_start`, relative to the others.
     EndpointWeightNow = Gauge "equipoise_endpoint_weight_now" ["cluster", "endpoint"];
     /// Requests and streams at an endpoint now.
     EndpointInFlight = Gauge "equipoise_endpoint_in_flight" ["cluster", "endpoint"];
@@ -165,50 +156,49 @@ metrics! {
     EndpointStreams = Counter "equipoise_endpoint_streams_total" ["cluster", "endpoint"];
     /// Connections to an endpoint; `result` is `opened` or `failed`.
     EndpointConnects = Counter "equipoise_endpoint_connects_total" ["cluster", "endpoint", "result"];
-    /// Times a kept connection to an endpoint was used again.
+    /// Requests that reused a pooled connection to an endpoint.
     EndpointReused = Counter "equipoise_endpoint_connections_reused_total" ["cluster", "endpoint"];
     /// Body and stream bytes received from clients of an endpoint.
     EndpointReceivedBytes = Counter "equipoise_endpoint_received_bytes_total" ["cluster", "endpoint"];
     /// Body and stream bytes of an endpoint sent to clients.
     EndpointSentBytes = Counter "equipoise_endpoint_sent_bytes_total" ["cluster", "endpoint"];
-    /// Time of requests and streams that ended at an endpoint, added up.
+    /// Total time of requests and streams that ended at an endpoint.
     EndpointSeconds = Counter "equipoise_endpoint_seconds_total" ["cluster", "endpoint"];
-    /// Faults at an endpoint, those of attempts that were followed by another included.
+    /// Faults at an endpoint, including those of attempts that were retried.
     EndpointFaults = Counter "equipoise_endpoint_faults_total" ["cluster", "endpoint", "source", "fault"];
-    /// Access log records that were not written; `reason` is `full` (written faster than the target takes them) or
-    /// `failed` (the target refused them).
+    /// Access log records that were not written; `reason` is `full` (the target is too slow) or `failed` (the target returned an error).
     AccessLogDropped = Counter "equipoise_access_log_dropped_total" ["reason"];
-    /// Lines that the diagnostics log left out because there were too many of the same message.
+    /// Lines that the program's log suppressed because the same message repeated too often.
     DiagnosticsSuppressed = Counter "equipoise_diagnostics_suppressed_total" [];
-    /// Generation of the configuration in force.
+    /// Generation of the active configuration.
     Generation = Gauge "equipoise_generation" [];
-    /// Configurations that were refused since the start; the one in force stayed.
+    /// Configurations rejected since the start; the previous one stayed active.
     GenerationsRefused = Counter "equipoise_generations_refused_total" [];
     /// Share of exchanges that use the canary configuration, from 0 to 1; 0 without a canary.
     CanaryShare = Gauge "equipoise_canary_share" [];
-    /// Configurations that were tried, by what became of them: `promoted`, `went_back`, `ended`.
+    /// Canaries that ended, by result: `promoted`, `went_back` (rolled back), `ended`.
     Canaries = Counter "equipoise_canaries_total" ["result"];
-    /// 1 while a provider answers; 0 while it is away, or has said nothing yet.
+    /// 1 while a provider is reachable; 0 while it is not, or before its first state.
     ProviderUp = Gauge "equipoise_provider_up" ["provider"];
-    /// States of a provider that were refused, because something in them was wrong.
+    /// States of a provider that were rejected as invalid.
     ProviderRefused = Counter "equipoise_provider_refused_total" ["provider"];
-    /// Endpoints that a provider gives, as they are in force.
+    /// Active endpoints of a provider.
     ProviderEndpoints = Gauge "equipoise_provider_endpoints" ["provider"];
-    /// When a provider last answered, in seconds since 1970.
+    /// Last successful response of a provider, in seconds since 1970.
     ProviderLastSuccess = Gauge "equipoise_provider_last_success_timestamp_seconds" ["provider"];
-    /// When a provider last wanted something else than before, in seconds since 1970.
+    /// Last change of a provider's state, in seconds since 1970.
     ProviderLastChange = Gauge "equipoise_provider_last_change_timestamp_seconds" ["provider"];
-    /// Host names of endpoints that cannot be looked up now; their endpoints keep their addresses.
+    /// Host names of endpoints that do not resolve now; their endpoints keep their addresses.
     NamesFailing = Gauge "equipoise_names_failing" [];
-    /// Lookups of host names of endpoints that gave no address.
+    /// Lookups of host names of endpoints that returned no address.
     NameLookupsFailed = Counter "equipoise_name_lookups_failed_total" [];
     /// Workers.
     Workers = Gauge "equipoise_workers" [];
-    /// Always 1; the label tells the version.
+    /// Always 1; the label is the version.
     BuildInfo = Gauge "equipoise_build_info" ["version"];
     /// Processor time used by the program, in user and system mode.
     ProcessCpuSeconds = Counter "process_cpu_seconds_total" [];
-    /// Memory of the program that is resident.
+    /// Resident memory of the program.
     ProcessResidentBytes = Gauge "process_resident_memory_bytes" [];
     /// Open file descriptors.
     ProcessOpenFds = Gauge "process_open_fds" [];

@@ -1,4 +1,4 @@
-//! The one record of an exchange or of a TCP stream. Metrics and access logs are told nothing else.
+//! The one record of an exchange or of a TCP stream. Metrics and access logs have no other source.
 
 use std::time::{Duration, SystemTime};
 
@@ -43,7 +43,7 @@ pub struct Phases {
     pub total: Duration,
 }
 
-/// Everything that is told of one exchange or stream, once it is over. It only borrows: building it costs a few
+/// All data of one exchange or stream, at its end. It only borrows: building it costs a few
 /// nanoseconds and no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -69,7 +69,7 @@ pub struct Record<'a> {
     pub pick: Option<PickReason>,
     /// Attempts after the first.
     pub retries: u32,
-    /// Attempts beside the first, because it took long.
+    /// Hedged attempts.
     pub hedges: u32,
     /// What became of its session, in a cluster that has any.
     pub session: Option<SessionPick>,

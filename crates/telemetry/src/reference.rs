@@ -20,9 +20,7 @@ const MADE: &str = "<!-- Made from the tables in crates/telemetry; changes belon
 fn metrics() -> String {
     let mut page = format!("# Metrics\n\n{MADE}");
     page.push_str(
-        "The admin address serves these at `/metrics` in the Prometheus text format 0.0.4. Counters belong to names: an \
-         object that is still there after a change of configuration goes on counting, one that is gone is no longer \
-         shown. Samples by fault, the classes `none` and `1xx`, and histograms appear once there is something to count.\n\n",
+        "The admin address serves these at `/metrics` in the Prometheus text format 0.0.4. Counters belong to names: an object that still exists after a configuration change continues its counters, and a removed one is no longer shown. Samples by fault, the classes `none` and `1xx`, and histograms appear once there is something to count.\n\n",
     );
     let bounds: Vec<String> = EXPOSED_BOUNDS_MICROS.iter().map(|&bound| (bound as f64 / 1e6).to_string()).collect();
     let _ = writeln!(
@@ -58,20 +56,15 @@ fn access_log() -> String {
     let mut page = format!("# Access logs\n\n{MADE}");
     let _ = writeln!(
         page,
-        "One line for each exchange and each TCP stream, written when it is over: as a JSON object, or by a template. In a \
-         template `{{name}}` stands for a variable, `{{{{` and `}}}}` for the braces themselves. What is not known is `-` \
-         in a line and `null` in JSON.\n\n\
-         Whatever a client sends, a record stays one line and cannot leave its quotes: in a line every byte that is no \
-         printable ASCII, the quote and the backslash are written as `\\xHH`; in JSON, strings are escaped as RFC 8259 \
-         asks, and bytes that are no UTF-8 become the text `\\xHH`. A value longer than {VALUE_BYTES_MAX} bytes is cut and \
+        "One line for each exchange and each TCP stream, written at its end: as a JSON object, or by a template. In a \
+         template `{{name}}` stands for a variable, `{{{{` and `}}}}` for the braces themselves. Unknown values are `-` in a line and `null` in JSON.\n\n\
+         Clients cannot inject lines or close quotes: in a line, the quote, the backslash and every byte outside printable ASCII are written as `\\xHH`; in JSON, strings are escaped by RFC 8259, and bytes that are not UTF-8 become the text `\\xHH`. A value longer than {VALUE_BYTES_MAX} bytes is cut and \
          ends in `...`.\n\n\
-         Workers never wait for a log. When its target takes records more slowly than they come, those that do not fit \
-         in the ring of their worker are left out and counted in `equipoise_access_log_dropped_total`. A record reaches \
-         its target within about 100 ms. On `SIGUSR1` files are opened anew; what was recorded before goes to the old \
-         ones.\n\n\
-         `format: combined` is the Combined Log Format of Apache and nginx, which is this template:\n\n```\n{COMBINED}\n```\n\n\
+         Workers never wait for a log. If its target is too slow, records that do not fit into the ring buffer of their worker are dropped and counted in `equipoise_access_log_dropped_total`. A record reaches \
+         its target within about 100 ms. On `SIGUSR1` files are reopened; earlier records still go to the old ones.\n\n\
+         `format: combined` is the Combined Log Format of Apache and nginx, this template:\n\n```\n{COMBINED}\n```\n\n\
          `format: common` is the Common Log Format:\n\n```\n{CLF}\n```\n\n\
-         Times in both are UTC. What a client is refused for before its request is understood has `-` for a request.\n"
+         Times in both are UTC. A client that is rejected before its request is parsed has `-` as its request.\n"
     );
     page.push_str("| Variable | In JSON | Meaning |\n|---|---|---|\n");
     for (name, variable, meaning) in VARIABLES {

@@ -1,5 +1,5 @@
 //! Where series are found by name, so that counters survive a change of configuration. They are made at first use: of what is
-//! configured and never used only the name is told.
+//! configured but never used, only the name appears.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::trial::Trial;
 #[derive(Debug)]
 struct Entry<S> {
     series: Arc<Series<S>>,
-    /// Configured, or asked for since the configuration changed last. Others go once nobody holds them.
+    /// Configured, or asked for since the configuration changed last. Others are dropped with their last holder.
     wanted: bool,
 }
 

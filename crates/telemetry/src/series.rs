@@ -28,7 +28,7 @@ impl<S: Default> Series<S> {
         self.shards[self.shards.len() - 1].get_or_init(Box::default)
     }
 
-    /// The shard of a worker, which nobody else may write to.
+    /// The shard of a worker, the only thread that writes to it.
     ///
     /// # Panics
     /// When there are not that many workers, which is a mistake in the calling code.
@@ -88,7 +88,7 @@ pub struct ListenerShard {
 }
 
 impl ListenerShard {
-    /// Counts a fault that no record tells of, such as a failed handshake.
+    /// Counts a fault without a record, such as a failed handshake.
     pub fn fault(&self, fault: Fault) {
         self.faults.add(fault);
     }
@@ -166,7 +166,7 @@ pub struct EndpointShard {
 }
 
 impl EndpointShard {
-    /// Counts the fault of an attempt that was followed by another, since the record tells of the last one only.
+    /// Counts the fault of an attempt that was followed by another, since the record contains only the last one.
     pub fn fault(&self, fault: Fault) {
         self.faults.add(fault);
     }

@@ -31,7 +31,7 @@ pub struct Totals {
     pub connections_refused: u64,
     /// Connections to an endpoint that could not be established.
     pub connects_failed: u64,
-    /// Times a kept connection to an endpoint was used again.
+    /// Requests that reused a pooled connection to an endpoint.
     pub reused: u64,
     /// TLS handshakes: full, resumed, failed.
     pub handshakes: [u64; 3],

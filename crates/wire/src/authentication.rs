@@ -21,7 +21,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
 /// Whose a connection to an endpoint is, as far as its endpoint may see who has authenticated on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bond {
-    /// It serves whoever comes.
+    /// It serves all clients.
     #[default]
     None,
     /// It is one client's from now on.

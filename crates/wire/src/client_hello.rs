@@ -55,7 +55,7 @@ const NAME_BYTES_MAX: usize = 255;
 
 impl<'a> Handshake<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        // Type and length of the message come first; they set `left` anew.
+        // Type and length of the message come first; they reset `left`.
         Self { rest: bytes, in_record: 0, left: 4 }
     }
 

@@ -1,4 +1,4 @@
-//! Who the client is, and how endpoints are told: `X-Forwarded-*` and `Forwarded` (RFC 7239).
+//! How endpoints learn about the client: `X-Forwarded-*` and `Forwarded` (RFC 7239).
 //!
 //! A word about the client is believed only from a trusted peer, and only as far back as the chain of trusted proxies
 //! reaches. What anyone else says is removed, under any spelling that an endpoint could mistake for it.
@@ -247,7 +247,7 @@ fn extend_x_forwarded(fields: &mut Fields, (facts, scheme): (&Facts<'_>, Scheme)
     push_address(scratch, facts.peer.ip().to_canonical());
     fields.set(&NAMES.for_, scratch);
     if !fields.has_known(Known::XForwardedProto) {
-        // As far as is known of the client: the peer may have told of it in `Forwarded`.
+        // As far as is known of the client: the peer may have reported it in `Forwarded`.
         fields.append(&NAMES.proto, scheme.as_str().as_bytes());
     }
     if !fields.has_known(Known::XForwardedHost) {

@@ -41,7 +41,7 @@ pub mod code {
     pub const ENHANCE_YOUR_CALM: u32 = 0xb;
     /// TLS is not good enough.
     pub const INADEQUATE_SECURITY: u32 = 0xc;
-    /// It is to be asked for by HTTP/1.1.
+    /// It must be requested over HTTP/1.1.
     pub const HTTP_1_1_REQUIRED: u32 = 0xd;
 }
 

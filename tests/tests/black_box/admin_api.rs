@@ -451,21 +451,21 @@ fn an_address_that_others_reach_needs_tokens_to_change_anything() {
     };
     let refused_file = check(&open);
     assert!(!refused_file.status.success());
-    assert!(refused_file.stderr.contains("the administrator's API asks for no credentials"), "{}", refused_file.stderr);
+    assert!(refused_file.stderr.contains("the admin API requires no credentials"), "{}", refused_file.stderr);
     assert!(refused_file.stderr.contains("add `tokens`"), "{}", refused_file.stderr);
     let in_clear = open.replace("0.0.0.0:0\"", &format!("0.0.0.0:0\", {TOKENS}"));
     let warned = check(&in_clear);
     assert!(warned.status.success());
-    assert!(warned.stderr.contains("warning: tokens travel as they are to `0.0.0.0:0`"), "{}", warned.stderr);
+    assert!(warned.stderr.contains("warning: tokens are sent unencrypted to `0.0.0.0:0`"), "{}", warned.stderr);
     assert!(warned.stderr.contains("accept this with `tokens_in_clear: true`"), "{}", warned.stderr);
     let product = Product::start(&in_clear);
-    eventually("the start says so too", || product.stderr().contains("tokens travel as they are"));
+    eventually("the start says so too", || product.stderr().contains("tokens are sent unencrypted"));
     drop(product);
     let accepted = check(&in_clear.replace("0.0.0.0:0\"", "0.0.0.0:0\", tokens_in_clear: true"));
     assert!(accepted.status.success() && !accepted.stderr.contains("travel"), "{}", accepted.stderr);
     let readable = open.replace("0.0.0.0:0\"", "0.0.0.0:0\", allow_remote: true");
     let product = Product::start(&readable);
-    eventually("it says so", || product.stderr().contains("the admin listener asks for no credentials"));
+    eventually("it says so", || product.stderr().contains("the admin listener requires no credentials"));
     assert_eq!(product.admin("/api/status").status(), 200);
     let told = refused(&product, "POST /api/reload", &[], "", 403);
     assert!(told["suggestion"].as_str().unwrap().contains("tokens"), "{told}");
@@ -479,7 +479,7 @@ fn a_socket_without_a_file_has_no_permissions_and_needs_tokens_to_change_anythin
         Setup::to(&origin).text().replace("bind: \"127.0.0.1:0\" }\naccess", &format!("bind: \"{name}\" }}\naccess"));
     assert!(text.contains(&name));
     let product = Product::start(&text);
-    eventually("it says so", || product.stderr().contains("the admin listener asks for no credentials"));
+    eventually("it says so", || product.stderr().contains("the admin listener requires no credentials"));
     let ctl = |call: &str| super::harness::product::command(&["ctl", "--admin", &name, call]);
     let status = ctl("status");
     assert!(status.status.success(), "{}", status.stderr);
@@ -529,7 +529,7 @@ fn ctl_asks_by_a_unix_socket_that_only_its_user_may_open() {
     assert!(works(&["endpoint", "drain", "site", &first]).contains("gets nothing new"));
     assert!(works(&["endpoints", "site"]).contains("drain by local"));
     assert_eq!(product.get("/").text(), "b");
-    assert!(works(&["changes"]).contains("kept as long as the program runs"));
+    assert!(works(&["changes"]).contains("lost when the program stops"));
     works(&["endpoint", "ready", "site", &first]);
     let config = works(&["config", "get"]);
     std::fs::write(product.folder().join("new.yaml"), config.replace("127.0.0.1:0", "127.0.0.1:0\", \"backlog\": \"x"))
@@ -541,9 +541,9 @@ fn ctl_asks_by_a_unix_socket_that_only_its_user_may_open() {
     changed["clusters"]["site"]["endpoints"] = json!([first]);
     std::fs::write(product.folder().join("new.yaml"), changed.to_string()).unwrap();
     let told = works(&["config", "put", "new.yaml", "--dry-run"]);
-    assert!(told.starts_with("nothing was changed") && told.contains("is removed"), "{told}");
+    assert!(told.starts_with("dry run, nothing was changed") && told.contains("is removed"), "{told}");
     assert_eq!(works(&["config", "get"]), config);
-    assert!(works(&["config", "put", "new.yaml"]).contains("is in force"));
+    assert!(works(&["config", "put", "new.yaml"]).contains("is active"));
     assert!(works(&["config", "put", "new.yaml"]).contains("nothing to change"));
     assert_eq!(product.get("/").text(), "a");
     assert!(works(&["generations"]).contains("local"));
@@ -555,7 +555,7 @@ fn ctl_asks_by_a_unix_socket_that_only_its_user_may_open() {
     assert_eq!(missing.stderr, "there is no cluster `sit`\n     help: did you mean `site`?\n");
     let json: Value = serde_json::from_str(&ctl(&["endpoints", "sit", "--json"]).stderr).expect("JSON");
     assert_eq!(json["suggestion"], "did you mean `site`?");
-    assert!(works(&["config", "reset"]).contains("nothing is different"));
+    assert!(works(&["config", "reset"]).contains("no differences"));
     drop(product);
     let nobody = super::harness::product::command(&["ctl", "--admin", "unix:/nowhere/at/all", "status"]);
     assert!(nobody.stderr.contains("Is the program running"), "{}", nobody.stderr);

@@ -34,7 +34,7 @@ fn who_shows_no_credentials_cannot_have_the_program_reach_further() {
     eventually("it is said at the start", || {
         product
             .stderr()
-            .contains("the admin listener asks for no credentials so=\"every user of this machine may change")
+            .contains("the admin listener requires no credentials so=\"every user of this machine may change")
     });
     let words = ["the file `/tmp/equipoise-test-never-written`", "the socket `unix:/run/docker.sock`", "`${PATH}`"];
     for (at, config) in reaching(&product, &[]).iter().enumerate() {
@@ -141,11 +141,11 @@ fn a_socket_that_everybody_may_open_is_no_guard_and_is_told_of() {
         command_in(product.folder(), &["ctl", "--admin", &admin, "config", "put", "more.yaml", "--dry-run"])
     };
     let product = start("0666");
-    product.expect_said(&["its `mode` lets every user of this machine change the configuration there"]);
+    product.expect_said(&["its `mode` lets every user of this machine change the configuration"]);
     let told = put(&product);
-    assert!(!told.status.success() && told.stderr.contains("needs a token"), "{}{}", told.stdout, told.stderr);
+    assert!(!told.status.success() && told.stderr.contains("requires a token"), "{}{}", told.stdout, told.stderr);
     let product = start("0660");
-    product.expect_said(&["its group may change the configuration there"]);
+    product.expect_said(&["its group may change the configuration"]);
     let told = put(&product);
     assert!(told.status.success(), "{}{}", told.stdout, told.stderr);
 }
@@ -242,7 +242,7 @@ fn what_another_run_has_kept_is_neither_lost_nor_brought_back_unasked() {
     let text = text.replace("ENDPOINT", &origin.address().to_string());
     std::fs::write(&kept, &text).expect("the folder is ours");
     let said = product.reload(&with_state(&setup));
-    assert!(said.contains("changes of another time are kept in"), "{said}");
+    assert!(said.contains("has API changes of an earlier run"), "{said}");
     assert_eq!((generation(&product), std::fs::read_to_string(&kept).expect("it is there")), (1, text));
     std::fs::remove_file(&kept).expect("it is there");
     assert!(product.reload(&with_state(&setup)).contains("configuration is live"));

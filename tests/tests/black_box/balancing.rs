@@ -224,7 +224,7 @@ fn a_wait_that_takes_too_long_is_answered_503() {
     assert!(answer.field("retry-after").is_some());
     assert!(start.elapsed() >= Duration::from_millis(250));
     product.flagged("PT");
-    eventually("nobody waits", || queue_length(&product) == 0);
+    eventually("no request of this route waits", || queue_length(&product) == 0);
     go.send(()).expect("the origin waits");
     assert_eq!(first.response().status(), 200);
 }

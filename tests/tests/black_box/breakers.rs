@@ -239,7 +239,7 @@ fn a_configuration_that_cannot_be_used_leaves_an_open_circuit_as_it_is() {
     assert_eq!([product.get("/").status(), product.get("/").status()], [502, 503]);
     let more = format!("listeners:\n  taken: {{ bind: \"{}\" }}", taken.local_addr().expect("an address"));
     let bad = Setup::to_addresses(&[refusing]).text().replacen("listeners:", &more, 1);
-    assert!(product.reload(&bad).contains("stays in force"));
+    assert!(product.reload(&bad).contains("stays active"));
     assert_eq!(product.get("/").status(), 503, "the circuit is still open");
 }
 

@@ -55,7 +55,7 @@ fn what_is_as_good_comes_into_force_by_itself_with_one_worker_too() {
     assert!((0..20).all(|_| product.get("/").text() == "new"), "all of it");
     assert_eq!((kept.get("/").text().as_str(), generation(&product)), ("new", 2));
     let entry = product.api("/api/generations/2");
-    assert!(entry["tried"].as_str().unwrap().contains("exchanges went by it, 0 failed"), "{entry}");
+    assert!(entry["tried"].as_str().unwrap().contains("exchanges used it, 0 failed"), "{entry}");
     product.expect_metric("equipoise_canaries_total", &["result=\"promoted\""], 1.0);
     product.expect_metric("equipoise_canary_share", &[], 0.0);
     eventually("the log tells it", || product.stderr().contains("canary promoted"));
@@ -85,7 +85,10 @@ fn what_nobody_has_seen_does_not_come_into_force() {
     eventually("the trial ends", || newest(&product)["result"] != "tried");
     let ended = newest(&product);
     assert_eq!(ended["result"], "went_back", "{ended}");
-    assert!(ended["reason"].as_str().unwrap().contains("only 0 exchanges went by it, and 20 are the least"), "{ended}");
+    assert!(
+        ended["reason"].as_str().unwrap().contains("only 0 exchanges used it, fewer than the 20 needed"),
+        "{ended}"
+    );
     assert_eq!(product.get("/").text(), "old");
 }
 
@@ -115,7 +118,7 @@ fn it_is_promoted_and_given_up_by_hand_and_others_wait() {
     let told = ctl(&["canary"]).stdout;
     assert!(told.contains("1% for 3600 s") && told.contains("tried"), "{told}");
     let promoted = ctl(&["canary", "promote"]);
-    assert!(promoted.status.success() && promoted.stdout.contains("generation 2 is in force"), "{}", promoted.stdout);
+    assert!(promoted.status.success() && promoted.stdout.contains("generation 2 is active"), "{}", promoted.stdout);
     assert!((0..20).all(|_| product.get("/").text() == "new"));
     assert!(std::fs::read_to_string(&kept).expect("it is kept now").contains(&new.address().to_string()));
     std::fs::write(product.folder().join("cluster.json"), endpoint(old.address())).expect("the folder is ours");
@@ -123,7 +126,7 @@ fn it_is_promoted_and_given_up_by_hand_and_others_wait() {
         ["config", "set", "cluster", "site", "cluster.json", "--canary", "10%", "--for", "30m", "--errors-max", "2%"];
     let set = ctl(&set);
     assert!(set.stdout.starts_with("canary running beside generation 2"), "{}{}", set.stdout, set.stderr);
-    assert!(ctl(&["canary", "abort"]).stdout.contains("given up"));
+    assert!(ctl(&["canary", "abort"]).stdout.contains("rolled back"));
 }
 
 #[test]

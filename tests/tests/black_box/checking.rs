@@ -284,7 +284,7 @@ fn a_configuration_that_is_wrong_or_absent_is_not_printed() {
 fn the_help_says_how_it_is_used_and_how_it_ends() {
     let ended = command_in(folder().path(), &["check", "--help"]);
     for wanted in
-        ["equipoise check -", "--offline", "--strict", "--format github", "with 2\nwhen", "severity  \"error\""]
+        ["equipoise check -", "--offline", "--strict", "--format github", "\nwith 2 when", "severity  \"error\""]
     {
         assert!(ended.stdout.contains(wanted), "{wanted} in:\n{}", ended.stdout);
     }

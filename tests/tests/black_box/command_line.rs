@@ -30,7 +30,7 @@ fn settings_that_do_nothing_are_warned_of_and_fail_nothing() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stdout.contains("is good: 1 listener"), "{}", ended.stdout);
     for wanted in
-        ["site.yaml:", ": warning: nobody ever waits in this queue", "help: give the cluster or its endpoints"]
+        ["site.yaml:", ": warning: no request ever waits in this queue", "help: give the cluster or its endpoints"]
     {
         assert!(ended.stderr.contains(wanted), "{wanted} in:\n{}", ended.stderr);
     }
@@ -238,7 +238,7 @@ fn a_proxy_runs_from_the_command_line_alone() {
     for (wrong, wanted) in [
         (
             "https://app.example",
-            "`proxy` speaks no TLS to endpoints: write a file whose cluster has `endpoints: [\"app.example:443\"]`",
+            "`proxy` does not use TLS to endpoints: write a file whose cluster has `endpoints: [\"app.example:443\"]`",
         ),
         ("http://app.example/x", "an endpoint has no path: write app.example:80"),
     ] {
@@ -394,7 +394,7 @@ clusters:
 ",
         &[
             "unknown key `server` in the file",
-            "help: what a server holds stands in `listeners: { NAME: { bind: … } }`, in `routes: [",
+            "help: write what a `server` block holds as `listeners: { NAME: { bind: … } }`, `routes: [",
             "unknown key `upstream` in the file",
             "help: write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-nginx.md",
             "help: write a cluster: `clusters: { NAME: { endpoints: […] } }`; see docs/guides/coming-from-haproxy.md",
@@ -439,7 +439,7 @@ clusters:
             "help: did you mean `balance`? See docs/guides/coming-from-envoy.md",
             "unknown key `attempts_mx` in `retry` of cluster `c`",
             "help: did you mean `attempts_max`?\n",
-            "help: it is called `balance` here, which is set already: leave this out",
+            "help: here it is `balance`, which is already set: leave this out",
             "4 problems",
         ],
     );
@@ -574,7 +574,7 @@ fn a_request_is_explained_from_a_file_to_its_endpoint() {
     for wanted in [
         "listener web (http, 127.0.0.1:8080)",
         "route `shop` (host shop.example.com, paths below /api)",
-        "route `rest` (any host and path) would hold too, but comes later",
+        "route `rest` (any host and path) matches too, but has lower precedence",
         "set_request_header: changes the request",
         "+ x-shop: 1",
         "cluster `api`, balance least_request",
@@ -606,7 +606,7 @@ fn a_request_is_explained_by_the_running_program_with_what_is_there_now() {
     assert_eq!((cluster["endpoints"][0]["in_flight"].as_u64(), told["generation"].as_u64()), (Some(0), Some(1)));
     let ended = command(&["explain", "--admin", &origin.address().to_string(), "http://anything/"]);
     assert_eq!(ended.status.code(), Some(1));
-    assert!(ended.stderr.contains("does not answer as the admin address of Equipoise does"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is not the admin address of Equipoise"), "{}", ended.stderr);
     let ended = command(&["explain", "--admin", &admin, "anything"]);
     assert_eq!((ended.status.code(), ended.stderr.contains("has no scheme")), (Some(1), true), "{}", ended.stderr);
 }

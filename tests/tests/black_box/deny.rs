@@ -68,7 +68,7 @@ fn mistakes_are_told_with_their_line() {
     let origin = Origin::saying("in");
     for (filter, told) in [
         ("{ deny: { status: 200 } }", "`status` must be a whole number from 400 to 599, not 200"),
-        ("{ deny: { close: true, status: 403 } }", "with `close` there is no answer, and so no `status`"),
+        ("{ deny: { close: true, status: 403 } }", "`status` has no effect with `close`: no response is sent"),
         ("{ deny: { headers: { Date: x } } }", "`Date` follows from the answer itself"),
         ("{ deny: { content_type: \"a\\nb\" } }", "it is not the value of a header field"),
         ("{ deny: { staus: 403 } }", "did you mean `status`?"),

@@ -130,7 +130,7 @@ fn endpoints_whose_names_swap_their_addresses_follow_and_one_that_cannot_is_logg
     }
     // One stays, so that the other has nowhere to go.
     names.change("a A 127.0.0.4\nb A 127.0.0.4");
-    let told = "the host name of an endpoint has only addresses that other endpoints have";
+    let told = "the host name of an endpoint resolves only to addresses of other endpoints";
     product.expect_said(&[told, &format!("endpoint=a.test:{port} address=127.0.0.3:{port}")]);
     assert_eq!((places(), product.get("/").text()), (at([3, 4]), "3".to_owned()));
     assert_eq!(product.stderr().matches(told).count(), 1, "{}", product.stderr());
@@ -159,8 +159,8 @@ fn a_name_that_is_not_found_keeps_its_address_and_is_logged_once() {
     says(&product, "/", "3");
     failing(0.0);
     assert!(load.end() > 0);
-    product.expect_said(&["there is no such name", "the name has no such records", "is found again"]);
-    let told = product.stderr().matches("cannot be looked up, its address stays").count();
+    product.expect_said(&["there is no such name", "the name has no such records", "resolves again"]);
+    let told = product.stderr().matches("does not resolve; its last address stays in use").count();
     assert_eq!(told, 3, "{}", product.stderr());
 }
 

@@ -252,11 +252,7 @@ fn steps_ask_several_ports_and_the_reason_names_the_step() {
     let silent = Origin::start(|mut visit| _ = visit.peer.wait_closed());
     let port = silent.address().port();
     let slow = format!("steps: [{{ tcp: {{}} }}, {{ http: {{}}, port: {port} }}], timeout: 200ms");
-    fails(
-        &page,
-        &slow,
-        &format!("step 2 (http at port {port}): no answer before the 200ms of the whole check were over"),
-    );
+    fails(&page, &slow, &format!("step 2 (http at port {port}): no answer within the 200ms of the whole check"));
 }
 
 #[test]

@@ -510,12 +510,12 @@ fn a_port_is_not_that_of_datagrams_before_the_connections_of_http3_there_are_ove
         client.flush();
         origin.connections() == 1
     });
-    let why = "connections of HTTP/3 that were begun there are not over yet";
+    let why = "HTTP/3 connections that started there are still open";
     for before in [None, Some(&without)] {
         let said = before.map(|before| site.product.reload(before));
         assert!(said.is_none_or(|said| said.contains("configuration is live")));
         let said = site.product.reload(&datagrams);
-        assert!(said.contains(why) && said.contains("stays in force"), "{said}");
+        assert!(said.contains(why) && said.contains("stays active"), "{said}");
     }
     client.send(&mut stream, b"after");
     client.end(&mut stream, http::HeaderMap::new());

@@ -101,7 +101,7 @@ fn the_own_zone_and_others_are_told_apart() {
     product.reload(&setup(", state: maintenance").text());
     expect_pick(&product, "/far", "other_zone");
     let told = product.api("/api/explain?request=GET%20http://test/");
-    let why = "its turn comes next, of other zones: the own one cannot bear everything";
+    let why = "its turn comes next, in another zone: the own zone has too little capacity";
     assert_eq!(told["outcome"]["forward"][0]["why"], why);
 }
 

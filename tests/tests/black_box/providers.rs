@@ -162,7 +162,7 @@ fn a_bad_file_changes_nothing_and_is_told_with_the_provider_and_the_line() {
         assert!(says(&product, "/").contains("one"), "what was before stays");
     }
     let ctl = product_ctl(&product);
-    assert!(ctl.contains("what fleet wants is refused") && ctl.contains("nobody"), "{ctl}");
+    assert!(ctl.contains("the new state of fleet is rejected") && ctl.contains("nobody"), "{ctl}");
     put(product.folder(), "fleet.yaml", &endpoints(&[&origin]));
     eventually("it is good again", || status(&product, "fleet")["problems"].is_null());
 }
@@ -615,12 +615,12 @@ fn the_main_file_is_watched_where_that_is_wanted() {
     put(&product.folder().join("sites"), "site.yaml", &cluster(&two));
     expect_answer(&product, "two");
     put(&product.folder().join("sites"), "more.yaml", "clusters: { more: { endpoints: [x] } }");
-    product.expect_said(&["more.yaml:1", "configuration refused"]);
+    product.expect_said(&["more.yaml:1", "configuration rejected"]);
     assert!(says(&product, "/").contains("two"));
     fs::remove_file(product.folder().join("sites/more.yaml")).expect("removed");
     put(&product.folder().join("sites"), "site.yaml", &cluster(&one));
     expect_answer(&product, "one");
-    assert_eq!(product.stderr().matches("configuration refused").count(), 1, "a mistake is told once");
+    assert_eq!(product.stderr().matches("configuration rejected").count(), 1, "a mistake is told once");
 }
 
 #[test]

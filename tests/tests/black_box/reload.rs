@@ -160,7 +160,7 @@ fn a_bad_configuration_changes_nothing_and_says_why() {
     .enumerate()
     {
         let said = product.reload(&bad);
-        assert!(said.contains("stays in force"), "{said}");
+        assert!(said.contains("stays active"), "{said}");
         assert_eq!(peer.get("/").text(), "fine");
         assert_eq!(product.get("/").text(), "fine");
         product.expect_metric("equipoise_generations_refused_total", &[], number as f64 + 1.0);
@@ -178,7 +178,7 @@ fn a_configuration_whose_address_is_taken_changes_nothing_at_all() {
     let product = setup.start();
     let taken = format!("  extra: {{ bind: \"{}\" }}\nroutes:\n", origin.address());
     let said = product.reload(&Setup::to(&other).text().replace("routes:\n", &taken));
-    assert!(said.contains("stays in force"), "{said}");
+    assert!(said.contains("stays active"), "{said}");
     product.expect_said(&[&origin.address().to_string()]);
     for _ in 0..10 {
         assert_eq!(product.get("/").text(), "before");

@@ -278,8 +278,8 @@ fn a_program_that_says_what_it_should_not_changes_nothing_and_leaves_nothing_beh
     let without_descriptors = raw("\\002\\000\\000\\000\\000\\003\\000");
     let thrice = says(PREPARED, IN_PARTS) + &says(PREPARED, "{}") + &says(PREPARED, "{}");
     for (script, why) in [
-        (raw("GET / HTTP/1.1\\r\\n\\r\\n") + HANG, "it cannot be understood: what came is no frame"),
-        (raw("\\002\\377\\377\\377\\377\\000\\000") + HANG, "it cannot be understood: a frame is too long"),
+        (raw("GET / HTTP/1.1\\r\\n\\r\\n") + HANG, "its messages cannot be read: what came is no frame"),
+        (raw("\\002\\377\\377\\377\\377\\000\\000") + HANG, "its messages cannot be read: a frame is too long"),
         (half + "exit 7\n", "it ended before it was ready: exit status: 7"),
         (without_descriptors + "exit 7\n", "it ended before it was ready: exit status: 7"),
         (says(READY, "{}") + HANG, "it said Ready instead of Prepared"),
@@ -310,7 +310,7 @@ fn a_program_that_hangs_is_not_waited_for_longer_than_that_may_take() {
     for script in [HANG.to_owned(), says(PREPARED, "{}") + HANG, says(PREPARED, IN_PARTS) + HANG] {
         put(&all.program, format!("#!/usr/bin/env bash\n{script}").as_bytes());
         let said = all.product.upgrade_in_vain();
-        assert!(said.contains("it was not ready in time"), "{said}");
+        assert!(said.contains("it did not become ready in time"), "{said}");
         all.goes_on();
     }
 }
@@ -352,7 +352,7 @@ fn two_upgrades_at_once_are_refused_and_a_signal_to_end_ends_both() {
     eventually("it has begun", || product.stderr().contains("upgrade started"));
     let refused = product.call("POST /api/upgrade", &[], "");
     assert_eq!(refused.status(), 409, "{}", refused.text());
-    assert!(refused.text().contains("an upgrade is under way"), "{}", refused.text());
+    assert!(refused.text().contains("an upgrade is in progress"), "{}", refused.text());
     product.signal(libc::SIGUSR2);
     eventually("it says so", || product.stderr().contains("an upgrade is already in progress"));
     assert_eq!(product.get("/").status(), 200);
@@ -417,7 +417,7 @@ fn a_program_that_cannot_take_over_leaves_the_files_of_unix_sockets_where_they_a
         let said = product.upgrade_in_vain();
         assert!(said.contains("cannot listen on"), "{said}");
         assert!(ask(&web, "/") && ask(&admin, "/healthz"), "who comes by their files still finds them");
-        assert_eq!(mode(), 0o600, "of the configuration in force");
+        assert_eq!(mode(), 0o600, "of the active configuration");
     }
     write(&open);
     let pid = product.upgrade();
@@ -572,8 +572,8 @@ fn an_address_of_datagrams_that_changes_with_an_upgrade_is_told_of_with_what_to_
     let product = Product::start(&text("127.0.0.1"));
     std::fs::write(product.folder().join("equipoise.yaml"), text("0.0.0.0")).expect("our folder");
     product.upgrade();
-    let told = "datagrams to an address that has changed with the upgrade may be lost";
+    let told = "datagrams to an address that changed with the upgrade may be lost";
     eventually("it is told of", || product.stderr().contains(told));
     let said = product.stderr();
-    assert!(said.contains(&format!("before={address}")) && said.contains("change the address by a reload"), "{said}");
+    assert!(said.contains(&format!("before={address}")) && said.contains("change the address with a reload"), "{said}");
 }

@@ -593,7 +593,7 @@ fn sockets_of_another_process_are_set_up_as_they_are_configured_here() {
     std::fs::write(product.folder().join("equipoise.yaml"), text(&busy, product.folder())).expect("ours");
     let said = product.upgrade_in_vain();
     assert!(said.contains("cannot listen on"), "{said}");
-    assert_eq!(has(), (true, false, 0), "of the configuration in force");
+    assert_eq!(has(), (true, false, 0), "of the active configuration");
     answers();
 }
 

@@ -6,24 +6,33 @@ pub(crate) struct Split {
     pub(crate) code: String,
     /// Comments alone.
     pub(crate) comments: String,
+    /// Literals alone, in their quotes.
+    pub(crate) literals: String,
 }
 
 /// Splits a source.
 pub(crate) fn split(text: &str) -> Split {
     let bytes = text.as_bytes();
     let blank: Vec<u8> = bytes.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }).collect();
-    let (mut code, mut comments) = (blank.clone(), blank);
+    let (mut code, mut comments, mut literals) = (blank.clone(), blank.clone(), blank);
     let mut at = 0;
     while at < bytes.len() {
         let end = token_end(bytes, at);
         let into = if is_comment(&bytes[at..]) { &mut comments } else { &mut code };
-        let literal = end - at > 1 && matches!(bytes[at], b'"' | b'r' | b'b' | b'\'' | b'c');
+        let token = &bytes[at..end];
+        // A word may begin with `r`, `b` or `c` too.
+        let literal = token.len() > 1
+            && matches!(token[0], b'"' | b'r' | b'b' | b'\'' | b'c')
+            && !token.iter().all(|byte| is_word(*byte));
         let shown = if literal { at..at + 1 } else { at..end };
         into[shown.clone()].copy_from_slice(&bytes[shown]);
+        if literal {
+            literals[at..end].copy_from_slice(token);
+        }
         at = end;
     }
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Split { code: text(code), comments: text(comments) }
+    Split { code: text(code), comments: text(comments), literals: text(literals) }
 }
 
 fn is_comment(rest: &[u8]) -> bool {
@@ -235,6 +244,8 @@ fn code_comments_and_literals_are_told_apart() {
     assert!(!split.code.contains('x') && !split.code.contains('{') && !split.code.contains('}'), "{}", split.code);
     assert!(split.comments.contains("fn y() {") && split.comments.contains("/* fn */"));
     assert!(split.code.contains("fn<'a>(&'a str)"));
+    assert!(split.literals.contains("fn x() { // no") && !split.literals.contains("let"));
+    assert_eq!(self::split("ready back cost").code, "ready back cost", "words are no literals");
 }
 
 #[test]

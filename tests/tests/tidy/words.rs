@@ -1,6 +1,6 @@
 //! One word per notion (`docs/glossary.md`), and words that stay out.
 
-use super::code::{split, words};
+use super::code::{before_tests, split, words};
 use super::{assert_none, files};
 
 /// Words that are not used for our own things.
@@ -33,6 +33,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("iter_common_name", "x509-parser"),
     ("CommonName", "rcgen"),
     ("common_name", "X.509 calls it so (RFC 5280 appendix A.1)"),
+    ("client_common_name", "the same, of a client certificate"),
+    ("common", "the same, in a variable"),
 ];
 
 /// The words that an identifier is made of, lower case.
@@ -114,4 +116,117 @@ fn words_are_found_inside_identifiers() {
     assert_eq!(parts("HttpServerConfig"), ["http", "server", "config"]);
     assert_eq!(parts("my_backend2"), ["my", "backend2"]);
     assert!(is_forbidden("handlers") && !is_forbidden("serves"));
+}
+
+/// Turns of phrase that make a reader stop, and what a native speaker of this field writes.
+const IDIOMS: &[(&[&str], &str)] = &[
+    (&["anew"], "again, or re-"),
+    (&["nobody"], "no client, no request, no one"),
+    (&["anybody"], "any client, anyone"),
+    (&["somebody"], "a client, a user"),
+    (&["whoever"], "a client that"),
+    (&["is", "told"], "gets, is reported"),
+    (&["are", "told"], "get, are reported"),
+    (&["was", "told"], "got, was reported"),
+    (&["be", "told"], "get, be reported"),
+    (&["told", "of"], "reported"),
+    (&["tells", "of"], "reports"),
+    (&["by", "HTTP", "1"], "over HTTP/1.1"),
+    (&["by", "HTTP", "2"], "over HTTP/2"),
+    (&["by", "HTTP", "3"], "over HTTP/3"),
+    (&["under", "way"], "in flight, in progress"),
+    (&["gone", "back"], "rolled back"),
+    (&["into", "force"], "apply, become active, be promoted"),
+    (&["in", "force"], "active"),
+    (&["stands", "before"], "is in front of, overrides"),
+    (&["who", "vouches"], "that issued the certificate"),
+    (&["vouch", "for"], "issue"),
+];
+
+/// Idioms in a text, with their places.
+fn idioms(text: &str) -> Vec<(usize, String)> {
+    let all: Vec<(usize, &str)> = words(text).collect();
+    let mut found = Vec::new();
+    for place in 0..all.len() {
+        for (phrase, plain) in IDIOMS {
+            let Some(run) = all.get(place..place + phrase.len()) else { continue };
+            let is_same = run.iter().zip(*phrase).all(|((_, word), wanted)| word.eq_ignore_ascii_case(wanted));
+            let (start, (last, end)) = (run[0].0, run[run.len() - 1]);
+            // Words of two literals, or of two sentences, are no phrase.
+            if is_same && !text[start..last + end.len()].contains(['"', '.', '|']) {
+                found.push((start, format!("`{}`: write {plain}", phrase.join(" "))));
+            }
+        }
+    }
+    found
+}
+
+/// What users read first and most, and what is made of the program.
+const READ_BY_USERS: &[&str] = &["README.md", "CHANGELOG.md", "docs/glossary.md", "docs/guides", "docs/reference"];
+
+#[test]
+fn documents_for_users_are_in_plain_english() {
+    let mut found = Vec::new();
+    for file in files::below(READ_BY_USERS, &[".md"]) {
+        found.extend(idioms(&file.text).into_iter().map(|(at, why)| format!("{}: {why}", file.place(at))));
+    }
+    assert_none("plain English", &found);
+}
+
+#[test]
+fn texts_that_the_program_shows_are_in_plain_english() {
+    let mut found = Vec::new();
+    for file in files::product().into_iter().filter(|file| !file.is_test() && !file.path.contains("/examples/")) {
+        let length = before_tests(&split(&file.text).code).len();
+        let hits = idioms(&split(&file.text).literals).into_iter().filter(|(at, _)| *at < length);
+        found.extend(hits.map(|(at, why)| format!("{}: {why}", file.place(at))));
+    }
+    assert_none("plain English in messages", &found);
+}
+
+/// Comments, decisions and results still have such phrases: so many at most. The numbers may only fall.
+const LEFT: &[(&str, usize)] = &[
+    ("ARCHITECTURE.md", 8),
+    ("CONTRIBUTING.md", 2),
+    ("SECURITY.md", 6),
+    ("docs/adr", 117),
+    ("docs/results", 9),
+    ("crates/admin", 21),
+    ("crates/config", 84),
+    ("crates/control", 229),
+    ("crates/equipoise", 77),
+    ("crates/model", 13),
+    ("crates/plan", 126),
+    ("crates/proxy", 256),
+    ("crates/telemetry", 21),
+    ("crates/wire", 36),
+];
+
+#[test]
+fn comments_and_papers_come_nearer_to_plain_english() {
+    let mut found = Vec::new();
+    for (place, most) in LEFT {
+        let count: usize = files::below(&[place], &[".md", ".rs"])
+            .iter()
+            .map(
+                |file| {
+                    if file.path.ends_with(".rs") { idioms(&split(&file.text).comments) } else { idioms(&file.text) }
+                },
+            )
+            .map(|hits| hits.len())
+            .sum();
+        if count > *most {
+            found.push(format!("{place} has {count}, and may have {most}"));
+        }
+    }
+    assert_none("fewer idioms, never more", &found);
+}
+
+#[test]
+fn idioms_are_found_over_line_ends_but_not_over_sentences() {
+    let of = |text: &str| idioms(text).len();
+    assert_eq!(of("requests under\n/// way, and Nobody knows"), 2);
+    assert_eq!(of("look under. Way out"), 0);
+    assert_eq!(of("sent by HTTP/3"), 1);
+    assert_eq!(of("\"under\", \"way\""), 0);
 }

@@ -9,12 +9,12 @@ use super::{DEFAULT_LINE, one_of};
 /// Where formats have names.
 pub(crate) const LOG_FORMATS: &str = "log_formats";
 
-/// Where records of exchanges are written: `path`, `stdout: true` or `syslog`.
+/// Where an access log is written: `path`, `stdout: true` or `syslog`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["path", "stdout", "syslog"])))]
 pub struct AccessLog {
-    /// A file, which is appended to and reopened on SIGUSR1. Relative to the file that names it.
+    /// A file, opened for appending and reopened on SIGUSR1. Relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub path: Option<String>,
@@ -22,10 +22,10 @@ pub struct AccessLog {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("const" = true))]
     pub stdout: Option<bool>,
-    /// A receiver of syslog messages; each record is one.
+    /// A syslog receiver; each record is one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syslog: Option<Syslog>,
-    /// How a record looks: one of these, or a name from `log_formats`.
+    /// Format of a record: one of these, or a name from `log_formats`.
     #[serde(default)]
     pub format: LogFormat,
     /// The line, with variables in braces, when `format` is `line`.
@@ -33,12 +33,12 @@ pub struct AccessLog {
     pub line: String,
 }
 
-/// How a record looks: a format of the program, or one of `log_formats`.
+/// Format of a record: a built-in one, or one of `log_formats`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum LogFormat {
-    /// One of the program.
+    /// A built-in format.
     Known(KnownLogFormat),
     /// One of `log_formats`, by name.
     Named(String),
@@ -50,7 +50,7 @@ impl Default for LogFormat {
     }
 }
 
-/// A format of the program.
+/// A built-in format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "LogFormat")]
@@ -72,52 +72,52 @@ impl KnownLogFormat {
         [("line", Self::Line), ("json", Self::Json), ("common", Self::Clf), ("combined", Self::Combined)];
 }
 
-/// A receiver of syslog messages.
+/// A syslog receiver.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Syslog {
-    /// `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:PATH`, such as `unix:/dev/log`. A name is looked up when the configuration
+    /// `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:PATH`, such as `unix:/dev/log`. A host name is resolved when the configuration
     /// is read.
     pub to: String,
-    /// What kind of program speaks.
+    /// Syslog facility of the messages.
     #[serde(default)]
     pub facility: Facility,
-    /// How serious a record is said to be.
+    /// Syslog severity of the messages.
     #[serde(default)]
     pub severity: Severity,
-    /// The name of the program in the message: letters, digits and `_-./`, 32 at most.
+    /// The tag (program name) of the messages: letters, digits and `_-./`, 32 at most.
     #[serde(default = "tag")]
     pub tag: String,
-    /// How a message is written. By default as RFC 5424 says over the network, and as RFC 3164 does to a Unix socket.
+    /// Syslog format. By default RFC 5424 over the network, and RFC 3164 to a Unix socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub style: Option<SyslogStyle>,
 }
 
-/// How a syslog message is written.
+/// Syslog format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SyslogStyle {
-    /// The older one: `<134>Nov 22 09:05:07 host equipoise[71]: …`, in UTC; without the host to a Unix socket. Over TCP a line
-    /// end follows each message (RFC 6587 section 3.4.2).
+    /// The older one: `<134>Nov 22 09:05:07 host equipoise[71]: …`, in UTC; without the host to a Unix socket. Over TCP each
+    /// message ends with a line feed (RFC 6587 section 3.4.2).
     Rfc3164,
     /// The newer one: `<134>1 2026-11-22T09:05:07.123Z host equipoise 71 - - …`. Over TCP each message is preceded by its length
     /// (RFC 6587 section 3.4.1).
     Rfc5424,
 }
 
-/// What kind of program speaks (RFC 5424 section 6.2.1).
+/// Syslog facility (RFC 5424 section 6.2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Facility {
     /// The kernel.
     Kern = 0,
-    /// A program of a user.
+    /// User programs.
     User = 1,
     /// Mail.
     Mail = 2,
-    /// A program in the background.
+    /// System daemons.
     Daemon = 3,
-    /// Who comes in.
+    /// Security and authentication.
     Auth = 4,
     /// Syslog itself.
     Syslog = 5,
@@ -127,9 +127,9 @@ pub enum Facility {
     News = 7,
     /// UUCP.
     Uucp = 8,
-    /// What runs at a time.
+    /// Clock daemon (cron).
     Cron = 9,
-    /// Who comes in, not for everybody to read.
+    /// Security and authentication, private.
     Authpriv = 10,
     /// FTP.
     Ftp = 11,
@@ -152,13 +152,13 @@ pub enum Facility {
     Local7 = 23,
 }
 
-/// How serious a message is (RFC 5424 section 6.2.1).
+/// Syslog severity (RFC 5424 section 6.2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Unusable.
+    /// System unusable.
     Emerg = 0,
-    /// To be mended now.
+    /// Immediate action required.
     Alert = 1,
     /// Critical.
     Crit = 2,
@@ -166,12 +166,12 @@ pub enum Severity {
     Err = 3,
     /// A warning.
     Warning = 4,
-    /// Normal, but worth a look.
+    /// Normal, but significant.
     Notice = 5,
-    /// To inform.
+    /// Informational.
     #[default]
     Info = 6,
-    /// To find mistakes.
+    /// Debugging.
     Debug = 7,
 }
 

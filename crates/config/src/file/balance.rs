@@ -36,15 +36,15 @@ pub enum BalanceName {
     Random,
     /// The one with the fewest requests in flight, by weight.
     LeastRequest,
-    /// The better of two that chance draws, by weight: the one with fewer requests in flight.
+    /// The better of two random endpoints, drawn by weight: the one with fewer requests in flight.
     PowerOfTwo,
-    /// The one that is likely to answer soonest.
+    /// The one that is expected to respond soonest.
     LeastTime,
-    /// The better of two that chance draws: the one that is likely to answer sooner. Slowness is noticed at once.
+    /// The better of two random endpoints: the one that is expected to respond sooner. Reacts to slowness at once.
     PeakEwma,
-    /// The first that has room.
+    /// The first one that has room.
     First,
-    /// The same client to the same endpoint, by its address.
+    /// The same endpoint for the same client, by its address.
     SourceHash,
 }
 
@@ -53,13 +53,13 @@ pub enum BalanceName {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Balance", extend("oneOf" = one_of(&["hash", "least_time", "peak_ewma"])))]
 pub struct BalanceSettings {
-    /// Equal keys to the same endpoint, whatever other endpoints come and go.
+    /// The same endpoint for equal keys; few keys move when endpoints are added or removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<Hash>,
-    /// The one that is likely to answer soonest.
+    /// The one that is expected to respond soonest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_time: Option<ResponseTimes>,
-    /// The better of two that chance draws: the one that is likely to answer sooner. Slowness is noticed at once.
+    /// The better of two random endpoints: the one that is expected to respond sooner. Reacts to slowness at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_ewma: Option<ResponseTimes>,
 }
@@ -68,7 +68,7 @@ pub struct BalanceSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResponseTimes {
-    /// Time after which an answer counts half.
+    /// Time after which a response counts half.
     pub half_life: Time,
 }
 
@@ -78,18 +78,19 @@ impl Default for ResponseTimes {
     }
 }
 
-/// Equal keys go to the same endpoint.
+/// Consistent hashing: equal keys go to the same endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hash {
-    /// What of a request is the key. Of a list the first counts that the request has; a request that has none goes to any
-    /// endpoint.
+    /// The part of a request that is the key. In a list, the first one that the request has counts; a request without any goes
+    /// to a random endpoint.
     #[schemars(extend("minItems" = 1))]
     pub on: OneOrMany<HashKey>,
     /// How keys are mapped to endpoints.
     #[serde(default)]
     pub algorithm: HashAlgorithm,
-    /// Send no more to an endpoint that has this much of an even share in flight, such as `125%`. No bound by default.
+    /// Send no more to an endpoint that has this share of the average load in flight, such as `125%` (bounded loads). Unlimited
+    /// by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_max: Option<Margin>,
 }
@@ -99,13 +100,13 @@ pub struct Hash {
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum HashKey {
-    /// What every request has.
+    /// A part that every request has.
     Part(HashPart),
     /// A named field.
     Field(HashField),
 }
 
-/// What every request has.
+/// A part that every request has.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HashPart {
@@ -137,9 +138,9 @@ pub struct HashField {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HashAlgorithm {
-    /// Points on a ring.
+    /// Points on a hash ring.
     Ketama,
-    /// A table that endpoints fill in turns.
+    /// A lookup table that endpoints fill in turn.
     Maglev,
     /// The highest score of key and endpoint.
     #[default]
@@ -152,8 +153,8 @@ pub enum HashAlgorithm {
 pub struct Subset {
     /// The labels by name, with their value, or with the header field that holds it.
     pub labels: BTreeMap<String, LabelValue>,
-    /// Who takes over when there is no such endpoint, or none that is fit for work: nobody (503), any endpoint of the
-    /// cluster, or those with these labels.
+    /// The fallback if there is no such endpoint, or none that is up: reject with 503, use any endpoint of the cluster, or use
+    /// those with these labels.
     #[serde(default)]
     pub otherwise: Otherwise,
 }
@@ -163,9 +164,9 @@ pub struct Subset {
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum LabelValue {
-    /// This one.
+    /// A fixed value.
     Written(String),
-    /// That which a request brings.
+    /// A value taken from the request.
     Field(LabelField),
 }
 
@@ -177,12 +178,12 @@ pub struct LabelField {
     pub header: String,
 }
 
-/// Who takes over for a subset: a word, or labels.
+/// The fallback of a subset: a word, or labels.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum Otherwise {
-    /// Nobody or anybody.
+    /// Reject, or any endpoint.
     Word(OtherwiseWord),
     /// Endpoints with these labels.
     Labels(BTreeMap<String, String>),
@@ -194,28 +195,28 @@ impl Default for Otherwise {
     }
 }
 
-/// Who takes over for a subset.
+/// The fallback of a subset.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OtherwiseWord {
-    /// Nobody: the answer is 503.
+    /// The request is rejected with 503.
     Refuse,
     /// Any endpoint of the cluster.
     Any,
 }
 
-/// Which part of many endpoints this instance uses. The parts are made by the names of the endpoints, the same for all
-/// instances; connections are fewer by as much.
+/// Use a part of many endpoints (deterministic aperture): each instance of the program takes another part, so there are fewer
+/// connections in total. The parts follow from the names of the endpoints, which must be the same for all instances.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Aperture {
     /// The number of this instance, counted from 0, such as `${ORDINAL}`.
     #[schemars(range(min = 0, max = 99_999))]
     pub instance: u32,
-    /// How many instances there are.
+    /// Number of instances.
     #[schemars(range(min = 1, max = 100_000))]
     pub instances: u32,
-    /// Endpoints that each instance uses at least.
+    /// Minimum number of endpoints that each instance uses.
     #[serde(default = "endpoints_min")]
     #[schemars(range(min = 1, max = 100_000))]
     pub endpoints_min: u32,

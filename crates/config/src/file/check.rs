@@ -18,24 +18,24 @@ pub struct CheckStep {
     /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpCheck>,
-    /// The port completes a TLS handshake, though the cluster itself does not speak TLS. `{}` for the defaults.
+    /// The port completes a TLS handshake, although the cluster itself does not use TLS. `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTlsSettings>,
-    /// A request is answered as expected.
+    /// The endpoint answers a request as expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
-    /// The endpoint says over gRPC's health protocol that it serves. `{}` for the defaults.
+    /// The endpoint reports `SERVING` over the gRPC health protocol. `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcCheck>,
     /// Bytes are sent and expected, one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub script: Option<Vec<ScriptStep>>,
-    /// Port of TCP that this step asks. By default that of the check, then that of the endpoint.
+    /// TCP port of this step. By default that of the check, then that of the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Time for this step. By default it may take all that is left of the check's `timeout`.
+    /// Time-out of this step. By default the rest of the check's `timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
 }
@@ -48,48 +48,48 @@ pub struct HttpCheck {
     #[serde(default = "check_method")]
     #[schemars(length(min = 1, max = 32))]
     pub method: String,
-    /// Path, with a query if need be.
+    /// Path, optionally with a query.
     #[serde(default = "check_path")]
     pub path: String,
-    /// Host that is asked for. By default the endpoint as it is written.
+    /// Host of the request. By default the endpoint as it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Fields that are sent; `host` may be one of them. The probe writes the framing itself (`content-length`, `connection` and
-    /// the like), and sends `accept-encoding: identity` unless that field is set here.
+    /// Header fields of the request; `host` may be one of them. The probe sets the framing itself (`content-length`,
+    /// `connection` and the like), and sends `accept-encoding: identity` unless that field is set here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Body that is sent with its `content-length`, up to 16 KiB. Its type is up to `headers`.
+    /// Body, up to 16 KiB, sent with its `content-length`. Set its `content-type` in `headers`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// Good statuses: numbers such as `200`, classes such as `2xx`, or ranges such as `200-299`. By default `200-299`, or with `not.statuses` every
-    /// status that is not listed there.
+    /// Expected statuses: numbers such as `200`, classes such as `2xx`, or ranges such as `200-299`. By default `200-299`, or
+    /// with `not.statuses` every status that is not listed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub statuses: Option<Vec<Statuses>>,
-    /// Header fields of the response: text for exactly this value, or `{ regex: … }`, `{ present: true }`, `{ absent: true }`. Of
-    /// several fields of a name, one must fit.
+    /// Expected header fields of the response: text for exactly this value, or `{ regex: … }`, `{ present: true }`, `{ absent:
+    /// true }`. Of several fields of a name, one must match.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expect_headers: BTreeMap<String, ValueTest>,
-    /// The body of the response: text that it contains, or `{ regex: … }`; or up to 16 of them, which must all hold.
+    /// Expected body of the response: text that it contains, or `{ regex: … }`; or up to 16 of them, which must all hold.
     #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
     pub expect_body: OneOrMany<BodyTest>,
-    /// Values in the body of the response, which must be JSON: one condition such as `{ path: .status, equals: ok }`, or up to 16,
-    /// which must all hold.
+    /// Expected values in the body of the response, which must be JSON: one condition such as `{ path: .status, equals: ok }`,
+    /// or up to 16, which must all hold.
     #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
     pub expect_json: OneOrMany<JsonTest>,
-    /// What the response must not be: a response that meets one of these conditions fails the check.
+    /// Negated conditions: a response that meets one of them fails the check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not: Option<RefusedResponse>,
-    /// How much of the response's body is looked at, up to 1 MiB. JSON must fit as a whole.
+    /// How much of the response body is read, up to 1 MiB. JSON must fit completely.
     #[serde(default = "response_bytes_max")]
     pub response_bytes_max: Size,
 }
 
-/// Conditions that no good response meets.
+/// Negated conditions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RefusedResponse {
-    /// Bad statuses: numbers such as `503`, classes such as `5xx`, or ranges such as `500-599`.
+    /// Statuses that fail the check: numbers such as `503`, classes such as `5xx`, or ranges such as `500-599`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1))]
     pub statuses: Vec<Statuses>,
@@ -99,7 +99,7 @@ pub struct RefusedResponse {
     /// The body of the response, written as in `expect_body`.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub body: OneOrMany<BodyTest>,
-    /// Values in the body of the response, written as in `expect_json`. The body must be JSON all the same.
+    /// Values in the body of the response, written as in `expect_json`. The body must still be JSON.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub json: OneOrMany<JsonTest>,
 }
@@ -111,11 +111,11 @@ pub struct RefusedResponse {
 pub enum BodyTest {
     /// It contains this text.
     Contains(#[schemars(length(min = 1, max = 1024))] String),
-    /// A test.
+    /// A condition.
     Test(BodyTestMap),
 }
 
-/// What a body must be: one of `contains` or `regex`.
+/// A condition on a body: `contains` or `regex`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "BodyTest", extend("oneOf" = one_of(&["contains", "regex"])))]
@@ -124,7 +124,7 @@ pub struct BodyTestMap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub contains: Option<String>,
-    /// A regular expression that matches somewhere in it. It works on bytes, so the body need not be UTF-8.
+    /// A regular expression that matches anywhere in it. It works on bytes, so the body need not be UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub regex: Option<String>,
@@ -135,8 +135,9 @@ pub struct BodyTestMap {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["equals", "regex", "present", "absent"])))]
 pub struct JsonTest {
-    /// Where the value is, from the top of the document: keys such as `.checks.db.status`, places in a list counted from 0 such as
-    /// `.nodes[0].role` or `[0]`, and keys in quotes such as `["a.b"]`. A `$` may stand first; alone it is the whole document.
+    /// Path of the value from the top of the document: keys such as `.checks.db.status`, list indexes from 0 such as
+    /// `.nodes[0].role` or `[0]`, and keys in quotes such as `["a.b"]`. A leading `$` is optional; alone it is the whole
+    /// document.
     #[schemars(length(min = 1, max = 256))]
     pub path: String,
     /// The value is exactly this text, number, `true` or `false`.
@@ -146,17 +147,17 @@ pub struct JsonTest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub regex: Option<String>,
-    /// There at all, whatever its value, also `null`.
+    /// The value exists, even if it is `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("const" = true))]
     pub present: Option<bool>,
-    /// Not there.
+    /// The value does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("const" = true))]
     pub absent: Option<bool>,
 }
 
-/// A value that JSON is compared with.
+/// A JSON value to compare with.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -169,19 +170,18 @@ pub enum JsonValue {
     Text(#[schemars(length(max = 1024))] String),
 }
 
-/// A check by gRPC. The endpoint is well when it answers `SERVING`.
+/// A gRPC health check. The endpoint passes if it answers `SERVING`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrpcCheck {
-    /// Full name of the gRPC service that is asked after, as in `shop.v1.Basket`. By default empty: the endpoint as a
-    /// whole.
+    /// Full name of the gRPC service to check, such as `shop.v1.Basket`. By default empty: the endpoint as a whole.
     #[serde(rename = "service", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub name: String,
-    /// Host that is asked for. By default the endpoint as it is written.
+    /// Host of the request. By default the endpoint as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Fields that are sent; gRPC calls them metadata.
+    /// Header fields of the request; gRPC calls them metadata.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
 }

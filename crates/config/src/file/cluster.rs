@@ -17,37 +17,36 @@ use crate::units::{Margin, Percent, Time};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// The endpoints: a list, of an address each or a map with its settings; or the provider that gives them, such as
-    /// `{ from: consul }`. The list may be empty: requests are answered with 503 until endpoints are added.
+    /// The endpoints: a list, each an address or a map with settings; or the provider that supplies them, such as `{ from:
+    /// consul }`. The list may be empty: requests get 503 until endpoints are added.
     pub endpoints: Endpoints,
-    /// When host names of endpoints are looked up: `ttl`, again and again, by the time to live of the answers; or `once`, when the
+    /// When host names of endpoints are resolved: `ttl`, repeatedly, by the time to live of the answers; or `once`, when the
     /// configuration is read. See `names` at the top of the file.
     #[serde(default)]
     pub resolve: Resolve,
-    /// HTTP versions that the endpoints speak. With TLS, each endpoint chooses among them as its connections begin. Without TLS
-    /// there is no such choice: `[h2]` speaks HTTP/2 from the first byte on. `[h3]` stands alone, and needs `tls`.
+    /// HTTP versions that the endpoints speak. With TLS, each endpoint selects one by ALPN. Without TLS there is no
+    /// negotiation: `[h2]` speaks HTTP/2 from the first byte. `[h3]` stands alone, and needs `tls`.
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
-    /// Pass calls of gRPC-Web, as browsers make them, to the endpoints as gRPC, in its binary form and in that of text. Only by HTTP/2
-    /// or HTTP/3.
+    /// Convert gRPC-Web calls of browsers to gRPC, both the binary and the text form. Endpoints need HTTP/2 or HTTP/3.
     #[serde(default)]
     pub grpc_web: bool,
-    /// Connections at work at once at all endpoints together, over all workers, as with `connections_max` of an endpoint. No
-    /// bound by default.
+    /// Limit on busy connections to all endpoints together, over all workers; counted like `connections_max` of an endpoint.
+    /// Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
-    /// Requests at once at all endpoints together, over all workers. The smaller of this and `connections_max` counts. No
-    /// bound by default.
+    /// Limit on requests in flight to all endpoints together, over all workers. The smaller of this and `connections_max`
+    /// applies. Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_max: Option<u32>,
     /// How an endpoint is chosen.
     #[serde(default)]
     pub balance: Balance,
-    /// How much more than its share an endpoint is taken to bear. Endpoints of the next priority get work once those of the
-    /// first, so multiplied, cannot bear the whole: with `140%`, when less than 71% of them are up.
+    /// Overprovisioning factor: how much more than its share an endpoint is assumed to handle. The next priority gets traffic
+    /// when the first, multiplied by this, has too little capacity: with `140%`, when less than 71% of its endpoints are up.
     #[serde(default = "overprovisioning")]
     pub overprovisioning: Margin,
     /// Endpoints in the zone of this instance (`zone` at the top of the file) come before others of the same priority.
@@ -57,64 +56,63 @@ pub struct Cluster {
     /// all are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aperture: Option<Aperture>,
-    /// Ask the endpoints regularly whether they work. By default they are not asked.
+    /// Check the endpoints regularly (active health checks). By default they are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
-    /// Leave out endpoints that fail requests, for a while. By default none is left out for that.
+    /// Eject endpoints that fail requests, for a while (outlier detection). By default none is ejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passive_health: Option<PassiveHealth>,
-    /// Ask an agent beside each endpoint how much work it wants. By default none is asked.
+    /// Ask an agent beside each endpoint for its load and state. By default no agent is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_check: Option<AgentCheck>,
-    /// Share of endpoints that are fit for work below which all get work, fit or not: with too few left, work that may fail
-    /// is better than work that crushes them. `0%` never does that.
+    /// Panic threshold: when a smaller share of the endpoints is healthy, all of them get traffic, healthy or not, so that the
+    /// few healthy ones are not overloaded. `0%` switches this off.
     #[serde(default = "never")]
     pub panic_threshold: Percent,
-    /// Time over which an endpoint that comes up gets its full share: from a tenth of its weight to the whole. By default
-    /// it gets its full share at once.
+    /// Ramp-up time of an endpoint that comes up: from a tenth of its weight to all of it. By default it gets its full share at
+    /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<Time>,
-    /// Let requests wait while all endpoints are full. By default they are refused at once.
+    /// Queue requests while all endpoints are full. By default they are rejected at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// Speak TLS to the endpoints: `true`, or settings.
+    /// Use TLS to the endpoints: `true`, or settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTls>,
     /// How connections to the endpoints are set up.
     #[serde(default)]
     pub socket: ClusterSocket,
-    /// Tell the endpoints who the client is, by the PROXY protocol in front of each connection: `v1`, `v2`, or settings. Such
-    /// a connection is used again only for the client's connection that it was made for. By default they are not told.
+    /// Send a PROXY protocol header to the endpoints at the start of each connection: `v1`, `v2`, or settings. Such a
+    /// connection is reused only for the client connection that it was opened for. By default no header is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<SendProxy>,
     /// Connections kept for reuse.
     #[serde(default)]
     pub pool: Pool,
-    /// How long endpoints may take.
+    /// Time-outs of endpoints.
     #[serde(default)]
     pub timeouts: ClusterTimeouts,
-    /// When another endpoint is tried. By default only while no endpoint has seen the request.
+    /// When a request is retried on another endpoint. By default only while no endpoint has seen it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// Refuse at once what would be too much for the cluster. By default nothing is.
+    /// Reject requests at once beyond these limits (circuit breaker). Off by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit_breaker: Option<CircuitBreaker>,
-    /// Let no more be at the endpoints at once than they bear, as found out from how long they take to answer. By default
-    /// only fixed bounds hold.
+    /// Limit requests in flight to a number that follows from measured response times. By default only fixed limits apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive_concurrency: Option<AdaptiveConcurrency>,
-    /// Send requests that take long to another endpoint too. By default they are at one endpoint at a time.
+    /// Send slow requests to a second endpoint, too (hedging). Off by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Hedge>,
-    /// Keep the requests of one session at one endpoint. By default each goes where the balancer sends it.
+    /// Keep the requests of one session at one endpoint (sticky sessions). By default the balancer decides each time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<Persistence>,
-    /// Take what `defaults` says for clusters. `false`: this one has none of it.
+    /// Apply `defaults` for clusters. `false`: none of them apply here.
     #[serde(default = "taken", skip_serializing_if = "is_taken")]
     pub defaults: bool,
 }
 
-/// The endpoints of a cluster: themselves, or who gives them.
+/// The endpoints of a cluster, or the provider that supplies them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -140,13 +138,13 @@ impl Endpoints {
     }
 }
 
-/// Endpoints that a provider gives. Until it has given some, the cluster has none.
+/// Endpoints of a provider. Until it has delivered some, the cluster has none.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointsFrom {
     /// The provider, one of `providers`.
     pub from: String,
-    /// What the provider knows them by. By default the name of the cluster.
+    /// The key under which the provider has them. By default the name of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub key: Option<String>,
@@ -168,28 +166,28 @@ pub enum Endpoint {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointSettings {
-    /// `ip:port`, `[ipv6]:port`, `name:port`, or a Unix socket such as `unix:/run/app.sock`. A name is
-    /// looked up when the configuration is read, and again by its time to live, see `resolve` of the cluster. The least of its addresses
-    /// is used, and kept as long as the name has it.
+    /// `ip:port`, `[ipv6]:port`, `name:port`, or a Unix socket such as `unix:/run/app.sock`. A name is resolved when the
+    /// configuration is read, and again by its time to live, see `resolve` of the cluster. The lowest of its addresses is used,
+    /// as long as the name has it.
     pub address: String,
-    /// Its share of the work compared with the others; 0 gets no new work.
+    /// Its share of the requests compared with the others; 0 gets no new requests.
     #[serde(default = "weight")]
     #[schemars(range(min = 0, max = limits::WEIGHT_MAX))]
     pub weight: u32,
-    /// Connections at work at once, over all workers: requests, since an HTTP/1.1 connection carries one at a time, or TCP
-    /// connections. Idle ones that are kept for reuse are not counted, and requests that share an HTTP/2 connection are counted
-    /// each. No bound by default.
+    /// Limit on busy connections, over all workers: requests, since an HTTP/1.1 connection carries one at a time, or TCP
+    /// connections. Idle pooled connections do not count; requests that share an HTTP/2 connection count one each. Unlimited by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
-    /// Requests at once, over all workers. That is the same as `connections_max`, and the smaller of the two counts. No bound
+    /// Limit on requests in flight, over all workers. The same as `connections_max`; the smaller of the two applies. Unlimited
     /// by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_max: Option<u32>,
-    /// Requests that wait in the `queue` for this endpoint alone, because their session belongs to it, over all workers. Further
-    /// ones go to another endpoint, where their session stays from then on; with `otherwise: refuse` they get the answer of a full
-    /// queue. No bound by default but that of the queue.
+    /// Limit on requests in the `queue` that wait for this endpoint alone, because of their session, over all workers. Beyond
+    /// it, requests and their sessions move to another endpoint; with `otherwise: refuse` they are rejected as by a full queue.
+    /// By default only the limit of the queue applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub queue_max: Option<u32>,
@@ -197,23 +195,24 @@ pub struct EndpointSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub agent_port: Option<u16>,
-    /// What is wanted of it, whatever its checks say.
+    /// Administrative state, which overrides its checks.
     #[serde(default)]
     pub state: EndpointState,
-    /// Endpoints of a lower number come first. Others get what those cannot bear, see `overprovisioning`, and what they cannot
-    /// take: all are full, or have failed in this exchange. Requests wait in the `queue` once all priorities are full.
+    /// Priority: endpoints with a lower number come first. The next number gets the requests that exceed their capacity, see
+    /// `overprovisioning`, and those that they cannot take because all are full or have failed this request. Requests wait in
+    /// the `queue` only when all priorities are full.
     #[serde(default)]
     #[schemars(range(min = 0, max = limits::PRIORITY_MAX))]
     pub priority: u32,
-    /// Give it only requests that no other endpoint can take: all that are no backups are unfit, full, or have failed in this
-    /// exchange. With a `queue`, requests wait while those are full, unless it says `use_backups`.
+    /// Use it only for requests that no regular endpoint can take: all of them are down, full, or have failed this request.
+    /// With a `queue`, requests wait while those are full, unless it says `use_backups`.
     #[serde(default)]
     pub backup: bool,
-    /// The zone that it is in, see `prefer_own_zone`.
+    /// The zone of the endpoint, see `prefer_own_zone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub zone: Option<String>,
-    /// What else is known of it, by name, such as `{ version: v2 }`. Routes may go by it, see `subset`.
+    /// Labels by name, such as `{ version: v2 }`. Routes may select by them, see `subset`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -246,7 +245,7 @@ impl From<Endpoint> for EndpointSettings {
     }
 }
 
-/// TLS towards endpoints, as written: a switch or settings.
+/// TLS towards endpoints: a switch or settings.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -262,16 +261,16 @@ pub enum ClusterTls {
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ClusterTls")]
 pub struct ClusterTlsSettings {
-    /// Name that is asked for and that the certificate must carry. By default the host in the endpoint's address.
+    /// Server name (SNI) that is sent and that the certificate must contain. By default the host in the endpoint's address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
-    /// Verify the certificate. Switching this off lets anyone pose as the endpoint; it is for tests.
+    /// Verify the certificate. Without it, anyone can impersonate the endpoint; use `false` only in tests.
     pub verify: bool,
-    /// File with the certificates of those who vouch for the endpoints, in PEM. By default those of the system.
+    /// CA certificates that endpoints are verified with, a PEM file. By default the CAs of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub authorities: Option<String>,
-    /// Certificate that is shown to endpoints that ask for one.
+    /// Client certificate, for endpoints that request one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<Certificate>,
 }
@@ -286,26 +285,25 @@ impl Default for ClusterTlsSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pool {
-    /// Use a connection for further requests. With `false`, each request opens a connection of its own, and over HTTP/1.1 the endpoint
-    /// gets `Connection: close`; over HTTP/2 and HTTP/3 a connection carries one request. All other settings of the pool but
-    /// `ping_interval` and `ping_timeout` have no meaning then.
+    /// Reuse connections. With `false`, each request opens its own connection, and over HTTP/1.1 the endpoint gets `Connection:
+    /// close`. The other settings of the pool, except `ping_interval` and `ping_timeout`, then have no effect.
     pub reuse: bool,
-    /// Idle connections that each worker keeps to each endpoint. With 0 none is kept; over HTTP/2 and HTTP/3 requests at the same
-    /// time still share one.
+    /// Idle connections that each worker keeps to each endpoint. With 0 none is kept; concurrent HTTP/2 and HTTP/3 requests
+    /// still share one.
     pub idle_max: u32,
-    /// Time an idle connection is kept. Keep it below what the endpoints allow.
+    /// Time that an idle connection is kept. Set it below the keep-alive time-out of the endpoints.
     pub idle_timeout: Time,
-    /// Requests after which a connection is closed. No bound by default.
+    /// Requests after which a connection is closed. Unlimited by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_per_connection_max: Option<u64>,
-    /// HTTP/2 and HTTP/3: requests at once on a connection, if the endpoint allows as many. Another is made for those beyond.
+    /// HTTP/2 and HTTP/3: concurrent requests on a connection, if the endpoint allows as many. More requests open another
+    /// connection.
     #[schemars(range(min = 1, max = limits::UPSTREAM_STREAMS_HARD_MAX))]
     pub streams_per_connection_max: u32,
-    /// HTTP/2 and HTTP/3: time without a byte from the endpoint, while requests are under way, after which it is asked whether it
-    /// is still there.
+    /// HTTP/2 and HTTP/3: time without a byte from the endpoint, with requests in flight, after which a PING is sent.
     pub ping_interval: Time,
-    /// HTTP/2 and HTTP/3: time for the endpoint to answer that. Otherwise the connection is given up.
+    /// HTTP/2 and HTTP/3: time for the endpoint to answer the PING. After that the connection is closed.
     pub ping_timeout: Time,
 }
 
@@ -323,18 +321,18 @@ impl Default for Pool {
     }
 }
 
-/// How long endpoints may take.
+/// Time-outs of endpoints.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterTimeouts {
     /// To establish a connection, TLS included.
     pub connect: Time,
-    /// From the request being sent whole to the head of the response.
+    /// From the complete request to the head of the response.
     pub response_head: Time,
-    /// Without a byte while a body moves.
+    /// Without a byte while a body is transferred.
     pub idle: Time,
-    /// Without a byte in either direction of a WebSocket or of what else has become a tunnel by an upgrade. By default the shorter
-    /// of `idle` and of `timeouts.stream` of the listener; given, it takes the place of both.
+    /// Without a byte in either direction of a WebSocket or another tunnel. By default the shorter of `idle` and
+    /// `timeouts.stream` of the listener; if set, it replaces both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<Time>,
 }

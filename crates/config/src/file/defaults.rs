@@ -13,23 +13,23 @@ pub(crate) const DEFAULTS: [(&str, &str, &[&str]); 3] = [
     ("clusters", "Cluster", &["endpoints", "defaults"]),
 ];
 
-/// What listeners, routes and clusters have where they do not say it themselves. What an object says wins: maps with settings are
-/// joined key by key, while lists, maps with names of your own, and choices (`balance`, `health_check`, `persistence`) are replaced
-/// as a whole. A map that needs a key which is not here, such as `tls` without `certificates`, counts only for objects that have that
-/// map themselves. `defaults: false` in an object leaves all of them out.
+/// Settings that listeners, routes and clusters have unless they set them themselves. The object's own setting wins: maps with
+/// settings are merged key by key; lists, maps with names of your own, and choices (`balance`, `health_check`, `persistence`)
+/// are replaced as a whole. A map that lacks a required key, such as `tls` without `certificates`, applies only to objects that
+/// have that map themselves. `defaults: false` in an object ignores all of them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[allow(dead_code, reason = "only its schema is used: defaults are joined with objects before these are typed")]
 pub struct Defaults {
-    /// For listeners: any of their keys but `bind`, `protocol`, `cluster` and `sni`. What does not fit the protocol of a listener is
-    /// left out there.
+    /// For listeners: all keys except `bind`, `protocol`, `cluster` and `sni`. Keys that do not fit the protocol of a listener
+    /// are ignored there.
     #[schemars(default, schema_with = "of_listeners")]
     pub listeners: (),
-    /// For routes: any of their keys but `name`, `match`, `cluster`, `clusters`, `redirect` and `respond`. Routes that forward nowhere
-    /// leave out `retry`, `hedge`, `subset` and `queue`.
+    /// For routes: all keys except `name`, `match`, `cluster`, `clusters`, `redirect` and `respond`. Routes without a cluster
+    /// ignore `retry`, `hedge`, `subset` and `queue`.
     #[schemars(default, schema_with = "of_routes")]
     pub routes: (),
-    /// For clusters: any of their keys but `endpoints`.
+    /// For clusters: all keys except `endpoints`.
     #[schemars(default, schema_with = "of_clusters")]
     pub clusters: (),
 }

@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 use super::{BasicAuth, ClusterTls, Secret};
 use crate::units::Time;
 
-/// Endpoints from the domain name system. The key of a cluster is `HOST:PORT` for the addresses of a host, or the name of SRV
-/// records, without a port, which say ports, priorities and weights themselves.
+/// Endpoints from DNS. The key of a cluster is `HOST:PORT` for A and AAAA records, or a name of SRV records, without a port,
+/// which contain ports, priorities and weights.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DnsProvider {
-    /// Whom to ask, in order: addresses, with a port unless it is 53. Names are whole then. By default what the system's
-    /// `/etc/resolv.conf` and `/etc/hosts` say, at each moment, with their search list.
+    /// DNS resolvers, in order: addresses, with a port unless it is 53. Names are then fully qualified. By default the system's
+    /// `/etc/resolv.conf` and `/etc/hosts`, with the search list, read each time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub resolvers: Vec<String>,
-    /// Which addresses are asked for.
+    /// Address families to query.
     #[serde(default = "families")]
     #[schemars(length(min = 1))]
     pub families: Vec<Family>,
-    /// Names are asked for again when their records have lived as long as they say, but no sooner than this.
+    /// Minimum time between lookups, even if records have a shorter time to live.
     #[serde(default = "ttl_min")]
     pub ttl_min: Time,
-    /// And no later than this.
+    /// Maximum time between lookups.
     #[serde(default = "ttl_max")]
     pub ttl_max: Time,
-    /// Time for one answer of one resolver.
+    /// Time-out of one query to one resolver.
     #[serde(default = "timeout")]
     pub timeout: Time,
 }
@@ -42,23 +42,23 @@ pub enum Family {
     Ipv6,
 }
 
-/// How the host names of endpoints are looked up, see `resolve` of a cluster.
+/// How host names of endpoints are resolved, see `resolve` of a cluster.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Names {
-    /// Resolvers to ask, in order: addresses, with a port unless it is 53. They are asked for whole names, and nothing else is
-    /// asked. By default the system is asked: `/etc/hosts`, those of `/etc/resolv.conf`, and what else it has.
+    /// DNS resolvers, in order: addresses, with a port unless it is 53. They get fully qualified names, and no other source is
+    /// used. By default the system resolves: `/etc/hosts`, the resolvers of `/etc/resolv.conf`, and other sources it has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub resolvers: Vec<String>,
-    /// A name is looked up again when its records have lived as long as they say, but no sooner than this.
+    /// Minimum time between lookups, even if records have a shorter time to live.
     pub ttl_min: Time,
-    /// And no later than this.
+    /// Maximum time between lookups.
     pub ttl_max: Time,
-    /// Time for one answer of one resolver.
+    /// Time-out of one query to one resolver.
     pub timeout: Time,
-    /// Time between lookups of a name that the system knows by other means than DNS, such as mDNS: nothing says how long such an
-    /// answer holds.
+    /// Time between lookups of a name that the system resolves by other means than DNS, such as mDNS, which have no time to
+    /// live.
     pub interval: Time,
 }
 
@@ -74,34 +74,34 @@ impl Default for Names {
     }
 }
 
-/// When the host names of endpoints are looked up.
+/// When host names of endpoints are resolved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolve {
-    /// When the configuration is read, and again whenever the records have lived as long as they say.
+    /// When the configuration is read, and again whenever the records expire.
     #[default]
     Ttl,
     /// When the configuration is read.
     Once,
 }
 
-/// Endpoints and configuration from etcd 3.4 or newer, watched. Behind the prefix, `endpoints/KEY/NAME` holds an endpoint of the key
-/// KEY: `ip:port`, or its settings in JSON; and `config/NAME` a text in YAML or JSON with `listeners`, `routes`, `clusters` and
-/// `endpoints`.
+/// Endpoints and configuration from etcd 3.4 or newer, watched. Below the prefix, `endpoints/KEY/NAME` holds an endpoint of the
+/// key KEY: `ip:port`, or its settings in JSON; and `config/NAME` a text in YAML or JSON with `listeners`, `routes`, `clusters`
+/// and `endpoints`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdProvider {
-    /// Members of its cluster, such as `http://10.0.0.2:2379`. The next is asked when one is away.
+    /// Members of the etcd cluster, such as `http://10.0.0.2:2379`. If one is unreachable, the next is used.
     #[schemars(length(min = 1, max = 16))]
     pub urls: Vec<String>,
-    /// What our keys begin with.
+    /// Prefix of the keys.
     #[serde(default = "prefix")]
     #[schemars(length(min = 1, max = 256))]
     pub prefix: String,
-    /// User and password, if it wants them.
+    /// User and password, if etcd requires them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic_auth: Option<BasicAuth>,
-    /// Time to connect and for an answer. A watch lasts.
+    /// Time-out for connecting and for a response. A watch has none.
     #[serde(default = "timeout")]
     pub timeout: Time,
     /// How its certificate is verified, for `https`.
@@ -109,36 +109,36 @@ pub struct EtcdProvider {
     pub tls: Option<ClusterTls>,
 }
 
-/// Endpoints from the catalog of Consul, and configuration from its store, by blocking queries. The key of a cluster is a name of
-/// the catalog, or `TAG.NAME`. Instances with a critical check are left out.
+/// Endpoints from the catalog of Consul, and configuration from its key-value store, by blocking queries. The key of a cluster
+/// is a service name of the catalog, or `TAG.NAME`. Instances with a critical check are left out.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConsulProvider {
-    /// An agent.
+    /// Address of a Consul agent.
     #[serde(default = "consul_url")]
     pub url: String,
     /// Sent as `x-consul-token`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// By default that of the agent.
+    /// Datacenter. By default that of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub datacenter: Option<String>,
-    /// By default that of the token.
+    /// Namespace. By default that of the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub namespace: Option<String>,
-    /// Let any member answer, with what it knows, and not only the leader: answers come also without a leader.
+    /// Let any member respond from its own, possibly stale, data, and not only the leader: works without a leader, too.
     #[serde(default = "yes")]
     pub stale: bool,
-    /// Read the store, too: keys behind this prefix, of the shapes that `etcd` has. By default it is not read.
+    /// Also read the key-value store: keys below this prefix, in the layout that `etcd` has. By default it is not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub prefix: Option<String>,
-    /// How long a query waits for something new.
+    /// How long a blocking query waits for changes.
     #[serde(default = "wait")]
     pub wait: Time,
-    /// Time to connect and for an answer, beyond `wait`.
+    /// Time-out for connecting and for a response, in addition to `wait`.
     #[serde(default = "timeout")]
     pub timeout: Time,
     /// How its certificate is verified, for `https`.
@@ -146,27 +146,27 @@ pub struct ConsulProvider {
     pub tls: Option<ClusterTls>,
 }
 
-/// Endpoints and routes from the labels of containers. The key of a cluster is what the label `equipoise.cluster` says, by default what
-/// Compose calls the container, or its name.
+/// Endpoints and routes from container labels. The key of a cluster is the label `equipoise.cluster`, by default the Compose
+/// name of the container, or its own name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DockerProvider {
-    /// The engine: its socket, or `http://HOST:PORT`. Who may use it is root on that machine: better reach it by a proxy that lets
-    /// only `GET /events` and `GET /containers/json` through.
+    /// The Docker or Podman engine: its socket, or `http://HOST:PORT`. Access to it is root access to that machine; better use
+    /// a proxy that allows only `GET /events` and `GET /containers/json`.
     #[serde(default = "docker_url")]
     pub url: String,
-    /// What labels begin with.
+    /// Prefix of the labels.
     #[serde(default = "label_prefix")]
     #[schemars(length(min = 1, max = 64))]
     pub prefix: String,
-    /// The network in which containers are reached. By default their only one, or what the label `equipoise.network` says.
+    /// The network that containers are reached in. By default their only one, or the one in the label `equipoise.network`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub network: Option<String>,
-    /// Take all containers, without the label `equipoise.enable=true`.
+    /// Use all containers, not only those with the label `equipoise.enable=true`.
     #[serde(default)]
     pub all: bool,
-    /// Time to connect and for an answer. The stream of events lasts.
+    /// Time-out for connecting and for a response. The stream of events has none.
     #[serde(default = "timeout")]
     pub timeout: Time,
 }

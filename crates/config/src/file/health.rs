@@ -16,46 +16,44 @@ pub struct HealthCheck {
     /// The port accepts a connection, and completes a TLS handshake when the cluster speaks TLS. Has no settings: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpCheck>,
-    /// The port completes a TLS handshake, though the cluster itself does not speak TLS: for connections that are passed
-    /// through. `{}` for the defaults.
+    /// The port completes a TLS handshake, although the cluster itself does not use TLS: for TLS passthrough. `{}` for the
+    /// defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTlsSettings>,
-    /// A request is answered as expected. With TLS when the cluster speaks it, and over HTTP/2 or HTTP/3 when it speaks nothing
-    /// else and no `port` is named.
+    /// The endpoint answers an HTTP request as expected. Uses TLS if the cluster does, and HTTP/2 or HTTP/3 if the cluster
+    /// speaks only that and no `port` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
-    /// The endpoint says by gRPC's health protocol (`grpc.health.v1.Health/Check`) that it serves. Over HTTP/2, with TLS
-    /// when the cluster speaks it, and over HTTP/3 when it speaks nothing else and no `port` is named. `{}` for the defaults.
+    /// The endpoint reports `SERVING` over the gRPC health protocol (`grpc.health.v1.Health/Check`). Over HTTP/2, with TLS if
+    /// the cluster uses it, or over HTTP/3 if the cluster speaks only that and no `port` is set. `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcCheck>,
-    /// Bytes are sent and expected, one step after the other. With TLS when the cluster speaks it.
+    /// Bytes are sent and expected, one step after the other. Uses TLS if the cluster does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub script: Option<Vec<ScriptStep>>,
-    /// Several checks, one after the other, each of which may have a port of its own. The endpoint passes when all of them do, and
-    /// the reason of a failure names the step.
+    /// Several checks, one after the other, each optionally with its own port. The endpoint passes if all of them do; the
+    /// reason of a failure names the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub steps: Option<Vec<CheckStep>>,
-    /// Port of TCP that is asked. By default that of the endpoint. With `steps`, the port of each step that names none.
+    /// TCP port of the check. By default that of the endpoint. With `steps`, the port of each step that has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// Time between two checks of one endpoint.
     #[serde(default = "check_interval")]
     pub interval: Time,
-    /// The same while the endpoint is down. By default `interval`.
+    /// Interval while the endpoint is down. By default `interval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_down: Option<Time>,
-    /// The same while checks speak against the state of the endpoint, but not often enough yet to change it. By default
-    /// `interval`.
+    /// Interval while results contradict the endpoint's state, but not yet often enough to change it. By default `interval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_changing: Option<Time>,
-    /// Intervals vary at random by up to this share of theirs, up and down. Endpoints are spread over the interval in any
-    /// case.
+    /// Random variation of intervals, as a share up and down. Endpoints are spread over the interval in any case.
     #[serde(default = "none")]
     pub jitter: Percent,
-    /// Time for one check, with all its steps.
+    /// Time-out of one check, with all its steps.
     #[serde(default = "check_timeout")]
     pub timeout: Time,
     /// Successes in a row that make a down endpoint up.
@@ -66,22 +64,22 @@ pub struct HealthCheck {
     #[serde(default = "fall")]
     #[schemars(range(min = 1, max = 1000))]
     pub fall: u32,
-    /// What a new endpoint does until its first check.
+    /// State of a new endpoint until its first check.
     #[serde(default)]
     pub start: CheckStart,
-    /// Ask over one connection as long as it lasts, not over a new one each time. For one `http` check over HTTP/1.1.
+    /// Keep one connection open for all checks, instead of a new one each time. For one `http` check over HTTP/1.1.
     #[serde(default)]
     pub reuse_connection: bool,
 }
 
-/// What a new endpoint does until its first check.
+/// State of a new endpoint until its first check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckStart {
-    /// It gets work.
+    /// It gets requests.
     #[default]
     Serving,
-    /// It gets no work before a check has succeeded.
+    /// It gets no requests until a check has succeeded.
     HeldOut,
 }
 
@@ -103,7 +101,7 @@ pub struct ScriptStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 8192))]
     pub send_hex: Option<String>,
-    /// Text to wait for. What comes before it is passed over, up to 16 KiB.
+    /// Text to wait for. Bytes before it are skipped, up to 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub expect: Option<String>,
@@ -113,38 +111,38 @@ pub struct ScriptStep {
     pub expect_hex: Option<String>,
 }
 
-/// What is wanted of an endpoint.
+/// Administrative state of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointState {
-    /// It gets work while it is fit for it.
+    /// It gets requests while it is healthy.
     #[default]
     Auto,
-    /// It gets work, whatever checks and requests say of it.
+    /// It gets requests, whatever its health.
     Up,
-    /// It gets no work, as if its checks failed.
+    /// It gets no requests, as if its checks failed.
     Down,
-    /// It gets nothing new. What is under way ends in its own time.
+    /// It gets no new requests; those in flight finish.
     Drain,
-    /// It gets nothing new, and is not checked.
+    /// It gets no new requests, and is not checked.
     Maintenance,
 }
 
-/// Agents are asked over TCP, as HAProxy does: they answer with one line of words, such as `75%`, `up`, `down`, `drain`,
-/// `maint` or `ready`, and close.
+/// Agents are asked over TCP, as in HAProxy: they answer with one line of words, such as `75%`, `up`, `down`, `drain`, `maint`
+/// or `ready`, and close.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentCheck {
-    /// Port of the agents, at the addresses of the endpoints. `agent_port` of an endpoint comes first; an endpoint without
+    /// Port of the agents, at the addresses of the endpoints. `agent_port` of an endpoint overrides it; an endpoint without
     /// either has no agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Time between two questions to one agent.
+    /// Interval between queries of one agent.
     pub interval: Time,
-    /// Time for one. An agent that does not answer changes nothing.
+    /// Time-out of one query. An agent that does not answer changes nothing.
     pub timeout: Time,
-    /// Text that is sent to the agent at first, as in `"status\\n"`.
+    /// Text that is sent to the agent first, such as `"status\\n"`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub send: String,
@@ -156,35 +154,35 @@ impl Default for AgentCheck {
     }
 }
 
-/// Endpoints that fail requests are ejected: they get no work for a while. The last one that could work is never
-/// ejected.
+/// Ejects endpoints that fail requests (outlier detection): they get no requests for a while. The last available endpoint is
+/// never ejected.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PassiveHealth {
-    /// Failures in a row that eject an endpoint; 0 switches this off. A failure is whatever counts against the health of
-    /// the endpoint in the table of faults: no connection, no answer in time, a broken answer.
+    /// Failures in a row that eject an endpoint; 0 switches this off. A failure is every fault that counts against health in
+    /// the table of faults: no connection, no response in time, an invalid response.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub consecutive_failures: u32,
-    /// Answers with a status from 500 to 599, and failures, in a row that eject an endpoint. Not counted by default: mind
-    /// that a client may be able to provoke such answers.
+    /// Responses with a status from 500 to 599, and failures, in a row that eject an endpoint. Off by default: a client may be
+    /// able to provoke such responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub consecutive_5xx: Option<u32>,
-    /// Eject an endpoint of which too many requests fail. `{}` for the defaults.
+    /// Eject an endpoint if too many of its requests fail. `{}` for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_rate: Option<FailureRate>,
-    /// Eject an endpoint of which more requests fail than of the others. `{}` for the defaults.
+    /// Eject an endpoint if its requests fail more often than those of the others. `{}` for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_rate: Option<SuccessRate>,
-    /// Eject an endpoint that answers later than the others. `{}` for the defaults.
+    /// Eject an endpoint that responds more slowly than the others. `{}` for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyOutliers>,
     /// Time over which `failure_rate`, `success_rate` and `latency` are counted.
     pub interval: Time,
-    /// How long an endpoint stays ejected the first time. Each ejection that follows lasts as much longer; each interval
-    /// that goes well takes one back.
+    /// Duration of an endpoint's first ejection. Each further ejection is longer by the same time; each good interval takes one
+    /// step back.
     pub ejection_time: Time,
-    /// How long an ejection lasts at most.
+    /// Longest ejection.
     pub ejection_time_max: Time,
     /// Share of the cluster's endpoints that may be ejected at once, rounded down to whole endpoints.
     pub ejected_max: Percent,
@@ -212,7 +210,7 @@ impl Default for PassiveHealth {
 pub struct FailureRate {
     /// Share of an endpoint's requests that may fail within an interval; more ejects it.
     pub max: Percent,
-    /// Requests of an endpoint in an interval below which nothing is concluded.
+    /// Minimum number of an endpoint's requests in an interval; with fewer there is no decision.
     #[schemars(range(min = 1))]
     pub requests_min: u64,
 }
@@ -223,20 +221,20 @@ impl Default for FailureRate {
     }
 }
 
-/// An endpoint succeeds less often than the others. Failures and statuses from 500 to 599 are no success.
+/// An endpoint succeeds less often than the others. Failures and statuses from 500 to 599 are not successes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuccessRate {
-    /// Standard deviations below the mean rate of all endpoints; what lies lower is ejected.
+    /// Standard deviations below the mean success rate of all endpoints; a lower rate is ejected.
     #[schemars(range(min = 0.5, max = 10.0))]
     pub deviations: f64,
-    /// Rate of success that is good enough, whatever the others do.
+    /// Success rate that is good enough, whatever the others have.
     pub enough: Percent,
-    /// Requests of an endpoint in an interval below which it is left aside.
+    /// Minimum number of an endpoint's requests in an interval; with fewer it is ignored.
     #[schemars(range(min = 1))]
     pub requests_min: u64,
-    /// Endpoints with so many requests below which nothing is concluded. With fewer than five, none can lie 1.9 deviations
-    /// below the mean.
+    /// Minimum number of endpoints with that many requests; with fewer there is no decision. With fewer than five, none can be
+    /// 1.9 deviations below the mean.
     #[schemars(range(min = 2, max = 10_000))]
     pub endpoints_min: u32,
 }
@@ -247,20 +245,20 @@ impl Default for SuccessRate {
     }
 }
 
-/// An endpoint answers later than the others. What counts is the mean time from a request being sent to the head of its
-/// response, or for TCP the time to connect.
+/// An endpoint responds more slowly than the others, by the mean time from sending a request to the head of the response, or
+/// for TCP the time to connect.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LatencyOutliers {
-    /// How many times the median of the others.
+    /// Multiple of the median of the others.
     #[schemars(range(min = 1.1, max = 1000.0))]
     pub factor: f64,
-    /// Latency that is good enough, whatever the others do.
+    /// Latency that is good enough, whatever the others have.
     pub enough: Time,
-    /// Good answers of an endpoint in an interval below which it is left aside.
+    /// Minimum number of an endpoint's good responses in an interval; with fewer it is ignored.
     #[schemars(range(min = 1))]
     pub requests_min: u64,
-    /// Endpoints with so many answers below which nothing is concluded.
+    /// Minimum number of endpoints with that many responses; with fewer there is no decision.
     #[schemars(range(min = 2, max = 10_000))]
     pub endpoints_min: u32,
 }

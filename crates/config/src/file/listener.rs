@@ -43,37 +43,38 @@ impl JsonSchema for Bind {
     }
 }
 
-/// A place where connections arrive.
+/// An address that accepts connections.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// Address and port, such as `127.0.0.1:8080`, `0.0.0.0:80` or `[::]:443`. Port 0 takes a free one. Or a Unix socket,
-    /// such as `unix:/run/equipoise.sock`, or `unix:@name` in Linux's abstract namespace: its clients count as 127.0.0.1.
-    /// A port alone, `8080` or `:8080`, means `0.0.0.0:8080`: all IPv4 addresses. For IPv6, `[::]:8080` needs a listener of its own.
+    /// Address and port, such as `127.0.0.1:8080`, `0.0.0.0:80` or `[::]:443`. Port 0 takes a free one. Or a Unix socket, such
+    /// as `unix:/run/equipoise.sock`, or `unix:@name` in Linux's abstract namespace: its clients count as 127.0.0.1. A port
+    /// alone, `8080` or `:8080`, means `0.0.0.0:8080`: all IPv4 addresses. For IPv6, `[::]:8080` needs a listener of its own.
     pub bind: Bind,
-    /// What is spoken here.
+    /// Protocol of the listener.
     #[serde(default)]
     pub protocol: Protocol,
-    /// HTTP: versions spoken. With TLS the client chooses in the handshake, and HTTP/2 is preferred; without, a
-    /// connection that begins with the preface of HTTP/2 speaks it. `h3` needs TLS, and listens at the same port of UDP.
+    /// HTTP: versions. With TLS, ALPN selects one, and HTTP/2 is preferred; without TLS, a connection that begins with the
+    /// HTTP/2 preface uses it. `h3` needs TLS, and listens on the same UDP port.
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
-    /// Connections open at once, over all workers. Further ones are closed at once. UDP: flows, which are the datagrams from
-    /// one port of one client; those of further ones are dropped.
+    /// Limit on open connections, over all workers. Further ones are closed at once. UDP: limit on flows; a flow is the
+    /// datagrams from one port of one client. Datagrams of further ones are dropped.
     #[serde(default = "connections_max")]
     #[schemars(range(min = 1))]
     pub connections_max: u32,
-    /// Take from these peers who the client of a connection is, by the PROXY protocol. By default the peer is the client.
+    /// Accept a PROXY protocol header from these peers, which reports the client of the connection. By default the peer is the
+    /// client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<AcceptProxy>,
-    /// Let only some addresses in, or keep some out, before anything is read. By default everybody is let in.
+    /// Allow or reject clients by address, before anything is read. By default all are accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_list: Option<AddressList>,
-    /// How the sockets are set up.
+    /// Socket options.
     #[serde(default)]
     pub socket: ListenerSocket,
-    /// Speak TLS to clients.
+    /// TLS towards clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// HTTP: largest request head, from 1KiB to 32KiB. A larger one is answered with 431.
@@ -83,77 +84,77 @@ pub struct Listener {
     #[serde(default = "fields_max")]
     #[schemars(range(min = 1, max = limits::FIELDS_HARD_MAX))]
     pub fields_max: usize,
-    /// HTTP: the one form into which the path of a request is brought, before routes and filters look at it; endpoints are
-    /// sent it in that form.
+    /// HTTP: normalization of request paths. Routes and filters compare the normalized path, and endpoints get it.
     #[serde(default)]
     pub paths: Paths,
-    /// HTTP/1.1: what becomes of a request whose absolute target (`GET http://a/ HTTP/1.1`) names another authority than
-    /// its `Host`, compared without case: `test:80` differs from `test`. HTTP/2 and HTTP/3 requests whose `:authority` and `host` differ are always answered with 400.
+    /// HTTP/1.1: handling of a request whose absolute target (`GET http://a/ HTTP/1.1`) has another authority than its `Host`,
+    /// compared without case: `test:80` differs from `test`. HTTP/2 and HTTP/3 requests whose `:authority` and `host` differ
+    /// are always answered with 400.
     #[serde(default)]
     pub host_mismatch: HostMismatch,
-    /// HTTP: how long clients may take.
+    /// HTTP: time-outs of clients.
     #[serde(default)]
     pub timeouts: ListenerTimeouts,
-    /// HTTP: requests on one connection; after the last it is closed in good order. No bound by default.
+    /// HTTP: requests on one connection; after the last it is closed gracefully. Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_per_connection_max: Option<u64>,
-    /// HTTP/1: close the connection after the response to a request in whose `User-Agent` one of these regular expressions is found. Of
-    /// connections of HTTP/2 and HTTP/3 nothing depends on it. By default connections of all clients are kept.
+    /// HTTP/1: close the connection after the response if one of these regular expressions matches in the `User-Agent` of the
+    /// request. No effect on HTTP/2 and HTTP/3. By default connections of all clients are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::NO_KEEP_ALIVE_FOR_MAX))]
     pub no_keep_alive_for: Vec<String>,
-    /// HTTP: what endpoints are told about the client.
+    /// HTTP: what endpoints learn about the client.
     #[serde(default)]
     pub forwarding: Forwarding,
-    /// HTTP: request field that carries an id of each request, made here unless a trusted proxy sent one. `false`
-    /// switches ids off.
+    /// HTTP: request field with a unique id of each request, generated here unless a trusted proxy sent one. `false` switches
+    /// ids off.
     #[serde(default)]
     pub request_id: RequestId,
-    /// HTTP/3: how it is spoken, where `http_versions` has `h3`.
+    /// HTTP/3 settings, if `http_versions` has `h3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http3: Option<Http3>,
-    /// TCP and UDP: the cluster that everything goes to.
+    /// TCP and UDP: the cluster for all connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// TCP: choose the cluster by the name that the client asks for in its TLS hello. TLS is passed on untouched.
+    /// TCP: select the cluster by the server name (SNI) in the TLS hello. TLS is passed through unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sni: Option<Sni>,
     /// TCP: time without a byte in either direction after which a connection is closed; 5m by default. UDP: time without a
-    /// datagram after which a flow is over; 1m by default.
+    /// datagram after which a flow ends; 1m by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Time>,
-    /// UDP: answers that are expected to each datagram of a client: 1 for DNS. Once all have come, the flow is over, and need
-    /// not wait for `idle_timeout`. By default nothing is expected.
+    /// UDP: number of responses expected to each datagram of a client, such as 1 for DNS. After the last one the flow ends,
+    /// without waiting for `idle_timeout`. By default none is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub responses_max: Option<u32>,
-    /// Take what `defaults` says for listeners. `false`: this one has none of it.
+    /// Apply `defaults` for listeners. `false`: none of them apply here.
     #[serde(default = "taken", skip_serializing_if = "is_taken")]
     pub defaults: bool,
 }
 
-/// Who is let in by address: that of the peer, or the one that a trusted peer tells by the PROXY protocol. The most specific network
-/// that holds it decides, wherever it is written; one that is both allowed and denied is denied. Connections of all others are reset,
-/// and the datagrams of UDP are dropped. A change counts for new connections and flows.
+/// Allows or rejects clients by address: that of the peer, or the one in the PROXY header of a trusted peer. The most specific
+/// network that contains the address decides, wherever it is written; one that is both allowed and denied is denied. Rejected
+/// connections are reset, and rejected UDP datagrams dropped. A change applies to new connections and flows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AddressList {
-    /// Addresses and networks that are let in, such as `10.0.0.0/8`.
+    /// Allowed addresses and networks, such as `10.0.0.0/8`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Addresses and networks that stay out.
+    /// Rejected addresses and networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// Files of those that are let in: one on each line; what follows `#` or `;` is a remark. They are read again when they change.
+    /// Files of allowed networks: one per line; `#` or `;` starts a comment. They are read again when they change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "files")]
     pub allow_files: Vec<String>,
-    /// Files of those that stay out.
+    /// Files of rejected networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "files")]
     pub deny_files: Vec<String>,
-    /// What becomes of those in no list. By default `deny` where something is allowed, else `allow`.
+    /// Action for addresses in no list. By default `deny` if anything is allowed, else `allow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
 }
@@ -163,26 +164,26 @@ fn files(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "type": "string", "format": super::PATH_FORMAT } })
 }
 
-/// What becomes of addresses in no list.
+/// Action for addresses in no list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {
-    /// They are let in.
+    /// They are accepted.
     Allow,
-    /// They stay out.
+    /// They are rejected.
     Deny,
 }
 
-/// What a listener speaks.
+/// Protocol of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// HTTP; each request finds its route.
+    /// HTTP; each request is routed.
     #[default]
     Http,
-    /// Bytes; each connection goes to a cluster.
+    /// TCP; each connection goes to a cluster.
     Tcp,
-    /// Datagrams; those of each client go to one endpoint of a cluster, and its answers go back.
+    /// UDP; the datagrams of each client go to one endpoint of a cluster, and its responses go back.
     Udp,
 }
 
@@ -232,16 +233,16 @@ pub enum HttpVersion {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// Certificates. The one whose names fit what the client asks for is shown; the first one to all other clients.
+    /// Certificates. The one that matches the requested server name (SNI) is used; the first one if none matches.
     #[schemars(length(min = 1))]
     pub certificates: Vec<Certificate>,
-    /// Oldest version of TLS that is accepted.
+    /// Oldest accepted version of TLS.
     #[serde(default)]
     pub version_min: TlsVersion,
-    /// Time for a handshake.
+    /// Time-out of a handshake.
     #[serde(default = "handshake")]
     pub handshake_timeout: Time,
-    /// Certificates of clients.
+    /// Client certificates (mTLS).
     #[serde(default)]
     pub client: ClientAuth,
 }
@@ -250,10 +251,10 @@ pub struct Tls {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
-    /// File with the certificate and those that vouch for it, in PEM, the certificate itself first.
+    /// Certificate chain, a PEM file: the certificate first, then its intermediates.
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub chain: String,
-    /// File with the private key, in PEM, without a passphrase.
+    /// Private key, a PEM file, without a passphrase.
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub key: String,
 }
@@ -274,17 +275,17 @@ pub enum TlsVersion {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http3 {
-    /// Tell clients that come by another version, in the field `alt-svc` of each answer, that HTTP/3 is spoken here too. A
-    /// field of that name that an endpoint or a filter has set stays as it is.
+    /// Announce HTTP/3 to clients of other versions with the field `alt-svc` in each response. A field of that name that an
+    /// endpoint or a filter has set is kept.
     pub advertise: bool,
-    /// How long they are to remember it.
+    /// How long clients may remember the announcement (`ma`).
     pub max_age: Time,
-    /// The port that they are told, where it is another to them than to us. By default that of the listener.
+    /// The announced port, if clients reach another one than that of the listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Handshakes at once, of one worker, from which on clients must first prove that they are where they say, which costs
-    /// each a round trip. 0: always.
+    /// Unvalidated handshakes of one worker beyond which clients must first prove their address (QUIC Retry), which costs each
+    /// a round trip. 0: always.
     pub unproven_max: u32,
 }
 
@@ -299,45 +300,45 @@ impl Default for Http3 {
     }
 }
 
-/// Certificates of clients.
+/// Client certificates (mTLS).
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientAuth {
-    /// Whether clients are asked for a certificate.
+    /// Whether client certificates are requested.
     #[serde(default)]
     pub mode: ClientAuthMode,
-    /// File with the certificates of those who vouch for clients, in PEM. Needed unless `mode` is `off`.
+    /// CA certificates that clients are verified with, a PEM file. Required unless `mode` is `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub authorities: Option<String>,
-    /// Request field that tells endpoints the subject of the verified certificate, as RFC 4514 writes it, such as
-    /// `CN=ann,O=Acme`. What a client sends under this name is removed.
+    /// Request field with the subject of the verified certificate for endpoints, in the form of RFC 4514, such as
+    /// `CN=ann,O=Acme`. Fields of this name that clients send are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_header: Option<String>,
 }
 
-/// Whether clients are asked for a certificate.
+/// Whether client certificates are requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientAuthMode {
-    /// They are not asked.
+    /// None is requested.
     #[default]
     Off,
-    /// They may show one; it is verified.
+    /// A certificate is optional; if one is sent, it is verified.
     Optional,
-    /// They must show one.
+    /// A certificate is required.
     Required,
 }
 
-/// How long clients of an HTTP listener may take.
+/// Time-outs of the clients of an HTTP listener.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenerTimeouts {
-    /// For a whole request head to arrive once its first byte has.
+    /// For a complete request head, from its first byte.
     pub head: Time,
-    /// Between requests of one connection.
+    /// Between requests of one connection (keep-alive).
     pub idle: Time,
-    /// Without a byte of a body or tunnel, towards or from the client.
+    /// Without a byte of a body or tunnel, in either direction.
     pub stream: Time,
 }
 
@@ -347,18 +348,18 @@ impl Default for ListenerTimeouts {
     }
 }
 
-/// The one form of the many in which the same path can be written.
+/// Normalization of paths: the same path can be written in many forms.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Paths {
-    /// Undo escapes of characters that need none (`%61`), write the digits of others in upper case, and resolve `.` and `..`
-    /// (RFC 3986). A path with an escaped NUL, half an escape, or dots with parameters (`..;`) is answered with 400. `false`:
-    /// paths stay as they came, and a route for `/admin` does not see `/%61dmin`.
+    /// Decode escapes of unreserved characters (`%61`), write other escapes in upper case, and resolve `.` and `..` (RFC 3986).
+    /// A path with an escaped NUL, an incomplete escape, or dots with parameters (`..;`) is answered with 400. `false`: paths
+    /// stay as received, and a route for `/admin` does not match `/%61dmin`.
     pub normalize: bool,
-    /// Make one slash of several in a row; `true` by default.
+    /// Merge consecutive slashes; `true` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merge_slashes: Option<bool>,
-    /// What becomes of `%2F`, `%5C` and `\`, which some endpoints read as a slash and others do not; `refuse` by default.
+    /// Handling of `%2F`, `%5C` and `\`, which some endpoints read as a slash and others do not; `refuse` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escaped_slashes: Option<EscapedSlashes>,
 }
@@ -369,20 +370,20 @@ impl Default for Paths {
     }
 }
 
-/// What becomes of `%2F`, `%5C` and `\` in a path.
+/// Handling of `%2F`, `%5C` and `\` in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EscapedSlashes {
     /// The request is answered with 400.
     Refuse,
-    /// They stay as they are, and are no slashes to routes and filters. Some applications need `%2F`: GitLab, registries of
-    /// npm, RabbitMQ.
+    /// They stay as they are, and are not slashes for routes and filters. Some applications need `%2F`: GitLab, npm registries,
+    /// RabbitMQ.
     Keep,
     /// They become slashes, before dots are resolved.
     Decode,
 }
 
-/// What becomes of a request that names two authorities.
+/// Handling of a request with two different authorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HostMismatch {
@@ -393,15 +394,15 @@ pub enum HostMismatch {
     Refuse,
 }
 
-/// What endpoints are told about the client, and whose word about it is believed.
+/// What endpoints learn about the client, and which proxies are trusted to report it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Forwarding {
-    /// Networks of proxies before this one, such as `10.0.0.0/8`. What they say of the client is believed and
-    /// extended; what anybody else says is replaced.
+    /// Networks of trusted proxies in front of this one, such as `10.0.0.0/8`. Their forwarding fields are trusted and
+    /// extended; those of all other clients are replaced.
     pub trusted: Vec<String>,
-    /// Header fields of other names in which proxies before this one say who the client is, such as `cf-connecting-ip`. The first
-    /// that comes from a network of its own and holds one address decides, before `trusted`. From everybody else these fields
+    /// Fields with other names in which trusted proxies report the client's address, such as `cf-connecting-ip`. The first one
+    /// that comes from its own networks and holds one address decides, before `trusted`. From all other clients these fields
     /// are removed.
     pub client_address: Vec<ClientAddress>,
     /// Send `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`.
@@ -416,13 +417,13 @@ impl Default for Forwarding {
     }
 }
 
-/// A header field that says who the client is.
+/// A header field that reports the client's address.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientAddress {
     /// Name of the field. It holds one address, with or without a port.
     pub header: String,
-    /// Networks of the proxies that are believed, such as `10.0.0.0/8`.
+    /// Networks of the proxies that are trusted to send it, such as `10.0.0.0/8`.
     #[schemars(length(min = 1))]
     pub from: Vec<String>,
 }
@@ -457,17 +458,17 @@ impl JsonSchema for RequestId {
     }
 }
 
-/// Clusters by the name that a client asks for.
+/// Clusters by server name (SNI).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sni {
     /// Host name, or `*.` and a host name, to cluster. Exact names win over `*.`, longer ones over shorter.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
-    /// The cluster for any other name, for none, and for what is not TLS. Without it such connections are closed.
+    /// The cluster for other names, no name, and connections that are not TLS. Without it such connections are closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<String>,
-    /// Time for the TLS hello to arrive.
+    /// Time-out for the TLS hello.
     #[serde(default = "handshake")]
     pub hello_timeout: Time,
 }

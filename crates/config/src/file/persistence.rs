@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use super::one_of;
 use crate::units::Time;
 
-/// Requests of one session go to one endpoint: exactly one of `cookie`, `learn`, `header`, `source` and `route` says how a
-/// session is known.
+/// Session persistence (sticky sessions): the requests of one session go to one endpoint. Exactly one of `cookie`, `learn`,
+/// `header`, `source` and `route` identifies a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["cookie", "learn", "header", "source", "route"])))]
 pub struct Persistence {
-    /// By a cookie that is set for the client. Needs no memory, and all instances with the same secret understand it.
+    /// By a signed cookie that the proxy sets. Needs no memory, and all instances with the same secret understand it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<SessionCookie>,
-    /// By a cookie or header field that the application sets, which is learned from its responses.
+    /// By a cookie or header field that the application sets, learned from its responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<SessionLearn>,
-    /// By the value of a header field of the request.
+    /// By the value of a request header field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<SessionHeader>,
     /// By the client's address. For TCP listeners, too.
@@ -28,73 +28,73 @@ pub struct Persistence {
     /// By a value that names the endpoint itself, such as `JSESSIONID=7F3A.node1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<SessionRoute>,
-    /// What happens when the endpoint of a session is away: gone from the file, down, ejected or in maintenance. An endpoint
-    /// that is drained or has weight 0 keeps its sessions as long as it is well.
+    /// What happens if the endpoint of a session is not available: removed, down, ejected or in maintenance. An endpoint that
+    /// is draining or has weight 0 keeps its sessions while it is healthy.
     pub otherwise: SessionAway,
-    /// What happens when the endpoint of a session has all its places taken (`connections_max`).
+    /// What happens if the endpoint of a session is full (`connections_max`).
     pub when_full: SessionFull,
 }
 
-/// What happens to a session whose endpoint is away.
+/// What happens if the endpoint of a session is not available.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionAway {
-    /// Another one is chosen, and the session moves there.
+    /// Another endpoint is chosen, and the session moves there.
     #[default]
     Another,
-    /// The answer is 503 until the endpoint is back.
+    /// The request is answered with 503 until the endpoint is available again.
     Refuse,
 }
 
-/// What happens to a request of a session whose endpoint is full.
+/// What happens if the endpoint of a session is full.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionFull {
-    /// It waits in the queue for a place there. Without a queue, what `otherwise` says happens.
+    /// The request waits in the queue for that endpoint. Without a queue, `otherwise` applies.
     #[default]
     Wait,
-    /// What `otherwise` says.
+    /// `otherwise` applies.
     Away,
 }
 
-/// A cookie that is set for the client.
+/// A signed cookie that the proxy sets.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SessionCookie {
-    /// Signs the cookie, so that nobody else can write one: at least 16 characters, better `${NAME}` or
-    /// `{ file: PATH }` with what `openssl rand -hex 32` gives. Of a list, the first signs and all verify.
+    /// Key that signs the cookie, so that clients cannot forge one: at least 16 characters, better `${NAME}` or `{ file: PATH
+    /// }` with the output of `openssl rand -hex 32`. In a list, the first signs and all verify.
     pub secret: Secrets,
-    /// Its name.
+    /// Name of the cookie.
     #[serde(default = "cookie_name")]
     pub name: String,
-    /// The path that it is sent for.
+    /// `Path` of the cookie.
     #[serde(default = "cookie_path")]
     pub path: String,
-    /// The domain that it is sent to, with all below it. By default only the host that set it.
+    /// `Domain` of the cookie, which includes subdomains. By default only the host that set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Whether it is sent with requests that other sites cause.
+    /// `SameSite` of the cookie.
     #[serde(default)]
     pub same_site: SameSite,
-    /// Whether it is sent over TLS only. By default it is if the client speaks TLS to this program.
+    /// `Secure`: the cookie is sent over TLS only. By default it is set if the client uses TLS to this program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<bool>,
-    /// Hide it from scripts.
+    /// `HttpOnly`: hide the cookie from scripts.
     #[serde(default = "yes")]
     pub http_only: bool,
-    /// Time that a browser keeps it. By default to the end of its session.
+    /// `Max-Age`: how long a browser keeps it. By default until the browser session ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Time>,
-    /// Time without a request after which it is worth nothing. No bound by default.
+    /// Time without a request after which the cookie expires. Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_max: Option<Time>,
-    /// Time from the session's beginning after which it is worth nothing. No bound by default.
+    /// Time since the session began after which the cookie expires. Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life_max: Option<Time>,
-    /// Let endpoints see it.
+    /// Forward the cookie to endpoints.
     #[serde(default)]
     pub pass_on: bool,
-    /// Mark responses that set it `Cache-Control: private`, so that no shared cache gives it to others.
+    /// Add `Cache-Control: private` to responses that set it, so that shared caches do not store it.
     #[serde(default = "yes")]
     pub mark_private: bool,
 }
@@ -135,25 +135,25 @@ pub enum Secret {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretFile {
-    /// Relative to the file that names it. A line end behind the secret does not belong to it.
+    /// Relative to the file that names it. A line end after the secret is ignored.
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub file: String,
 }
 
-/// When a browser sends a cookie along with requests that other sites cause.
+/// `SameSite` of a cookie.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SameSite {
-    /// When the user follows a link.
+    /// Sent when the user follows a link from another site.
     #[default]
     Lax,
-    /// Never.
+    /// Not sent with requests from other sites.
     Strict,
-    /// Always. Browsers want `Secure` with it, which is then set.
+    /// Always sent. Browsers require `Secure`, which is then set.
     None,
 }
 
-/// What the application sets.
+/// A session id that the application sets.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["cookie", "header"])))]
@@ -164,7 +164,7 @@ pub struct SessionLearn {
     /// A header field of its responses, which clients send back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// Sessions that are remembered, over all workers. A new one takes the place of the one used least lately.
+    /// Limit on remembered sessions, over all workers. When full, the least recently used one is forgotten.
     #[serde(default = "entries_max")]
     #[schemars(range(min = 1, max = limits::SESSIONS_HARD_MAX))]
     pub entries_max: u32,
@@ -179,7 +179,7 @@ pub struct SessionLearn {
 pub struct SessionHeader {
     /// Its name (upper or lower case).
     pub name: String,
-    /// Sessions that are remembered, over all workers. A new one takes the place of the one used least lately.
+    /// Limit on remembered sessions, over all workers. When full, the least recently used one is forgotten.
     #[serde(default = "entries_max")]
     #[schemars(range(min = 1, max = limits::SESSIONS_HARD_MAX))]
     pub entries_max: u32,
@@ -192,13 +192,13 @@ pub struct SessionHeader {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionSource {
-    /// Leading bits of an IPv4 address that count: clients that have them in common share a session.
+    /// Prefix length of IPv4 addresses: clients in the same network share a session.
     #[schemars(range(min = 0, max = 32))]
     pub ipv4_prefix: u8,
-    /// The same for IPv6. A client often has a network of 64 bits to itself, and changes its address within it.
+    /// The same for IPv6. A client often has a whole /64, and changes its address within it.
     #[schemars(range(min = 0, max = 128))]
     pub ipv6_prefix: u8,
-    /// Clients that are remembered, over all workers. A new one takes the place of the one used least lately.
+    /// Limit on remembered clients, over all workers. When full, the least recently used one is forgotten.
     #[schemars(range(min = 1, max = limits::SESSIONS_HARD_MAX))]
     pub entries_max: u32,
     /// Time without a request or connection after which a client is forgotten.
@@ -211,7 +211,7 @@ impl Default for SessionSource {
     }
 }
 
-/// A value that names the endpoint: what stands after its last `.`, or the whole.
+/// A value that names the endpoint: the part after its last `.`, or all of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["cookie", "header", "query"])))]
@@ -225,7 +225,7 @@ pub struct SessionRoute {
     /// In this query parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The label that gives endpoints their names: `{ address: "127.0.0.1:9001", labels: { route: node1 } }`.
+    /// The label that holds the endpoints' names: `{ address: "127.0.0.1:9001", labels: { route: node1 } }`.
     #[serde(default = "route_label")]
     pub label: String,
 }

@@ -9,71 +9,69 @@ use serde::{Deserialize, Serialize};
 use super::{ClusterTls, ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, Secret, one_of};
 use crate::units::{Size, Time};
 
-/// Somebody who gives parts of the configuration while the program runs: exactly one of `file`, `http`, `dns`, `etcd`,
-/// `consul` and `docker`.
+/// A source of configuration while the program runs: exactly one of `file`, `http`, `dns`, `etcd`, `consul` and `docker`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["file", "http", "dns", "etcd", "consul", "docker"])))]
 pub struct Provider {
-    /// A file or a folder that is watched.
+    /// A watched file or folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileProvider>,
-    /// A document that is asked for by HTTP again and again.
+    /// A document that is fetched over HTTP at an interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpProvider>,
-    /// Endpoints from the domain name system.
+    /// Endpoints from DNS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsProvider>,
     /// Endpoints and configuration from etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdProvider>,
-    /// Endpoints from the catalog of Consul, and configuration from its store.
+    /// Endpoints from the catalog of Consul, and configuration from its key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulProvider>,
-    /// Endpoints and routes from the labels of containers.
+    /// Endpoints and routes from container labels (Docker, Podman).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub docker: Option<DockerProvider>,
-    /// How long the start of the program waits for what it says first. Then it starts with what was kept of it, or without.
+    /// How long the start of the program waits for its first state. After that it starts with the saved state, or without one.
     #[serde(default = "start_timeout")]
     pub start_timeout: Time,
 }
 
-/// A file or a folder that is watched.
+/// A watched file or folder.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileProvider {
     /// A file, or a folder: all `*.yaml`, `*.yml` and `*.json` directly in it. Relative to the file that names it.
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub path: String,
-    /// How often it is looked at. What has changed is taken once it is the same at two looks; a single file at once when the system tells
-    /// that it is whole: that its writer has closed it, or that it was moved there.
+    /// Polling interval. A change applies once two polls see the same content; a single file at once if the system reports that
+    /// it is complete: closed by its writer, or moved there.
     #[serde(default = "look_interval")]
     pub interval: Time,
 }
 
-/// A document that is asked for by HTTP again and again.
+/// A document that is fetched over HTTP at an interval.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpProvider {
-    /// Where it is: `http://HOST/PATH` or `https://HOST/PATH`.
+    /// URL: `http://HOST/PATH` or `https://HOST/PATH`.
     pub url: String,
-    /// How often it is asked for. While it cannot be had, it is asked for less and less often, down to every 30 s or this,
-    /// whichever is longer.
+    /// Polling interval. While the document is unavailable, it grows to 30 s, or to this value if that is longer.
     #[serde(default = "poll_interval")]
     pub interval: Time,
-    /// Time for the whole of an answer.
+    /// Time-out for the whole response.
     #[serde(default = "poll_timeout")]
     pub timeout: Time,
-    /// Size of the document.
+    /// Largest accepted document.
     #[serde(default = "size_max")]
     pub size_max: Size,
-    /// Fields of each request, such as `{ x-tenant: shop }`.
+    /// Extra header fields of each request, such as `{ x-tenant: shop }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// A token that is sent as `authorization: Bearer TOKEN`.
+    /// Bearer token, sent as `authorization: Bearer TOKEN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// User and password that are sent as `authorization: Basic …`.
+    /// User and password, sent as `authorization: Basic …`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic_auth: Option<BasicAuth>,
     /// How its certificate is verified, for `https`.

@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Time;
 
-/// Whose word about the client of a connection is believed.
+/// Peers that are trusted to send a PROXY protocol header.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptProxy {
-    /// Addresses and networks of those who send a header (version 1 or 2), such as `10.0.0.0/8`. What anybody else sends
-    /// is taken for what it is, never for a header.
+    /// Addresses and networks of the senders (version 1 or 2), such as `10.0.0.0/8`. Bytes of other peers are never read as a
+    /// header.
     #[schemars(length(min = 1))]
     pub from: Vec<String>,
-    /// Close connections of theirs that begin without a header. With `false` a header may be missing: then a client
-    /// whose bytes they pass on can write one itself.
+    /// Require the header: connections of these peers without one are closed. With `false` it is optional: then a client whose
+    /// bytes they pass on can forge one.
     #[serde(default = "required")]
     pub required: bool,
-    /// Time for the header to arrive.
+    /// Time-out for the header.
     #[serde(default = "timeout")]
     pub timeout: Time,
 }
 
-/// What endpoints are told by the PROXY protocol: its version, or settings.
+/// PROXY protocol towards endpoints: its version, or settings.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum SendProxy {
-    /// This version with its addresses.
+    /// This version, addresses only.
     Version(ProxyVersion),
-    /// More.
+    /// Settings.
     Settings(SendProxySettings),
 }
 
@@ -40,41 +40,41 @@ pub enum SendProxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyVersion {
-    /// One line of text.
+    /// Text.
     V1,
     /// Binary.
     V2,
 }
 
-/// What endpoints are told by the PROXY protocol.
+/// PROXY protocol towards endpoints.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SendProxy")]
 pub struct SendProxySettings {
     /// The version.
     pub version: ProxyVersion,
-    /// What version 2 tells beside the addresses.
+    /// TLVs that version 2 carries beside the addresses.
     #[serde(default)]
     pub tlvs: Vec<ProxyTlv>,
-    /// Values of your own, by a type from `0xe0` to `0xef`. They may hold variables, such as `{client_ip}`; a value that turns out empty, or
-    /// longer than 256 bytes, is left out. `{{` and `}}` are braces.
+    /// TLVs of your own, by a type from `0xe0` to `0xef`. Values may contain variables, such as `{client_ip}`; an empty value,
+    /// or one longer than 256 bytes, is left out. Write braces as `{{` and `}}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom: BTreeMap<String, String>,
 }
 
-/// Something that version 2 of the PROXY protocol tells beside the addresses.
+/// A TLV of PROXY protocol version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProxyTlv {
-    /// Application protocol of the client's connection, if it came by TLS.
+    /// Application protocol (ALPN) of the client's TLS connection.
     Alpn,
-    /// Host name that the client asked for by TLS SNI.
+    /// Server name (SNI) that the client requested.
     Authority,
-    /// A checksum.
+    /// CRC-32C checksum of the header.
     Crc32c,
-    /// TLS version and cipher of the client, and the common name in its verified certificate, of several the most specific.
+    /// TLS version and cipher of the client, and the common name of its verified certificate; of several the most specific.
     Ssl,
-    /// Id of the request for which the connection is made.
+    /// Id of the request that the connection is opened for.
     UniqueId,
 }
 

@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 use super::{Page, RetryMethods};
 use crate::units::{Percent, Time};
 
-/// Bounds above which a cluster refuses at once, with 503, instead of letting anything wait. Each is exact over all workers;
-/// none is set by default.
+/// Limits beyond which the cluster rejects requests at once, with 503, instead of queueing them. Each is exact over all
+/// workers; none is set by default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CircuitBreaker {
-    /// Requests and TCP streams for which the cluster was chosen and that are not over: those that wait, those at endpoints,
-    /// and those whose response is still on its way to the client.
+    /// Requests and TCP streams of the cluster in progress: queued, at endpoints, or with a response still being sent to the
+    /// client.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests_max: Option<u32>,
-    /// Requests that wait in the `queue` of the cluster.
+    /// Requests in the `queue` of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub pending_max: Option<u32>,
-    /// Connections to endpoints in use. Idle ones that are kept beside have their own bound, `pool.idle_max`.
+    /// Busy connections to endpoints. Idle ones are limited by `pool.idle_max`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub connections_max: Option<u32>,
-    /// Requests at an attempt after their first. Above it there is no further attempt; 0 switches them off.
+    /// Concurrent retries. Beyond it requests are not retried; 0 switches retries off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries_max: Option<u32>,
-    /// Refuse everything for a while when too large a share fails.
+    /// Open the circuit, which rejects all requests for a while, when too large a share fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<ErrorRatio>,
-    /// What those get to see who are refused. By default a line of plain text.
+    /// Response to rejected requests. By default a line of plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<Page>,
 }
 
-/// When too large a share of attempts fails, nothing is let through for a while; then a few are, and when they go well,
-/// all are. Failed is what gets no answer from the endpoint, or one with a status of 500 or more; how long its body takes does
-/// not matter.
+/// When too large a share of attempts fails, the circuit opens: all requests are rejected for a while. Then it is half-open: a
+/// few trial requests pass, and if they succeed it closes. An attempt fails without a response from the endpoint, or with a
+/// status of 500 or more; the time of its body does not matter.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ErrorRatio {
-    /// So much must fail.
+    /// Share of failures that opens the circuit.
     pub share: Percent,
-    /// Over so much time, at least 100 ms.
+    /// Time window, at least 100 ms.
     pub window: Time,
-    /// Of at least so many attempts.
+    /// Minimum number of attempts in the window.
     #[schemars(range(min = 1))]
     pub requests_min: u32,
-    /// Nothing is let through for so long.
+    /// How long the circuit stays open.
     pub open_for: Time,
-    /// Then so many are let through at once; when as many have gone well, all are, and when one fails, none is.
+    /// Concurrent trial requests when half-open. If as many succeed, the circuit closes; if one fails, it opens again.
     #[schemars(range(min = 1))]
     pub trial_requests: u32,
 }
@@ -63,21 +63,20 @@ impl Default for ErrorRatio {
     }
 }
 
-/// Sends the same request to another endpoint too when the first takes long. The first answer wins; the others are dropped
-/// with their connections. Only requests without a body, or whose body is kept by `retry.body_max`; while the first is being
-/// connected to, all.
+/// Sends a slow request to another endpoint, too. The first response wins; the other attempts are cancelled. Applies to
+/// requests without a body, or with a body kept by `retry.body_max`; while the first attempt is still connecting, to all.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hedge {
-    /// So long an endpoint may take alone to be connected, and then to begin its answer: a time such as `50ms`, or a percentile
-    /// of recent answers of the cluster such as `p95`, from `p50` to `p99`.
+    /// Delay before the next attempt, first for connecting, then for the start of the response: a time such as `50ms`, or a
+    /// percentile of the cluster's recent response times, from `p50` to `p99`.
     pub after: String,
-    /// Endpoints asked at once, the first included.
+    /// Attempts at once, the first included.
     #[schemars(range(min = 2, max = limits::ATTEMPTS_MAX))]
     pub attempts_max: u32,
-    /// Which requests may be at several endpoints.
+    /// Which requests may be sent to several endpoints.
     pub methods: RetryMethods,
-    /// How much hedges may add to the requests that clients send.
+    /// Limit on hedged attempts, as a share of the requests.
     pub budget: Percent,
 }
 
@@ -87,23 +86,23 @@ impl Default for Hedge {
     }
 }
 
-/// Finds out how much the endpoints bear at once from how long they take to answer, and lets no more be at them. The rest
-/// waits in the `queue` of the cluster, or is refused with 503 if there is none.
+/// Finds out from response times how many requests the endpoints can process at once, and limits them to that. Further requests
+/// wait in the `queue` of the cluster, or are rejected with 503 if there is none.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaptiveConcurrency {
-    /// Never fewer at once.
+    /// Lower bound of the limit.
     #[schemars(range(min = 1))]
     pub min: u32,
-    /// Never more.
+    /// Upper bound of the limit.
     #[schemars(range(min = 1))]
     pub max: u32,
-    /// How much longer than without load answers may take. Higher values let more through, and let it wait at the endpoints.
+    /// Tolerated response time relative to the one without load. Higher values let more requests through, which then wait at
+    /// the endpoints.
     pub tolerance: Percent,
-    /// Time between two decisions, at least; there must be 50 answers, too.
+    /// Minimum time between adjustments; each also needs 50 responses.
     pub interval: Time,
-    /// How often it is measured how long answers take without load. For some twenty answers, half as much as before is let
-    /// through.
+    /// How often the response time without load is measured: for about twenty responses, the limit is halved.
     pub measure_every: Time,
 }
 

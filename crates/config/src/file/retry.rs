@@ -6,40 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Percent, Size, Time};
 
-/// When a request is sent to another endpoint after one has failed. Without it, a request that no endpoint has seen,
-/// because connecting failed, is sent to up to two others at once.
+/// When a failed request is sent to another endpoint. Without it, a request that no endpoint has seen, because connecting
+/// failed, is sent to up to two others at once.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
-    /// After what: `connect_failure` (refused, timed out, or TLS failed; with HTTP/2 also a stream that is refused), `reset` (the connection ended before a
-    /// response), `timeout` (no response in time), `bad_response` (an answer that is no HTTP), statuses such as `503`,
-    /// classes such as `5xx`, ranges such as `502-504`, and for calls of gRPC that end with a status alone `grpc_cancelled`,
-    /// `grpc_deadline_exceeded`, `grpc_internal`, `grpc_resource_exhausted`, `grpc_unavailable`.
+    /// Failures to retry: `connect_failure` (refused, timed out, or TLS failed; with HTTP/2 also a refused stream), `reset`
+    /// (the connection closed before a response), `timeout` (no response in time), `bad_response` (a response that is not valid
+    /// HTTP), statuses such as `503`, classes such as `5xx`, ranges such as `502-504`, and for gRPC calls that end with a
+    /// status alone `grpc_cancelled`, `grpc_deadline_exceeded`, `grpc_internal`, `grpc_resource_exhausted`, `grpc_unavailable`.
     #[schemars(length(min = 1))]
     pub on: Vec<RetryOn>,
-    /// Attempts, the first included; 1 switches retries off. When all have failed, one more goes to a backup that is idle.
+    /// Attempts, the first included; 1 switches retries off. When all have failed, one more goes to an idle backup.
     #[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))]
     pub attempts_max: u32,
-    /// Which requests may be sent again after an endpoint may have acted on them.
+    /// Which requests may be repeated after an endpoint may have processed them.
     pub methods: RetryMethods,
-    /// Bound on one attempt, from the request being sent whole to the response head. By default only the cluster's
-    /// `timeouts.response_head`. The route's `timeout` bounds all attempts together.
+    /// Time-out of one attempt, from the complete request to the response head. By default only the cluster's
+    /// `timeouts.response_head`. The route's `timeout` limits all attempts together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
-    /// No attempt begins later than this after the first one began. A pause that would end later is not made, and a wait in the
-    /// `queue` ends at that time. An attempt that has begun goes on under its own time-outs. No bound by default.
+    /// Latest start of an attempt, measured from the start of the first. A pause that would end later is skipped, and a wait in
+    /// the `queue` ends at that time. A started attempt continues under its own time-outs. Unlimited by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_max: Option<Time>,
     /// Pauses between attempts.
     pub backoff: Backoff,
-    /// Ask an endpoint again that has failed in this exchange, when no other is left, backups included. By default the client gets
-    /// the failure then. For an endpoint that restarts, together with `backoff`. TCP listeners never do this.
+    /// Retry the same endpoint if no other is left, backups included. By default the client then gets the failure. For an
+    /// endpoint that restarts, together with `backoff`. Not for TCP listeners.
     pub same_endpoint: bool,
-    /// Bodies up to this size are received whole before the first attempt and kept, so that they can be sent again.
-    /// Requests with larger ones, or of unknown length, are tried again only while nothing of them is sent; a body of unknown
-    /// length up to this size also once it was sent whole to an endpoint that speaks HTTP/2. At most 48 KiB.
+    /// Bodies up to this size are buffered before the first attempt, so that they can be sent again. Requests with larger
+    /// bodies, or of unknown length, are retried only before any byte of them is sent; a body of unknown length up to this size
+    /// also after it was sent completely to an HTTP/2 endpoint. At most 48 KiB.
     pub body_max: Size,
-    /// How much retries may add to the load. A retry after a failure to connect is not counted.
+    /// Limit on the load that retries add. Retries after a failure to connect do not count.
     pub budget: RetryBudget,
 }
 
@@ -59,7 +59,7 @@ impl Default for Retry {
     }
 }
 
-/// What a retry follows: a status, a range of them, or the name of a failure.
+/// A reason to retry: a status, a range of statuses, or the name of a failure.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -70,18 +70,18 @@ pub enum RetryOn {
     Name(String),
 }
 
-/// Which requests may be sent twice.
+/// Which requests may be repeated.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryMethods {
-    /// GET, HEAD, PUT, DELETE, OPTIONS and TRACE: they do the same however often they are sent.
+    /// GET, HEAD, PUT, DELETE, OPTIONS and TRACE, which are idempotent.
     #[default]
     Idempotent,
-    /// All of them. Only for endpoints that bear the same request twice.
+    /// All of them. Only if the endpoints tolerate the same request twice.
     Any,
 }
 
-/// Pauses between attempts: they double from `base` to `max`; each is drawn between half of that and the whole.
+/// Pauses between attempts: they double from `base` to `max`; each is random between half of that and all of it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "RetryBackoff")]
@@ -99,14 +99,13 @@ impl Default for Backoff {
     }
 }
 
-/// How much retries may add to the load.
+/// Limit on the load that retries add.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryBudget {
-    /// How much retries may add to the requests that clients send.
+    /// Retries, as a share of the requests of clients.
     pub share: Percent,
-    /// Retries a second that are allowed whatever the number of requests, over all workers. Those of ten seconds are
-    /// there from the beginning.
+    /// Retries per second that are always allowed, over all workers. An allowance of ten seconds is available from the start.
     #[schemars(range(max = 1_000_000))]
     pub per_second: u32,
 }

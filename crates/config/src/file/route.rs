@@ -11,12 +11,12 @@ use super::defaults::{is_taken, taken};
 use super::{FILTER_DEFINITION, Hedge, NAME_FORMAT, OneOrMany, Retry, RouteQueue, Subset, When, one_of};
 use crate::units::Time;
 
-/// Which requests go where: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
+/// A route: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["cluster", "clusters", "redirect", "respond"])))]
 pub struct Route {
-    /// Name in logs and metrics. By default `route-` and its place, counted from 1.
+    /// Name in logs and metrics. By default `route-` and its position, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = NAME_FORMAT), length(max = 64))]
     pub name: Option<String>,
@@ -26,30 +26,30 @@ pub struct Route {
     /// Conditions, which must all hold. Without any, every request matches.
     #[serde(default, rename = "match")]
     pub matches: Match,
-    /// A route of higher priority wins before any other rule.
+    /// A route of higher priority wins before all other rules.
     #[serde(default)]
     pub priority: i32,
-    /// What is done to requests and responses, in this order.
+    /// Filters for requests and responses, applied in this order.
     #[serde(default)]
     pub filters: Vec<FilterUse>,
-    /// Bound on the whole exchange, from the request head to the last byte of the response. No bound by default.
+    /// Time-out of the whole exchange, from the request head to the last byte of the response. Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
-    /// When another endpoint is tried, in place of what the cluster says.
+    /// When a failed request is retried; replaces the setting of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// When requests that take long are sent to another endpoint too, instead of what the cluster says.
+    /// When a slow request is sent to a second endpoint; replaces the setting of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Hedge>,
-    /// Go only to some endpoints of the cluster, by their labels.
+    /// Use only some endpoints of the cluster, by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subset: Option<Subset>,
-    /// The turn of these requests where they have to wait, see `queue` of the cluster. By default that of their arrival.
+    /// Priority of these requests in the `queue` of the cluster. By default they are served in order of arrival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<RouteQueue>,
-    /// HTTP/3: carry requests that came before the handshake was over. Anybody who has recorded one may send it again, so
-    /// only what may happen twice should come this way: GET, HEAD and OPTIONS, for all others wait all the same, and so do the
-    /// requests of other routes. Endpoints see `early-data: 1` (RFC 8470).
+    /// HTTP/3: accept requests sent as early data (0-RTT), before the handshake is complete. An attacker who recorded one can
+    /// replay it, so use this only for requests that may be repeated: GET, HEAD and OPTIONS; all other requests wait for the
+    /// handshake, as do those of other routes. Endpoints get `early-data: 1` (RFC 8470).
     #[serde(default)]
     pub early_data: bool,
     /// Forward to this cluster; or to the one that the request names, such as
@@ -60,13 +60,13 @@ pub struct Route {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub clusters: Option<Vec<WeightedCluster>>,
-    /// Send the client elsewhere.
+    /// Redirect the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Redirect>,
-    /// Answer here.
+    /// Respond without an endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
-    /// Take what `defaults` says for routes. `false`: this one has none of it.
+    /// Apply `defaults` for routes. `false`: none of them apply here.
     #[serde(default = "taken", skip_serializing_if = "is_taken")]
     pub defaults: bool,
 }
@@ -79,7 +79,7 @@ impl Route {
     }
 }
 
-/// Where a route forwards to: a cluster, or one of several that the request names.
+/// The target of a route: a cluster, or one of several that the request selects.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -99,23 +99,23 @@ impl RouteCluster {
     }
 }
 
-/// Clusters of which a request names one.
+/// Clusters that the request selects from.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterChoice {
-    /// Gives the name of the cluster: text with variables, such as `{request_header:x-cluster}` or `shop-{cookie:group}`, as it is
-    /// behind the filters of the route. Upper and lower case differ.
+    /// Name of the cluster: text with variables, such as `{request_header:x-cluster}` or `shop-{cookie:group}`, evaluated after
+    /// the filters of the route. Case-sensitive.
     #[schemars(length(min = 1))]
     pub from: String,
-    /// The clusters that may be named.
+    /// The clusters that may be selected.
     #[schemars(length(min = 1))]
     pub allowed: Vec<String>,
-    /// The cluster for all other values, and for requests without one. By default these are answered with 404.
+    /// The cluster for other values, and for requests without one. By default these are answered with 404.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<String>,
 }
 
-/// What a route asks of a request. All conditions must hold.
+/// Conditions of a route. All of them must hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Match {
@@ -137,16 +137,16 @@ pub struct Match {
     /// All of these cookies, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cookies: BTreeMap<String, ValueTest>,
-    /// All of these values of the PROXY header of version 2 that the connection began with, by name (`alpn`, `authority`, `unique_id`,
-    /// `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `netns`, `aws_vpce_id`) or type (`0xea`).
+    /// All of these TLVs of the connection's PROXY header, version 2, by name (`alpn`, `authority`, `unique_id`, `ssl_version`,
+    /// `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `netns`, `aws_vpce_id`) or type (`0xea`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_tlvs: BTreeMap<String, ValueTest>,
-    /// Any of these networks holds the client, such as `10.0.0.0/8` or `192.0.2.7`.
+    /// The client address is in any of these networks, such as `10.0.0.0/8` or `192.0.2.7`.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub source: OneOrMany,
 }
 
-/// How a path is compared: as received, without the query.
+/// A condition on the path, without the query, after normalization (`paths` of the listener).
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_of(&["exact", "prefix", "regex"])))]
@@ -169,7 +169,7 @@ pub struct PathMatch {
 pub enum ValueTest {
     /// Exactly this.
     Exact(String),
-    /// A test.
+    /// A condition.
     Test(ValueTestMap),
 }
 
@@ -184,11 +184,11 @@ pub struct ValueTestMap {
     /// A regular expression for the whole value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// There at all, whatever its value.
+    /// Present, with any value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("const" = true))]
     pub present: Option<bool>,
-    /// Not there.
+    /// Absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("const" = true))]
     pub absent: Option<bool>,
@@ -233,8 +233,8 @@ pub struct WeightedCluster {
     pub weight: u32,
 }
 
-/// Where a client is sent. What is not given is kept from the request; at least one of `scheme`, `host`, `port` and
-/// `path` is needed.
+/// A redirect. Parts that are left out are kept from the request; at least one of `scheme`, `host`, `port` and `path` is
+/// required.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redirect {
@@ -258,7 +258,7 @@ pub struct Redirect {
     pub path: Option<String>,
 }
 
-/// An answer that is given here.
+/// A fixed response.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Respond {

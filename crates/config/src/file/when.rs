@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Match, OneOrMany, PathMatch, ValueTest};
 
-/// When a filter applies. All that is given must hold, for the request as the filters before have left it.
+/// Conditions of a filter. All of them must hold, for the request as earlier filters left it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct When {
@@ -30,17 +30,17 @@ pub struct When {
     /// All of these cookies, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cookies: BTreeMap<String, ValueTest>,
-    /// All of these values of the PROXY header of version 2 that the connection began with, by name (`alpn`, `authority`, `unique_id`,
-    /// `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `netns`, `aws_vpce_id`) or type (`0xea`).
+    /// All of these TLVs of the connection's PROXY header, version 2, by name (`alpn`, `authority`, `unique_id`, `ssl_version`,
+    /// `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `netns`, `aws_vpce_id`) or type (`0xea`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_tlvs: BTreeMap<String, ValueTest>,
-    /// Any of these networks holds the client, such as `10.0.0.0/8` or `192.0.2.7`.
+    /// The client address is in any of these networks, such as `10.0.0.0/8` or `192.0.2.7`.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub source: OneOrMany,
-    /// Any of these statuses of the response: `404`, `5xx` or `500-599`. Only for filters that act on responses alone.
+    /// Any of these statuses of the response: `404`, `5xx` or `500-599`. Only for filters that act only on responses.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub status: OneOrMany<StatusText>,
-    /// This must not hold.
+    /// Negation: this must not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not: Option<Box<When>>,
     /// One of these must hold.

@@ -21,7 +21,7 @@ impl Resolver<'_> {
         };
         if !LISTS.iter().any(holds) {
             let mend = "add `allow`, `deny`, `allow_files` or `deny_files`".to_owned();
-            self.report(&at, "no list is given, so nothing would be decided", Some(mend));
+            self.report(&at, "no list is given, so the filter would have no effect", Some(mend));
         }
         let allows = !written.allow.is_empty() || !written.allow_files.is_empty();
         AddressList {

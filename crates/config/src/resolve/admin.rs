@@ -56,8 +56,7 @@ impl Resolver<'_> {
             && admin.identities.is_empty()
         {
             let message = format!(
-                "`{}` can be reached from outside, and the administrator's API asks for no credentials: whoever reaches \
-                 it can read the configuration",
+                "`{}` can be reached from outside, and the admin API requires no credentials: everyone who reaches it can read the configuration",
                 admin.bind.0
             );
             let port = address.port();
@@ -73,7 +72,8 @@ impl Resolver<'_> {
         let Address::Ip(address) = bind else { return };
         let is_clear = !self.has("admin", "tls") && !address.ip().to_canonical().is_loopback();
         if is_clear && !admin.tokens.is_empty() && !admin.tokens_in_clear {
-            let message = format!("tokens travel as they are to `{}`, which can be reached from outside", admin.bind.0);
+            let message =
+                format!("tokens are sent unencrypted to `{}`, which can be reached from outside", admin.bind.0);
             let mend = format!(
                 "add `tls`, bind `127.0.0.1:{}`, or accept this with `tokens_in_clear: true` where something else encrypts them",
                 address.port()
@@ -99,7 +99,7 @@ impl Resolver<'_> {
     fn admin_tls(&mut self, written: &file::Tls, bind: &Address) -> Option<TlsTermination> {
         if bind.ip().is_none() {
             let span = self.key_span("admin", "tls");
-            let mend = "leave it out: the permissions of a Unix socket say who may open it".to_owned();
+            let mend = "leave it out: a Unix socket is protected by its file permissions".to_owned();
             self.sink.push(span, "`tls` is for addresses of the network", Some(mend));
         }
         if written.certificates.len() > 1 {
@@ -134,7 +134,7 @@ impl Resolver<'_> {
             }
             if let Some(other) = tokens.iter().find(|other: &&AdminToken| other.secret.0 == secret.0) {
                 let span = self.tree.locate(&format!("{at}/token"));
-                let message = format!("it is the same as that of `{}`: who comes with it could be either", other.name);
+                let message = format!("it is the same as that of `{}`: a client with it could be either", other.name);
                 self.sink.push(span, message, Some("give each its own".to_owned()));
             }
             tokens.push(AdminToken { name: token.name.as_str().into(), role: token.role.into(), secret });
@@ -159,7 +159,7 @@ impl Resolver<'_> {
                 (None, None) => continue,
             };
             if let Some(other) = identities.iter().find(|other| other.certificate == certificate) {
-                let message = format!("it is the same as that of `{}`: who comes with it could be either", other.name);
+                let message = format!("it is the same as that of `{}`: a client with it could be either", other.name);
                 self.report(&format!("{at}/{key}"), message, Some("give each its own".to_owned()));
             }
             identities.push(AdminIdentity {
@@ -177,7 +177,7 @@ impl Resolver<'_> {
             // What is wrong with one that was written has been told.
             if !admin.identities.is_empty() && !self.has("admin", "tls") {
                 let span = self.key_span("admin", "identities");
-                let message = "`identities` has no meaning without `tls`: nobody shows a certificate";
+                let message = "`identities` has no effect without `tls`: no client presents a certificate";
                 let mend = "add `tls` with `client: { mode: required, authorities: FILE }`".to_owned();
                 self.sink.push(span, message, Some(mend));
             }
@@ -186,7 +186,7 @@ impl Resolver<'_> {
         let is_asked = tls.client.mode != file::ClientAuthMode::Off;
         if !is_asked && !admin.identities.is_empty() {
             let span = self.key_span("admin", "identities");
-            let message = "`identities` has no meaning while clients are not asked for a certificate";
+            let message = "`identities` has no effect unless clients are asked for a certificate";
             let mend = "add `client: { mode: required, authorities: FILE }` to `tls`".to_owned();
             self.sink.push(span, message, Some(mend));
         }

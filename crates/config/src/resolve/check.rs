@@ -112,7 +112,7 @@ impl Resolver<'_> {
         let at = &part.at;
         if let Some(timeout) = part.timeout.filter(|timeout| timeout.0 > whole.0) {
             let (own, whole) = (show_duration(timeout.0), show_duration(whole.0));
-            let message = format!("this step cannot take {own}: the whole check ends after {whole}");
+            let message = format!("this step may take {own}, but the whole check ends after {whole}");
             let mend = format!("write {whole} or less, or raise `timeout` of the check");
             self.report(&format!("{at}/timeout"), message, Some(mend));
         }

@@ -52,7 +52,7 @@ impl Resolver<'_> {
             || written.success_rate.is_some()
             || written.latency.is_some();
         if !looks || written.ejected_max.0 == 0 {
-            let message = "this ejects no endpoint, whatever happens";
+            let message = "this never ejects an endpoint";
             self.report(at, message, Some("leave `passive_health` out to switch it off".to_owned()));
         }
         PassiveHealth {

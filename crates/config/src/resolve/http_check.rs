@@ -64,7 +64,7 @@ impl Resolver<'_> {
         }
         let sent = written.body.len();
         if sent > CHECK_BODY_SENT_BYTES_MAX {
-            let message = format!("the body has {sent} bytes, and a check sends {CHECK_BODY_SENT_BYTES_MAX} at most");
+            let message = format!("the body has {sent} bytes, and a check sends at most {CHECK_BODY_SENT_BYTES_MAX}");
             self.report(&format!("{at}/body"), message, Some("send a shorter one".to_owned()));
         }
         // RFC 9110 section 9.3.8.

@@ -197,7 +197,7 @@ impl Resolver<'_> {
             let from = self.parsed(&format!("{at}/{place}/from"), &rule.from, false);
             let Some(name) = name else { continue };
             if matches!(name.as_str(), "x-forwarded-for" | "forwarded") {
-                let message = format!("`{}` tells a chain of proxies, not one address", rule.header);
+                let message = format!("`{}` lists a chain of proxies, not one address", rule.header);
                 self.report(&path, message, Some("name the proxies in `trusted`".to_owned()));
                 continue;
             }
@@ -409,7 +409,7 @@ impl Resolver<'_> {
             if self.has(at, "authorities") {
                 return None;
             }
-            let mend = "add the file with the certificates of those who vouch for clients".to_owned();
+            let mend = "add the file with the CA certificates that clients are verified with".to_owned();
             self.report(at, "`authorities` is missing in `client`", Some(mend));
             return None;
         };

@@ -269,7 +269,7 @@ impl Resolver<'_> {
         if time.is_some_and(|time| time.0 < Duration::from_secs(1)) {
             self.report(
                 at,
-                "this is less than a second, the least that can be told",
+                "this is less than a second, the smallest unit of a cookie",
                 Some("write `1s` or more".to_owned()),
             );
         }

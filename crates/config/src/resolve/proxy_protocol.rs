@@ -31,7 +31,7 @@ impl Resolver<'_> {
             for key in ["tlvs", "custom"] {
                 if self.has(at, key) {
                     let span = self.key_span(at, key);
-                    let message = format!("`{key}` has no meaning with version 1, which tells addresses only");
+                    let message = format!("`{key}` has no effect with version 1, which carries addresses only");
                     self.sink.push(span, message, Some("write `version: v2`".to_owned()));
                 }
             }

@@ -24,7 +24,7 @@ impl Resolver<'_> {
         let at = format!("{at}/adaptive_concurrency");
         if written.min > written.max {
             let mend = Some("make `max` at least as high as `min`".to_owned());
-            self.report(&format!("{at}/min"), "the least is more than the most", mend);
+            self.report(&format!("{at}/min"), "`min` is greater than `max`", mend);
         }
         AdaptiveConcurrency {
             min: written.min,
@@ -76,7 +76,7 @@ impl Resolver<'_> {
         }
         if error_ratio.as_ref().is_some_and(|ratio| ratio.window.0 < ERROR_WINDOW_MIN) {
             let mend = Some("make it at least `100ms`".to_owned());
-            self.report(&format!("{at}/error_ratio/window"), "too little happens in so short a time", mend);
+            self.report(&format!("{at}/error_ratio/window"), "too few requests fall into so short a time", mend);
         }
         CircuitBreaker {
             requests_max: *requests_max,

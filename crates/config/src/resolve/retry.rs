@@ -23,11 +23,11 @@ impl Resolver<'_> {
     pub(super) fn retry(&mut self, at: &str, written: &file::Retry) -> Retry {
         if written.backoff.base.0 > written.backoff.max.0 {
             let mend = Some("make `max` at least as long as `base`".to_owned());
-            self.report(&format!("{at}/backoff/base"), "the first pause is longer than the longest", mend);
+            self.report(&format!("{at}/backoff/base"), "`base` is longer than `max`", mend);
         }
         if written.body_max.0 > REPLAY_BYTES_MAX as u64 {
             let mend = Some(format!("at most {} KiB can be kept", REPLAY_BYTES_MAX / 1024));
-            self.report(&format!("{at}/body_max"), "so much of a body is not kept", mend);
+            self.report(&format!("{at}/body_max"), "`body_max` is too large", mend);
         }
         Retry {
             on: self.conditions(&format!("{at}/on"), &written.on),
@@ -58,7 +58,7 @@ impl Resolver<'_> {
                     (Some(range), _) => all.statuses.push(range),
                     (None, Some((_, number))) => all.grpc_statuses.push(*number),
                     (None, None) => {
-                        let message = format!("nothing is tried again after `{other}`");
+                        let message = format!("`{other}` is not a reason to retry");
                         self.report(&format!("{at}/{index}"), message, Some(mend_condition(other)));
                     }
                 },

@@ -86,7 +86,7 @@ impl Resolver<'_> {
         }
         if self.has(at, "queue") && targets.iter().all(|cluster| cluster.queue.is_none()) {
             let mend = format!("give the cluster `{}` a `queue`", targets[0].name);
-            self.warn_at_key(at, "queue", "where this route leads, nobody waits: there is no queue", Some(mend));
+            self.warn_at_key(at, "queue", "no request of this route waits: its cluster has no queue", Some(mend));
         }
         if route.hedge.is_some() && targets.iter().all(|cluster| cluster.endpoints.len() == 1) {
             self.warn_at_key(at, "hedge", "with one endpoint there is no other to send a request to", None);
@@ -109,7 +109,7 @@ impl Resolver<'_> {
             && self.has(&format!("{at}/persistence"), "when_full")
         {
             let mend = Some("give the cluster a `queue`".to_owned());
-            let message = "nobody waits here: the cluster has no queue";
+            let message = "no request waits here: the cluster has no queue";
             self.warn_at_key(&format!("{at}/persistence"), "when_full", message, mend);
         }
         let may_wait = cluster.queue.is_some()
@@ -124,7 +124,7 @@ impl Resolver<'_> {
         }
         let Some(queue) = &cluster.queue else { return };
         if !has_bound {
-            let message = "nobody ever waits in this queue: neither the cluster nor an endpoint has a bound";
+            let message = "no request ever waits in this queue: neither the cluster nor an endpoint has a limit";
             let mend = "give the cluster or its endpoints a `connections_max`".to_owned();
             self.warn_at_key(at, "queue", message, Some(mend));
         }
@@ -162,8 +162,8 @@ impl Resolver<'_> {
         }
         if fitness.slow_start.is_some() {
             let message = match &cluster.balance {
-                Balance::Hash(_) => Some("a balancer by hash knows no slow start: its keys would move again and again"),
-                _ if cluster.endpoints.len() == 1 => Some("the only endpoint gets all there is from the start"),
+                Balance::Hash(_) => Some("hash balancers have no slow start: keys would keep moving"),
+                _ if cluster.endpoints.len() == 1 => Some("the only endpoint gets all requests from the start"),
                 _ => None,
             };
             if let Some(message) = message {
@@ -198,7 +198,7 @@ impl Resolver<'_> {
             self.warn_at_key(at, "on", message, Some("add `methods: any` if that does no harm".to_owned()));
         }
         if let Some((first, _)) = retry.on.statuses.iter().find(|(first, _)| *first < FAILURES_FROM) {
-            let message = format!("{first} tells of no failure: a good answer is thrown away and asked for again");
+            let message = format!("{first} is not a failure: a good response would be thrown away and requested again");
             self.warn_at_key(at, "on", message, Some(format!("name statuses from {FAILURES_FROM} on")));
         }
     }

@@ -60,7 +60,8 @@ fn every_protocol_has_it() {
 
 #[test]
 fn mistakes_are_told_with_their_line() {
-    let none = "7: no list is given, so nothing would be decided (add `allow`, `deny`, `allow_files` or `deny_files`)";
+    let none =
+        "7: no list is given, so the filter would have no effect (add `allow`, `deny`, `allow_files` or `deny_files`)";
     for (list, told) in [
         ("address_list: {}", &[none][..]),
         ("address_list: { others: deny }", &[none]),

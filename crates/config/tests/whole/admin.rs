@@ -68,7 +68,7 @@ fn tokens_that_cross_a_network_in_clear_are_warned_of() {
         loaded.warnings().iter().map(told).collect::<Vec<_>>()
     };
     let outside = |text: &str| text.replace("127.0.0.1", "10.0.0.1");
-    let message = "tokens travel as they are to `10.0.0.1:9900`, which can be reached from outside";
+    let message = "tokens are sent unencrypted to `10.0.0.1:9900`, which can be reached from outside";
     let mend = "add `tls`, bind `127.0.0.1:9900`, or accept this with `tokens_in_clear: true` where something else encrypts them";
     let clear = admin(token);
     assert_eq!(warnings(&outside(&clear)), [(4, message.to_owned(), Some(mend.to_owned()))]);
@@ -89,8 +89,7 @@ fn tls_alone_shows_nobody_who_asks() {
     assert_eq!(
         messages(&text),
         [
-            "3: `10.0.0.1:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
-          reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or accept \
+            "3: `10.0.0.1:9900` can be reached from outside, and the admin API requires no credentials: everyone who reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or accept \
           this with `allow_remote: true`)"
         ]
     );
@@ -104,16 +103,14 @@ fn what_does_not_go_together_is_told_with_what_to_write() {
     assert_eq!(
         told(identity),
         [
-            "4: `identities` has no meaning without `tls`: nobody shows a certificate (add `tls` with `client: { mode: required, \
+            "4: `identities` has no effect without `tls`: no client presents a certificate (add `tls` with `client: { mode: required, \
           authorities: FILE }`)"
         ]
     );
     assert_eq!(
         told(&format!("  tls: {{ {SHOWN} }}\n{identity}")),
-        [
-            "5: `identities` has no meaning while clients are not asked for a certificate (add `client: { mode: required, \
-          authorities: FILE }` to `tls`)"
-        ]
+        ["5: `identities` has no effect unless clients are asked for a certificate (add `client: { mode: required, \
+          authorities: FILE }` to `tls`)"]
     );
     let nobody = [
         "4: client certificates are requested, but `identities` grants no one access (add `identities: [{ name: NAME, role: \
@@ -136,9 +133,7 @@ fn what_does_not_go_together_is_told_with_what_to_write() {
     let socket = admin(&format!("  tls: {{ {SHOWN} }}\n")).replace("127.0.0.1:9900", "unix:/run/a.sock");
     assert_eq!(
         messages(&socket),
-        [
-            "4: `tls` is for addresses of the network (leave it out: the permissions of a Unix socket say who may open it)"
-        ]
+        ["4: `tls` is for addresses of the network (leave it out: a Unix socket is protected by its file permissions)"]
     );
 }
 
@@ -153,7 +148,7 @@ fn identities_are_told_apart() {
         told("    - { name: a, role: read, common_name: x }\n    - { name: a, role: admin, common_name: x }\n"),
         [
             "7: there is an identity `a` already (give one of them another name)",
-            "7: it is the same as that of `a`: who comes with it could be either (give each its own)",
+            "7: it is the same as that of `a`: a client with it could be either (give each its own)",
         ]
     );
     assert_eq!(

@@ -85,7 +85,7 @@ fn mistakes_in_a_balancer_are_told_with_what_to_write() {
     assert_eq!(of("{ hahs: { on: path } }"), ["unknown key `hahs` in `balance` of cluster `a` (did you mean `hash`?)"]);
     assert_eq!(
         of("{ hash: {} }"),
-        ["`on` is missing in `balance.hash` of cluster `a` (add `on`: what of a request is the key)"]
+        ["`on` is missing in `balance.hash` of cluster `a` (add `on`: the part of a request that is the key)"]
     );
 }
 

@@ -212,7 +212,7 @@ fn secrets_that_differ_are_told_apart_and_not_shown() {
 fn two_tokens_are_never_the_same() {
     let text = SITE.replace("tokens: [", "tokens: [{ name: eye, role: read, token: 0123456789abcdef }, ");
     let refused = LOADER.load_text("site.yaml", &text, Path::new("")).unwrap_err().to_string();
-    assert!(refused.contains("it is the same as that of `eye`: who comes with it could be either"), "{refused}");
+    assert!(refused.contains("it is the same as that of `eye`: a client with it could be either"), "{refused}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ site.yaml:10:14: `balance` must be `round_robin`, `random`, `least_request`, `po
 site.yaml:11:5: `requests_max` is missing in `queue` of cluster `api`
   11 |     queue: { timeout: 5 }
      |     ^^^^^
-     help: add `requests_max`: requests that wait at once, over all workers
+     help: add `requests_max`: limit on waiting requests, over all workers
 
 site.yaml:11:23: `timeout` must be a duration such as `250ms`, `5s` or `1m30s`, not the number 5
   11 |     queue: { timeout: 5 }
@@ -114,8 +114,7 @@ fn the_admin_page_stays_inside_unless_that_is_said() {
     assert_eq!(
         about("admin: { bind: '0.0.0.0:9900' }"),
         [
-            "2: `0.0.0.0:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
-          reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or accept \
+            "2: `0.0.0.0:9900` can be reached from outside, and the admin API requires no credentials: everyone who reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or accept \
           this with `allow_remote: true`)"
         ]
     );
@@ -236,7 +235,7 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
             "9: `date` is written by the protocol itself and cannot be chosen",
             "9: `a b` is not the name of a header field",
             "9: the value of a header field cannot hold control characters",
-            "10: `name`: `a b` cannot be a name (names begin with a letter, a digit or `_`, go on with these, `-` and `.`, and have at most 64)",
+            "10: `name`: `a b` cannot be a name (names start with a letter, a digit or `_`, contain only these, `-` and `.`, and have at most 64 characters)",
             "10: there is no listener `x`",
             "10: `status` must be a whole number from 200 to 599, not 99",
         ]
@@ -369,7 +368,7 @@ shutdown: 5s
             "13: `x` is not an address or a network such as 10.0.0.0/8",
             "14: `a b` is not the name of a header field",
             "14: `x` is not an address or a network such as 10.0.0.0/8",
-            "14: `Forwarded` tells a chain of proxies, not one address (name the proxies in `trusted`)",
+            "14: `Forwarded` lists a chain of proxies, not one address (name the proxies in `trusted`)",
             "14: `Host` is written by the protocol itself and cannot be chosen",
             "15: `shutdown` must be a map, not the text `5s`",
         ]
@@ -427,8 +426,8 @@ fn mistakes_in_passive_health_are_told() {
     assert_eq!(
         told,
         [
-            "3: this ejects no endpoint, whatever happens (leave `passive_health` out to switch it off)",
-            "4: this ejects no endpoint, whatever happens (leave `passive_health` out to switch it off)",
+            "3: this never ejects an endpoint (leave `passive_health` out to switch it off)",
+            "4: this never ejects an endpoint (leave `passive_health` out to switch it off)",
             "5: `ejected_max` must be a share such as `50%`, not the number 50 (did you mean `50%`?)",
             "6: `ejected_max`: `150%` is not a share (write it like `50%`, from 0% to 100%)",
             "7: no ejection can last 30s at most when the first lasts 1m (write 1m or more)",
@@ -457,13 +456,13 @@ fn rules_for_retries_are_checked_one_by_one() {
     assert_eq!(
         told,
         [
-            "6: nothing is tried again after `conect_failure` (did you mean `connect_failure`?)",
-            "6: nothing is tried again after `504-502` (write the smaller status first: `502-504`)",
-            "6: nothing is tried again after `later` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, \
+            "6: `conect_failure` is not a reason to retry (did you mean `connect_failure`?)",
+            "6: `504-502` is not a reason to retry (write the smaller status first: `502-504`)",
+            "6: `later` is not a reason to retry (there is `connect_failure`, `reset`, `timeout`, `bad_response`, \
              a status such as `503`, `5xx` or `502-504`, and for gRPC `grpc_unavailable` and its like)",
             "7: `attempts_max` must be a whole number from 1 to 10, not 11",
-            "8: so much of a body is not kept (at most 48 KiB can be kept)",
-            "9: the first pause is longer than the longest (make `max` at least as long as `base`)",
+            "8: `body_max` is too large (at most 48 KiB can be kept)",
+            "9: `base` is longer than `max` (make `max` at least as long as `base`)",
             "10: `methods` must be `idempotent` or `any`, not the text `get`",
         ]
     );
@@ -491,10 +490,10 @@ fn mistakes_in_circuit_breakers_are_told() {
             "6: nothing waits in this cluster, it has no queue (give the cluster a `queue`, or leave `pending_max` out)",
             "7: unknown key `request_max` in `circuit_breaker` of cluster `a` (did you mean `requests_max`?)",
             "8: this circuit would open without any failure (write it like `50%`, from 1% to 100%)",
-            "8: too little happens in so short a time (make it at least `100ms`)",
+            "8: too few requests fall into so short a time (make it at least `100ms`)",
             "8: `trial_requests` must be a whole number from 1 to 4294967295, not 0",
             "11: this circuit breaker never refuses anything (set at least one of its bounds, such as `requests_max: 1000`)",
-            "12: the least is more than the most (make `max` at least as high as `min`)",
+            "12: `min` is greater than `max` (make `max` at least as high as `min`)",
             "12: `tolerance` must be a share such as `50%`, not the number 20 (did you mean `20%`?)",
         ]
     );
@@ -600,7 +599,7 @@ fn mistakes_in_requests_of_checks_are_told() {
         "clusters: {{ a: {{ endpoints: ['127.0.0.1:1'], health_check: {{ http: {{ body: {} }} }} }} }}\n",
         "x".repeat(16_385)
     );
-    assert_eq!(about(&long), ["2: the body has 16385 bytes, and a check sends 16384 at most (send a shorter one)"]);
+    assert_eq!(about(&long), ["2: the body has 16385 bytes, and a check sends at most 16384 (send a shorter one)"]);
 }
 
 #[test]
@@ -624,7 +623,7 @@ fn mistakes_in_conditions_of_checks_are_told() {
             "4: an item of `statuses` must be a whole number from 100 to 599, not 600",
             "5: `health_check.http.expect_json` of cluster `c` needs one of `equals`, `regex`, `present` or `absent`",
             "6: `equals` and `regex` exclude each other in `health_check.http.expect_json` of cluster `d` (keep one of them)",
-            "7: `path` is missing in `health_check.http.expect_json` of cluster `e` (add `path`: where the value is, from the top of the document)",
+            "7: `path` is missing in `health_check.http.expect_json` of cluster `e` (add `path`: path of the value from the top of the document)",
             "8: `contains` and `regex` exclude each other in `health_check.http.expect_body` of cluster `f` (keep one of them)",
             "9: `expect_body` must be text or a map or a list, not the number 5 (put it in quotes: \"5\")",
             "10: `a b` is not the name of a header field",
@@ -663,7 +662,7 @@ fn mistakes_in_steps_of_checks_are_told() {
             "4: `steps` is empty (it needs at least one item)",
             "5: `health_check.steps` of cluster `c` needs one of `tcp`, `tls`, `http`, `grpc` or `script`",
             "5: `tcp` and `http` exclude each other in `health_check.steps` of cluster `c` (keep one of them)",
-            "6: this step cannot take 5s: the whole check ends after 2s (write 2s or less, or raise `timeout` of the check)",
+            "6: this step may take 5s, but the whole check ends after 2s (write 2s or less, or raise `timeout` of the check)",
             "7: a check of several steps opens a connection for each of them (leave it out)",
             "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
             "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",

@@ -119,7 +119,7 @@ clusters:
             "6: there is no cluster `thre` (did you mean `three`?)",
             "7: `{` is never closed in `{path`: write `{{` for a brace",
             "8: `allowed` is empty (it needs at least one item)",
-            "9: `allowed` is missing in `cluster` of route 4 (add `allowed`: the clusters that may be named)",
+            "9: `allowed` is missing in `cluster` of route 4 (add `allowed`: the clusters that may be selected)",
             "10: unknown key `else` in `cluster` of route 5 (there is `otherwise`)",
             "11: `cluster` and `redirect` exclude each other in route 6 (keep one of them)",
         ]

@@ -106,8 +106,7 @@ admin: { bind: 9900 }
             "5: `*:80` is not an address with a port (write `0.0.0.0:80` for all IPv4 addresses, `[::]:80` for all IPv6 addresses)",
             "6: `:` is not an address with a port (write it like `127.0.0.1:8080` or `[::1]:8080`)",
             "8: `0.0.0.0:8081` is taken by listener `e` already (choose another port)",
-            "9: `0.0.0.0:9900` can be reached from outside, and the administrator's API asks for no credentials: whoever \
-             reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or \
+            "9: `0.0.0.0:9900` can be reached from outside, and the admin API requires no credentials: everyone who reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or \
              accept this with `allow_remote: true`)",
         ]
     );
@@ -176,8 +175,7 @@ fn keys_of_other_products_are_known_in_clusters() {
     let (envoy, traefik) = ("docs/guides/coming-from-envoy.md", "docs/guides/coming-from-traefik.md");
     let wanted = [
         format!(
-            "4: unknown key `url` in `endpoints` of cluster `a` (it is called `address` here, which is set already: leave \
-             this out; see {traefik})"
+            "4: unknown key `url` in `endpoints` of cluster `a` (here it is `address`, which is already set: leave this out; see {traefik})"
         ),
         format!("4: unknown key `down` in `endpoints` of cluster `a` (did you mean `state: maintenance`? See {nginx})"),
         format!("5: unknown key `lb_policy` in cluster `a` (did you mean `balance`? See {envoy})"),
@@ -237,9 +235,9 @@ fn values_of_other_products_are_known_by_their_key() {
             "7: an item of `http_versions` must be `h1`, `h2` or `h3`, not the text `h2c` (did you mean `h2`? \
              See docs/guides/coming-from-traefik.md)"
                 .to_owned(),
-            "7: nothing is tried again after `gateway-error` (did you mean `502-504`? See docs/guides/coming-from-envoy.md)"
+            "7: `gateway-error` is not a reason to retry (did you mean `502-504`? See docs/guides/coming-from-envoy.md)"
                 .to_owned(),
-            "7: nothing is tried again after `http_503` (did you mean `503`? See docs/guides/coming-from-nginx.md)".to_owned(),
+            "7: `http_503` is not a reason to retry (did you mean `503`? See docs/guides/coming-from-nginx.md)".to_owned(),
         ]
     );
 }
@@ -259,14 +257,12 @@ clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { cookie: { secret: 01
         [
             "3: unknown filter `mirroring` in `filters` of route 1 (mirroring is not supported yet; \
              see docs/guides/coming-from-traefik.md)",
-            "3: unknown filter `ext_authz` in `filters` of route 1 (asking another service who may come in is not supported \
-             yet; see docs/guides/coming-from-envoy.md)",
+            "3: unknown filter `ext_authz` in `filters` of route 1 (external authorization is not supported yet; see docs/guides/coming-from-envoy.md)",
             "3: unknown filter `respond` in `filters` of route 1 (there is `set_request_header`, `set_response_header`, \
              `remove_response_header`, `rewrite`, `basic_auth`, `deny`)",
             "3: unknown filter `basic_auht` in `filters` of route 1 (did you mean `basic_auth`?)",
             "4: unknown key `attempt_timeout` in `retry` of route 2 (did you mean `timeout`?)",
-            "5: unknown key `attempt_timeout` in `retry` of route 3 (it is called `timeout` here, which is set already: leave \
-             this out)",
+            "5: unknown key `attempt_timeout` in `retry` of route 3 (here it is `timeout`, which is already set: leave this out)",
             "5: unknown key `attempts_mx` in `retry` of route 3 (did you mean `attempts_max`?)",
             "6: unknown key `wibble` in `persistence.cookie` of cluster `a` (there are 11, such as `idle_max`, `life_max`, `name`; all are in \
              docs/reference/configuration.md and in `equipoise schema`)",
@@ -312,9 +308,9 @@ clusters:
     assert_eq!(
         told,
         [
-            "2: nothing is tried again after `6xx` (there is `connect_failure`, `reset`, `timeout`, `bad_response`, a status \
+            "2: `6xx` is not a reason to retry (there is `connect_failure`, `reset`, `timeout`, `bad_response`, a status \
              such as `503`, `5xx` or `502-504`, and for gRPC `grpc_unavailable` and its like)",
-            "2: nothing is tried again after `503-502` (write the smaller status first: `502-503`)",
+            "2: `503-502` is not a reason to retry (write the smaller status first: `502-503`)",
         ]
     );
 }
@@ -371,7 +367,7 @@ clusters:
         ),
         "9: `timeout` must be a duration such as `250ms`, `5s` or `1m30s`, not the number 0".to_owned(),
         "9: `deny` must be a map, not the text `all` (write `deny: {}` for the defaults)".to_owned(),
-        format!("9: {rate} 10 (write `10/s` for so many in a second)"),
+        format!("9: {rate} 10 (write `10/s` for a rate per second)"),
         format!("9: {rate} 0.5"),
         "11: `::1:80` has no port (write `\"[::1]:80\"` if 80 is the port)".to_owned(),
         "11: `::1` has no port (write `\"[::1]:80\"`)".to_owned(),
@@ -403,8 +399,7 @@ clusters:
     let wanted = [
         format!("2: unknown key `http` in the file (write `listeners`, `routes` and `clusters` at the top of the file; see {nginx})"),
         format!(
-            "3: unknown key `global` in the file (what concerns the whole process stands at the top of the file, such as \
-             `shutdown` and `admin`; see {haproxy})"
+            "3: unknown key `global` in the file (write settings of the whole process at the top of the file, such as `shutdown` and `admin`; see {haproxy})"
         ),
         "4: unknown key `metrics` in the file (did you mean `admin`? See docs/guides/coming-from-traefik.md)".to_owned(),
         "6: unknown key `host` in route 1 (write it in `match`: `match: { host: a.example }`)".to_owned(),

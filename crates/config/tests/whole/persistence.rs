@@ -131,7 +131,10 @@ fn mistakes_are_told_with_what_to_write() {
         "{ cookie: { secret: 0123456789abcdef, name: __Host-lb, secure: true, path: /x } }",
         "browsers drop a cookie `__Host-lb` with a domain, or a path other than `/`",
     );
-    one("{ source: { expires: 10ms } }", "this is less than a second, the least that can be told (write `1s` or more)");
+    one(
+        "{ source: { expires: 10ms } }",
+        "this is less than a second, the smallest unit of a cookie (write `1s` or more)",
+    );
     one(
         "{ route: { cookie: ID, label: node } }",
         "no endpoint has a label `node` (write `labels: { node: NAME }` at the endpoints)",

@@ -75,8 +75,8 @@ fn what_endpoints_cannot_be_told_is_explained() {
     assert_eq!(
         told("proxy_protocol: { version: v1, tlvs: [ssl], custom: { '0xe0': a } }"),
         [
-            "10: `tlvs` has no meaning with version 1, which tells addresses only (write `version: v2`)",
-            "10: `custom` has no meaning with version 1, which tells addresses only (write `version: v2`)",
+            "10: `tlvs` has no effect with version 1, which carries addresses only (write `version: v2`)",
+            "10: `custom` has no effect with version 1, which carries addresses only (write `version: v2`)",
         ]
     );
     let long = "x".repeat(257);

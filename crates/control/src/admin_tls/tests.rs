@@ -207,7 +207,7 @@ fn files_that_are_of_no_use_are_told_together_and_what_is_unchanged_stays() {
     let told = told(empty);
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].starts_with("admin/tls/certificates/0: admin.key: "), "{told:?}");
-    assert_eq!(told[1], "admin/tls/client/authorities: there is no authority to verify certificates by");
+    assert_eq!(told[1], "admin/tls/client/authorities: there is no CA to verify certificates with");
     assert!(of(&Snapshot::default(), None).unwrap().is_none());
     assert!(!format!("{first:?}").contains("PRIVATE"), "keys never reach a log");
 }

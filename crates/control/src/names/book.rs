@@ -82,7 +82,7 @@ impl Book {
         }
         drop(pages);
         if is_back {
-            telemetry::log::info("the host name of an endpoint is found again", &[("name", name)]);
+            telemetry::log::info("the host name of an endpoint resolves again", &[("name", name)]);
         }
     }
 
@@ -97,7 +97,7 @@ impl Book {
         drop(pages);
         if is_new {
             let pairs: telemetry::log::Pairs<'_> = &[("name", name), ("reason", &why)];
-            telemetry::log::warn("the host name of an endpoint cannot be looked up, its address stays", pairs);
+            telemetry::log::warn("the host name of an endpoint does not resolve; its last address stays in use", pairs);
         }
     }
 
@@ -125,7 +125,7 @@ impl Book {
         for Left { cluster, endpoint, address } in told {
             let pairs: telemetry::log::Pairs<'_> =
                 &[("cluster", &cluster), ("endpoint", &endpoint), ("address", &address)];
-            telemetry::log::warn("the host name of an endpoint has only addresses that other endpoints have", pairs);
+            telemetry::log::warn("the host name of an endpoint resolves only to addresses of other endpoints", pairs);
         }
     }
 

@@ -40,7 +40,7 @@ impl Progress {
     fn late(&self, limit: &Limit) -> String {
         let when = match limit {
             Limit::Own(time) => format!("within {time:?}"),
-            Limit::Whole(time) => format!("before the {time:?} of the whole check were over"),
+            Limit::Whole(time) => format!("within the {time:?} of the whole check"),
         };
         match self.0.get() {
             None => format!("no answer {when}"),

@@ -411,7 +411,7 @@ fn broken(code: u64) -> String {
 }
 
 fn of_no_use() -> String {
-    "sends frames of no use without end".to_owned()
+    "floods the connection with useless frames".to_owned()
 }
 
 fn too_long() -> String {

@@ -421,8 +421,7 @@ async fn steps_are_taken_in_order_each_at_its_port_and_the_reason_names_the_one_
     let found = attempt(well, &listed(vec![http(), short])).await;
     assert_eq!(found, Err(format!("step 2 (http at port {}): no answer within 50ms", silent.port())));
     let whole = HealthCheck { timeout: Duration::from_millis(100), ..listed(vec![tcp(), at(silent, http())]) };
-    let why =
-        format!("step 2 (http at port {}): no answer before the 100ms of the whole check were over", silent.port());
+    let why = format!("step 2 (http at port {}): no answer within the 100ms of the whole check", silent.port());
     assert_eq!(attempt(well, &whole).await, Err(why));
 }
 

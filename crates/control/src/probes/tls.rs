@@ -75,7 +75,7 @@ pub(crate) fn authorities(given: Option<&Pem>) -> Result<RootCertStore, String> 
         }
     }
     if store.is_empty() {
-        return Err("there is no authority to verify certificates by".into());
+        return Err("there is no CA to verify certificates with".into());
     }
     Ok(store)
 }
@@ -156,7 +156,7 @@ mod tests {
     fn authorities_that_hold_no_certificate_are_refused() {
         let empty = Pem { path: "ca.pem".into(), bytes: Arc::from(&b"nothing here"[..]) };
         let refused = client(&UpstreamTls { authorities: Some(empty.clone()), ..settings(None) }, &[]).unwrap_err();
-        assert!(refused.contains("no authority"), "{refused}");
+        assert!(refused.contains("no CA"), "{refused}");
         let certificate = Certificate { chain: empty.clone(), key: empty };
         let settings = UpstreamTls { verify: false, certificate: Some(certificate), ..settings(None) };
         assert!(client(&settings, &[]).unwrap_err().starts_with("ca.pem: "));

@@ -68,7 +68,7 @@ impl Keeper {
         self.due
     }
 
-    /// Writes all that is not written. What cannot be is told, once, and tried again after a while, or with the next change.
+    /// Writes all that is not written. What cannot be is told, once, and retried after a while, or with the next change.
     pub(super) fn keep(&mut self) {
         self.due = None;
         let Some(folder) = &self.folder else { return };

@@ -334,7 +334,7 @@ fn what_is_tried_before_a_renewed_certificate_is_in_force_is_told_to_come_again(
     fixture.start();
     fixture.replace("site.key", key(2));
     let refused = weight_tried(&mut fixture, "site", "127.0.0.1:9001").unwrap_err().to_string();
-    assert!(refused.contains("files that the listeners name have changed"), "{refused}");
+    assert!(refused.contains("certificates or lists of listeners have just changed"), "{refused}");
     let published = (0..4).filter_map(|_| fixture.reconciler.look_at_files().unwrap()).count();
     assert_eq!(published, 1);
     try_weight(&mut fixture, "site", "127.0.0.1:9001");
@@ -376,7 +376,7 @@ fn what_was_taken_back_while_nothing_was_kept_does_not_come_back() {
     wish(&mut fixture, None).unwrap();
     fixture.write("site.yaml", &keeping("a"));
     let refused = fixture.reconciler.reload().unwrap_err().to_string();
-    assert!(refused.contains("changes of another time are kept in"), "{refused}");
+    assert!(refused.contains("has API changes of an earlier run"), "{refused}");
     std::fs::remove_file(&kept).unwrap();
     fixture.reconciler.reload().unwrap();
     wish(&mut fixture, Some("up")).unwrap();

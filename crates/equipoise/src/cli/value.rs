@@ -42,7 +42,7 @@ fn of_url(url: &str, scheme: &str, rest: &str) -> Result<String, String> {
             with_port(80)
         )),
         "https" => Err(format!(
-            "`proxy` speaks no TLS to endpoints: write a file whose cluster has `endpoints: [\"{}\"]` and `tls: true`, and \
+            "`proxy` does not use TLS to endpoints: write a file whose cluster has `endpoints: [\"{}\"]` and `tls: true`, and \
              start it by `equipoise run -c FILE`",
             with_port(443)
         )),

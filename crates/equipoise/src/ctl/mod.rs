@@ -207,7 +207,7 @@ fn put_file(path: &str, (file, tag): (&Path, &Tag), (dry, first): (Dry, &Try)) -
         |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()));
     let tag = tag.etag_file.as_deref().map_or(Ok("*".to_owned()), read)?;
     if tag.trim().contains(['\r', '\n']) || tag.trim().is_empty() {
-        return Err("the file with the tag has to be as `ctl config get --etag-file FILE` writes it".to_owned());
+        return Err("the etag file must be one that `ctl config get --etag-file FILE` wrote".to_owned());
     }
     let fields = vec![("content-type", "application/yaml".to_owned()), ("if-match", tag.trim().to_owned())];
     let mut path = format!("{path}{}", query(dry));

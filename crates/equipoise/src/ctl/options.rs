@@ -11,13 +11,13 @@ use crate::client::{AdminAddress, Tls};
 #[command(after_help = "Examples:
   equipoise ctl status
   equipoise ctl endpoint drain site 127.0.0.1:9001
-      Nothing new goes there; what is under way ends in its own time.
+      No new requests go there; requests in flight finish.
   equipoise ctl endpoint ready site 127.0.0.1:9001
   equipoise ctl config get > site.yaml && $EDITOR site.yaml
   equipoise ctl config put site.yaml --dry-run
   equipoise ctl config put site.yaml
   equipoise ctl config get --etag-file tag > site.yaml && $EDITOR site.yaml && equipoise ctl config put site.yaml --etag-file tag
-      Only if nobody else has changed it meanwhile.
+      Rejected if the configuration has changed in between.
   equipoise ctl config put site.yaml --canary 10% --for 60s --errors-max 1% --latency-max 50%
       Canary on one exchange in ten: promoted after a minute, rolled back if it does worse.
   equipoise ctl canary
@@ -26,13 +26,12 @@ use crate::client::{AdminAddress, Tls};
   EQUIPOISE_TOKEN=$(cat token) equipoise ctl --admin unix:/run/equipoise/admin.sock status --json
   equipoise ctl --admin https://lb.example.com:9900 --ca-file ca.pem --cert-file me.pem --key-file me.key status
 
-Exits with 0 when it was done, with 1 when it was refused, with 2 when the command line is wrong, and with 5 when it is not known
-whether it was done: the answer did not come.")]
+Exits with 0 when it was done, with 1 when it was rejected, with 2 when the command line is wrong, and with 5 when no response came: the change may or may not have been applied.")]
 pub(crate) struct Ctl {
     /// The admin address of the running program: host:port, https://host:port, or unix:/path
     #[arg(long, global = true, value_name = "ADDR", env = crate::client::ADMIN, hide_env_values = true, default_value = "127.0.0.1:9900", value_parser = AdminAddress::parse)]
     pub(crate) admin: AdminAddress,
-    /// A file that holds the token; without it, the variable EQUIPOISE_TOKEN does
+    /// A file that holds the token [default: the variable EQUIPOISE_TOKEN]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -48,37 +47,37 @@ pub(crate) struct Ctl {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Tell what runs: listeners, clusters and their endpoints
+    /// Show listeners, clusters and endpoints of the running program
     #[command(
         after_help = "Examples:\n  equipoise ctl status\n  equipoise ctl --admin unix:/run/equipoise/admin.sock status --json"
     )]
     Status,
-    /// Look at the configuration and change it
+    /// Show and change the configuration
     #[command(
         after_help = "Examples:\n  equipoise ctl config get > site.yaml\n  equipoise ctl config put site.yaml --dry-run\n  equipoise ctl config set route shop shop.yaml\n  equipoise ctl config remove cluster old\n  equipoise ctl config reset"
     )]
     #[command(subcommand)]
     Config(Config),
-    /// Tell what stands beside the files: changed objects and wishes for endpoints
+    /// List what overrides the files: changed objects and states of endpoints
     #[command(after_help = "Example:\n  equipoise ctl changes")]
     Changes,
-    /// Tell of providers: whether they answer, what of theirs is in force, what was refused and why
+    /// Show providers: whether they are reachable, what is active, what was rejected and why
     #[command(after_help = "Example:\n  equipoise ctl providers")]
     Providers,
-    /// Read the files again, as SIGHUP does
+    /// Reload the files, as SIGHUP does
     #[command(after_help = "Example:\n  equipoise ctl reload")]
     Reload,
-    /// Start the program anew, from the same file and with the same arguments, and let it take over
+    /// Upgrade: start the installed program, same file and arguments, and let it take over
     #[command(after_help = "Example:\n  equipoise ctl upgrade")]
     Upgrade,
-    /// Tell who changed what, and when
+    /// List generations: who changed what, and when
     #[command(after_help = "Examples:\n  equipoise ctl generations\n  equipoise ctl generations 3")]
     Generations {
         /// One of them, in full
         #[arg(value_name = "N")]
         generation: Option<u64>,
     },
-    /// Go back to the configuration of a generation
+    /// Roll back to the configuration of a generation
     #[command(after_help = "Examples:\n  equipoise ctl rollback 3 --dry-run\n  equipoise ctl rollback 3")]
     Rollback {
         /// Its number
@@ -96,7 +95,7 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         end: Option<CanaryEnd>,
     },
-    /// Tell how the endpoints of a cluster are
+    /// Show the endpoints of a cluster
     #[command(after_help = "Example:\n  equipoise ctl endpoints site")]
     Endpoints {
         /// The cluster
@@ -105,7 +104,7 @@ pub(crate) enum Command {
     },
     /// Change one endpoint
     Endpoint(Endpoint),
-    /// Tell which connections of clients are open
+    /// List open client connections
     #[command(
         after_help = "Examples:\n  equipoise ctl connections\n  equipoise ctl connections --listener web --limit 10"
     )]
@@ -120,14 +119,14 @@ pub(crate) enum Command {
         #[arg(long, value_name = "ID")]
         after: Option<u64>,
     },
-    /// End a connection at once, whatever is in flight
+    /// Close a connection at once, whatever is in flight
     #[command(after_help = "Example:\n  equipoise ctl end 4711")]
     End {
-        /// Its number, as `connections` tells it
+        /// Its number, as `connections` shows it
         #[arg(value_name = "ID")]
         connection: u64,
     },
-    /// Tell the level of the program's own log, or set it
+    /// Show or set the level of the program's own log
     #[command(after_help = "Examples:\n  equipoise ctl log\n  equipoise ctl log warn")]
     Log {
         /// The new level
@@ -139,7 +138,7 @@ pub(crate) enum Command {
 /// What is replaced.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Tag {
-    /// Only if nobody has changed the configuration since `config get --etag-file FILE`; without it, whatever is there
+    /// Reject the change if the configuration has changed since `config get --etag-file FILE`; without it, overwrite
     #[arg(long, value_name = "FILE")]
     pub(crate) etag_file: Option<PathBuf>,
 }
@@ -147,28 +146,28 @@ pub(crate) struct Tag {
 /// How a configuration that is tried ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CanaryEnd {
-    /// It comes into force
+    /// Promote it: it becomes the active configuration
     Promote,
-    /// The one before stays
+    /// Roll it back: the previous configuration stays active
     Abort,
 }
 
 /// Try it first.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Try {
-    /// Canary: apply it to this share of exchanges first, such as 10%; it is promoted or rolled back by itself
+    /// Canary: apply it to this share of exchanges first, such as 10%; then it is promoted or rolled back automatically
     #[arg(long, value_name = "SHARE")]
     pub(crate) canary: Option<String>,
     /// Duration of the canary [default: 60s]
     #[arg(long = "for", value_name = "TIME", requires = "canary")]
     pub(crate) time: Option<String>,
-    /// So many in a hundred may fail more than by the configuration in force [default: 1%]
+    /// Allowed increase of the error rate, in percentage points [default: 1%]
     #[arg(long, value_name = "PERCENT", requires = "canary")]
     pub(crate) errors_max: Option<String>,
     /// Allowed increase of p90 latency [default: 50%]
     #[arg(long, value_name = "PERCENT", requires = "canary")]
     pub(crate) latency_max: Option<String>,
-    /// With fewer exchanges by the new configuration it does not come into force [default: 20]
+    /// Minimum number of exchanges with the new configuration; with fewer it is rolled back [default: 20]
     #[arg(long, value_name = "N", requires = "canary")]
     pub(crate) exchanges_min: Option<u64>,
 }
@@ -176,7 +175,7 @@ pub(crate) struct Try {
 /// Only tell.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Dry {
-    /// Tell what it would do, and change nothing
+    /// Report what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -198,7 +197,7 @@ pub(crate) enum Config {
         /// With defaults filled in
         #[arg(long)]
         defaults: bool,
-        /// Write what tells this configuration from others to FILE, for `put` and `set`
+        /// Write the etag of this configuration to FILE, for `put` and `set`
         #[arg(long, value_name = "FILE")]
         etag_file: Option<PathBuf>,
     },
@@ -237,7 +236,7 @@ pub(crate) enum Config {
         #[command(flatten)]
         dry: Dry,
     },
-    /// Take one listener, route or cluster out
+    /// Remove one listener, route or cluster
     #[command(after_help = "Example:\n  equipoise ctl config remove route shop")]
     Remove {
         /// Its kind
@@ -248,7 +247,7 @@ pub(crate) enum Config {
         #[command(flatten)]
         dry: Dry,
     },
-    /// Take back all changes by the API: the files decide again
+    /// Drop all API changes: the files apply again
     #[command(after_help = "Examples:\n  equipoise ctl config reset --dry-run\n  equipoise ctl config reset")]
     Reset {
         #[command(flatten)]
@@ -283,19 +282,19 @@ pub(crate) struct Endpoint {
 pub(crate) enum Action {
     /// Add it to the configuration
     Add,
-    /// Take it out of the configuration
+    /// Remove it from the configuration
     Remove,
     /// Set its weight in the configuration
     Weight,
-    /// Give it nothing new; what is under way ends in its own time
+    /// Send no new requests; those in flight finish
     Drain,
-    /// As `drain`, and do not check it
+    /// Like `drain`, without health checks
     Maintain,
-    /// Give it work whatever its checks say
+    /// Force it up, whatever its checks report
     Up,
-    /// Give it none, as if its checks failed
+    /// Force it down, as if its checks failed
     Down,
-    /// Take back what was wished of it
+    /// End the override
     Ready,
 }
 
@@ -343,9 +342,9 @@ impl Kind {
 pub(crate) enum Level {
     /// What happens as it should, too
     Info,
-    /// What is wrong, and the program has an answer to
+    /// Something is wrong, and the program copes with it
     Warn,
-    /// What somebody should look at
+    /// Needs attention
     Error,
 }
 

@@ -18,12 +18,12 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Generations { generation: None } => generations(told),
         Command::Generations { .. } => generation(told),
         Command::Canary { end: None } => canaries(told),
-        Command::Canary { end: Some(CanaryEnd::Abort) } => "what was tried is given up\n".to_owned(),
+        Command::Canary { end: Some(CanaryEnd::Abort) } => "canary rolled back\n".to_owned(),
         Command::Endpoints { .. } => endpoints(&told["endpoints"]),
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
         Command::Upgrade => format!("process {} has taken over\n", text(&told["successor"])),
-        Command::End { connection } => format!("connection {connection} is ended\n"),
+        Command::End { connection } => format!("connection {connection} closed\n"),
         _ => done(told),
     };
     escape::lines(&text)
@@ -167,7 +167,7 @@ fn changes(told: &Value) -> String {
     let objects: Vec<Vec<String>> =
         list(&told["objects"]).map(|one| vec![text(&one["place"]), text(&one["change"])]).collect();
     if objects.is_empty() {
-        out.push_str("the files decide about every object\n");
+        out.push_str("no object of the files is overridden\n");
     } else {
         out.push_str(&table(&["OBJECT", "BY THE API"], &objects));
     }
@@ -183,7 +183,7 @@ fn changes(told: &Value) -> String {
     }
     match told["kept_in"].as_str() {
         Some(folder) => out.push_str(&format!("\nkept in {folder}\n")),
-        None => out.push_str("\nkept as long as the program runs; `admin: { state: DIR }` keeps it longer\n"),
+        None => out.push_str("\nlost when the program stops; `admin: { state: DIR }` keeps them\n"),
     }
     out
 }
@@ -205,20 +205,20 @@ fn providers(told: &Value) -> String {
     if rows.is_empty() {
         return "there are no providers\n".to_owned();
     }
-    let head = ["PROVIDER", "KIND", "STATE", "ANSWERED", "CHANGED", "IN FORCE", "REFUSED"];
+    let head = ["PROVIDER", "KIND", "STATE", "ANSWERED", "CHANGED", "ACTIVE", "REFUSED"];
     let mut out = table(&head, &rows);
     for one in list(&told["providers"]) {
         if let Some(reason) = one["reason"].as_str() {
-            out.push_str(&format!("\n{} is away: {reason}\n", text(&one["name"])));
+            out.push_str(&format!("\n{} is unreachable: {reason}\n", text(&one["name"])));
         }
         for why in list(&one["left_out"]) {
-            out.push_str(&format!("\n{} gives what is left out: {}\n", text(&one["name"]), text(why)));
+            out.push_str(&format!("\nparts of {} are ignored: {}\n", text(&one["name"]), text(why)));
         }
         for key in list(&one["missing"]) {
             out.push_str(&format!("\n{} gives no endpoints for `{}`\n", text(&one["name"]), text(key)));
         }
         if let Some(problems) = one["problems"].as_str() {
-            out.push_str(&format!("\nwhat {} wants is refused:\n{}\n", text(&one["name"]), problems.trim_end()));
+            out.push_str(&format!("\nthe new state of {} is rejected:\n{}\n", text(&one["name"]), problems.trim_end()));
         }
     }
     out
@@ -263,7 +263,7 @@ fn differences(told: &Value) -> String {
     }
     match told["differences_left_out"].as_u64() {
         Some(count @ 1..) => out.push_str(&format!("  and {count} more\n")),
-        _ if out.is_empty() => out.push_str("  nothing is different\n"),
+        _ if out.is_empty() => out.push_str("  no differences\n"),
         _ => {}
     }
     out
@@ -271,7 +271,7 @@ fn differences(told: &Value) -> String {
 
 fn done(told: &Value) -> String {
     if told["changed"] == false && told["canary"] == false && list(&told["differences"]).next().is_none() {
-        return format!("nothing to change: generation {} says this already\n", told["generation"]);
+        return format!("nothing to change: generation {} is the same\n", told["generation"]);
     }
     let mut out = match told["dry_run"] {
         _ if told["canary"] == true => {
@@ -280,8 +280,10 @@ fn done(told: &Value) -> String {
                 told["generation"]
             )
         }
-        Value::Bool(true) => format!("nothing was changed; it would do this to generation {}:\n", told["generation"]),
-        _ => format!("generation {} is in force\n", told["generation"]),
+        Value::Bool(true) => {
+            format!("dry run, nothing was changed; this would change in generation {}:\n", told["generation"])
+        }
+        _ => format!("generation {} is active\n", told["generation"]),
     };
     out.push_str(&differences(told));
     let effects = &told["effects"];
@@ -301,12 +303,14 @@ fn done(told: &Value) -> String {
     for (key, what) in kinds {
         for one in list(&effects[key]) {
             let busy = one["in_flight"].as_u64().filter(|busy| *busy > 0);
-            let busy = busy.map_or_else(String::new, |busy| format!(", {busy} under way there"));
+            let busy = busy.map_or_else(String::new, |busy| format!(", {busy} in flight there"));
             out.push_str(&format!("endpoint {} of {} {what}{busy}\n", text(&one["name"]), text(&one["cluster"])));
         }
     }
     if let Some(reason) = told["not_kept"].as_str() {
-        out.push_str(&format!("\nwarning: it is in force, but not kept for the next start: {reason}\n"));
+        out.push_str(&format!(
+            "\nwarning: the change is active, but could not be saved for the next start: {reason}\n"
+        ));
     }
     for warning in list(&told["warnings"]) {
         out.push_str(&format!("\nwarning: {}\n", diagnostic(&warning["file"], warning)));
@@ -364,12 +368,12 @@ mod tests {
         });
         assert_eq!(
             done(&told),
-            "nothing was changed; it would do this to generation 4:\n  ~ a/b: 1 -> 2\n  + c: {}\n  - d: \"x\"\n\
+            "dry run, nothing was changed; this would change in generation 4:\n  ~ a/b: 1 -> 2\n  + c: {}\n  - d: \"x\"\n\
              listener web on 127.0.0.1:80 is closed, 3 connections end when they are idle\n\
-             endpoint x:1 of site is removed, 2 under way there\n"
+             endpoint x:1 of site is removed, 2 in flight there\n"
         );
         let told = json!({ "generation": 4, "changed": false, "dry_run": false, "canary": false, "differences": [] });
-        assert_eq!(done(&told), "nothing to change: generation 4 says this already\n");
+        assert_eq!(done(&told), "nothing to change: generation 4 is the same\n");
         assert_eq!(ago(Duration::from_secs(7_300)), "2 h ago");
     }
 }

@@ -140,7 +140,7 @@ fn welcome(address: SocketAddr, admin: Option<SocketAddr>, origins: &[Origin], l
     if loaded {
         text += &format!("Load on {} connections; Ctrl-C ends it early.\n\n", load::CONNECTIONS);
     } else {
-        text += "  equipoise demo --for 5s     puts load on itself\nCtrl-C ends it.\n\n";
+        text += "  equipoise demo --for 5s     sends load to itself\nCtrl-C stops it.\n\n";
     }
     text
 }

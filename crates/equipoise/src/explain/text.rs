@@ -45,19 +45,19 @@ fn routes(out: &mut String, routes: &[RouteTold], unfit: usize) {
         line(out, "takes", &format!("route `{}` ({})", route.name, route.asks));
         let after: Vec<&RouteTold> = routes[taken + 1..].iter().filter(|route| route.holds).collect();
         for route in after.iter().take(ROUTES_MAX) {
-            line(out, "", &format!("route `{}` ({}) would hold too, but comes later", route.name, route.asks));
+            line(out, "", &format!("route `{}` ({}) matches too, but has lower precedence", route.name, route.asks));
         }
         more(out, after.len());
     }
     if unfit > 0 {
         let s = if unfit == 1 { " does" } else { "s do" };
-        line(out, "", &format!("{unfit} other route{s} not fit by host or path"));
+        line(out, "", &format!("{unfit} other route{s} do not match by host or path"));
     }
 }
 
 fn more(out: &mut String, count: usize) {
     if count > ROUTES_MAX {
-        line(out, "", &format!("and {} more; --json tells all", count - ROUTES_MAX));
+        line(out, "", &format!("and {} more; --json lists all", count - ROUTES_MAX));
     }
 }
 

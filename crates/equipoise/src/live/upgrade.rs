@@ -50,8 +50,8 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
                         take_in(&estate, &plan, &telemetry);
                         threshold.know(&manifest::read_flows(&estate["flows"]));
                     }
-                    Err(_) if before.has_died() => tell_of_death("nothing is known of what it had come to know"),
-                    Err(error) => return Err(format!("the process before does not leave: {error}")),
+                    Err(_) if before.has_died() => tell_of_death("its runtime state is lost"),
+                    Err(error) => return Err(format!("the previous process does not shut down: {error}")),
                 }
             }
             threshold.begin();
@@ -111,7 +111,7 @@ impl Live {
                 _ => {}
             }
         };
-        let deaf = |error: io::Error| Refusal::Unpublished(format!("the process before cannot be heard: {error}"));
+        let deaf = |error: io::Error| Refusal::Unpublished(format!("the previous process does not answer: {error}"));
         Ear::open(hear).map(Some).map_err(deaf)
     }
 
@@ -125,8 +125,8 @@ impl Live {
                 self.is_alone.store(false, Ordering::Relaxed);
                 ear.listen(before);
             }
-            Err(_) if before.has_died() => tell_of_death("what it still had open is lost"),
-            Err(error) => return Err(Refusal::Unpublished(format!("the process before is gone: {error}"))),
+            Err(_) if before.has_died() => tell_of_death("its open connections are lost"),
+            Err(error) => return Err(Refusal::Unpublished(format!("the previous process is gone: {error}"))),
         }
         self.take_files();
         Ok(())
@@ -199,7 +199,7 @@ impl Live {
     /// Starts the new process, and says what it is to be offered.
     fn make_ready(&mut self) -> Result<(Successor, Offered), String> {
         let program = self.program.as_ref().ok_or("this command cannot be upgraded")?;
-        let failed = |error: io::Error| format!("what is to be handed over cannot be had: {error}");
+        let failed = |error: io::Error| format!("the sockets cannot be handed over: {error}");
         let (sockets, mut descriptors) = manifest::write(self.workers.offer().map_err(failed)?);
         let secrets = manifest::write_secrets(&self.workers.secrets());
         let mut told = json!({ "sockets": sockets, "past": self.reconciler.past(), "secrets": secrets });
@@ -261,7 +261,7 @@ impl Live {
             tokio::select! {
                 done = &mut task => {
                     let done = done.unwrap_or_else(|error| Err(error.to_string()));
-                    return if meanwhile.ends { Err("this process was told to end".to_owned()) } else { done };
+                    return if meanwhile.ends { Err("this process is shutting down".to_owned()) } else { done };
                 }
                 wish = signals.next() => match wish {
                     Wish::Reload => meanwhile.reload = true,

@@ -45,7 +45,8 @@ impl Predecessor {
     /// There should be one, but it does not say what it has.
     pub(crate) fn find() -> io::Result<Option<Self>> {
         let Some(number) = std::env::var_os(VARIABLE) else { return Ok(None) };
-        let wrong = |error: &dyn Display| io::Error::other(format!("the process before, by {VARIABLE}: {error}"));
+        let wrong =
+            |error: &dyn Display| io::Error::other(format!("the previous process, named by {VARIABLE}: {error}"));
         let number = number.to_str().and_then(|text| text.parse().ok()).unwrap_or(-1);
         let channel = Channel::inherited(number).map_err(|error| wrong(&error))?;
         channel.set_patience(PATIENCE).map_err(|error| wrong(&error))?;

@@ -161,14 +161,14 @@ impl Successor {
     /// Why there is no answer.
     fn told_by(&mut self, error: &io::Error) -> String {
         match error.kind() {
-            io::ErrorKind::TimedOut => "it was not ready in time".to_owned(),
+            io::ErrorKind::TimedOut => "it did not become ready in time".to_owned(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 match self.end() {
                     Some(status) => format!("it ended before it was ready: {status}"),
                     None => "it ended before it was ready".to_owned(),
                 }
             }
-            _ => format!("it cannot be understood: {error}"),
+            _ => format!("its messages cannot be read: {error}"),
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Admin {
     pub identities: Vec<AdminIdentity>,
     /// Where changes are kept over a start.
     pub state: Option<PathBuf>,
-    /// Whether anything may be changed there. Not where everybody can reach it and nobody is asked who he is.
+    /// Whether the API accepts changes: not if everyone can reach it without credentials.
     pub changes_allowed: bool,
 }
 
@@ -69,7 +69,7 @@ pub enum CertificateName {
     Alternative(String),
 }
 
-/// What somebody may do by the API.
+/// What a role permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminRole {
     /// Look at everything.

@@ -87,11 +87,11 @@ pub struct ClusterSettings {
     pub tls: Option<UpstreamTls>,
     /// How connections to the endpoints are set up.
     pub socket: ClusterSocket,
-    /// What endpoints are told in front of each connection.
+    /// The PROXY header that endpoints get.
     pub proxy_protocol: Option<SendProxy>,
     /// Calls of gRPC-Web go to the endpoints as gRPC.
     pub grpc_web: bool,
-    /// Some endpoints have host names, which are looked up again while the configuration is in force.
+    /// Some endpoints have host names, which are resolved again while the configuration is active.
     pub follows_names: bool,
     /// Connections kept for reuse.
     pub pool: Pool,

@@ -203,15 +203,15 @@ pub struct HttpVersions {
 /// Settings of HTTP/3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http3 {
-    /// How long clients that speak another version are told to remember that this one is spoken; `None`: they are not told.
+    /// `ma` of the `alt-svc` announcement to clients of other versions. `None`: HTTP/3 is not announced.
     pub advertised_for: Option<Duration>,
-    /// The port that they are told; by default that of the listener.
+    /// The announced port; by default that of the listener.
     pub advertised_port: Option<u16>,
     /// Handshakes at once, of one worker, beyond which clients must prove where they are before theirs begins.
     pub unproven_max: u32,
 }
 
-/// What is told to endpoints about the client, and whose word about it is believed.
+/// What endpoints learn about the client, and which proxies are trusted to report it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forwarding {
     /// Proxies whose `X-Forwarded-*`, `Forwarded` and request id are believed and extended; from all others these fields

@@ -6,11 +6,8 @@ use crate::cluster::Lease;
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "first",
     needs_settings: false,
-    doc: "The first endpoint of the file that has room: fill one up before the next gets work.\n\n\
-        Give the endpoints a `connections_max`, or the first gets everything. Good for work that is cheapest on as few \
-        endpoints as can be, so that the others may be switched off, and for licences that are counted by endpoint. Weights \
-        have no meaning here, but that 0 gets no work. While more than 256 endpoints in front are full, a place that comes \
-        free among them may be found some requests later.",
+    doc: "The first endpoint in the file that has room: one is filled before the next gets requests.\n\n\
+        Set `connections_max` of the endpoints, or the first gets everything. Good to use as few endpoints as possible, so that the others can be switched off, or for licences per endpoint. Weights have no effect, except that 0 gets no requests. While the first 256 endpoints are full, a free place among them may be found some requests late.",
 };
 
 /// Full members in front that each pick looks at.

@@ -7,10 +7,7 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "least_request",
     needs_settings: false,
     doc: "The endpoint with the fewest exchanges in flight for its weight.\n\n\
-        An endpoint of weight 2 is taken to bear twice as many at once as one of weight 1. The counts are those of the \
-        whole process. Endpoints that are equal, such as all idle ones, take turns by weight, over all workers. With more than \
-        64 endpoints, the balancer looks at 16 of them that chance draws, and chance decides among equals. Good when requests \
-        differ much in cost.",
+        An endpoint of weight 2 gets twice as many as one of weight 1. The counts are those of the whole process. Equal endpoints, such as idle ones, take turns by weight, over all workers. With more than 64 endpoints, the balancer compares 16 random ones, and equal ones are drawn at random. Good when requests differ much in cost.",
 };
 
 #[inline]

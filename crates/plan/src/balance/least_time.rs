@@ -7,15 +7,9 @@ use crate::cluster::Lease;
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "least_time",
     needs_settings: false,
-    doc: "The endpoint that will answer soonest: mean time to answer × (exchanges in flight + 1) / weight.\n\n\
-        The time is that from the request being sent to the head of its response; for TCP that to connect. \
-        `{ least_time: { half_life: 10s } }` says after which time an answer counts half. While nothing is heard of an \
-        endpoint its mean fades, so that one that was slow is tried again. An endpoint of which nothing is known gets one \
-        request to begin with. A failure, or a status from 500 to 599, counts as a second at least: who fails fast does \
-        not look fast. Endpoints that are equal, such as those of which nothing is known, take turns by \
-        weight. With more than 64 endpoints, the balancer looks at 16 of them that chance draws.\n\n\
-        Good when endpoints differ in speed, steadily. Where they have bad moments, or several instances of the program \
-        face the same endpoints, `peak_ewma` follows faster and does not herd.",
+    doc: "The endpoint that is expected to respond soonest: mean response time × (exchanges in flight + 1) / weight.\n\n\
+        The time runs from sending the request to the head of its response; for TCP it is the time to connect. `{ least_time: { half_life: 10s } }` sets the time after which a response counts half. Without responses the mean decays, so that a slow endpoint is tried again. An unknown endpoint first gets one request. A failure, or a status from 500 to 599, counts as at least one second, so that failing fast does not look fast. Equal endpoints, such as unknown ones, take turns by weight. With more than 64 endpoints, the balancer compares 16 random ones.\n\n\
+        Good when endpoints differ constantly in speed. If their speed varies, or several instances of the program use the same endpoints, `peak_ewma` adapts faster and avoids herding.",
 };
 
 /// What is not known yet is taken to last so long while it is being found out, in microseconds.

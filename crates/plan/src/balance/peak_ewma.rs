@@ -7,12 +7,9 @@ use crate::cluster::Lease;
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "peak_ewma",
     needs_settings: false,
-    doc: "Of two endpoints that chance draws by weight, the one that will answer sooner, and slowness is noticed at once.\n\n\
-        As `least_time`, with two differences: a time that is longer than the mean becomes the mean at once, and the mean \
-        comes down again with `half_life` (10 s if not given); and only two endpoints are compared, so that not everybody \
-        runs to the one that looks best. Known from Finagle and Linkerd.\n\n\
-        The best choice where latency matters and endpoints have bad moments: pauses for garbage collection, a full disk, a \
-        cold cache, a noisy neighbour.",
+    doc: "The better of two random endpoints, drawn by weight: the one that is expected to respond sooner. Reacts to slowness at once.\n\n\
+        Like `least_time`, with two differences: a time above the mean becomes the mean at once, which then decays with `half_life` (10 s by default); and only two endpoints are compared, so that not all requests go to the one that looks best. Known from Finagle and Linkerd.\n\n\
+        The best choice if latency matters and the speed of endpoints varies: garbage collection pauses, a full disk, a cold cache, a noisy neighbour.",
 };
 
 #[inline]

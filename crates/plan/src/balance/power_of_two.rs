@@ -7,10 +7,8 @@ use crate::random::scale;
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "power_of_two",
     needs_settings: false,
-    doc: "Of two endpoints that chance draws by weight, the one with fewer exchanges in flight for its weight.\n\n\
-        Nearly as even as looking at all of them, at a cost that does not grow with their number, and several instances of \
-        the program that face the same endpoints do not all run to the one that is idle (*The Power of Two Choices in \
-        Randomized Load Balancing*, 2001).",
+    doc: "The better of two random endpoints, drawn by weight: the one with fewer exchanges in flight for its weight.\n\n\
+        Nearly as even as comparing all of them, at a constant cost, and several instances of the program do not all send to the same idle endpoint (*The Power of Two Choices in Randomized Load Balancing*, 2001).",
 };
 
 /// Pairs drawn before every member is looked at in order.

@@ -8,9 +8,7 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
     name: "random",
     needs_settings: false,
     doc: "At random, in proportion to the weights.\n\n\
-        Nothing is shared between workers, and several instances of the program that face the same endpoints never fall \
-        into step. An endpoint that is full, down or has weight 0 is passed over, its share going to the others in \
-        proportion.",
+        Workers share no state, and several instances of the program with the same endpoints never synchronise. An endpoint that is full, down or has weight 0 is skipped; its share goes to the others in proportion.",
 };
 
 /// Sums of the weights up to and with each.

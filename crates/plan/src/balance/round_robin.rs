@@ -11,7 +11,7 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
     doc: "Each endpoint in turn, as often as its weight says.\n\n\
         The turns of heavier endpoints are spread out: weights 5, 1 and 1 give `a a b a c a a`, not `a a a a a b c`. \
         All workers take turns from one counter, so the shares are exact over the whole process. An endpoint that is \
-        full, down or has weight 0 is passed over.",
+        full, down or has weight 0 is skipped.",
 };
 
 /// Turns tried before every endpoint is looked at in order. Passing over a full endpoint by taking the next turn keeps

@@ -218,7 +218,7 @@ fn why(
     let lends = plan.cluster.queue.as_ref().is_some_and(|queue| queue.use_backups);
     let queue_is_full = plan.cluster.queue.as_ref().is_some_and(|queue| plan.state.waiting() >= queue.requests_max);
     if session == Session::Refused {
-        return "the endpoint of its session is away, and no other may have it: 503".into();
+        return "the endpoint of its session is not available, and no other may take it: 503".into();
     }
     if plan.cluster.endpoints.is_empty() {
         return "the cluster has no endpoints: 503".into();
@@ -226,7 +226,7 @@ fn why(
     if rehearsal.view.tiers(ask.subset).is_empty() {
         let whole = ask.subset == Subset::ALL;
         return format!(
-            "no endpoint of {} may get work: 503",
+            "no endpoint of {} is available: 503",
             if whole { "the cluster" } else { "the route's subset" }
         );
     }
@@ -235,8 +235,8 @@ fn why(
         if queue_is_full { format!("{of}, and so is the queue: 503") } else { format!("{of}: it waits in the queue") }
     };
     match first {
-        _ if is_full && queue => waits("the bound of the cluster is reached"),
-        _ if is_full => "the bound of the cluster is reached, and there is no queue: 503".into(),
+        _ if is_full && queue => waits("the limit of the cluster is reached"),
+        _ if is_full => "the limit of the cluster is reached, and there is no queue: 503".into(),
         None if queue && !lends && !rehearsal.view.reserve(ask.subset).is_empty() => {
             waits("all endpoints are full but for backups, which requests in the queue do not use")
         }
@@ -244,7 +244,7 @@ fn why(
         Some((index, _)) if session == Session::At(index) => stays(plan, index),
         None => "all endpoints are full, and there is no queue: 503".into(),
         Some(_) if queue && plan.state.waiting() > 0 && plan.is_behind(&rehearsal.view) => {
-            "others wait already: it waits behind them, and then gets what is free".into()
+            "it waits behind the requests already in the queue".into()
         }
         Some((index, reason)) => {
             // Why it comes later is said already.
@@ -275,10 +275,10 @@ fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
         PickReason::Only => "no other may get work".into(),
         PickReason::Overflow => "the endpoint that the key of the request falls on has no room for it".into(),
         PickReason::OwnZone => format!("{chosen}, in the own zone"),
-        PickReason::OtherZone => format!("{chosen}, of other zones: the own one cannot bear everything"),
-        PickReason::Spill => format!("{chosen}, of those that come later: the first cannot bear everything"),
-        PickReason::Panic => format!("{chosen}, whatever is known of its fitness"),
-        PickReason::Fallback => format!("{chosen}, of those that take over for the route's subset"),
+        PickReason::OtherZone => format!("{chosen}, in another zone: the own zone has too little capacity"),
+        PickReason::Spill => format!("{chosen}, of a lower priority: the first has too little capacity"),
+        PickReason::Panic => format!("{chosen}, regardless of health (panic)"),
+        PickReason::Fallback => format!("{chosen}, as fallback for the route's subset"),
         _ => chosen.into(),
     }
 }
@@ -310,13 +310,13 @@ fn notes(plan: &ClusterPlan, roll: &Roll, (ask, session): (&Ask<'_>, Session)) -
         notes.push("this instance uses a part of the endpoints, by `aperture`".to_owned());
     }
     if plan.persistence.is_some() && session == Session::New {
-        notes.push("it has no session that is known: one may begin".to_owned());
+        notes.push("it has no known session: one may begin".to_owned());
     }
     if session == Session::Moves {
-        notes.push("the endpoint of its session is away: another takes it over".to_owned());
+        notes.push("the endpoint of its session is not available: another takes it over".to_owned());
     }
     if roll.panics {
-        notes.push("fewer endpoints are fit than `panic_threshold`: fitness is not looked at".to_owned());
+        notes.push("fewer endpoints are healthy than `panic_threshold`: health is ignored".to_owned());
     }
     notes
 }

@@ -1,4 +1,4 @@
-//! What would become of a request, and why: the very tables, filters and balancers that carry requests, asked without
+//! What would happen to a request, and why: the very tables, filters and balancers that carry requests, asked without
 //! carrying one. Nothing of the plan changes by it: no place is taken, no turn is used up.
 //!
 //! [`explain`] is where it begins. The answer is plain text and numbers, for people and for programs.
@@ -82,7 +82,7 @@ pub fn explain(
     let listener = asked.listener(plan)?;
     let told = Told { plan, listener, question, at };
     if told.is_kept_out() {
-        let outcome = Outcome::Close { why: "the listener's `address_list` lets nobody in from this address".into() };
+        let outcome = Outcome::Close { why: "the listener's `address_list` rejects this address".into() };
         return Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
     }
     match &listener.target {
@@ -114,7 +114,9 @@ pub fn explain(
         ListenerTarget::Sni(table) => {
             let outcome = match table.find(asked.host()) {
                 Some(cluster) => Outcome::Forward(vec![told.connection(cluster, chance)]),
-                None => Outcome::Close { why: "no cluster is given for this name, and none for others".into() },
+                None => Outcome::Close {
+                    why: "no cluster is configured for this name, nor `otherwise` for other names".into(),
+                },
             };
             Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
         }

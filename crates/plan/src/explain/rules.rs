@@ -37,7 +37,7 @@ fn trial(plan: &ClusterPlan, asked: &Asked<'_>) -> Option<String> {
     let circuit = plan.guard_state()?.circuit();
     (circuit.phase(asked.at.now) == Phase::HalfOpen).then(|| {
         format!(
-            "the circuit is half-open: {} are tried at once, {} are under way",
+            "the circuit is half-open: {} trial requests at once, {} in flight",
             rules.trial_requests,
             circuit.trials()
         )
@@ -74,29 +74,29 @@ fn attempts(retry: &Retry, method: Method) -> String {
     }
     let most = format!("{} attempts at most", retry.attempts_max);
     if retry.methods.allow(method) || !on.hold_after_sending() {
-        return format!("tried again after {}, {most}", all.join(", "));
+        return format!("retried after {}, {most}", all.join(", "));
     }
     // An endpoint that could not be connected to has not acted on it.
     match on.connect_failure {
-        true => format!("tried again only after connect_failure, for its method is not idempotent, {most}"),
-        false => "never tried again, for its method is not idempotent".to_owned(),
+        true => format!("retried only after connect_failure, because its method is not idempotent, {most}"),
+        false => "never retried, because its method is not idempotent".to_owned(),
     }
 }
 
 fn hedged(hedge: &Hedge, method: Method, (plan, is_pinned): (&ClusterPlan, bool)) -> String {
     if is_pinned {
-        return "not hedged, for its session stays with its endpoint".to_owned();
+        return "not hedged, because its session stays with its endpoint".to_owned();
     }
     if !hedge.methods.allow(method) {
         debug_assert_eq!(hedge.methods, Methods::Idempotent);
-        return "not hedged, for its method is not idempotent".to_owned();
+        return "not hedged, because its method is not idempotent".to_owned();
     }
     if plan.endpoints.len() < 2 {
-        return "not hedged, for there is no other endpoint".to_owned();
+        return "not hedged, because there is no other endpoint".to_owned();
     }
     let after = match hedge.after {
         HedgeAfter::Time(time) => format!("within {time:?}"),
-        HedgeAfter::Percentile(percent) => format!("within what {percent}% of recent answers took"),
+        HedgeAfter::Percentile(percent) => format!("within the time of {percent}% of recent responses"),
     };
-    format!("hedged: without an answer {after} it goes to another endpoint too, to {} at most", hedge.attempts_max)
+    format!("hedged: without a response {after} it is also sent to another endpoint, to {} at most", hedge.attempts_max)
 }

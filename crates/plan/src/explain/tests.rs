@@ -96,7 +96,7 @@ fn who_cannot_connect_is_told_so_unless_a_proxy_connects_for_them() {
         let routes = vec![route("all", Match::default(), "c")];
         ask(&compiled(snapshot(vec![listener(trusted)], routes, clusters), None), "http://a/", &[]).unwrap().outcome
     };
-    let why = "the listener's `address_list` lets nobody in from this address".to_owned();
+    let why = "the listener's `address_list` rejects this address".to_owned();
     assert_eq!(outcome(&[]), Outcome::Close { why });
     assert!(matches!(outcome(&["10.0.0.0/8"]), Outcome::Forward(_)));
 }
@@ -205,10 +205,10 @@ fn a_known_session_is_told_its_endpoint_and_what_becomes_of_it_when_that_is_away
     assert_eq!((kept.endpoint.as_deref(), kept.why.as_str()), (Some("127.0.0.1:9002"), "its session stays with it"));
     assert_eq!(kept.endpoints[2].share, 100.0);
     let moved = told(WhenAway::Another, AdminState::Maintenance);
-    assert_eq!(moved.notes, ["the endpoint of its session is away: another takes it over"]);
+    assert_eq!(moved.notes, ["the endpoint of its session is not available: another takes it over"]);
     assert_ne!(moved.endpoint.as_deref(), Some("127.0.0.1:9002"));
     let refused = told(WhenAway::Refuse, AdminState::Maintenance);
-    let why = "the endpoint of its session is away, and no other may have it: 503";
+    let why = "the endpoint of its session is not available, and no other may take it: 503";
     assert_eq!((refused.endpoint, refused.why.as_str()), (None, why));
 }
 
@@ -241,7 +241,7 @@ fn the_bound_of_the_whole_cluster_is_told() {
     let _held = Worker::new(1).lease(&plan.clusters[0]);
     let told = ask(&plan, "http://a/", &[]).unwrap();
     let told = (forward(&told).endpoint.as_deref(), forward(&told).why.as_str());
-    assert_eq!(told, (None, "the bound of the cluster is reached, and there is no queue: 503"));
+    assert_eq!(told, (None, "the limit of the cluster is reached, and there is no queue: 503"));
 }
 
 #[test]
@@ -370,8 +370,8 @@ fn the_rules_by_which_a_request_is_carried_are_told() {
     assert_eq!(
         notes("http://a/"),
         [
-            "tried again after reset, 503, 3 attempts at most (the cluster's rules)",
-            "hedged: without an answer within what 95% of recent answers took it goes to another endpoint too, to 2 at most (the cluster's rules)",
+            "retried after reset, 503, 3 attempts at most (the cluster's rules)",
+            "hedged: without a response within the time of 95% of recent responses it is also sent to another endpoint, to 2 at most (the cluster's rules)",
         ]
     );
     assert_eq!(
@@ -379,14 +379,14 @@ fn the_rules_by_which_a_request_is_carried_are_told() {
         [
             "in the queue it is of class -2, as if it had come 500 ms earlier",
             "never tried again (the route's rules)",
-            "not hedged, for its method is not idempotent (the route's rules)",
+            "not hedged, because its method is not idempotent (the route's rules)",
         ]
     );
     assert_eq!(
         notes("http://a/own")[2],
-        "hedged: without an answer within 50ms it goes to another endpoint too, to 3 at most (the route's rules)"
+        "hedged: without a response within 50ms it is also sent to another endpoint, to 3 at most (the route's rules)"
     );
-    let never = "never tried again, for its method is not idempotent (the cluster's rules)";
+    let never = "never retried, because its method is not idempotent (the cluster's rules)";
     assert_eq!(notes("POST http://a/")[0], never);
 
     // A circuit that opens, and is tried again.
@@ -395,13 +395,13 @@ fn the_rules_by_which_a_request_is_carried_are_told() {
     cluster.let_in(&mut pass, begin()).unwrap();
     cluster.tell_circuit(&mut pass, false, begin() - Duration::from_secs(4));
     let told = ask(&plan, "http://a/", &[]).unwrap();
-    assert_eq!(forward(&told).why, "the circuit is open for 1.0 s yet, because too much failed: 503");
+    assert_eq!(forward(&told).why, "the circuit is open for another 1.0 s, because too many requests failed: 503");
     drop(pass.take());
     let later = begin() + Duration::from_secs(2);
     cluster.let_in(&mut pass, later).unwrap();
     let told = ask(&plan, "http://a/", &[]).unwrap();
-    assert_eq!(forward(&told).notes[0], "the circuit is half-open: 1 are tried at once, 1 are under way");
-    assert_eq!(forward(&told).why, "the circuit is half-open, and as many are tried as may be: 503");
+    assert_eq!(forward(&told).notes[0], "the circuit is half-open: 1 trial requests at once, 1 in flight");
+    assert_eq!(forward(&told).why, "the circuit is half-open, and all trial requests are in flight: 503");
 }
 
 #[test]

@@ -13,8 +13,8 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddRequestHeader>("add_r
 
 const DOC: &str = r#"Adds header fields to the request that goes to the endpoint.
 
-Fields of the same name that the client sent stay, and come first. Where an endpoint trusts a field, use
-`set_request_header` instead. A value that turns out empty adds nothing. To add a field twice, list the filter twice.
+Fields of the same name that the client sent are kept, and come first. If an endpoint trusts the field, use
+`set_request_header` instead. An empty value adds nothing. To add a field twice, list the filter twice.
 
 ```yaml
 filters:

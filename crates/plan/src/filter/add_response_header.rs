@@ -13,8 +13,8 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddResponseHeader>("add_
 
 const DOC: &str = r#"Adds header fields to the response that goes to the client.
 
-Fields of the same name that the endpoint sent stay, and come first. Answers that the proxy gives itself carry the field
-too. A value that turns out empty adds nothing. To add a field twice, list the filter twice.
+Fields of the same name from the endpoint are kept, and come first. Responses of the proxy itself get the field, too.
+An empty value adds nothing. To add a field twice, list the filter twice.
 
 ```yaml
 filters:

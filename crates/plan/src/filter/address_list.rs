@@ -11,18 +11,18 @@ use crate::addresses::{AddressTable, Entry};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<AddressList>("address_list", DOC);
 
-const DOC: &str = r#"Lets clients in, or keeps them out, by their address.
+const DOC: &str = r#"Allows or rejects clients by address.
 
 `allow` and `deny` list addresses and networks (IPv4 and IPv6), `allow_files` and `deny_files` files of them: one on each line;
-what follows `#` or `;` is a remark. **The most specific network that holds the address decides**, wherever it is written: with
-`allow: [10.0.0.0/8]` and `deny: [10.1.0.0/16]`, 10.1.2.3 stays out, and order means nothing. A network that is both allowed and
-denied is denied. Who is in no list is let in, unless anything is allowed: then all others stay out; `others` says it expressly.
+`#` or `;` starts a comment. **The most specific network that contains the address decides**, wherever it is written: with
+`allow: [10.0.0.0/8]` and `deny: [10.1.0.0/16]`, 10.1.2.3 is rejected; the order does not matter. A network that is both allowed and
+denied is denied. Addresses in no list are allowed, unless anything is allowed: then they are denied. `others` sets it explicitly.
 
-The address is that of the client as trusted proxies told it, `{client_ip}` (see `forwarding.trusted` of the listener, and
-`proxy_protocol`). Who stays out gets a 403, or no answer at all with `close: true`: then the connection, or the stream of HTTP/2
-and HTTP/3, is closed, and the fault is `closed_by_filter`. The files are looked at once a second and read again when they change;
-a file with a mistake changes nothing and is told of in the log. Millions of networks cost no more than a few. A listener has an
-`address_list` too, which decides before anything is read.
+The address is that of the client as trusted proxies report it, `{client_ip}` (see `forwarding.trusted` of the listener, and
+`proxy_protocol`). Rejected clients get 403, or no response with `close: true`: then the connection, or the stream of HTTP/2
+and HTTP/3, is closed, and the fault is `closed_by_filter`. The files are checked every second and read again when they change;
+a file with a mistake changes nothing and is reported in the log. Millions of networks cost no more than a few. A listener has an
+`address_list`, too, which applies before anything is read.
 
 ```yaml
 filters:
@@ -48,7 +48,7 @@ struct AddressList {
     deny_files: Vec<FileText>,
     /// What becomes of those in no list. By default `deny` where something is allowed, else `allow`.
     others: Option<Others>,
-    /// Status of the answer to those who stay out; 403 by default.
+    /// Status of the response to rejected clients; 403 by default.
     #[schemars(range(min = 400, max = 599))]
     status: Option<u16>,
     /// Close the connection instead of answering.
@@ -71,11 +71,11 @@ impl Settings for AddressList {
         let allows = !self.allow.is_empty() || !self.allow_files.is_empty();
         let denies = !self.deny.is_empty() || !self.deny_files.is_empty();
         if !allows && !denies {
-            let issue = Issue::at("", "no list is given, so nothing would be decided");
+            let issue = Issue::at("", "no list is given, so the filter would have no effect");
             return Err(issue.suggest("add `allow`, `deny`, `allow_files` or `deny_files`"));
         }
         if self.close && self.status.is_some() {
-            return Err(Issue::at("status", "with `close` there is no answer, and so no status"));
+            return Err(Issue::at("status", "`status` has no effect with `close`: no response is sent"));
         }
         let status = self.status.unwrap_or(403);
         if !(400..600).contains(&status) {

@@ -18,22 +18,22 @@ use users::Users;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<BasicAuth>("basic_auth", DOC);
 
-const DOC: &str = r#"Lets only those in who have a name and a password (RFC 7617).
+const DOC: &str = r#"Requires a user name and a password (HTTP Basic authentication, RFC 7617).
 
-`file` is one as `htpasswd` makes it: `name:hash` on each line, remarks behind `#`; it is read again when it changes. Hashes may be
+`file` is an htpasswd file: `name:hash` on each line, comments after `#`; it is read again when it changes. Hashes may be
 bcrypt (`htpasswd -B`, the best choice), SHA-crypt (`$5$`, `$6$`, as `mkpasswd` makes) and Apache's MD5 (`$apr1$`). `{SHA}`, `crypt`
-and clear passwords are refused: whoever reads the file would know them. `users` lists further ones in the configuration itself.
-Use it with TLS only, for the password crosses the network as it is.
+and plain passwords are rejected, because they can be read or guessed from the file. `users` lists users in the configuration itself.
+Use it with TLS only, because the password is sent unencrypted.
 
-Hashes are made to be slow, so that they are computed beside the workers, which carry on meanwhile; a password that was right once
-is known from then on, by a keyed digest, until the list changes. When more wait to be verified than can, 503 is answered
-(`verification_full`). Others get a 401 that names the `realm`.
+Password hashes are slow by design, so separate threads verify them while the workers continue; a verified password is cached,
+as a keyed digest, until the list changes. If too many wait for verification, requests get 503
+(`verification_full`). Wrong passwords get 401 with the `realm`.
 
-The time of a refusal does not tell whether a name exists: a wrong password takes the work of one hash of each cost in the list,
-whatever the name. Hashes of one cost are therefore the cheapest to verify; more than 16 different costs in a list are refused.
+The response time does not reveal whether a user exists: a wrong password costs one hash of each cost in the list,
+whatever the name. A list with one cost is therefore the cheapest; more than 16 different costs are rejected.
 
-The name is `{user}` for filters after this one, and in access logs. The field `authorization` does not go to the endpoint, unless
-`pass_on: true` says so.
+`{user}` is the name, for later filters and in access logs. The field `authorization` is not forwarded to the endpoint, unless
+`pass_on: true`.
 
 ```yaml
 filters:
@@ -74,7 +74,8 @@ fn restricted() -> String {
 impl Settings for BasicAuth {
     fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         if self.file.is_none() && self.users.is_empty() {
-            return Err(Issue::at("", "there are no users, so nobody would be let in").suggest("add `file` or `users`"));
+            return Err(Issue::at("", "there are no users, so every request would be rejected")
+                .suggest("add `file` or `users`"));
         }
         if self.realm.is_empty()
             || self.realm.len() > 128

@@ -9,16 +9,16 @@ use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<BodyLimit>("body_limit", DOC);
 
-const DOC: &str = r#"Bounds the body of requests; a longer one is answered 413.
+const DOC: &str = r#"Limits the size of request bodies; a larger one is answered with 413.
 
-A request whose `content-length` says that it is too long is refused before an endpoint is chosen, and before a client that
-asks by `expect: 100-continue` sends any of it. A body that does not say its length ahead (chunks, streams of HTTP/2 and HTTP/3)
-is counted while it passes: at the first byte too many the exchange ends, and the endpoint sees a body that is cut short, never
-one that looks whole. An answer that is on its way by then is cut short too. Trailers are not counted, nor are upgraded
+A request with a `content-length` above the limit is rejected before an endpoint is chosen, and before a client that sends
+`expect: 100-continue` starts its body. A body of unknown length (chunked, or HTTP/2 and HTTP/3) is counted while it is
+forwarded: at the first byte above the limit the exchange is aborted, and the endpoint sees a truncated body, never one that looks complete. A
+response that has already started is truncated, too. Trailers are not counted, nor are upgraded
 connections. In logs and metrics the fault is `body_too_large`; clients of gRPC get `RESOURCE_EXHAUSTED`.
 
-Without this filter bodies have no bound: they are streamed, and cost no memory. Where several apply, the last one counts, so that
-one with `when:` may allow more than the one before it.
+Without this filter the size is unlimited: bodies are streamed, and cost no memory. If several apply, the last one counts, so one with
+`when:` may allow more than the one before it.
 
 ```yaml
 filters:

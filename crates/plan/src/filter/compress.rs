@@ -40,7 +40,7 @@ A body is coded if its media type is one of `types` and it has at least `size_mi
 is coded, `content-encoding` is set, `content-length` and `accept-ranges` are removed, a strong `etag` becomes weak (`W/`), and digests
 are removed from the trailers. Answers to HEAD and 304 get the fields that the answer to GET would have.
 
-What an endpoint sends bit by bit, such as `text/event-stream`, is flushed whenever the endpoint pauses. The filter goes by the
+Streaming responses, such as `text/event-stream`, are flushed whenever the endpoint pauses. The filter goes by the
 `accept-encoding` that other filters have left in the request: one that removes it turns this filter off.
 
 Levels: higher ones cost more time, and for brotli much more memory. While a body passes, its coder holds up to 0.4 MiB (gzip), 2 MiB (zstd

@@ -17,14 +17,13 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Cors>("cors", DOC);
 
 const DOC: &str = r#"Lets pages of other origins use this route, by the CORS protocol of the Fetch standard.
 
-Preflight requests (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) are answered here with 204 and never
-reach an endpoint. Every other request goes on, and its response gets the fields that let the browser show it to the page,
-also when it is an error answer of the proxy. For an origin that is not allowed no such field is sent, which is how a
-browser learns that it must refuse; its preflight is answered too, without them. CORS is a rule for browsers: it keeps
-nobody else out.
+Preflight requests (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) are answered by the proxy with 204. All other requests are forwarded, and
+their responses get the fields that let the browser show them to the page, error responses of the proxy included. For an origin that is not
+allowed these fields are left out, also in the answer to its preflight, so the browser refuses. CORS binds browsers only: it does
+not restrict other clients.
 
-`Access-Control-*` fields from the endpoint are replaced, and `Vary: Origin` is added whenever the answer depends on the
-origin, so that caches keep the answers apart.
+`Access-Control-*` fields from the endpoint are replaced, and `Vary: Origin` is added whenever the response depends on the
+origin, so that caches store them separately.
 
 An origin in `allow_origins` is one of:
 

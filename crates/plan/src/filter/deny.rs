@@ -10,11 +10,11 @@ use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Deny>("deny", DOC);
 
-const DOC: &str = r#"Refuses requests, best together with `when`.
+const DOC: &str = r#"Rejects requests, usually together with `when`.
 
-The answer has `status`, `body`, `content_type` and further `headers`; `{}` gives 403 with a line of text. With `close: true` there is
-no answer: the connection, or the stream of HTTP/2 and HTTP/3, is closed, and the fault is `closed_by_filter`. Filters listed after
-this one see nothing of a refused request, but their changes of the response, such as `set_response_header`, apply to the answer.
+The response has `status`, `body`, `content_type` and further `headers`; `{}` gives 403 with a line of text. With `close: true` there is
+no response: the connection, or the stream of HTTP/2 and HTTP/3, is closed, and the fault is `closed_by_filter`. Later filters do not see
+the rejected request, but their changes of the response, such as `set_response_header`, apply.
 
 ```yaml
 filters:
@@ -103,7 +103,7 @@ impl Deny {
         ];
         match unused.into_iter().find(|(_, is_given)| *is_given) {
             Some((key, _)) => {
-                let message = format!("with `close` there is no answer, and so no `{key}`");
+                let message = format!("`{key}` has no effect with `close`: no response is sent");
                 Err(Issue::at(key, message).suggest("leave one of them out"))
             }
             None => Ok(Steps::of_request(DenyStep { answer: None })),
@@ -166,8 +166,12 @@ mod tests {
         for (settings, path, message) in [
             (json!({ "status": 200 }), "status", "200 is no refusal"),
             (json!({ "status": 600 }), "status", "600 is no refusal"),
-            (json!({ "close": true, "body": "x" }), "body", "with `close` there is no answer, and so no `body`"),
-            (json!({ "close": true, "status": 403 }), "status", "with `close` there is no answer, and so no `status`"),
+            (json!({ "close": true, "body": "x" }), "body", "`body` has no effect with `close`: no response is sent"),
+            (
+                json!({ "close": true, "status": 403 }),
+                "status",
+                "`status` has no effect with `close`: no response is sent",
+            ),
             (json!({ "content_type": "a\r\nb: c" }), "content_type", "it is not the value of a header field"),
             (
                 json!({ "headers": { "Content-Length": "1" } }),

@@ -19,20 +19,20 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ErrorPage>("error_page",
 
 const DOC: &str = r#"Shows a page of your own in place of an error.
 
-`status` says for which (`404`, `5xx`, `500-503`, or a list of them), `faults` for which faults by their label
-([faults](faults.md)); where both are given, both must fit. The page is a text (`body`) or a file (`file`, at most 1 MiB, read
+`status` selects errors by status (`404`, `5xx`, `500-503`, or a list of them), `faults` by the label of their fault
+([faults](faults.md)); if both are given, both must match. The page is a text (`body`) or a file (`file`, at most 1 MiB, read
 again when it changes). In it, `{status}`, `{reason}`, `{fault}`, `{request_id}` and every other
-[variable](configuration.md) stand for their values, made harmless for HTML, XML and JSON by the content type; any other brace
-stands for itself, so that style sheets and scripts need no care.
+[variable](#variables) are replaced by their values, escaped for HTML, XML and JSON by the content type; all other braces
+are kept, so style sheets and scripts need no escaping.
 
-It takes the place of answers that are made here: faults, answers of filters and fixed answers of the route, from status 400 on.
-Their fields stay (`retry-after`, `www-authenticate`), but for the content type. With `intercept: true` also of answers of
-endpoints with that status: their body is thrown away, and of their fields `www-authenticate`, `proxy-authenticate`, `allow`,
-`retry-after` and `set-cookie` stay. Answers to gRPC are never touched, nor are upgraded connections. A request that found no
-route has none of its filters; a last route that answers 404 by `respond` has.
+It replaces responses of the proxy itself with a status from 400 on: faults, responses of filters and fixed responses of the route.
+Their fields are kept (`retry-after`, `www-authenticate`), except the content type. With `intercept: true` it also replaces responses of
+endpoints with that status: their body is dropped, and of their fields `www-authenticate`, `proxy-authenticate`, `allow`,
+`retry-after` and `set-cookie` are kept. gRPC responses and upgraded connections are never changed. A request without a matching
+route has no filters; add a last route with `respond: { status: 404 }`, which has.
 
-List the filter once for each page. Of several that fit, the one is shown whose content type the client likes best by its
-`accept`, and among equals the first: so an API gets JSON and a browser HTML.
+List the filter once for each page. If several match, the client's `accept` selects the content type, and among equals the
+first is used: so an API gets JSON and a browser HTML.
 
 ```yaml
 filters:
@@ -52,7 +52,7 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ErrorPage {
-    /// Statuses that it is shown for: `404`, `5xx`, `500-503`, or a list of them, from 400 on. By default all of them.
+    /// Statuses that the page replaces: `404`, `5xx`, `500-503`, or a list of them, from 400 on. By default all of them.
     #[serde(default)]
     status: Statuses,
     /// Labels of the faults that it is shown for. By default it does not matter which fault it was, if it was one.
@@ -68,11 +68,11 @@ struct ErrorPage {
     /// Further header fields of the answer.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// The status that the client is told; by default that of the error.
+    /// The status that the client gets; by default that of the error.
     #[serde(rename = "as")]
     #[schemars(range(min = 200, max = 599))]
     answered: Option<u16>,
-    /// Take the place of answers of endpoints too.
+    /// Replace responses of endpoints, too.
     #[serde(default)]
     intercept: bool,
 }

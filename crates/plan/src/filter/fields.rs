@@ -235,8 +235,7 @@ fn refuse_twins<'a>(mut names: impl Iterator<Item = (String, &'a str)>) -> Resul
 fn refuse_alike(fields: &[(String, String)]) -> Result<(), Issue> {
     for (place, (name, _)) in fields.iter().enumerate() {
         if let Some((first, _)) = fields[..place].iter().find(|(first, _)| reads_as(first.as_bytes(), name)) {
-            let message =
-                format!("to many an endpoint `{name}` is the same field as `{first}`, which stands before it");
+            let message = format!("many endpoints read `{name}` and `{first}`, listed earlier, as the same field");
             return Err(Issue::at(name, message).suggest("keep one of them"));
         }
     }

@@ -11,7 +11,7 @@ use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<HeaderNames>("header_names", DOC);
 
-const DOC: &str = r#"Refuses requests whose header field names hold unusual characters, or removes these fields.
+const DOC: &str = r#"Rejects requests whose header field names contain unusual characters, or removes these fields.
 
 Letters, digits and `-` are always allowed. HTTP allows other characters too, but some endpoints read `_` or `.` as `-`: a client
 could spell a field in a way that no rule matches. `allow` lists further characters, such as `"_"`.
@@ -37,7 +37,7 @@ struct HeaderNames {
     /// What becomes of a request with other names.
     #[serde(default)]
     action: Action,
-    /// Status of the answer to a request that is refused; 400 by default.
+    /// Status of the response to rejected requests; 400 by default.
     #[schemars(range(min = 400, max = 499))]
     status: Option<u16>,
 }

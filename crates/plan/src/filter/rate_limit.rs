@@ -20,12 +20,11 @@ use table::Table;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RateLimit>("rate_limit", DOC);
 
-const DOC: &str = r#"Limits how often each client may send a request, and rejects what is beyond.
+const DOC: &str = r#"Limits the request rate of each client, and rejects requests beyond it.
 
-Each key, by default the address of a client, has an allowance of `burst` requests, which refills at `rate`. A request that finds the
-allowance empty is answered with `status` (429 by default), a line of text and `retry-after`, in seconds, rounded up; it costs nothing. The
-algorithm is GCRA, the same as a token bucket: nobody can send twice the rate at the boundary between two windows, because there
-are no windows. Counting is exact over all workers of one process. Processes and machines count on their own: with three instances
+Each key, by default the address of a client, has an allowance of `burst` requests, which refills at `rate`. A request without
+allowance is answered with `status` (429 by default), a line of text and `retry-after`, in seconds, rounded up; it is not counted. The
+algorithm is GCRA, equivalent to a token bucket: it has no windows, so no client can send twice the rate at the boundary of two. Counting is exact over all workers of one process. Processes and machines count on their own: with three instances
 a client gets up to three times the rate.
 
 `rate` is a count and a time: `10/s`, `300/m`, `1000/h`, or with any duration `5/10s`. `burst` is by default what the rate gives in one
@@ -48,12 +47,11 @@ nearest to it. A flood of new keys replaces its own entries: a key that has used
 seven beside it has more left. Let `keys_max` be some times the number of clients that send within the time that an allowance takes
 to refill.
 
-A change of the configuration keeps the counts, also when `rate` or `burst` change: nobody waits longer than the new limit asks for. Another
+A configuration change keeps the counts, also when `rate` or `burst` change: no client waits longer than the new limit requires. Another
 `key`, `ipv6_prefix` or `keys_max` starts from zero, as does a new process after a restart or an upgrade.
 
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
-counted: `q` is the burst, `w` the seconds in which it refills, `r` what is left, and `t` the seconds until the next request is let
-through if nothing is left, or else until the whole allowance is there.
+counted: `q` is the burst, `w` the seconds in which it refills, `r` the remaining allowance, and `t` the seconds until the next request is allowed if nothing is left, or else until the allowance is full.
 
 ```yaml
 filters:

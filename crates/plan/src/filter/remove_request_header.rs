@@ -13,12 +13,11 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveRequestHeader>("re
 
 const DOC: &str = r#"Removes header fields of the request before it goes to the endpoint.
 
-All fields of each name are removed; case is ignored, and so is whether they are spelt with `-` or `_`, which many endpoints take
-for the same. They do not come as trailers behind the body either.
+All fields of each name are removed, trailers included; case is ignored, and `-` and `_` are equal, as many endpoints treat them.
 
 `*` at the beginning or the end of a name, or at both, matches any text: `x-internal-*`, `*-token`, `*debug*`. Such a pattern never
-removes `host`, `content-length`, `connection` and their like, which belong to the proxy. It does remove what the proxy has set
-before, such as `x-forwarded-for` and the request id.
+removes fields of the proxy itself, such as `host`, `content-length` and `connection`. It does remove fields that the proxy has added, such as
+`x-forwarded-for` and the request id.
 
 ```yaml
 filters:

@@ -13,7 +13,7 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RemoveResponseHeader>("r
 
 const DOC: &str = r#"Removes header fields of the response before it goes to the client.
 
-All fields of each name are removed, also from the trailers behind the body; case is ignored. `*` at the beginning or the end of a name, or at both, matches any text:
+All fields of each name are removed, trailers included; case is ignored. `*` at the beginning or the end of a name, or at both, matches any text:
 `x-amz-*`. Such a pattern never removes `content-length`, `connection` and their like, which belong to the proxy, nor `grpc-status` from
 trailers.
 

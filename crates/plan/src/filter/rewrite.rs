@@ -23,17 +23,17 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Rewrite>("rewrite", DOC)
 
 const DOC: &str = r#"Changes path, host, query and method of the request that goes to the endpoint.
 
-The client does not notice; to send it elsewhere, use a redirect. The path is changed first, then the host, the query and the
+The client does not see it; to send the client elsewhere, use a redirect. The path is changed first, then the host, the query and the
 method. `path` keeps the query, and takes exactly one of:
 
 - `full`: the whole new path; may hold variables.
 - `prefix`: if the path begins with the segments of `from`, these are replaced by `to`: from `/a` to `/b`, `/a` becomes
-  `/b` and `/a/x` becomes `/b/x`, while `/ax` stays. `to: /` takes the prefix away.
+  `/b` and `/a/x` becomes `/b/x`, while `/ax` stays. `to: /` removes the prefix.
 - `regex`: every match of `pattern` is replaced; `$1`, `${1}` and, for a named group, `$${name}` quote its groups, `$$` is a dollar sign. The
-  expression sees the path as sent, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
+  expression sees the [normalized](../guides/route-requests.md) path, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
 
-`host` may hold variables. When what comes out is no host, or a path with a dot segment (`..`, `%2e`, `..%2F`) that was not there
-before, the request is answered 400; when the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded.
+`host` may hold variables. If the result is not a valid host, or is a path with a new dot segment
+(`..`, `%2e`, `..%2F`), the request is answered 400; if the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded.
 
 `query` takes any of these, applied in this order:
 

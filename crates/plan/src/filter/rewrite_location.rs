@@ -21,14 +21,14 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RewriteLocation>("rewrit
 
 const DOC: &str = r#"Changes the addresses in `Location` and `Refresh` of the responses of endpoints.
 
-An endpoint that does not know its public name and path redirects clients to places that they cannot reach. Each rule has `to` and
+An endpoint that does not know its public name and path redirects clients to addresses that they cannot reach. Each rule has `to` and
 exactly one of these:
 
 - `from`: `to` replaces this beginning of the address.
 - `pattern`: `to` replaces every match of this expression, and may quote groups as `$1`, `${1}` and, by name, `$${name}`; `$$` is a dollar sign. The
   expression matches anywhere unless it holds `^` or `$`.
 
-The first matching rule decides; without one the address is kept. `from` and `to` may hold variables. `{received_host}` is the host that the client
+The first matching rule applies; without one the address is kept. `from` and `to` may hold variables. `{received_host}` is the host that the client
 asked for, even if the filter `rewrite` has changed it for the endpoint.
 
 Scheme and host of `from` are compared without case, and `http://internal` does not match `http://internal.example` or

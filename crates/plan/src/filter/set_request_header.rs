@@ -13,10 +13,9 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetRequestHeader>("set_r
 
 const DOC: &str = r#"Sets header fields of the request that goes to the endpoint.
 
-A field that is there already is replaced, whatever the client sent, however often, and also where it is spelt with `_` or another sign for
-`-`, which many endpoints take for the same. Values may hold variables; a value that turns out empty (no such cookie, no TLS)
-takes the field away, so that a client can never smuggle in its own; nor can it as a trailer behind the body. Line breaks in a
-variable become spaces.
+All fields of that name that the client sent are replaced, also those spelt with `_` or another sign instead of `-`, which many
+endpoints treat as the same. Values may contain variables; if a value is empty (no such cookie, no TLS), the field is removed, so
+that clients can never send their own, not even as a trailer. Line breaks in a variable become spaces.
 
 `content-length`, `transfer-encoding`, `connection` and their like belong to the proxy and cannot be set here; for `host`
 there is the filter `rewrite`.

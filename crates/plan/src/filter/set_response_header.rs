@@ -13,9 +13,8 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<SetResponseHeader>("set_
 
 const DOC: &str = r#"Sets header fields of the response that goes to the client.
 
-A field that the endpoint sent is replaced, and one of the same name in its trailers is removed. Answers that the proxy gives itself (errors, redirects, fixed answers) carry
-the field too. Values may hold variables, those of the request included; a value that turns out empty takes the field
-away.
+Fields of that name from the endpoint are replaced, and removed from its trailers. Responses of the proxy itself (errors, redirects,
+fixed responses) get the field, too. Values may contain variables, also of the request; if a value is empty, the field is removed.
 
 ```yaml
 filters:

@@ -332,7 +332,7 @@ fn bad_names_and_twins_are_refused() {
     assert!(issue("remove_request_header", json!(["a", "A"])).starts_with("1: `A` stands here twice"));
     assert_eq!(
         issue("set_request_header", json!({ "x-a": "1", "X_A": "2" })),
-        "X_A: to many an endpoint `X_A` is the same field as `x-a`, which stands before it (keep one of them)"
+        "X_A: many endpoints read `X_A` and `x-a`, listed earlier, as the same field (keep one of them)"
     );
     let both = json!([
         { "add_request_header": { "x-a": "1", "x_a": "2" } },

@@ -93,18 +93,18 @@ const fn with_argument(
 
 /// Every variable there is.
 pub const VARIABLES: &[VariableSpec] = &[
-    plain("client_ip", Variable::ClientIp, Stage::Request, "Address of the client, as trusted proxies told it."),
+    plain("client_ip", Variable::ClientIp, Stage::Request, "Address of the client, as trusted proxies report it."),
     plain(
         "client_port",
         Variable::ClientPort,
         Stage::Request,
-        "Port of the client; empty when the client's address was told by a proxy.",
+        "Port of the client; empty when a proxy reported the client's address.",
     ),
     plain(
         "peer_ip",
         Variable::PeerIp,
         Stage::Request,
-        "Address at the other end of the connection, or that a PROXY header tells of it.",
+        "Address of the peer of the connection, or the one in its PROXY header.",
     ),
     plain(
         "sender_ip",
@@ -122,13 +122,13 @@ pub const VARIABLES: &[VariableSpec] = &[
         "local_ip",
         Variable::LocalIp,
         Stage::Request,
-        "Our own address of the connection, or that such a header tells.",
+        "Local address of the connection, or the one in its PROXY header.",
     ),
     plain(
         "local_port",
         Variable::LocalPort,
         Stage::Request,
-        "Our own port of the connection, or that such a header tells.",
+        "Local port of the connection, or the one in its PROXY header.",
     ),
     plain("scheme", Variable::Scheme, Stage::Request, "`http` or `https`."),
     plain("host", Variable::Host, Stage::Request, "The requested host without port."),
@@ -136,11 +136,11 @@ pub const VARIABLES: &[VariableSpec] = &[
         "received_host",
         Variable::ReceivedHost,
         Stage::Request,
-        "The host that the client asked for, with its port if it named one, whatever filters have made of it.",
+        "The host as the client requested it, with its port if given, before filters.",
     ),
-    plain("method", Variable::Method, Stage::Request, "The method as it stands at that moment."),
-    plain("path", Variable::Path, Stage::Request, "The path as it stands at that moment, without query."),
-    plain("query", Variable::Query, Stage::Request, "The query as it stands at that moment, without `?`."),
+    plain("method", Variable::Method, Stage::Request, "The current method, as earlier filters left it."),
+    plain("path", Variable::Path, Stage::Request, "The current path, as earlier filters left it, without query."),
+    plain("query", Variable::Query, Stage::Request, "The current query, as earlier filters left it, without `?`."),
     plain("uri", Variable::Uri, Stage::Request, "Path and query."),
     plain("listener", Variable::Listener, Stage::Request, "Name of the listener."),
     plain("request_id", Variable::RequestId, Stage::Request, "The request id; empty when ids are off."),

@@ -45,7 +45,7 @@ impl Publisher {
     pub fn try_out(&self, trial: Option<Trial>) -> Result<(), String> {
         match &self.try_out {
             Some(try_out) => try_out(trial),
-            None => Err("this data plane cannot try a plan".to_owned()),
+            None => Err("this data plane has no canary".to_owned()),
         }
     }
 

@@ -131,8 +131,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the queue of the cluster is full",
-            Self::Crowded => "as many requests wait for this endpoint as may",
-            Self::Shed => "the queue of the cluster has been too long for too long",
+            Self::Crowded => "the queue of this endpoint is full",
+            Self::Shed => "the queue of the cluster has exceeded its target delay",
         })
     }
 }

@@ -322,7 +322,7 @@ impl World {
             assert_eq!(plan.state.in_flight() as usize, of(&plan.state), "seed {}", self.seed);
         }
         let ended = self.served + self.refused + self.left;
-        assert_eq!(self.came, ended + self.waiting.len() as u64, "seed {}: somebody is lost", self.seed);
+        assert_eq!(self.came, ended + self.waiting.len() as u64, "seed {}: a waiter is lost", self.seed);
     }
 }
 

@@ -83,7 +83,7 @@ pub struct CircuitEstate {
 
 /// The leave for one attempt. To be given back by [`Circuit::leave`].
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a trial that is not given back stays under way for ever"]
+#[must_use = "a trial that is not given back counts as in flight for ever"]
 pub struct Admission {
     word: u64,
     is_trial: bool,

@@ -143,10 +143,12 @@ impl ClusterPlan {
             match state.circuit.phase(now) {
                 Phase::Open => {
                     let left = state.circuit.rests_for(now).as_secs_f64();
-                    return Some(format!("the circuit is open for {left:.1} s yet, because too much failed: 503"));
+                    return Some(format!(
+                        "the circuit is open for another {left:.1} s, because too many requests failed: 503"
+                    ));
                 }
                 Phase::HalfOpen if state.circuit.trials() >= ratio.trial_requests => {
-                    return Some("the circuit is half-open, and as many are tried as may be: 503".to_owned());
+                    return Some("the circuit is half-open, and all trial requests are in flight: 503".to_owned());
                 }
                 Phase::HalfOpen | Phase::Closed => {}
             }

@@ -35,9 +35,9 @@ pub(super) fn key(pem: &Pem) -> Result<PrivateKeyDer<'static>, String> {
 pub(super) fn authorities(pem: &Pem) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in chain(pem)? {
-        roots.add(certificate).map_err(|error| {
-            format!("{} holds a certificate that cannot be an authority: {error}", pem.path.display())
-        })?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("{} has a certificate that cannot be a CA: {error}", pem.path.display()))?;
     }
     Ok(roots)
 }

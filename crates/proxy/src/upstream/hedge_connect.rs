@@ -176,7 +176,7 @@ impl<'p> Race<'p> {
         let endpoint = &now.plan.endpoints[lease.endpoint_index()];
         let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
         let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
-        debug_assert!(is_paid, "nobody else takes from it meanwhile");
+        debug_assert!(is_paid, "no other task takes from it meanwhile");
         shard.hedges.add(1);
         shard.picked(lease.reason());
         exchange.told.hedges += 1;

@@ -83,7 +83,7 @@ pub(super) struct Shared {
     thread: OnceLock<Thread>,
 }
 
-/// Opens a pipe to read although nobody writes (open(2) of Linux).
+/// Opens a pipe to read without a writer (open(2) of Linux).
 const O_NONBLOCK: i32 = 0o4000;
 
 fn open(path: &Path) -> io::Result<File> {
@@ -177,7 +177,7 @@ impl Shared {
         self.wake();
     }
 
-    /// Opens all files anew; none is exchanged unless all can be opened.
+    /// Reopens all files; none is replaced unless all can be opened.
     pub(super) fn reopen(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for target in &self.targets {

@@ -67,7 +67,7 @@ impl AccessLogs {
         LogWriter { shared: Arc::clone(&self.shared), worker, line: Vec::new(), clock: Clock::default() }
     }
 
-    /// Opens all files anew by their paths, as after a rotation (SIGUSR1). What was recorded before goes to the old
+    /// Reopens all files by their paths, as after a rotation (SIGUSR1). What was recorded before goes to the old
     /// files. Waits until that is done, two seconds at most. Not for a worker's thread.
     ///
     /// # Errors

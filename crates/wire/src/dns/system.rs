@@ -1,4 +1,4 @@
-//! What a machine is told about names: `resolv.conf` (resolv.conf(5)) and `hosts` (hosts(5)), as texts.
+//! The name resolution settings of a machine: `resolv.conf` (resolv.conf(5)) and `hosts` (hosts(5)), as texts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What is accepted is narrower than what RFC 9112 lets a recipient accept: wherever two programs could read the same
-//! bytes as different messages, the message is refused. A head that was accepted is written anew, field by field, so an
+//! bytes as different messages, the message is rejected. An accepted head is written again, field by field, so an
 //! endpoint never sees a byte of framing that a client chose.
 //!
 //! Who removes what (RFC 9110 section 7.6.1): [`parse_request`] and [`parse_response`] remove the fields that

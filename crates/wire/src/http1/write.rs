@@ -1,4 +1,4 @@
-//! Heads to bytes. Every field is written anew; framing and connection fields are ours, never the peer's.
+//! Heads to bytes. Every field is written again; framing and connection fields are ours, never the peer's.
 
 use model::head::reason_phrase;
 use model::{Known, LocalResponse, Method, RequestHead, ResponseHead, Version};
@@ -41,7 +41,7 @@ pub struct SendLocal<'a> {
     pub to: Version,
     /// Whether the connection is to live on.
     pub keep_alive: bool,
-    /// The request was HEAD: the body is left out, its length is told.
+    /// The request was HEAD: the body is left out, its length is sent.
     pub is_head: bool,
     /// `Date` (RFC 9110 section 5.6.7); left out when empty.
     pub date: &'a str,

@@ -27,7 +27,7 @@ pub struct Outgoing<'a> {
     pub checksum: bool,
 }
 
-/// What is told of the client's TLS.
+/// TLVs about the client's TLS.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingSsl<'a> {
     /// Such as `TLSv1.3`.

@@ -404,5 +404,5 @@ fn announced_pids(stderr: &str) -> Vec<u32> {
 }
 
 fn reload_is_told(said: &str) -> bool {
-    said.contains("configuration is live") || said.contains("stays in force")
+    said.contains("configuration is live") || said.contains("stays active")
 }

@@ -258,7 +258,7 @@ impl<'a> Changes<'a> {
         let listener = settings::spare(&mut self.dice, &self.place, self.world.spares[number].port());
         self.holds(1, settings::speaks(&listener));
         let (status, text) = self.call(&format!("PUT {path}"), &listener);
-        if status != 200 && text.contains("connections of HTTP/3 that were begun there are not over yet") {
+        if status != 200 && text.contains("HTTP/3 connections that started there are still open") {
             *self.refused.entry("datagrams where connections of HTTP/3 are").or_default() += 1;
             return;
         }
@@ -365,7 +365,7 @@ impl<'a> Changes<'a> {
         let cluster = self.site();
         let request = "PUT /api/config/clusters/site?canary=50%25&for=1m&errors_max=100&latency_max=10000";
         let (status, text) = self.call(request, &cluster);
-        if status == 409 && text.contains("files that the listeners name have changed") {
+        if status == 409 && text.contains("certificates or lists of listeners have just changed") {
             *self.refused.entry("canaries with files that are not in force yet").or_default() += 1;
             return;
         }

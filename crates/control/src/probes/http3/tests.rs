@@ -161,7 +161,7 @@ fn answers_that_are_cut_short_or_break_the_rules_are_failures() {
         push_varint(&mut grease, 0x21);
         push_varint(&mut grease, 0);
     }
-    assert_eq!(answered(&check(), &[grease]), Err("sends frames of no use without end".into()));
+    assert_eq!(answered(&check(), &[grease]), Err("floods the connection with useless frames".into()));
 }
 
 #[test]

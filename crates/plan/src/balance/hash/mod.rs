@@ -18,33 +18,20 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
     doc: "By a key of the request: equal keys go to the same endpoint.\n\n\
         `balance: { hash: { on: { header: x-user }, algorithm: ketama, load_max: 125% } }`. `on` is `source` (the client's \
         address), `path`, `uri` (path and query), `{ header: NAME }`, `{ cookie: NAME }` or `{ query: NAME }`, or a list \
-        of these, of which the first counts that the request has. What is hashed is what the endpoint will see, after the \
-        route's filters. A request without any of them goes anywhere, at random by weight.\n\n\
-        The hash depends on the names and weights of the endpoints and on nothing else, so all instances of the program \
-        that have the same endpoints send a key to the same one, today and after a restart. When an endpoint comes or \
-        goes, nearly all keys of the others stay where they are. The algorithms:\n\n\
-        - `rendezvous` (the default): key and endpoint together give a score, the highest wins. Exactly the keys of the \
-        endpoint that goes move, and shares are those of chance. Every endpoint is looked at, up to 256; more are chosen \
-        in groups, which at each level of groups may move as many keys again, and nearly all move when the number of \
-        endpoints passes 256.\n\
-        - `maglev`: a table that the endpoints fill in turns, each in its own order. The most even shares and one look to \
-        pick, whatever the number of endpoints, for 256 KiB or more of memory. When an endpoint goes, a few keys in a \
-        hundred of the others move too; nearly all move when the number of endpoints passes 655, 2,621 or 10,485, because \
+        of these: the first one that the request has is used. The hash uses the request as the route's filters leave it. A request without any key goes to a random endpoint, by weight.\n\n\
+        The hash depends only on the names and weights of the endpoints, so all instances with the same endpoints send a key to the same one, also after a restart. When an endpoint is added or removed, nearly all other keys stay where they are. The algorithms:\n\n\
+        - `rendezvous` (the default): key and endpoint together give a score, and the highest wins. Only the keys of a removed endpoint move; shares are as even as random ones. Up to 256 endpoints are all compared; more are compared in groups, where a change moves as many keys again for each level of groups. Nearly all keys move when the number of endpoints passes 256.\n\
+        - `maglev`: a lookup table that the endpoints fill in turn, each in its own order. Shares are the most even, and a pick costs one lookup for any number of endpoints; the table takes 256 KiB or more. When an endpoint is removed, a few percent of the other keys move, too; nearly all move when the number of endpoints passes 655, 2,621 or 10,485, because \
         the table grows. From *Maglev: A Fast and Reliable Software Network Load Balancer*, 2016.\n\
-        - `ketama`: 160 points of each endpoint on a ring; a key belongs to the next point. Exactly the keys of the \
-        endpoint that goes move, and the cost hardly grows with the number of endpoints. Shares differ by 8 % or so (one \
-        standard deviation).\n\n\
-        `load_max` bounds what a popular key does: no endpoint gets a request while it has more than this share of what \
-        it would have in flight if all were evenly loaded (*Consistent Hashing with Bounded Loads*, 2016). Such requests, \
-        and those whose endpoint is full or was tried before, go where the key leads when it is hashed once more, so that \
-        they too meet the same endpoint as long as it has room.",
+        - `ketama`: 160 points of each endpoint on a ring; a key belongs to the next point. Only the keys of a removed endpoint move, and the cost hardly grows with the number of endpoints. Shares differ by about 8 % (one standard deviation).\n\n\
+        `load_max` limits the effect of a popular key: an endpoint gets no request while it has more than this share of the average load in flight (*Consistent Hashing with Bounded Loads*, 2016). Such requests, and those whose endpoint is full or has failed them, go to the next endpoint of the key, which is always the same while it has room.",
 };
 
 pub(super) const SOURCE_SPEC: BalancerSpec = BalancerSpec {
     name: "source_hash",
     needs_settings: false,
-    doc: "The same client to the same endpoint, by its address.\n\n\
-        Short for `hash` with `on: source`. The address is that of the client as trusted proxies tell it. For TCP too.",
+    doc: "Sends the same client to the same endpoint, by its address.\n\n\
+        Short for `hash` with `on: source`. The address is that of the client as trusted proxies report it. Also for TCP.",
 };
 
 /// Places that a key may lead to before the first with room is taken.

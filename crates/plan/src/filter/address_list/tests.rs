@@ -101,7 +101,7 @@ fn mistakes_are_told_with_their_place() {
     for (settings, told) in [
         (
             json!({}),
-            ": no list is given, so nothing would be decided (add `allow`, `deny`, `allow_files` or `deny_files`)",
+            ": no list is given, so the filter would have no effect (add `allow`, `deny`, `allow_files` or `deny_files`)",
         ),
         (json!({ "allow": ["10.0.0.1", "home"] }), "allow/1: `home` is not an address or a network such as 10.0.0.0/8"),
         (json!({ "deny": ["10.0.0.0/33"] }), "deny/0: the prefix length of `10.0.0.0/33` is longer than 32"),
@@ -113,7 +113,7 @@ fn mistakes_are_told_with_their_place() {
         (json!({ "deny": ["::1"], "status": 302 }), "status: 302 is not between 400 and 599"),
         (
             json!({ "deny": ["::1"], "status": 403, "close": true }),
-            "status: with `close` there is no answer, and so no status",
+            "status: `status` has no effect with `close`: no response is sent",
         ),
     ] {
         assert_eq!(issue("address_list", settings), told);

@@ -99,7 +99,7 @@ fn users_come_from_a_file_too_with_remarks_and_line_ends_of_all_kinds() {
 fn mistakes_are_told_with_their_place_and_without_the_hash() {
     let file = |text: &str| json!({ "file": { "name": "users.txt", "text": text } });
     for (settings, told) in [
-        (json!({}), ": there are no users, so nobody would be let in (add `file` or `users`)"),
+        (json!({}), ": there are no users, so every request would be rejected (add `file` or `users`)"),
         (
             json!({ "users": { "a:b": ANN } }),
             "users/a:b: a name has at least one character, no colon and no control characters",

@@ -49,7 +49,7 @@ impl Limit {
         let nanoseconds = period.as_nanos();
         if u128::from(count) > nanoseconds {
             let issue = Issue::at("rate", format!("`{rate}` is more than one request per nanosecond"));
-            return Err(issue.suggest("leave the filter out if nothing is to be limited"));
+            return Err(issue.suggest("leave the filter out to limit nothing"));
         }
         // Rounded up: the rate is never exceeded.
         let interval = nanoseconds.div_ceil(u128::from(count)) as u64;
@@ -93,7 +93,7 @@ fn parse(text: &str) -> Result<(u64, Duration), Issue> {
     let wrong = || Issue::at("", format!("`{text}` is not a rate such as 10/s, 300/m or 5/10s"));
     let Some((count, period)) = text.split_once('/') else {
         return Err(match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-            true => wrong().suggest(format!("write `{text}/s` for so many in a second")),
+            true => wrong().suggest(format!("write `{text}/s` for a rate per second")),
             false => wrong().suggest("write a number, `/` and `s`, `m`, `h` or a duration"),
         });
     };

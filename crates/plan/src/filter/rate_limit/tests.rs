@@ -308,7 +308,7 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
     for (settings, told) in [
         rate("", form),
         rate("fast", form),
-        rate("10", "write `10/s` for so many in a second"),
+        rate("10", "write `10/s` for a rate per second"),
         rate("10r/s", "write `10/s`"),
         rate("+10/s", "write `10/s`"),
         rate("/s", "write a whole number before `/`"),
@@ -324,7 +324,7 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
         ),
         other(
             json!({ "rate": "1000000001/s" }),
-            "rate: `1000000001/s` is more than one request per nanosecond (leave the filter out if nothing is to be limited)",
+            "rate: `1000000001/s` is more than one request per nanosecond (leave the filter out to limit nothing)",
         ),
         other(
             json!({ "rate": "1/s", "burst": 0 }),

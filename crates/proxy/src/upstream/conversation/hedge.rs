@@ -278,7 +278,7 @@ impl<'p> Race<'p> {
             Err(connecting) => Stage::Connecting(connecting),
         };
         let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
-        debug_assert!(is_paid, "nobody else takes from it meanwhile");
+        debug_assert!(is_paid, "no other task takes from it meanwhile");
         shard.hedges.add(1);
         shard.picked(lease.reason());
         exchange.told.hedges += 1;

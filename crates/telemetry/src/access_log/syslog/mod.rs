@@ -107,7 +107,7 @@ impl To {
                 if error.kind() == io::ErrorKind::WouldBlock {
                     return Err(error);
                 }
-                // The receiver was started anew, and has another socket at the same path.
+                // The receiver restarted, and has another socket at the same path.
                 *socket = None;
                 opened(socket, || connected(path))?.send(datagram).map(drop)
             }
@@ -142,7 +142,7 @@ fn connected(path: &str) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// What stands before the record in each message.
+/// The prefix of the record in each message.
 #[derive(Debug)]
 struct Head {
     style: SyslogStyle,

@@ -62,7 +62,7 @@ impl Stream {
     /// Adds a message to those that wait.
     pub(super) fn add(&mut self, message: &[u8]) -> io::Result<()> {
         if self.bytes.len() - self.first + message.len() > SYSLOG_WAITING_BYTES_MAX {
-            return Err(io::Error::other("the receiver is away or too slow, and no more can wait for it"));
+            return Err(io::Error::other("the receiver is unreachable or too slow, and the buffer is full"));
         }
         let before = self.bytes.len();
         match self.style {
@@ -155,7 +155,7 @@ fn connecting(to: SocketAddr) -> io::Result<Receiver<io::Result<TcpStream>>> {
     thread::Builder::new().name("syslog-connect".to_owned()).spawn(move || {
         let open = TcpStream::connect_timeout(&to, CONNECT_MAX)
             .and_then(|stream| stream.set_nonblocking(true).map(|()| stream));
-        // Nobody waits any more when the log was closed meanwhile.
+        // There is no waiter any more if the log was closed meanwhile.
         let _ = told.send(open);
     })?;
     Ok(connected)

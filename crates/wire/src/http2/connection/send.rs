@@ -127,7 +127,7 @@ impl Connection {
         true
     }
 
-    /// Turns a stream away that nobody has looked at. It may be sent again (section 8.7).
+    /// Refuses an unprocessed stream. It may be sent again (section 8.7).
     pub fn refuse(&mut self, stream: u32, out: &mut Vec<u8>) {
         self.counts.idle += 1;
         self.reset(stream, code::REFUSED_STREAM, out);
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Asks whether the client is there. [`super::Event::Pong`] tells of the answer.
+    /// Sends a PING. [`super::Event::Pong`] reports the answer.
     pub fn ping(&mut self, payload: &[u8; 8], out: &mut Vec<u8>) {
         frame::push_ping(out, payload, false);
     }
