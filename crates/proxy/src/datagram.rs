@@ -9,7 +9,7 @@
 //! A flow ends when nothing moves for a while, when all answers that are expected have come, or when its endpoint refuses; the
 //! client's next datagram then begins another. The kernel hands all datagrams of a client's port to the same worker, so
 //! flows are the worker's own. Nothing waits: what finds no place, or a full socket, is dropped and counted, as any network
-//! may do with it. What has come together is taken, and sent on, by one system call ([`crate::kernel`]).
+//! may do with it. What has come together is taken, and sent on, by one system call ([`crate::sys`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -38,12 +38,12 @@ use crate::accept::{LAST_CALL, Open};
 use crate::admission::{Admission, Admitted, Aim};
 use crate::connection::ConnectionFacts;
 use crate::handover::Beside;
-use crate::kernel::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::listen;
 use crate::past::{self, End, Fate, Message, Past, Says};
 use crate::persistence::{keep_session_of_client, session_of_client};
 use crate::registry::{Registration, Seat};
 use crate::socket;
+use crate::sys::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::watch::Watch;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow};
@@ -198,7 +198,7 @@ impl Port {
             // Answers are to leave from the address that was asked, not from the one that the route would have.
             tell_destinations(socket.as_fd(), local.is_ipv4())?;
         }
-        kernel::join(socket.as_fd());
+        sys::join(socket.as_fd());
         let port = Rc::new(Self {
             worker: worker.clone(),
             socket: UdpSocket::from_std(socket)?,
@@ -688,7 +688,7 @@ impl Life {
                 Ok(Taken { count, is_all }) => {
                     // Most flows have one answer, for which this is not worth a system call.
                     if !is_all && !flow.is_joined.replace(true) {
-                        kernel::join(flow.socket.as_fd());
+                        sys::join(flow.socket.as_fd());
                     }
                     let wanted = expected.map_or(u64::MAX, |expected| expected - self.answers);
                     self.answer(flow, batch, count.min(usize::try_from(wanted).unwrap_or(count)));

@@ -24,12 +24,12 @@ use socket2::{SockRef, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
-use crate::kernel::Envelope;
 use crate::listen::{self, Transport};
 use crate::past::{self, Past};
 use crate::reconcile::{Bound, Command, Opened, Shared, Workers, is_same_place};
 use crate::retired;
 use crate::socket_file::SocketFile;
+use crate::sys::Envelope;
 pub use crate::tls::{TicketEstate, TicketKey};
 use crate::worker::Worker;
 pub use wire::handover::{FrameHead, HEAD_BYTES, Kind};

@@ -12,8 +12,8 @@ use model::snapshot::Listener;
 use model::socket::{ListenerSocket, StreamSocket};
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::kernel;
 use crate::socket_file::SocketFile;
+use crate::sys;
 
 /// Connections that wait at a socket for which nothing else is configured, as where the standard library makes it.
 const BACKLOG: i32 = 128;
@@ -262,7 +262,7 @@ pub(crate) fn retune(socket: &SockRef<'_>, settings: &StreamSocket, is_v4: bool)
 /// The kernel cannot do it.
 pub(crate) fn open_fast(socket: &SockRef<'_>, settings: &ListenerSocket) -> io::Result<()> {
     let count = settings.fast_open.map_or(0, |count| i32::try_from(count).unwrap_or(i32::MAX));
-    kernel::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN), count)
+    sys::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN), count)
 }
 
 /// What of the settings is meant for datagrams.
@@ -382,7 +382,7 @@ mod tests {
     fn data_of_the_first_packet_are_taken_where_that_is_wanted_and_no_longer_when_it_is_not() {
         let made = bind_to("127.0.0.1:0", 1).unwrap();
         let socket = SockRef::from(&made.sockets[0]);
-        let waiting = || kernel::get(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN)).unwrap();
+        let waiting = || sys::get(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN)).unwrap();
         assert_eq!(waiting(), 0);
         for fast_open in [Some(7), None] {
             open_fast(&socket, &ListenerSocket { fast_open, ..ListenerSocket::default() }).unwrap();

@@ -18,8 +18,8 @@ use plan::ClusterPlan;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener};
 
-use crate::kernel;
 use crate::listen;
+use crate::sys;
 
 /// Pause before a Unix socket is asked again whose listener has a full queue: the kernel has no way to wait for it.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(5);
@@ -130,7 +130,7 @@ pub(crate) async fn connect(
         let socket = prepare(address, settings, client)?;
         if settings.fast_open && speaks_first {
             // What cannot be sped up is as it was.
-            let _ = kernel::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT), 1);
+            let _ = sys::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT), 1);
         }
         socket.connect(address).await?
     };
@@ -166,7 +166,7 @@ pub(crate) fn datagrams_from(is_v4: bool, source: Option<IpAddr>) -> io::Result<
         socket.set_only_v6(true)?;
     }
     listen::widen(&socket);
-    kernel::tell_undelivered(socket.as_fd(), is_v4)?;
+    sys::tell_undelivered(socket.as_fd(), is_v4)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }

@@ -28,8 +28,8 @@ use wire::http3::code;
 
 use super::ids::{Generation, Ids, Keys, Mesh, Owner, Passed, is_after, owner};
 use super::quic::{Quic, Told};
-use crate::kernel::{self, Envelope};
 use crate::past::{self, End, Fate, Message, Says};
+use crate::sys::{self, Envelope};
 use crate::tls::Noted;
 
 /// Room for what one system call yields: with GRO the kernel joins many datagrams into one piece.
@@ -406,7 +406,7 @@ impl Port {
 
     /// The network may have said that some endpoint is not there. It is nobody's word, so that connections only ask.
     fn take_undelivered(&self) {
-        kernel::undelivered(self.socket.as_fd(), |address| {
+        sys::undelivered(self.socket.as_fd(), |address| {
             for quic in self.connections.borrow().iter().flatten().filter(|quic| quic.remote() == address) {
                 quic.doubt();
             }

@@ -1,21 +1,19 @@
-//! What neither the standard library nor the runtime offers: many datagrams with one system call, the address of ours that each
-//! was sent to, and options of sockets.
-#![allow(unsafe_code)]
+//! Many datagrams with one system call.
 
 use std::cell::Cell;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use model::limits::{DATAGRAM_BYTES_MAX, DATAGRAMS_PER_BATCH_MAX};
 use socket2::{SockAddr, SockRef};
-pub(crate) use wire::handover::Envelope;
 
-/// Room for the control messages that hold an address and a size.
-const CONTROL_BYTES: usize = 96;
+use super::Envelope;
+use super::control::{Control, address_of, received};
+
 /// Datagrams that are given to the kernel as one piece at most: older ones cut one into no more (UDP_MAX_SEGMENTS).
 const SEGMENTS_MAX: usize = 64;
 /// Datagrams that it gives as one piece at most: newer ones cut one into as many, and a piece from this machine comes uncut.
@@ -27,14 +25,6 @@ const PLACES_MAX: usize = DATAGRAMS_PER_BATCH_MAX * JOINED_MAX;
 const SEGMENT_BYTES_MAX: usize = 1_452;
 /// Largest piece.
 const PIECE_BYTES_MAX: usize = 60_000;
-
-/// Errors that are taken at once of what the kernel has kept.
-const UNDELIVERED_MAX: usize = 64;
-
-/// A buffer for control messages.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
 
 /// Where a datagram lies in the room of a batch.
 #[derive(Clone, Copy, Default)]
@@ -73,7 +63,7 @@ impl Batch {
             room: vec![0; DATAGRAMS_PER_BATCH_MAX * DATAGRAM_BYTES_MAX].into_boxed_slice(),
             spots: vec![Spot::default(); PLACES_MAX].into_boxed_slice(),
             names: vec![name; DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
-            controls: vec![Control([0; CONTROL_BYTES]); DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
+            controls: vec![Control::EMPTY; DATAGRAMS_PER_BATCH_MAX].into_boxed_slice(),
             envelopes: [None; DATAGRAMS_PER_BATCH_MAX],
             is_uncut: Cell::new(false),
         }
@@ -94,7 +84,8 @@ impl Batch {
             *vector = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
             let head = &mut head.msg_hdr;
             (head.msg_iov, head.msg_iovlen) = (vector, 1);
-            (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
+            let room = control.room();
+            (head.msg_control, head.msg_controllen) = (room.as_mut_ptr().cast(), room.len());
             if is_addressed {
                 (head.msg_name, head.msg_namelen) = (ptr::from_mut(name).cast(), size_of_val(name) as libc::socklen_t);
             }
@@ -113,12 +104,12 @@ impl Batch {
         let messages = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         let mut count = 0;
         for (slot, head) in heads.iter().enumerate().take(messages) {
-            let told = told(&head.msg_hdr);
+            let control = received(&head.msg_hdr);
             let len = (head.msg_len as usize).min(DATAGRAM_BYTES_MAX);
-            count = self.cut(count, slot, (len, told.stride));
+            count = self.cut(count, slot, (len, control.stride));
             self.envelopes[slot] = if is_addressed {
                 let from = address_of(&self.names[slot], head.msg_hdr.msg_namelen);
-                from.map(|from| Envelope { from, to: told.to })
+                from.map(|from| Envelope { from, to: control.to })
             } else {
                 None
             };
@@ -200,7 +191,7 @@ impl Batch {
                 (head.msg_name, head.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len());
             }
             if control_len > 0 {
-                (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), control_len);
+                (head.msg_control, head.msg_controllen) = (control.room().as_mut_ptr().cast(), control_len);
             }
         }
         // SAFETY: the first `count` of `heads` point to vectors, bytes, a name and a control message that live until the call is
@@ -264,7 +255,7 @@ impl Batch {
         if let Some(name) = name {
             (head.msg_name, head.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len());
         }
-        (head.msg_control, head.msg_controllen) = (control.0.as_mut_ptr().cast(), control_len);
+        (head.msg_control, head.msg_controllen) = (control.room().as_mut_ptr().cast(), control_len);
         // SAFETY: `head` points to `used` vectors of bytes, all within the room, a name and control messages that live until the call
         // is over, each with its own length; the kernel only reads them.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const head, libc::MSG_DONTWAIT) };
@@ -283,216 +274,6 @@ impl Batch {
     }
 }
 
-/// Has the kernel tell with each datagram to which address it was sent ([`Envelope::to`]).
-///
-/// # Errors
-/// As the kernel says.
-pub(crate) fn tell_destinations(socket: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
-    let (level, name) = match is_v4 {
-        true => (libc::IPPROTO_IP, libc::IP_PKTINFO),
-        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-    };
-    set(socket, (level, name), 1)
-}
-
-/// Has the kernel join datagrams that come one after the other from one address, and are of one size, to one piece, which costs it
-/// little more than one of them. A batch cuts them again. Nothing is lost where it does not know how.
-pub(crate) fn join(socket: BorrowedFd<'_>) {
-    let _ = set(socket, (libc::SOL_UDP, libc::UDP_GRO), 1);
-}
-
-/// Has the kernel keep what the network says of datagrams that did not arrive, for [`undelivered`].
-///
-/// # Errors
-/// As the kernel says.
-pub(crate) fn tell_undelivered(socket: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
-    let (level, name) = match is_v4 {
-        true => (libc::IPPROTO_IP, libc::IP_RECVERR),
-        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
-    };
-    set(socket, (level, name), 1)
-}
-
-/// Takes what the kernel has kept, and calls `told` with each address of which the network says that nobody is there (ICMP).
-pub(crate) fn undelivered(socket: BorrowedFd<'_>, mut told: impl FnMut(SocketAddr)) {
-    for _ in 0..UNDELIVERED_MAX {
-        // SAFETY: both are plain old data, of which all zeros are a value.
-        let (mut name, mut head) = unsafe { (mem::zeroed::<libc::sockaddr_storage>(), mem::zeroed::<libc::msghdr>()) };
-        let mut control = [Control([0; CONTROL_BYTES]); 4];
-        head.msg_name = ptr::from_mut(&mut name).cast();
-        head.msg_namelen = size_of_val(&name) as libc::socklen_t;
-        head.msg_control = control.as_mut_ptr().cast();
-        head.msg_controllen = size_of_val(&control) as _;
-        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: all that `head` points to lives until the call is over, and the lengths are their own.
-        if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut head, flags) } < 0 {
-            return;
-        }
-        if is_unreachable(&head)
-            && let Some(address) = address_of(&name, head.msg_namelen)
-        {
-            told(address);
-        }
-    }
-}
-
-/// Whether an error that was kept is the word of the network that nobody is there.
-fn is_unreachable(head: &libc::msghdr) -> bool {
-    // SAFETY: the kernel has filled in the control messages of `head` and their length.
-    let mut control = unsafe { libc::CMSG_FIRSTHDR(head) };
-    while !control.is_null() {
-        // SAFETY: it is not null, so it points to a whole header within the control messages.
-        let kind = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
-        if matches!(kind, (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)) {
-            // SAFETY: what lies behind a header of this kind is such an error. It may lie anywhere.
-            let error = unsafe { libc::CMSG_DATA(control).cast::<libc::sock_extended_err>().read_unaligned() };
-            let is_told = matches!(error.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
-            let errors = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
-            return is_told && errors.iter().any(|known| *known as u32 == error.ee_errno);
-        }
-        // SAFETY: `control` is one of the headers of `head`.
-        control = unsafe { libc::CMSG_NXTHDR(head, control) };
-    }
-    false
-}
-
-/// Sets an option that is a number.
-///
-/// # Errors
-/// As the kernel says.
-pub(crate) fn set(socket: BorrowedFd<'_>, (level, name): (i32, i32), value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the pointer is to a number that lives until the call is over, and the length is its own.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(&value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Reads an option that is a number.
-///
-/// # Errors
-/// As the kernel says.
-#[cfg(test)]
-pub(crate) fn get(socket: BorrowedFd<'_>, (level, name): (i32, i32)) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: both pointers are to values that live until the call is over, and the length is that of the first.
-    let done = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), ptr::from_mut(&mut len))
-    };
-    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
-/// `None`: it is of no family that we know.
-fn address_of(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
-    let is_whole = |size: usize| len as usize >= size;
-    match libc::c_int::from(name.ss_family) {
-        libc::AF_INET if is_whole(size_of::<libc::sockaddr_in>()) => {
-            // SAFETY: the family and the length say that it is one, and a storage is aligned for all families.
-            let v4 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
-            Some(SocketAddr::from((Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)), u16::from_be(v4.sin_port))))
-        }
-        libc::AF_INET6 if is_whole(size_of::<libc::sockaddr_in6>()) => {
-            // SAFETY: as above.
-            let v6 = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
-            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
-            Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
-        }
-        _ => None,
-    }
-}
-
-/// What control messages tell of a message.
-#[derive(Default)]
-struct Told {
-    /// The address that it was sent to, unless that is the one of a group, from which nobody can answer.
-    to: Option<IpAddr>,
-    /// It is several datagrams of this size, of which the last may be smaller.
-    stride: Option<usize>,
-}
-
-fn told(head: &libc::msghdr) -> Told {
-    let mut told = Told::default();
-    // SAFETY: the kernel has filled in the control messages of `head` and their length.
-    let mut control = unsafe { libc::CMSG_FIRSTHDR(head) };
-    while !control.is_null() {
-        // SAFETY: it is not null, so it points to a whole header within the control messages.
-        let (level, kind) = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
-        // SAFETY: as above; what lies behind a header of this kind is such an information, or a number. It may lie anywhere.
-        unsafe {
-            match (level, kind) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    let info = libc::CMSG_DATA(control).cast::<libc::in_pktinfo>().read_unaligned();
-                    told.to = Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))));
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info = libc::CMSG_DATA(control).cast::<libc::in6_pktinfo>().read_unaligned();
-                    told.to = Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)));
-                }
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let stride = libc::CMSG_DATA(control).cast::<libc::c_int>().read_unaligned();
-                    told.stride = usize::try_from(stride).ok();
-                }
-                _ => {}
-            }
-        }
-        // SAFETY: `control` is one of the headers of `head`.
-        control = unsafe { libc::CMSG_NXTHDR(head, control) };
-    }
-    told.to = told.to.filter(|address| !address.is_multicast() && !address.is_unspecified());
-    told
-}
-
-impl Control {
-    /// With the message by which datagrams leave from an address of ours, if one is given, and that by which they are cut out of one
-    /// piece; and how long both are.
-    fn new(source: Option<IpAddr>, segment: Option<u16>) -> (Self, usize) {
-        let (mut control, mut len) = (Self([0; CONTROL_BYTES]), 0);
-        // SAFETY: both are plain old data, of which all zeros are a value.
-        let (mut v4, mut v6) = unsafe { mem::zeroed::<(libc::in_pktinfo, libc::in6_pktinfo)>() };
-        match source {
-            Some(IpAddr::V4(ip)) => {
-                v4.ipi_spec_dst.s_addr = u32::from(ip).to_be();
-                control.push(&mut len, (libc::IPPROTO_IP, libc::IP_PKTINFO), v4);
-            }
-            Some(IpAddr::V6(ip)) => {
-                v6.ipi6_addr.s6_addr = ip.octets();
-                control.push(&mut len, (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), v6);
-            }
-            None => {}
-        }
-        if let Some(segment) = segment {
-            control.push(&mut len, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
-        }
-        (control, len)
-    }
-
-    /// Adds a message behind those of `len` bytes that are there.
-    fn push<T: Copy>(&mut self, len: &mut usize, (level, kind): (libc::c_int, libc::c_int), value: T) {
-        // SAFETY: no memory is involved.
-        let (whole, space) = unsafe {
-            (libc::CMSG_LEN(size_of::<T>() as libc::c_uint), libc::CMSG_SPACE(size_of::<T>() as libc::c_uint) as usize)
-        };
-        let room = &mut self.0[*len..][..space];
-        // SAFETY: a header is plain old data, of which all zeros are a value.
-        let mut head = unsafe { mem::zeroed::<libc::cmsghdr>() };
-        (head.cmsg_len, head.cmsg_level, head.cmsg_type) = (whole as _, level, kind);
-        // SAFETY: `room` has the bytes for a header and, behind it, a value with what aligns it, as CMSG_SPACE has said; neither
-        // write asks for alignment.
-        unsafe {
-            room.as_mut_ptr().cast::<libc::cmsghdr>().write_unaligned(head);
-            room.as_mut_ptr().add(libc::CMSG_LEN(0) as usize).cast::<T>().write_unaligned(value);
-        }
-        *len += space;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
@@ -500,6 +281,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::sys::{get, join, tell_destinations};
 
     /// Takes datagrams until there are so many.
     fn receive(batch: &mut Batch, socket: &UdpSocket, wanted: usize) -> Vec<(Vec<u8>, Option<Envelope>)> {
@@ -642,23 +424,6 @@ mod tests {
         }
         // More than there is room for cannot come, and is not believed.
         assert_eq!(batch.cut(0, 0, (DATAGRAM_BYTES_MAX, Some(1))), PLACES_MAX);
-    }
-
-    #[test]
-    fn who_is_not_there_is_told_of() {
-        for any in ["127.0.0.1:0", "[::1]:0"] {
-            // Not everywhere is IPv6.
-            let Ok(nobody) = std::net::UdpSocket::bind(any).and_then(|closed| closed.local_addr()) else { continue };
-            let socket = std::net::UdpSocket::bind(any).unwrap();
-            tell_undelivered(std::os::fd::AsFd::as_fd(&socket), nobody.is_ipv4()).unwrap();
-            socket.send_to(b"hello", nobody).unwrap();
-            // The error comes with the next call.
-            socket.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
-            assert!(socket.recv(&mut [0; 9]).is_err());
-            let mut told = Vec::new();
-            undelivered(std::os::fd::AsFd::as_fd(&socket), |address| told.push(address));
-            assert_eq!(told, [nobody]);
-        }
     }
 
     #[test]

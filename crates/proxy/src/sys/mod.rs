@@ -1,0 +1,21 @@
+//! System calls that neither the standard library nor the runtime offers, by family:
+//!
+//! | | |
+//! |---|---|
+//! | `batch` | `recvmmsg`, `sendmmsg`, and `sendmsg` with segmentation: many datagrams with one call |
+//! | `control` | control messages: the address of ours that a datagram was sent to, sizes of segments |
+//! | `errors` | the error queue of a socket: datagrams that did not arrive |
+//! | `options` | `setsockopt` |
+#![allow(unsafe_code)]
+
+mod batch;
+mod control;
+mod errors;
+mod options;
+
+pub(crate) use batch::{Batch, Taken};
+pub(crate) use errors::{tell_undelivered, undelivered};
+#[cfg(test)]
+pub(crate) use options::get;
+pub(crate) use options::{join, set, tell_destinations};
+pub(crate) use wire::handover::Envelope;
