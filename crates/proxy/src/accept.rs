@@ -7,17 +7,15 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::Protocol;
 use model::socket::ListenerSocket;
 use model::{Fault, Name};
 use socket2::SockRef;
-use telemetry::{Kind, Record};
 use tokio::net::TcpStream;
 
 use crate::connection::{Connection, ConnectionFacts};
@@ -27,25 +25,18 @@ use crate::downstream::http1::Over;
 use crate::http3::{self, Keys};
 use crate::io::Io;
 use crate::kernel::Envelope;
-use crate::listen::Transport;
+use crate::listen::{Bound, Opened, Transport};
 use crate::proxy_header;
-use crate::reconcile::{Bound, Opened};
 use crate::registry::{Registration, Seat, Tether};
-use crate::retired;
 use crate::socket::Acceptor;
 use crate::stream;
 use crate::tls::{self, ALPN_H2, ListenerTls};
 use crate::watch::Watch;
-use crate::worker::Worker;
-use crate::worker_plan::{ListenerCounts, ListenerNow};
+use crate::worker::{Open, Worker};
+use crate::worker_plan::ListenerNow;
 
 /// Pause after an accept failed for want of descriptors or memory, so that a full process does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A connection that was accepted as its listener ended may still send a request within this time.
-pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
-
-/// The same for any request, where another process has the listener: who sends one is told to come anew.
-pub(crate) const PARTING: Duration = Duration::from_secs(5);
 
 /// A listener on which a worker accepts.
 pub(crate) struct Accepting {
@@ -161,13 +152,11 @@ impl Accepting {
         }
     }
 
-    /// Has its worker remember the port of QUIC, whose connections outlive the listener.
-    pub(crate) fn retire(&self, worker: &Worker) {
-        if let Some(port) = self.quic() {
-            retired::remember(worker, (&self.name, &self.bound), &port);
-        }
-        if let Some(Taking::Datagrams(port)) = &*self.socket.borrow() {
-            retired::remember_flows(worker, &self.bound.address, port);
+    /// The socket of datagrams that are passed on.
+    pub(crate) fn datagrams(&self) -> Option<Rc<Port>> {
+        match &*self.socket.borrow() {
+            Some(Taking::Datagrams(port)) => Some(port.clone()),
+            _ => None,
         }
     }
 
@@ -246,27 +235,6 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
     }
 }
 
-/// Counts a connection as open until it is dropped.
-pub(crate) struct Open {
-    worker: Rc<Worker>,
-    counts: Rc<ListenerCounts>,
-}
-
-impl Open {
-    pub(crate) fn new(worker: &Rc<Worker>, listener: &ListenerNow) -> Self {
-        worker.open_connections.fetch_add(1, Ordering::Relaxed);
-        Self { worker: worker.clone(), counts: listener.counts.clone() }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.counts.series.of(self.worker.index).connections_closed.add(1);
-        self.counts.state.close();
-        self.worker.open_connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// What a connection of a client holds until its end.
 struct Held {
     registration: Registration,
@@ -306,7 +274,7 @@ fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Fut
 fn keep_out(worker: &Worker, listener: &ListenerNow, tcp: &TcpStream, facts: &ConnectionFacts) {
     let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     listener.series.of(worker.index).fault(Fault::KeptOut);
-    log_failure(worker, facts, Fault::KeptOut);
+    worker.log_failure(facts, Fault::KeptOut);
 }
 
 /// Where a client has connected to.
@@ -374,7 +342,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
     let shard = listener.series.of(worker.index);
     let failed = |facts: &ConnectionFacts, fault| {
         shard.fault(fault);
-        log_failure(&worker, facts, fault);
+        worker.log_failure(facts, fault);
     };
     let mut early = Vec::new();
     if let Some(accepted) = &listener.plan.listener.proxy_protocol
@@ -419,13 +387,6 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
         connection.received = Some(buffer);
     }
     tokio::task::spawn_local(carry(worker.clone(), connection, held));
-}
-
-/// Logs a connection that came to nothing. The counters know of it already.
-pub(crate) fn log_failure(worker: &Worker, facts: &ConnectionFacts, fault: Fault) {
-    let Some(log) = &mut *worker.logs.borrow_mut() else { return };
-    let facts = facts.facts(facts.peer.ip(), "");
-    log.write(&Record { fault: Some(fault), at: SystemTime::now(), ..Record::empty(&facts, Kind::Stream) });
 }
 
 async fn handshake(

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use model::connections::{OpenConnection, Page};
 
-use crate::reconcile::Workers;
 use crate::worker::Worker;
 
 /// Longest wait for a worker to tell. A worker is never busy with one thing for long.
@@ -21,13 +20,6 @@ pub(crate) enum Question {
     List(Page, Sender<Vec<OpenConnection>>),
     /// The number within the worker.
     End(u64, Sender<bool>),
-}
-
-impl Workers {
-    /// Answers to questions about connections, from any thread.
-    pub fn connections(&self) -> Connections {
-        Connections(self.asks())
-    }
 }
 
 /// Asks workers about their connections. Cheap to clone.

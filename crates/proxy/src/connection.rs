@@ -52,6 +52,24 @@ impl ConnectionFacts {
     }
 }
 
+/// What becomes of a connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another request may come.
+    KeepAlive,
+    /// What came is the beginning of an HTTP/2 connection.
+    Http2,
+    /// What woke the connection was no request, but some record of TLS: go on waiting.
+    NotYet,
+    /// Close; nothing unread matters.
+    Close,
+    /// Close so that the client sees that the response is not whole.
+    Reset,
+    /// Close, but read on for a while: closing with unread bytes would reset the connection and could destroy the
+    /// answer before the client has read it (RFC 9112 section 9.6).
+    Linger,
+}
+
 /// See the module.
 pub(crate) struct Connection {
     pub io: Io,

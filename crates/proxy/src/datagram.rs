@@ -34,18 +34,16 @@ use telemetry::{Counter, Kind, ListenerSeries, Phases, Record, WorkerSeries};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::accept::{LAST_CALL, Open};
 use crate::admission::{Admission, Admitted, Aim};
 use crate::connection::ConnectionFacts;
-use crate::handover::Beside;
 use crate::kernel::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::listen;
-use crate::past::{self, End, Fate, Message, Past, Says};
+use crate::past::{self, Beside, End, Fate, Message, Past, Says};
 use crate::persistence::{keep_session_of_client, session_of_client};
-use crate::registry::{Registration, Seat};
+use crate::registry::{LAST_CALL, Registration, Seat};
 use crate::socket;
 use crate::watch::Watch;
-use crate::worker::Worker;
+use crate::worker::{Open, Worker};
 use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow};
 
 /// Pause after the kernel would not give us what it has, so that a worker does not spin.

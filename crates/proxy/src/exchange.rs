@@ -27,13 +27,13 @@ use plan::{
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
-use crate::accept::LAST_CALL;
 use crate::admission::{Admission, Admitted, Aim, Entrant, Place};
-use crate::connection::Connection;
-use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
+use crate::connection::{Connection, Next};
 use crate::grpc::Grpc;
 use crate::persistence::seed;
 use crate::random::RequestId;
+use crate::registry::LAST_CALL;
+use crate::request_head::{Arrival, NoRequest, receive};
 use crate::retry::Replay;
 use crate::upstream::Line;
 use crate::upstream::connect::{Target, connect, line_beside};

@@ -13,7 +13,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,13 +24,13 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
 use crate::kernel::Envelope;
-use crate::listen::{self, Transport};
-use crate::past::{self, Past};
-use crate::reconcile::{Bound, Command, Opened, Shared, Workers, is_same_place};
+use crate::listen::{self, Bound, Opened, Transport, is_same_place};
+use crate::past::{self, Beside, Past};
+use crate::reconcile::{Shared, Workers};
 use crate::retired;
 use crate::socket_file::SocketFile;
 pub use crate::tls::{TicketEstate, TicketKey};
-use crate::worker::Worker;
+use crate::worker::run::{Command, Running};
 pub use wire::handover::{FrameHead, HEAD_BYTES, Kind};
 
 /// Longest wait for what workers offer. A worker is never busy with one thing for long.
@@ -185,13 +184,6 @@ pub(crate) struct Spare {
     worker: usize,
     mesh: Option<Mesh>,
     beside: Option<Beside>,
-}
-
-/// One of several ports beside each other, with the process before.
-pub(crate) struct Beside {
-    pub past: Arc<Past>,
-    pub port: usize,
-    pub ports: usize,
 }
 
 /// The flows at one place of a worker.
@@ -531,47 +523,48 @@ fn nonblocking(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Tells of every socket of a worker.
-pub(crate) fn offer(worker: &Rc<Worker>, offers: &Sender<Offered>) {
-    for accepting in worker.listening.borrow().iter() {
+pub(crate) fn offer(running: &Running, offers: &Sender<Offered>) {
+    for accepting in running.listening.borrow().iter() {
         let Some(socket) = accepting.duplicate() else { continue };
         let place = (accepting.name.clone(), accepting.bound.transport);
         // Who asked may have given up.
         let (way, keys, bound) = (accepting.open_way(), accepting.keys(), accepting.bound.clone());
-        let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
+        let _ = offers.send(Offered { worker: running.worker.index, place, bound, socket, way, keys });
     }
-    retired::offer(worker, |place, bound, port| {
+    retired::offer(running, |place, bound, port| {
         let (bound, keys) = (bound.clone(), Some(port.keys()));
         let (socket, way) = (port.duplicate(), port.open_way().map(Some));
-        let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
+        let _ = offers.send(Offered { worker: running.worker.index, place, bound, socket, way, keys });
     });
 }
 
 /// Another process has the sockets of these places. Datagrams of others, which it does not want, are read here again.
-pub(crate) fn give(worker: &Rc<Worker>, places: &[Place]) {
-    for accepting in worker.listening.borrow().iter() {
+pub(crate) fn give(running: &Running, places: &[Place]) {
+    for accepting in running.listening.borrow().iter() {
         if places.contains(&(accepting.name.clone(), accepting.bound.transport)) {
             accepting.seat.is_given.set(true);
         } else {
             accepting.pause(false);
         }
     }
-    retired::pause(worker, |place| places.contains(place));
+    retired::pause(running, |place| places.contains(place));
 }
 
 /// Another process is about to read the sockets of datagrams, or not after all.
-pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>) {
-    for accepting in worker.listening.borrow().iter() {
+pub(crate) fn pause(running: &Running, is_paused: bool, told: &Sender<Paused>) {
+    for accepting in running.listening.borrow().iter() {
         let place = (accepting.name.clone(), accepting.bound.transport);
         let flows = accepting.pause(is_paused);
-        if !is_paused && let Some(listener) = worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
+        if !is_paused
+            && let Some(listener) = running.worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
         {
             // The other process may have set it up as it was asked for.
             accepting.tune(&listener.plan.listener.socket);
         }
         // Who asked may have given up.
-        let _ = told.send(Paused { worker: worker.index, place, flows });
+        let _ = told.send(Paused { worker: running.worker.index, place, flows });
     }
-    retired::pause(worker, |_| is_paused);
+    retired::pause(running, |_| is_paused);
 }
 
 #[cfg(test)]

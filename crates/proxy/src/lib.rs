@@ -31,6 +31,8 @@ mod random;
 mod reconcile;
 mod registry;
 mod relay;
+mod request_head;
+mod respond;
 mod retired;
 mod retry;
 mod sizes;

@@ -10,8 +10,10 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::accept::{LAST_CALL, PARTING};
-use crate::worker_plan::WorkerPlan;
+/// A connection that was accepted as its listener ended may still send a request within this time.
+pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
+/// The same for any request where another process has the listener: its client is asked to connect again.
+pub(crate) const PARTING: Duration = Duration::from_secs(5);
 
 /// One listener as the connections that it accepted see it, through every change of plan.
 pub(crate) struct Seat {
@@ -23,8 +25,8 @@ pub(crate) struct Seat {
     pub is_given: Cell<bool>,
     /// Its connections are told to come anew one after the other, so that not all come at once.
     pub parts: Cell<bool>,
-    /// The last plan that had the listener, once it is gone; `index` is its place there.
-    pub last_plan: RefCell<Option<Rc<WorkerPlan>>>,
+    /// No plan in force has the listener any more; `index` is its place in the last that had it, which the worker keeps.
+    pub is_gone: Cell<bool>,
 }
 
 impl Seat {
@@ -34,7 +36,7 @@ impl Seat {
             closing: Cell::new(false),
             is_given: Cell::new(false),
             parts: Cell::new(false),
-            last_plan: RefCell::new(None),
+            is_gone: Cell::new(false),
         }
     }
 

@@ -32,15 +32,14 @@ use wire::http2::code;
 
 use self::link::{Happening, Link, SharedLink};
 use self::near::{Bell, Carried, Near};
-use crate::accept::{LAST_CALL, log_failure};
 use crate::buffer::Buffer;
 use crate::connection::{Connection, ConnectionFacts};
-use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
 use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::registry::{Registration, Seat, Tether};
+use crate::registry::{LAST_CALL, Registration, Seat, Tether};
+use crate::request_head::Arrival;
 use crate::watch::Watch;
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::WorkerPlan;
@@ -139,7 +138,7 @@ fn tell(worker: &Worker, seat: &Seat, facts: &ConnectionFacts, fault: Fault) {
     if let Some(listener) = plan.listeners.get(seat.index.get()) {
         listener.series.of(worker.index).fault(fault);
     }
-    log_failure(worker, facts, fault);
+    worker.log_failure(facts, fault);
 }
 
 async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {

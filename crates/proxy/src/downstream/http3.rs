@@ -32,18 +32,18 @@ use wire::http2::Allowance;
 use wire::http3::message::{self, BadHead};
 use wire::http3::{VARINT_MAX, code};
 
-use crate::accept::{LAST_CALL, Open, log_failure};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram::REFUSAL_PAUSE;
-use crate::downstream::http1::Arrival;
 use crate::exchange::{self, Arrived};
 use crate::http2::websocket;
 use crate::http3::{Control, Counts, Lost, Mesh, NoHead, Port, Quic, Stream, local_of};
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::registry::{Seat, Tether};
+use crate::registry::{LAST_CALL, Seat, Tether};
+use crate::request_head::Arrival;
 use crate::tls;
 use crate::watch::Watch;
+use crate::worker::Open;
 use crate::worker::Worker;
 use crate::worker_plan::{ListenerNow, WorkerPlan};
 
@@ -194,7 +194,7 @@ impl Door {
         let Some(quic) = port.accept(incoming, tls.quic.clone()) else {
             shard.handshakes_failed.add(1);
             shard.fault(Fault::HandshakeFailed);
-            log_failure(worker, &facts, Fault::HandshakeFailed);
+            worker.log_failure(&facts, Fault::HandshakeFailed);
             return;
         };
         tokio::task::spawn_local(serve(worker.clone(), quic, seat.clone(), (facts, handshake), open));
@@ -207,7 +207,7 @@ impl Door {
         let now = Instant::now();
         if self.told_at.get().is_none_or(|told| now.saturating_duration_since(told) >= REFUSAL_PAUSE) {
             self.told_at.set(Some(now));
-            log_failure(&self.worker, &introduce(port, listener, incoming), Fault::KeptOut);
+            self.worker.log_failure(&introduce(port, listener, incoming), Fault::KeptOut);
         }
     }
 }
@@ -604,7 +604,7 @@ impl Session {
             }
             shard.fault(fault);
         }
-        log_failure(&self.worker, &self.shared.facts.borrow(), fault);
+        self.worker.log_failure(&self.shared.facts.borrow(), fault);
     }
 }
 
