@@ -18,6 +18,7 @@ use model::{Fault, Name};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
+use crate::bound::{Bound, Opened};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram::Port;
 use crate::downstream;
@@ -25,7 +26,7 @@ use crate::downstream::http1::Over;
 use crate::http3::{self, Keys};
 use crate::io::Io;
 use crate::kernel::Envelope;
-use crate::listen::{Bound, Opened, Transport};
+use crate::listen::Transport;
 use crate::proxy_header;
 use crate::registry::{Registration, Seat, Tether};
 use crate::socket::Acceptor;
@@ -53,7 +54,7 @@ pub(crate) struct Accepting {
 enum Taking {
     Streams(Rc<Acceptor>),
     Datagrams(Rc<Port>),
-    Quic(Rc<http3::Port>),
+    Quic(Rc<http3::Socket>),
 }
 
 impl Accepting {
@@ -145,7 +146,7 @@ impl Accepting {
     }
 
     /// The port, of QUIC.
-    pub(crate) fn quic(&self) -> Option<Rc<http3::Port>> {
+    pub(crate) fn quic(&self) -> Option<Rc<http3::Socket>> {
         match &*self.socket.borrow() {
             Some(Taking::Quic(port)) => Some(port.clone()),
             _ => None,

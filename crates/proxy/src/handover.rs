@@ -22,9 +22,10 @@ use model::{Address, Name};
 use socket2::{SockRef, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::bound::{Bound, Opened, is_same_place};
 use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
 use crate::kernel::Envelope;
-use crate::listen::{self, Bound, Opened, Transport, is_same_place};
+use crate::listen::{self, Transport};
 use crate::past::{self, Beside, Past};
 use crate::reconcile::{Shared, Workers};
 use crate::retired;

@@ -7,6 +7,7 @@
 mod accept;
 mod admission;
 mod answer;
+mod bound;
 mod buffer;
 mod cells;
 pub mod clients;

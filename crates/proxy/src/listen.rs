@@ -7,14 +7,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use model::Address;
 use model::snapshot::Listener;
 use model::socket::{ListenerSocket, StreamSocket};
-use model::{Address, Name};
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::http3::{Generation, Mesh};
 use crate::kernel;
-use crate::past::Beside;
 use crate::socket_file::SocketFile;
 
 /// Connections that wait at a socket for which nothing else is configured, as where the standard library makes it.
@@ -67,46 +65,6 @@ impl Transport {
     /// Ports of datagrams are others than those of connections.
     pub(crate) fn is_udp(self) -> bool {
         self != Self::Stream
-    }
-}
-
-/// A socket that was bound for a worker.
-pub(crate) struct Opened {
-    pub name: Name,
-    pub transport: Transport,
-    pub socket: OwnedFd,
-    /// For connections of QUIC.
-    pub mesh: Option<Mesh>,
-    /// For flows that are the process before's.
-    pub beside: Option<Beside>,
-    /// It came from another process, and is set up as that was asked for.
-    pub is_adopted: bool,
-}
-
-/// Where a socket is.
-#[derive(Clone)]
-pub(crate) struct Bound {
-    /// As configured.
-    pub bind: Address,
-    /// As the kernel has it.
-    pub address: Address,
-    /// What arrives there.
-    pub transport: Transport,
-    /// Of a Unix socket; not in the workers, so that it goes when the listener does.
-    pub file: Option<Arc<SocketFile>>,
-    /// Of QUIC.
-    pub quic: Option<Generation>,
-}
-
-impl Bound {
-    /// Whether sockets are there that carry connections of QUIC.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.quic.as_ref().is_some_and(Generation::is_there)
-    }
-
-    /// Whether these are the same sockets of QUIC.
-    pub(crate) fn is_of(&self, other: &Self) -> bool {
-        self.quic.iter().zip(&other.quic).any(|(one, other)| one.is(other))
     }
 }
 
@@ -318,16 +276,6 @@ pub(crate) fn overlap(one: &Address, other: &Address) -> bool {
     let (a, b) = (one.ip(), other.ip());
     let same_family = a.is_ipv4() == b.is_ipv4();
     one.port() == other.port() && same_family && (a == b || a.is_unspecified() || b.is_unspecified())
-}
-
-/// Whether the socket of the listener called `name` serves `listener`. By address: a listener that only gets another name
-/// keeps its socket and its connections, for a socket cannot be closed without losing clients that are just
-/// connecting. Several listeners may ask for a free port, so there the name decides.
-pub(crate) fn is_same_place(name: &Name, bound: &Bound, listener: &Listener, transport: Transport) -> bool {
-    let is_free_port = listener.bind.port() == Some(0);
-    let is_there =
-        bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind;
-    is_there && bound.transport == transport
 }
 
 /// Fails when another program listens at the address. `SO_REUSEPORT` alone would silently share it with any program

@@ -21,10 +21,11 @@ use plan::{Plan, Publisher, Trial};
 use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::bound::{Bound, Opened, is_same_place};
 use crate::clients::Connections;
 use crate::handover::{Heritage, Spare};
 use crate::http3::Generation;
-use crate::listen::{self, Bound, Opened, Transport, is_same_place};
+use crate::listen::{self, Transport};
 use crate::registry::PARTING;
 use crate::socket;
 use crate::socket_file::{SocketFile, Undo};

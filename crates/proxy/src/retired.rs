@@ -22,10 +22,11 @@ use model::snapshot::Listener;
 use model::{Address, Name};
 
 use crate::accept::Accepting;
+use crate::bound::{Bound, Opened};
 use crate::datagram;
 use crate::handover::{self, Place};
-use crate::http3::{Generation, Port};
-use crate::listen::{self, Bound, Opened, Transport};
+use crate::http3::{Generation, Socket};
+use crate::listen::{self, Transport};
 use crate::reconcile::Shared;
 use crate::worker::run::{Command, Running};
 
@@ -40,14 +41,14 @@ pub(crate) struct Retired {
     /// As another process is told of it: of one name there may be a listener elsewhere by now.
     place: Place,
     bound: Bound,
-    port: Weak<Port>,
+    port: Weak<Socket>,
     /// Another process has been told of it, and may be about to read its socket.
     is_offered: Cell<bool>,
 }
 
 impl Retired {
     /// The port, unless it is over.
-    fn port(&self) -> Option<Rc<Port>> {
+    fn port(&self) -> Option<Rc<Socket>> {
         self.port.upgrade().filter(|port| !port.is_over())
     }
 }
@@ -70,7 +71,7 @@ pub(crate) fn remember(running: &Running, accepting: &Accepting) {
     }
 }
 
-fn remember_quic(running: &Running, (name, bound): (&Name, &Bound), port: &Rc<Port>) {
+fn remember_quic(running: &Running, (name, bound): (&Name, &Bound), port: &Rc<Socket>) {
     let mut retired = running.retired.borrow_mut();
     retired.retain(|retired| retired.port().is_some());
     let place = (Name::from(format!("{name}, as it was at {}", bound.address)), Transport::Quic);
@@ -111,7 +112,7 @@ pub(crate) fn free_where_others_are(running: &Running) {
 }
 
 /// Tells another process of those that read their sockets, at addresses where nobody else of this one does: it may have HTTP/3 there.
-pub(crate) fn offer(running: &Running, mut tell: impl FnMut(Place, &Bound, &Port)) {
+pub(crate) fn offer(running: &Running, mut tell: impl FnMut(Place, &Bound, &Socket)) {
     let listening = running.listening.borrow();
     for retired in running.retired.borrow().iter() {
         let is_there = |accepting: &Accepting| {
@@ -135,7 +136,7 @@ pub(crate) fn pause(running: &Running, is_paused: impl Fn(&Place) -> bool) {
 }
 
 /// Those at an address that read their sockets themselves.
-fn reading(running: &Running, address: &Address) -> Vec<Rc<Port>> {
+fn reading(running: &Running, address: &Address) -> Vec<Rc<Socket>> {
     let retired = running.retired.borrow();
     let there = retired.iter().filter(|retired| retired.bound.address == *address);
     there.filter_map(Retired::port).filter(|port| !port.is_paused()).collect()
@@ -149,7 +150,7 @@ pub(crate) fn tell(running: &Running, address: &Address, told: &Sender<io::Resul
     }
 }
 
-fn left(worker: usize, port: &Port) -> io::Result<Left> {
+fn left(worker: usize, port: &Socket) -> io::Result<Left> {
     Ok(Left { worker, place: port.place(), socket: port.duplicate()? })
 }
 

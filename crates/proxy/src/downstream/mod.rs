@@ -1,5 +1,7 @@
 //! Towards clients: one module per HTTP version, all of which end in `exchange`.
 
+mod exchanges;
+mod goodbye;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
@@ -9,23 +11,9 @@ use std::task::Poll;
 use std::time::Instant;
 
 use model::limits::{EARLY_RESPONSE_BYTES_MAX, EARLY_RESPONSE_PATIENCE};
-use model::snapshot::HttpListener;
 
 use crate::message::MessageStream;
-use crate::registry::Tether;
 use crate::watch::Watch;
-use crate::worker::Worker;
-
-/// Whether a connection of streams that has taken so many may take another.
-pub(crate) fn may_go_on(worker: &Worker, tether: &Tether, accepted: u64) -> bool {
-    let plan = worker.plan_of(&tether.seat);
-    !tether.is_closing() && plan.http_listener(tether).is_some_and(|(_, http)| !is_enough(http, accepted))
-}
-
-/// Whether so many requests are as many as one connection may bring.
-fn is_enough(http: &HttpListener, accepted: u64) -> bool {
-    http.requests_per_connection_max.is_some_and(|max| accepted >= max)
-}
 
 /// Waits for the end of a request whose response is complete, and throws the rest of its body away, both within bounds: a client that
 /// sees its stream reset while it sends may take the response for a failure, whatever the code (RFC 9113 section 8.1, RFC 9114

@@ -253,10 +253,15 @@ impl Generation {
         mesh_after(ports, (latest.keys.clone(), process), past.as_ref(), kin)
     }
 
-    /// The way to a port of one of these, by what an id tells. `Some(None)`: these are there, and that port is over.
-    pub(super) fn find(all: &[Self], owner: Owner) -> Option<Option<Sender<Passed>>> {
-        let others = all.iter().filter(|one| one.process == owner.process).find_map(|one| one.others.upgrade())?;
-        Some(others.get(usize::from(owner.port)).cloned())
+    /// The place of the generation of this process number that is still there, and how many ports it had.
+    pub(super) fn find(all: &[Self], process: u8) -> Option<(usize, usize)> {
+        let mut there = all.iter().enumerate().filter(|(_, one)| one.process == process);
+        there.find_map(|(place, one)| Some((place, one.others.upgrade()?.len())))
+    }
+
+    /// The way to one of these ports. `None` if they are over.
+    pub(super) fn way(&self, port: usize) -> Option<Sender<Passed>> {
+        self.others.upgrade()?.get(port).cloned()
     }
 }
 
@@ -344,12 +349,12 @@ mod tests {
             all.push(Generation::of(&latest).unwrap());
         }
         let before = &latest[0].before;
-        let owner = |port| Owner { process: 7, port };
-        assert!(Generation::find(before, owner(1)).is_some_and(|way| way.is_some_and(|way| !way.is_closed())));
-        assert!(Generation::find(before, owner(2)).is_some_and(|way| way.is_none()));
-        assert!(Generation::find(before, Owner { process: latest[0].process, port: 0 }).is_none());
+        let (place, ports) = Generation::find(before, 7).unwrap();
+        assert!(before[place].way(1).is_some_and(|way| !way.is_closed()));
+        assert!(ports == 2 && before[place].way(2).is_none());
+        assert!(Generation::find(before, latest[0].process).is_none());
         drop(first);
-        assert!(Generation::find(before, owner(1)).is_none(), "they are over");
+        assert!(Generation::find(before, 7).is_none(), "they are over");
         let strange = Generation::of(&mesh(1, (Keys::new(), 9), None)).unwrap();
         assert!(Generation::succeed(&[strange], 1)[0].before.is_empty());
         let (one, other) = (mesh(1, (Keys::new(), 3), None), mesh(1, (Keys::new(), 3), None));

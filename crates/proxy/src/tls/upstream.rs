@@ -12,8 +12,9 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::TlsConnector;
 
+use super::certificates;
 use super::downstream::{ALPN_H1, ALPN_H2, ALPN_H3};
-use super::{Provider, certificates};
+use super::provider::Provider;
 
 /// Sessions of QUIC that are kept to be resumed, by the names of endpoints.
 const SESSIONS_MAX: usize = 256;

@@ -19,10 +19,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{Trial, Worker};
 use crate::accept::Accepting;
+use crate::bound::{Bound, Opened, is_same_place};
 use crate::clients::{self, Question};
 use crate::datagram;
 use crate::handover::{self, Offered, Paused, Place};
-use crate::listen::{self, Bound, Opened, Transport, is_same_place};
+use crate::listen::{self, Transport};
 use crate::registry::Seat;
 use crate::retired::{self, Left, Retired};
 use crate::tls::TlsMaterial;
