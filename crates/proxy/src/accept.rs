@@ -28,7 +28,7 @@ use crate::io::Io;
 use crate::kernel::Envelope;
 use crate::listen::Transport;
 use crate::proxy_header;
-use crate::registry::{Registration, Seat, Tether};
+use crate::registry::{ListenerHandle, Registered, Registration};
 use crate::socket::Acceptor;
 use crate::stream;
 use crate::tls::{self, ALPN_H2, ListenerTls};
@@ -43,7 +43,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Accepting {
     pub name: Name,
     pub bound: Bound,
-    pub seat: Rc<Seat>,
+    pub handle: Rc<ListenerHandle>,
     /// Until it is told to end.
     socket: RefCell<Option<Taking>>,
     waker: Rc<RefCell<Option<Waker>>>,
@@ -60,18 +60,18 @@ enum Taking {
 impl Accepting {
     /// Accepts on `socket`, or takes its datagrams, until told to end.
     pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
-        let Opened { name, transport, socket, mesh, beside, .. } = opened;
-        let seat = Rc::new(Seat::new(index));
+        let Opened { name, transport, socket, hub, beside, .. } = opened;
+        let handle = Rc::new(ListenerHandle::new(index));
         let (waker, done) = Told::default();
-        let taking = match (transport, mesh) {
-            (Transport::Quic, Some(mesh)) => {
+        let taking = match (transport, hub) {
+            (Transport::Quic, Some(hub)) => {
                 let done = done.clone();
                 let ended = move || drop(done.take());
-                let port = downstream::http3::open(worker, (socket.into(), mesh), seat.clone(), waker.clone(), ended)?;
+                let port = downstream::http3::open(worker, (socket.into(), hub), handle.clone(), waker.clone(), ended)?;
                 Some(Taking::Quic(port))
             }
             (Transport::Datagram | Transport::Quic, _) => {
-                let port = Port::new(worker, socket.into(), (seat.clone(), beside))?;
+                let port = Port::new(worker, socket.into(), (handle.clone(), beside))?;
                 let kept = port.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
@@ -83,11 +83,16 @@ impl Accepting {
             (Transport::Stream, _) => {
                 let acceptor = Rc::new(Acceptor::new(socket, &bound.bind)?);
                 let kept = acceptor.clone();
-                tokio::task::spawn_local(accept(worker.clone(), acceptor, seat.clone(), (waker.clone(), done.clone())));
+                tokio::task::spawn_local(accept(
+                    worker.clone(),
+                    acceptor,
+                    handle.clone(),
+                    (waker.clone(), done.clone()),
+                ));
                 Some(Taking::Streams(kept))
             }
         };
-        Ok(Self { name, bound, seat, socket: RefCell::new(taking), waker, done })
+        Ok(Self { name, bound, handle, socket: RefCell::new(taking), waker, done })
     }
 
     /// Sets the socket up as configured now.
@@ -164,7 +169,7 @@ impl Accepting {
     /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle. `done` is
     /// dropped when the socket is closed.
     pub(crate) fn end(&self, done: Option<Sender<()>>) {
-        self.seat.closing.set(true);
+        self.handle.closing.set(true);
         *self.socket.borrow_mut() = None;
         *self.done.borrow_mut() = done;
         if let Some(waker) = &*self.waker.borrow() {
@@ -173,15 +178,15 @@ impl Accepting {
     }
 }
 
-async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (waker, done): Told) {
+async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerHandle>, (waker, done): Told) {
     let mut turn = 0;
-    while !seat.closing.get() {
+    while !handle.closing.get() {
         let accepted = poll_fn(|cx| {
             waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-            if seat.closing.get() { Poll::Ready(None) } else { acceptor.poll_accept(cx).map(Some) }
+            if handle.closing.get() { Poll::Ready(None) } else { acceptor.poll_accept(cx).map(Some) }
         });
         match accepted.await {
-            Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &seat),
+            Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &handle),
             Some(Err(error)) => {
                 telemetry::log::warn("accept failed", &[("error", &error.to_string())]);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -194,8 +199,8 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (wak
         }
     }
     // What the kernel holds for a socket that is to be closed would be reset otherwise; another process takes it.
-    if let Some(acceptor) = Rc::into_inner(acceptor).filter(|_| !seat.is_given.get()) {
-        acceptor.drain(|tcp, peer| on_accept(&worker, tcp, peer, &seat));
+    if let Some(acceptor) = Rc::into_inner(acceptor).filter(|_| !handle.is_given.get()) {
+        acceptor.drain(|tcp, peer| on_accept(&worker, tcp, peer, &handle));
     }
     drop(done.take());
 }
@@ -203,9 +208,9 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (wak
 /// How the task that accepts is woken, and what it drops when its socket is closed.
 type Told = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
 
-fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Seat>) {
-    let plan = worker.plan_of(seat);
-    let Some(listener) = plan.listeners.get(seat.index.get()) else { return };
+fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<ListenerHandle>) {
+    let plan = worker.plan_of(handle);
+    let Some(listener) = plan.listeners.get(handle.index.get()) else { return };
     let shard = listener.series.of(worker.index);
     let proxied = listener.plan.listener.proxy_protocol.as_ref();
     let is_proxied = proxied.is_some_and(|accepted| accepted.trusts(peer.ip()));
@@ -223,22 +228,22 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
     shard.connections_opened.add(1);
     let now = Instant::now();
     let open = Open::new(worker, listener);
-    let registration = worker.registry.register_client(seat.clone(), peer, now);
-    let held = Held { registration, _open: open };
+    let registered = worker.registry.register_client(handle.clone(), peer, now);
+    let held = Held { registered, _open: open };
     if listener.tls.is_some() || is_proxied {
         tokio::task::spawn_local(begin(worker.clone(), tcp, peer, held));
     } else {
         // Nothing has to be waited for, so that it costs no task of its own; cell `no-keepalive` of `lab cost` pays for it.
-        let tether = held.registration.tether.clone();
-        let (facts, watch, _) = introduce(listener, &tcp, peer, (&tether, now));
-        let connection = connection(listener, Io::Plain(tcp), facts, (watch, tether));
+        let registration = held.registered.registration.clone();
+        let (facts, watch, _) = introduce(listener, &tcp, peer, (&registration, now));
+        let connection = connection(listener, Io::Plain(tcp), facts, (watch, registration));
         tokio::task::spawn_local(carry(worker.clone(), connection, held));
     }
 }
 
 /// What a connection of a client holds until its end.
 struct Held {
-    registration: Registration,
+    registered: Registered,
     _open: Open,
 }
 
@@ -246,7 +251,7 @@ impl Held {
     /// Has the worker wake this task from now on when the connection is told something.
     async fn listen(&self) {
         poll_fn(|cx| {
-            self.registration.tether.set_waker(cx.waker());
+            self.registered.registration.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
@@ -259,7 +264,7 @@ impl Held {
 fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Future<Output = ()> {
     async move {
         held.listen().await;
-        if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_none() {
+        if worker.plan_of(&connection.registration.handle).http_listener(&connection.registration).is_none() {
             return Box::pin(stream::serve(&worker, &mut connection)).await;
         }
         if connection.io.has_agreed_on(ALPN_H2)
@@ -290,12 +295,12 @@ fn introduce(
     listener: &ListenerNow,
     tcp: &TcpStream,
     peer: SocketAddr,
-    (tether, now): (&Rc<Tether>, Instant),
+    (registration, now): (&Rc<Registration>, Instant),
 ) -> (ConnectionFacts, Watch, Duration) {
     let configured = &listener.plan.listener;
     let local = local_of(listener, tcp);
     let first = match &configured.protocol {
-        _ if tether.is_closing() => tether.seat.last_call(),
+        _ if registration.is_closing() => registration.handle.last_call(),
         Protocol::Http(http) => http.idle_timeout,
         Protocol::Tcp(tcp) => tcp.idle_timeout,
         Protocol::Udp(udp) => udp.idle_timeout,
@@ -308,14 +313,14 @@ fn introduce(
         listener: configured.name.clone(),
         authenticated_at: Cell::default(),
     };
-    (facts, Watch::new(now, first, tether.clone()), first)
+    (facts, Watch::new(now, first, registration.clone()), first)
 }
 
 fn connection(
     listener: &ListenerNow,
     io: Io,
     facts: ConnectionFacts,
-    (watch, tether): (Watch, Rc<Tether>),
+    (watch, registration): (Watch, Rc<Registration>),
 ) -> Connection {
     let leaves_by_end = matches!(listener.plan.listener.protocol, Protocol::Http(_));
     let facts = Rc::new(facts);
@@ -324,7 +329,7 @@ fn connection(
         facts,
         watch,
         received: None,
-        tether,
+        registration,
         requests: 0,
         leaves_by_end,
         is_early: false,
@@ -336,10 +341,10 @@ fn connection(
 /// handshake. A task of its own, so that a connection that idles does not carry the room of its own beginning.
 async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held) {
     held.listen().await;
-    let tether = held.registration.tether.clone();
-    let plan = worker.plan_of(&tether.seat);
-    let Some(listener) = plan.listeners.get(tether.seat.index.get()) else { return };
-    let (mut facts, mut watch, first) = introduce(listener, &tcp, peer, (&tether, Instant::now()));
+    let registration = held.registered.registration.clone();
+    let plan = worker.plan_of(&registration.handle);
+    let Some(listener) = plan.listeners.get(registration.handle.index.get()) else { return };
+    let (mut facts, mut watch, first) = introduce(listener, &tcp, peer, (&registration, Instant::now()));
     let shard = listener.series.of(worker.index);
     let failed = |facts: &ConnectionFacts, fault| {
         shard.fault(fault);
@@ -349,7 +354,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
     if let Some(accepted) = &listener.plan.listener.proxy_protocol
         && accepted.trusts(peer.ip())
     {
-        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, &tether)).await {
+        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, &registration)).await {
             Ok(Some(taken)) => early = taken,
             Ok(None) => return,
             Err(fault) => return failed(&facts, fault),
@@ -380,7 +385,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
             }
         },
     };
-    let mut connection = connection(listener, io, facts, (watch, tether));
+    let mut connection = connection(listener, io, facts, (watch, registration));
     if !early.is_empty() {
         let mut buffer = worker.buffers.take();
         buffer.room()[..early.len()].copy_from_slice(&early);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::snapshot::Listener;
 use model::{Address, Name};
 
-use crate::http3::{Generation, Mesh};
+use crate::http3::{Generation, Hub};
 use crate::listen::Transport;
 use crate::past::Beside;
 use crate::socket_file::SocketFile;
@@ -17,7 +17,7 @@ pub(crate) struct Opened {
     pub transport: Transport,
     pub socket: OwnedFd,
     /// For connections of QUIC.
-    pub mesh: Option<Mesh>,
+    pub hub: Option<Hub>,
     /// For flows that are the process before's.
     pub beside: Option<Beside>,
     /// It came from another process, and is set up as that was asked for.

@@ -10,7 +10,7 @@ use model::{Facts, Name, Scheme};
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
-use crate::registry::Tether;
+use crate::registry::Registration;
 use crate::watch::Watch;
 
 /// What does not change while a connection lives, but for one thing.
@@ -78,7 +78,7 @@ pub(crate) struct Connection {
     pub watch: Watch,
     /// Received, not yet understood: the beginning of a head, a body, or pipelined requests.
     pub received: Option<Buffer>,
-    pub tether: Rc<Tether>,
+    pub registration: Rc<Registration>,
     pub requests: u64,
     /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP/1, where a stream of bytes,
     /// or one of HTTP/2, may well end before its answer comes.
@@ -150,8 +150,8 @@ mod tests {
         let (ours, peer) = listener.accept().unwrap();
         ours.set_nonblocking(true).unwrap();
         let io = Io::Plain(tokio::net::TcpStream::from_std(ours).unwrap());
-        let tether = Tether::loose();
-        let watch = Watch::new(Instant::now(), Duration::from_secs(60), tether.clone());
+        let registration = Registration::loose();
+        let watch = Watch::new(Instant::now(), Duration::from_secs(60), registration.clone());
         let (listener, authenticated_at) = (Name::from("web"), Cell::default());
         let facts = ConnectionFacts { peer, local: peer, tls: None, sender: None, listener, authenticated_at };
         let (facts, received) = (Rc::new(facts), None);
@@ -162,7 +162,7 @@ mod tests {
                 facts,
                 watch,
                 received,
-                tether,
+                registration,
                 requests: 0,
                 leaves_by_end: true,
                 is_early: false,

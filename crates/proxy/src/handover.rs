@@ -23,7 +23,7 @@ use socket2::{SockRef, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::bound::{Bound, Opened, is_same_place};
-use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
+use crate::http3::{Generation, Hub, Keys, RESET_KEY_BYTES, hubs};
 use crate::kernel::Envelope;
 use crate::listen::{self, Transport};
 use crate::past::{self, Beside, Past};
@@ -183,7 +183,7 @@ pub(crate) struct Spare {
     address: Address,
     transport: Transport,
     worker: usize,
-    mesh: Option<Mesh>,
+    hub: Option<Hub>,
     beside: Option<Beside>,
 }
 
@@ -443,23 +443,23 @@ impl Shared {
             }
         }
         let count = if is_shared { workers.max(sockets.len()) } else { sockets.len() };
-        let meshes = if transport == Transport::Quic { mesh(count, keys_of(quic), past.as_ref()) } else { Vec::new() };
-        let quic = Generation::of(&meshes);
+        let hubs = if transport == Transport::Quic { hubs(count, keys_of(quic), past.as_ref()) } else { Vec::new() };
+        let quic = Generation::of(&hubs);
         let beside = |port| past.clone().map(|past| Beside { past, port, ports: count });
-        let (mut meshes, first_spare) = (meshes.into_iter(), sockets.len());
+        let (mut hubs, first_spare) = (hubs.into_iter(), sockets.len());
         for (number, socket) in sockets.into_iter().enumerate() {
             nonblocking(&socket)?;
             if transport == Transport::Quic {
                 listen::widen(&SockRef::from(&socket));
             }
-            let (name, mesh, beside) = (name.clone(), meshes.next(), beside(number));
-            let opened = Opened { name, transport, socket, mesh, beside, is_adopted: true };
+            let (name, hub, beside) = (name.clone(), hubs.next(), beside(number));
+            let opened = Opened { name, transport, socket, hub, beside, is_adopted: true };
             by_worker[number % workers].push(opened);
         }
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in first_spare..count {
             let (name, address) = (name.clone(), address.clone());
-            spares.push(Spare { name, address, transport, worker, mesh: meshes.next(), beside: beside(worker) });
+            spares.push(Spare { name, address, transport, worker, hub: hubs.next(), beside: beside(worker) });
         }
         let file = match &address {
             // What another has made, that one removes.
@@ -496,7 +496,7 @@ impl Shared {
     }
 
     fn bind_spare(&self, spare: Spare) -> io::Result<Option<Opened>> {
-        let Spare { name, address, transport, mesh, beside, .. } = spare;
+        let Spare { name, address, transport, hub, beside, .. } = spare;
         let plan = self.published().plan.clone();
         let listener = plan.as_ref().and_then(|plan| plan.listener(&name)).map(|plan| &plan.listener);
         let (Some(listener), Some(address)) = (listener, address.ip()) else { return Ok(None) };
@@ -504,7 +504,7 @@ impl Shared {
         if transport == Transport::Stream {
             listen::listen(&socket, &listener.socket)?;
         }
-        Ok(Some(Opened { name, transport, socket, mesh, beside, is_adopted: false }))
+        Ok(Some(Opened { name, transport, socket, hub, beside, is_adopted: false }))
     }
 }
 
@@ -543,7 +543,7 @@ pub(crate) fn offer(running: &Running, offers: &Sender<Offered>) {
 pub(crate) fn give(running: &Running, places: &[Place]) {
     for accepting in running.listening.borrow().iter() {
         if places.contains(&(accepting.name.clone(), accepting.bound.transport)) {
-            accepting.seat.is_given.set(true);
+            accepting.handle.is_given.set(true);
         } else {
             accepting.pause(false);
         }
@@ -557,7 +557,8 @@ pub(crate) fn pause(running: &Running, is_paused: bool, told: &Sender<Paused>) {
         let place = (accepting.name.clone(), accepting.bound.transport);
         let flows = accepting.pause(is_paused);
         if !is_paused
-            && let Some(listener) = running.worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
+            && let Some(listener) =
+                running.worker.plan_of(&accepting.handle).listeners.get(accepting.handle.index.get())
         {
             // The other process may have set it up as it was asked for.
             accepting.tune(&listener.plan.listener.socket);

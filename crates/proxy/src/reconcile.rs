@@ -391,15 +391,15 @@ impl Shared {
         let files: Vec<Arc<SocketFile>> =
             published.bound.values().chain(bound.values()).filter_map(|place| place.file.clone()).collect();
         let made = listen::bind(listener, (transport, &at), workers, !ours, &files).map_err(failed)?;
-        let meshes = if transport == Transport::Quic { Generation::succeed(&before, workers) } else { Vec::new() };
-        let quic = Generation::of(&meshes);
-        let mut meshes = meshes.into_iter();
+        let hubs = if transport == Transport::Quic { Generation::succeed(&before, workers) } else { Vec::new() };
+        let quic = Generation::of(&hubs);
+        let mut hubs = hubs.into_iter();
         for (of_worker, socket) in sockets.iter_mut().zip(made.sockets) {
             of_worker.push(Opened {
                 name: listener.name.clone(),
                 transport,
                 socket,
-                mesh: meshes.next(),
+                hub: hubs.next(),
                 beside: None,
                 is_adopted: false,
             });

@@ -207,11 +207,11 @@ impl Shared {
                 sockets.push((worker, listen::bind_beside(at, Transport::Quic, &listener.socket)?));
             }
         }
-        let meshes = Generation::succeed(before, sockets.len());
-        let quic = Generation::of(&meshes);
-        for ((worker, socket), mesh) in sockets.into_iter().zip(meshes) {
-            let (name, transport, mesh) = (listener.name.clone(), Transport::Quic, Some(mesh));
-            by_worker[worker].push(Opened { name, transport, socket, mesh, beside: None, is_adopted: false });
+        let hubs = Generation::succeed(before, sockets.len());
+        let quic = Generation::of(&hubs);
+        for ((worker, socket), hub) in sockets.into_iter().zip(hubs) {
+            let (name, transport, hub) = (listener.name.clone(), Transport::Quic, Some(hub));
+            by_worker[worker].push(Opened { name, transport, socket, hub, beside: None, is_adopted: false });
         }
         let (bind, address) = (listener.bind.clone(), address.clone());
         Ok(Some(Bound { bind, address, transport: Transport::Quic, file: None, quic }))

@@ -23,7 +23,7 @@ use crate::buffer::BufferPool;
 use crate::connection::ConnectionFacts;
 use crate::http3::Outgoing;
 use crate::random::Random;
-use crate::registry::{Registry, Seat};
+use crate::registry::{ListenerHandle, Registry};
 use crate::worker_plan::WorkerPlan;
 
 pub(crate) use open::Open;
@@ -69,7 +69,7 @@ pub(crate) struct Trial {
 }
 
 /// The last plan that had a listener, kept as long as that has connections.
-type LastPlan = (Weak<Seat>, Rc<WorkerPlan>);
+type LastPlan = (Weak<ListenerHandle>, Rc<WorkerPlan>);
 
 /// See the module.
 pub(crate) struct Worker {
@@ -77,7 +77,7 @@ pub(crate) struct Worker {
     pub buffers: BufferPool,
     pub plan: RefCell<Rc<WorkerPlan>>,
     /// The last plan of each listener that no plan has any more, as long as it has connections.
-    last_plans: RefCell<HashMap<*const Seat, LastPlan>>,
+    last_plans: RefCell<HashMap<*const ListenerHandle, LastPlan>>,
     /// Whether there is anything in `trial`.
     pub has_trial: Cell<bool>,
     pub trial: RefCell<Option<Trial>>,
@@ -127,9 +127,9 @@ impl Worker {
     }
 
     /// The plan for the connections of a listener: the present one, or the last that had it.
-    pub(crate) fn plan_of(&self, seat: &Seat) -> Rc<WorkerPlan> {
-        if seat.is_gone.get()
-            && let Some(last) = self.last_plan_of(seat)
+    pub(crate) fn plan_of(&self, handle: &ListenerHandle) -> Rc<WorkerPlan> {
+        if handle.is_gone.get()
+            && let Some(last) = self.last_plan_of(handle)
         {
             return last;
         }
@@ -137,38 +137,38 @@ impl Worker {
     }
 
     #[cold]
-    fn last_plan_of(&self, seat: &Seat) -> Option<Rc<WorkerPlan>> {
-        self.last_plans.borrow().get(&std::ptr::from_ref(seat)).map(|(_, plan)| plan.clone())
+    fn last_plan_of(&self, handle: &ListenerHandle) -> Option<Rc<WorkerPlan>> {
+        self.last_plans.borrow().get(&std::ptr::from_ref(handle)).map(|(_, plan)| plan.clone())
     }
 
     /// Keeps the last plan that had a listener, for connections that outlive it.
-    pub(crate) fn keep_last_plan(&self, seat: &Rc<Seat>, plan: Rc<WorkerPlan>) {
-        seat.is_gone.set(true);
+    pub(crate) fn keep_last_plan(&self, handle: &Rc<ListenerHandle>, plan: Rc<WorkerPlan>) {
+        handle.is_gone.set(true);
         // The weak reference holds the address, so that no other listener can have it meanwhile.
-        self.last_plans.borrow_mut().insert(Rc::as_ptr(seat), (Rc::downgrade(seat), plan));
+        self.last_plans.borrow_mut().insert(Rc::as_ptr(handle), (Rc::downgrade(handle), plan));
     }
 
     /// Forgets the plans that were kept for listeners whose last connection has ended.
     pub(crate) fn forget_last_plans(&self) {
-        self.last_plans.borrow_mut().retain(|_, (seat, _)| seat.strong_count() > 0);
+        self.last_plans.borrow_mut().retain(|_, (handle, _)| handle.strong_count() > 0);
     }
 
     /// The plan for an exchange, a stream of bytes, that begins now: as [`Self::plan_of`], or the one that is tried. Both
     /// have the same listeners.
     #[inline]
-    pub(crate) fn plan_to_carry(&self, seat: &Seat) -> Rc<WorkerPlan> {
+    pub(crate) fn plan_to_carry(&self, handle: &ListenerHandle) -> Rc<WorkerPlan> {
         if self.has_trial.get()
-            && let Some(tried) = self.draw(seat)
+            && let Some(tried) = self.draw(handle)
         {
             return tried;
         }
-        self.plan_of(seat)
+        self.plan_of(handle)
     }
 
     #[cold]
-    fn draw(&self, seat: &Seat) -> Option<Rc<WorkerPlan>> {
+    fn draw(&self, handle: &ListenerHandle) -> Option<Rc<WorkerPlan>> {
         let trial = self.trial.borrow();
-        let trial = trial.as_ref().filter(|_| !seat.is_gone.get())?;
+        let trial = trial.as_ref().filter(|_| !handle.is_gone.get())?;
         (self.random.next() % 100 < u64::from(trial.share_percent)).then(|| trial.plan.clone())
     }
 

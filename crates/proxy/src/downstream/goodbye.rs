@@ -10,7 +10,7 @@
 
 use model::snapshot::HttpListener;
 
-use crate::registry::Tether;
+use crate::registry::Registration;
 use crate::worker::Worker;
 
 /// How far the end of a connection is.
@@ -39,9 +39,9 @@ impl Phase {
 }
 
 /// Whether a connection of streams that has taken so many may take another.
-pub(super) fn may_go_on(worker: &Worker, tether: &Tether, accepted: u64) -> bool {
-    let plan = worker.plan_of(&tether.seat);
-    !tether.is_closing() && plan.http_listener(tether).is_some_and(|(_, http)| !is_enough(http, accepted))
+pub(super) fn may_go_on(worker: &Worker, registration: &Registration, accepted: u64) -> bool {
+    let plan = worker.plan_of(&registration.handle);
+    !registration.is_closing() && plan.http_listener(registration).is_some_and(|(_, http)| !is_enough(http, accepted))
 }
 
 /// Whether so many requests are as many as one connection may bring.

@@ -77,8 +77,8 @@ fn begin(worker: &Rc<Worker>, connection: &mut Connection) -> Pin<Box<impl Futur
 
 /// Sets the deadline of a connection that waits for another request. False: its listener speaks HTTP no more.
 fn begin_idling(worker: &Worker, connection: &mut Connection) -> bool {
-    let plan = worker.plan_of(&connection.tether.seat);
-    let Some((_, http)) = plan.http_listener(&connection.tether) else { return false };
+    let plan = worker.plan_of(&connection.registration.handle);
+    let Some((_, http)) = plan.http_listener(&connection.registration) else { return false };
     connection.watch.set_bound(None);
     connection.watch.set(Instant::now(), http.idle_timeout);
     true
@@ -94,14 +94,14 @@ fn wait_for_request(connection: &mut Connection) -> impl Future<Output = bool> {
         if let Poll::Ready(ready) = connection.io.poll_read_ready(cx) {
             return Poll::Ready(ready.is_ok());
         }
-        if connection.tether.is_closing() && !is_last_call {
-            let is_given = connection.tether.seat.is_given.get();
+        if connection.registration.is_closing() && !is_last_call {
+            let is_given = connection.registration.handle.is_given.get();
             if connection.requests > 0 && !is_given {
                 return Poll::Ready(false);
             }
             // Its first request may be on its way; where another process goes on, so that nobody is to notice, any.
             is_last_call = true;
-            let patience = connection.tether.seat.last_call();
+            let patience = connection.registration.handle.last_call();
             connection.watch.set(Instant::now(), patience);
         }
         connection.watch.poll(cx).map(|()| false)

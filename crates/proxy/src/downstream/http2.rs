@@ -38,7 +38,7 @@ use super::goodbye::{self, Phase};
 use crate::buffer::Buffer;
 use crate::connection::{Connection, ConnectionFacts};
 use crate::http2::downstream::{SharedState, State};
-use crate::registry::{Seat, Tether};
+use crate::registry::{ListenerHandle, Registration};
 use crate::watch::Watch;
 use crate::worker::Worker;
 
@@ -55,7 +55,7 @@ struct Shared {
 struct Session<'w> {
     worker: &'w Rc<Worker>,
     shared: Rc<Shared>,
-    tether: Rc<Tether>,
+    registration: Rc<Registration>,
     watch: Watch,
     /// Wakes for the socket, and not while only the inline stream has something to do.
     socket: Arc<FlagWaker>,
@@ -97,31 +97,31 @@ enum Ended {
 /// Carries a connection, whose preface may have been read already, to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, connection: Connection) {
     let facts = connection.facts.clone();
-    let seat = connection.tether.seat.clone();
+    let handle = connection.registration.handle.clone();
     if let Err(fault) = run(worker, connection).await {
-        tell(worker, &seat, &facts, fault);
+        tell(worker, &handle, &facts, fault);
     }
 }
 
 /// Tells of a fault that no exchange tells of.
-fn tell(worker: &Worker, seat: &Seat, facts: &ConnectionFacts, fault: Fault) {
-    let plan = worker.plan_of(seat);
-    if let Some(listener) = plan.listeners.get(seat.index.get()) {
+fn tell(worker: &Worker, handle: &ListenerHandle, facts: &ConnectionFacts, fault: Fault) {
+    let plan = worker.plan_of(handle);
+    if let Some(listener) = plan.listeners.get(handle.index.get()) {
         listener.series.of(worker.index).fault(fault);
     }
     worker.log_failure(facts, fault);
 }
 
 async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
-    let plan = worker.plan_of(&connection.tether.seat);
-    let Some((_, http)) = plan.http_listener(&connection.tether) else { return Ok(()) };
-    let Connection { io, facts, mut watch, received, tether, .. } = connection;
+    let plan = worker.plan_of(&connection.registration.handle);
+    let Some((_, http)) = plan.http_listener(&connection.registration) else { return Ok(()) };
+    let Connection { io, facts, mut watch, received, registration, .. } = connection;
     let now = Instant::now();
     watch.set_bound(None);
     watch.set(now, http.head_timeout);
     let limits = limits_of(http);
     let (task, socket, mut inline) = poll_fn(|cx| {
-        let inline = Inline::new(cx.waker(), tether.clone());
+        let inline = Inline::new(cx.waker(), registration.clone());
         Poll::Ready((cx.waker().clone(), FlagWaker::new(cx.waker()), inline))
     })
     .await;
@@ -132,7 +132,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     let mut session = Session {
         worker,
         shared: shared.clone(),
-        tether,
+        registration,
         watch,
         socket_waker,
         socket,
@@ -188,7 +188,7 @@ impl Session<'_> {
         let is_alone = self.shared.exchanges.active() < 2;
         let mut state = self.shared.state.borrow_mut();
         // Where something waits already, it is for that that this task was woken.
-        let is_awaited = state.has_output || self.wants_read || self.has_deferred || self.tether.is_cut();
+        let is_awaited = state.has_output || self.wants_read || self.has_deferred || self.registration.is_cut();
         let may_defer = !is_alone && !is_awaited;
         state.is_attended = !may_defer;
         drop(state);
@@ -227,11 +227,11 @@ impl Session<'_> {
                 self.say_goodbye();
                 continue;
             }
-            if self.phase != Phase::Open || self.is_forsaken || self.tether.is_cut() {
+            if self.phase != Phase::Open || self.is_forsaken || self.registration.is_cut() {
                 self.shared.exchanges.wake_at_end(&self.socket_waker);
             }
             let is_at_rest = self.shared.exchanges.is_at_rest();
-            if self.tether.is_cut() {
+            if self.registration.is_cut() {
                 // Its exchanges are cut as well, and tell their clients as far as that is possible.
                 return if is_at_rest { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
@@ -249,7 +249,7 @@ impl Session<'_> {
             if self.phase.is_leaving() && is_at_rest && !self.is_last_call {
                 // The client may still begin a stream, or answer our PING.
                 self.is_last_call = true;
-                let patience = self.tether.seat.last_call();
+                let patience = self.registration.handle.last_call();
                 self.watch.set(Instant::now(), patience);
             }
             ready!(self.watch.poll(cx));

@@ -23,7 +23,7 @@ mod stream;
 pub(crate) mod transport;
 
 pub(crate) use control::Control;
-pub(crate) use ids::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
+pub(crate) use ids::{Generation, Hub, Keys, RESET_KEY_BYTES, hubs};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use quic::{Lost, Quic, ReadFault};
 pub(crate) use socket::{Socket, local_of};

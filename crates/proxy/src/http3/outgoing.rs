@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 
 use model::socket::{ClusterSocket, Source};
 
-use super::{Keys, Socket, mesh};
+use super::{Keys, Socket, hubs};
 use crate::socket;
 
 /// See the module.
@@ -52,8 +52,8 @@ impl Outgoing {
             return Ok(socket);
         }
         let socket = socket::datagrams_from(from.is_v4, from.source)?;
-        let mesh = mesh(1, (Keys::new(), 0), None).pop().ok_or(io::ErrorKind::Other)?;
-        let socket = Socket::new(socket, mesh, None, Box::new(|socket, incoming| socket.refuse(incoming)))?;
+        let hub = hubs(1, (Keys::new(), 0), None).pop().ok_or(io::ErrorKind::Other)?;
+        let socket = Socket::new(socket, hub, None, Box::new(|socket, incoming| socket.refuse(incoming)))?;
         sockets.push((from, Rc::downgrade(&socket)));
         let driven = socket.clone();
         tokio::task::spawn_local(async move { driven.drive(|| driven.open() == 0).await });

@@ -24,7 +24,7 @@ use crate::clients::{self, Question};
 use crate::datagram;
 use crate::handover::{self, Offered, Paused, Place};
 use crate::listen::{self, Transport};
-use crate::registry::Seat;
+use crate::registry::ListenerHandle;
 use crate::retired::{self, Left, Retired};
 use crate::tls::TlsMaterial;
 use crate::worker_plan::WorkerPlan;
@@ -156,13 +156,13 @@ fn obey(running: &Running, command: Command) {
         Command::Drain(done, window) => {
             running.is_draining.set(true);
             for accepting in running.listening.borrow().iter() {
-                accepting.seat.parts.set(accepting.seat.is_given.get());
+                accepting.handle.parts.set(accepting.handle.is_given.get());
                 accepting.end(Some(done.clone()));
             }
             worker.registry.wake_closing();
-            let parting = |seat: &Rc<Seat>| seat.parts.get();
-            let seats = running.listening.borrow().iter().map(|one| one.seat.clone()).filter(parting).collect();
-            tokio::task::spawn_local(worker.registry.clone().part(seats, window));
+            let parting = |handle: &Rc<ListenerHandle>| handle.parts.get();
+            let handles = running.listening.borrow().iter().map(|one| one.handle.clone()).filter(parting).collect();
+            tokio::task::spawn_local(worker.registry.clone().part(handles, window));
         }
         Command::Cut => worker.registry.cut_all(),
         Command::Ask(question) => clients::answer(worker, question),
@@ -228,7 +228,7 @@ fn take_over(running: &Running, commit: Commit) {
                 accepting.name = listeners[index].listener.name.clone();
                 let listener = &listeners[index].listener;
                 accepting.bound.bind = listener.bind.clone();
-                let place = accepting.seat.index.replace(index);
+                let place = accepting.handle.index.replace(index);
                 // The place is that of the plan before.
                 if before.plan.listeners.get(place).is_some_and(|old| old.listener.socket != listener.socket) {
                     accepting.tune(&listener.socket);
@@ -236,7 +236,7 @@ fn take_over(running: &Running, commit: Commit) {
             }
             None => {
                 // What it has accepted, or the kernel has for it, is served by the plan that it came under.
-                worker.keep_last_plan(&accepting.seat, before.clone());
+                worker.keep_last_plan(&accepting.handle, before.clone());
                 retired::remember(running, accepting);
                 accepting.end(None);
             }
@@ -269,7 +269,7 @@ fn start(running: &Running, listeners: &[Arc<ListenerPlan>], opened: Opened) {
     let address = address.map_or_else(|| bind.clone(), Address::Ip);
     let bound = Bound { bind, address, transport: opened.transport, file: None, quic: None };
     let is_adopted = opened.is_adopted;
-    let is_back = opened.mesh.as_ref().is_some_and(|mesh| !mesh.before.is_empty());
+    let is_back = opened.hub.as_ref().is_some_and(|hub| !hub.before.is_empty());
     match Accepting::start(&running.worker, bound, index, opened) {
         Ok(accepting) => {
             if is_adopted {

@@ -18,7 +18,7 @@ fn rest(http: &HttpListener) -> Duration {
 
 impl Session<'_> {
     pub(super) fn may_go_on(&self) -> bool {
-        goodbye::may_go_on(self.worker, &self.tether, self.accepted)
+        goodbye::may_go_on(self.worker, &self.registration, self.accepted)
     }
 
     /// The request that has just come is the last. Those that follow are refused, and may be sent again elsewhere.
@@ -34,7 +34,7 @@ impl Session<'_> {
         self.told_at = Some(Instant::now());
         self.shared.state.borrow_mut().say_goodbye();
         // One that answers our PING waits for nothing.
-        let patience = self.tether.seat.last_call();
+        let patience = self.registration.handle.last_call();
         self.watch.set(Instant::now(), patience);
     }
 
@@ -51,8 +51,8 @@ impl Session<'_> {
 
     /// How long nothing may happen, how long nothing may be under way, and how long nothing may be taken.
     pub(super) fn timeouts(&self) -> (Duration, Duration, Duration) {
-        let plan = self.worker.plan_of(&self.tether.seat);
-        let http = plan.http_listener(&self.tether).map(|(_, http)| http);
+        let plan = self.worker.plan_of(&self.registration.handle);
+        let http = plan.http_listener(&self.registration).map(|(_, http)| http);
         http.map_or((LAST_CALL, LAST_CALL, LINGER), |http| (rest(http), http.idle_timeout, http.stream_timeout))
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 
 use super::waker::FlagWaker;
-use crate::registry::Tether;
+use crate::registry::Registration;
 
 /// What carries a stream to its end.
 pub(super) type Carried = Pin<Box<dyn Future<Output = ()>>>;
@@ -24,14 +24,14 @@ pub(super) struct Inline {
     flag: Arc<FlagWaker>,
     waker: Waker,
     /// That of the connection.
-    tether: Rc<Tether>,
+    registration: Rc<Registration>,
 }
 
 impl Inline {
-    /// A place of the connection that has this task and this tether.
-    pub(super) fn new(task: &Waker, tether: Rc<Tether>) -> Self {
+    /// A place of the connection that has this task and this registration.
+    pub(super) fn new(task: &Waker, registration: Rc<Registration>) -> Self {
         let flag = FlagWaker::new(task);
-        Self { carried: None, waker: flag.clone().into(), flag, tether }
+        Self { carried: None, waker: flag.clone().into(), flag, registration }
     }
 
     /// Whether no stream is carried.
@@ -49,7 +49,7 @@ impl Inline {
 
     /// Whether something has happened to the stream that is carried. Then it is to be polled.
     pub(super) fn is_called(&self) -> bool {
-        self.carried.is_some() && (self.flag.take() || self.tether.is_cut())
+        self.carried.is_some() && (self.flag.take() || self.registration.is_cut())
     }
 
     /// Lets the stream go on.
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_stream_goes_on_when_it_is_called_and_leaves_its_place_when_it_is_over() {
         let task = Arc::new(Task::default());
-        let mut inline = Inline::new(&task.clone().into(), Tether::loose());
+        let mut inline = Inline::new(&task.clone().into(), Registration::loose());
         assert!(inline.is_free() && !inline.is_called());
         for _ in 0..2 {
             let told = Rc::new(RefCell::new((0, None)));

@@ -18,7 +18,7 @@ use crate::http2::downstream::{Happening, Stream};
 use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::registry::Registration;
+use crate::registry::Registered;
 use crate::request_head::Arrival;
 use crate::watch::Watch;
 use crate::worker::Incoming;
@@ -57,7 +57,7 @@ impl Session<'_> {
 
     fn take_in(&mut self, mut buffer: Buffer) -> Result<(), Ended> {
         let now = Instant::now();
-        if let Some((_, http)) = self.worker.plan_of(&self.tether.seat).http_listener(&self.tether) {
+        if let Some((_, http)) = self.worker.plan_of(&self.registration.handle).http_listener(&self.registration) {
             self.shared.state.borrow_mut().limit_heads(limits_of(http));
         }
         self.shared.state.borrow_mut().set_time(now);
@@ -103,7 +103,7 @@ impl Session<'_> {
                 }
                 // What is refused becomes no exchange, so it is told of here. An exchange tells of itself.
                 Some(Happening::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
-                    tell(self.worker, &self.tether.seat, &self.shared.facts, Fault::Http2Error);
+                    tell(self.worker, &self.registration.handle, &self.shared.facts, Fault::Http2Error);
                 }
                 Some(Happening::Broken { .. }) => {}
                 Some(Happening::Goodbye) => self.is_forsaken = true,
@@ -121,12 +121,12 @@ impl Session<'_> {
         (mut incoming, parsed): (Box<Incoming>, Result<RequestParsed, Fault>),
         now: Instant,
     ) {
-        let plan = self.worker.plan_to_carry(&self.tether.seat);
+        let plan = self.worker.plan_to_carry(&self.registration.handle);
         // A client that has not heard of our GOAWAY by now does not mean to; one that is cut off has no say any more.
         let is_unheard = self.told_at.is_some_and(|told_at| told_at.elapsed() > HTTP2_PING);
         let is_too_many = self.shared.exchanges.active() >= 2 * HTTP2_STREAMS_MAX as usize;
-        let may_begin = !is_unheard && !is_too_many && !self.tether.is_cut();
-        let found = plan.http_listener(&self.tether).filter(|_| may_begin);
+        let may_begin = !is_unheard && !is_too_many && !self.registration.is_cut();
+        let found = plan.http_listener(&self.registration).filter(|_| may_begin);
         let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
             self.shared.state.borrow_mut().refuse(id);
             return self.worker.give_request(incoming);
@@ -144,9 +144,9 @@ impl Session<'_> {
         let arrived = Arrived { incoming, arrival: Arrival { begun: Some(now), whole: None }, parsed };
         let io = Io::Stream(Box::new(MessageStream::Client(Stream::open(&self.shared.state, id, ends))));
         let is_inline = self.inline.is_free();
-        let (connection, registration) = self.connection_of(io, (now, timeout), is_inline);
-        let index = self.tether.seat.index.get();
-        let carried = carry(self.worker.clone(), (plan, index), connection, arrived, (registration, active));
+        let (connection, registered) = self.connection_of(io, (now, timeout), is_inline);
+        let index = self.registration.handle.index.get();
+        let carried = carry(self.worker.clone(), (plan, index), connection, arrived, (registered, active));
         if is_inline {
             self.inline.begin(carried);
         } else {
@@ -161,9 +161,10 @@ impl Session<'_> {
         io: Io,
         (now, timeout): (Instant, Duration),
         is_inline: bool,
-    ) -> (Connection, Option<Registration>) {
-        let registration = (!is_inline).then(|| self.worker.registry.register_carried(&self.tether));
-        let tether = registration.as_ref().map_or(&self.tether, |registration| &registration.tether).clone();
+    ) -> (Connection, Option<Registered>) {
+        let registered = (!is_inline).then(|| self.worker.registry.register_carried(&self.registration));
+        let registration =
+            registered.as_ref().map_or(&self.registration, |registered| &registered.registration).clone();
         let spare = if is_inline { self.shared.spare.take() } else { None };
         let watch = match spare {
             Some(mut watch) => {
@@ -171,7 +172,7 @@ impl Session<'_> {
                 watch.set(now, timeout);
                 watch
             }
-            None => Watch::new(now, timeout, tether.clone()),
+            None => Watch::new(now, timeout, registration.clone()),
         };
         let facts = self.shared.facts.clone();
         let connection = Connection {
@@ -179,12 +180,12 @@ impl Session<'_> {
             facts,
             watch,
             received: None,
-            tether,
+            registration,
             requests: 1,
             leaves_by_end: false,
             is_early: false,
             is_cut_short: false,
         };
-        (connection, registration)
+        (connection, registered)
     }
 }

@@ -10,7 +10,7 @@ use super::Shared;
 use super::inline::Carried;
 use crate::connection::Connection;
 use crate::exchange::{self, Arrived};
-use crate::registry::Registration;
+use crate::registry::Registered;
 use crate::worker::Worker;
 use crate::worker_plan::WorkerPlan;
 
@@ -42,12 +42,12 @@ pub(super) fn carry(
     (plan, index): (Rc<WorkerPlan>, usize),
     mut connection: Connection,
     arrived: Arrived,
-    (registration, active): (Option<Registration>, Active),
+    (registered, active): (Option<Registered>, Active),
 ) -> Carried {
     Box::pin(async move {
-        if let Some(registration) = &registration {
+        if let Some(registered) = &registered {
             poll_fn(|cx| {
-                registration.tether.set_waker(cx.waker());
+                registered.registration.set_waker(cx.waker());
                 Poll::Ready(())
             })
             .await;
@@ -68,7 +68,7 @@ pub(super) fn carry(
                 active.shared.state.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
             }
         }
-        if registration.is_none() {
+        if registered.is_none() {
             *active.shared.spare.borrow_mut() = Some(watch);
         }
     })

@@ -23,7 +23,7 @@ use crate::connection::ConnectionFacts;
 use crate::downstream::exchanges::Exchanges;
 use crate::downstream::goodbye::{self, Phase};
 use crate::http3::{Control, Lost, Quic, local_of};
-use crate::registry::{LAST_CALL, Seat, Tether};
+use crate::registry::{LAST_CALL, ListenerHandle, Registration};
 use crate::tls;
 use crate::watch::Watch;
 use crate::worker::{Open, Worker};
@@ -36,7 +36,7 @@ struct Session {
     worker: Rc<Worker>,
     quic: Rc<Quic>,
     shared: Rc<Shared>,
-    tether: Rc<Tether>,
+    registration: Rc<Registration>,
     watch: Watch,
     handshake: Option<Handshake>,
     control: Control,
@@ -54,20 +54,20 @@ struct Session {
 pub(super) async fn serve(
     worker: Rc<Worker>,
     quic: Rc<Quic>,
-    seat: Rc<Seat>,
+    handle: Rc<ListenerHandle>,
     (facts, handshake): (ConnectionFacts, Handshake),
     _open: Open,
 ) {
     let now = Instant::now();
-    let registration = worker.registry.register_client(seat, facts.peer, now);
+    let registered = worker.registry.register_client(handle, facts.peer, now);
     poll_fn(|cx| {
-        registration.tether.set_waker(cx.waker());
+        registered.registration.set_waker(cx.waker());
         Poll::Ready(())
     })
     .await;
-    let tether = registration.tether.clone();
-    let plan = worker.plan_of(&tether.seat);
-    let Some((listener, _)) = plan.http_listener(&tether) else { return quic.close(code::NO_ERROR) };
+    let registration = registered.registration.clone();
+    let plan = worker.plan_of(&registration.handle);
+    let Some((listener, _)) = plan.http_listener(&registration) else { return quic.close(code::NO_ERROR) };
     let handshake_timeout = listener.tls.as_ref().map_or(LAST_CALL, |tls| tls.handshake_timeout);
     drop(plan);
     let shared = Rc::new(Shared {
@@ -81,8 +81,8 @@ pub(super) async fn serve(
         worker: worker.clone(),
         quic: quic.clone(),
         shared: shared.clone(),
-        watch: Watch::new(now, handshake_timeout, tether.clone()),
-        tether,
+        watch: Watch::new(now, handshake_timeout, registration.clone()),
+        registration,
         handshake: Some(handshake),
         control: Control::towards_client(quic.clone()),
         accepted: 0,
@@ -117,7 +117,7 @@ impl Session {
             if let Some(lost) = self.quic.lost() {
                 return Poll::Ready(self.why(lost));
             }
-            if self.tether.is_cut() {
+            if self.registration.is_cut() {
                 // Its exchanges are cut as well, and tell their client as far as that is possible.
                 self.shared.exchanges.wake_at_end(cx.waker());
                 return if self.shared.exchanges.is_at_rest() { Poll::Ready(Ok(())) } else { Poll::Pending };
@@ -125,8 +125,11 @@ impl Session {
             if self.handshake.is_some() && self.quic.is_connected() {
                 self.begin();
             }
-            if self.handshake.is_some() && self.tether.is_closing() && !std::mem::replace(&mut self.is_hurried, true) {
-                let patience = self.tether.seat.last_call();
+            if self.handshake.is_some()
+                && self.registration.is_closing()
+                && !std::mem::replace(&mut self.is_hurried, true)
+            {
+                let patience = self.registration.handle.last_call();
                 self.watch.set(Instant::now(), patience);
             }
             self.speak(cx);
@@ -166,8 +169,8 @@ impl Session {
         if let Some(handshake) = self.handshake.take() {
             handshake.prove();
         }
-        let plan = self.worker.plan_of(&self.tether.seat);
-        let Some((listener, http)) = plan.http_listener(&self.tether) else { return };
+        let plan = self.worker.plan_of(&self.registration.handle);
+        let Some((listener, http)) = plan.http_listener(&self.registration) else { return };
         let shard = listener.series.of(self.worker.index);
         match self.quic.noted().is_resumed {
             true => shard.handshakes_resumed.add(1),
@@ -195,10 +198,10 @@ impl Session {
 
     /// Says on our control stream what is to be said.
     fn speak(&mut self, cx: &TaskContext<'_>) {
-        let (worker, tether) = (&self.worker, &self.tether);
+        let (worker, registration) = (&self.worker, &self.registration);
         self.control.speak(cx, || {
-            let plan = worker.plan_of(&tether.seat);
-            (plan.http_listener(tether).map_or(0, |(_, http)| http.head_bytes_max as u64), true)
+            let plan = worker.plan_of(&registration.handle);
+            (plan.http_listener(registration).map_or(0, |(_, http)| http.head_bytes_max as u64), true)
         });
     }
 
@@ -207,10 +210,10 @@ impl Session {
     fn take_streams(&mut self) {
         while !self.is_full() {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };
-            let plan = self.worker.plan_to_carry(&self.tether.seat);
-            let index = self.tether.seat.index.get();
+            let plan = self.worker.plan_to_carry(&self.registration.handle);
+            let index = self.registration.handle.index.get();
             let may_begin = self.phase.takes_streams();
-            let found = plan.http_listener(&self.tether).filter(|_| may_begin);
+            let found = plan.http_listener(&self.registration).filter(|_| may_begin);
             let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
                 self.shared.counts.idle.set(self.shared.counts.idle.get().saturating_add(1));
                 // RFC 9114 section 4.1.1: the client may send it again elsewhere.
@@ -229,7 +232,7 @@ impl Session {
             // Boxed, for a task copies what it carries more than once.
             tokio::task::spawn_local(Box::pin(carry(
                 (self.worker.clone(), plan, index),
-                self.tether.clone(),
+                self.registration.clone(),
                 (self.quic.clone(), id),
                 active,
             )));
@@ -262,7 +265,7 @@ impl Session {
     }
 
     fn may_go_on(&self) -> bool {
-        goodbye::may_go_on(&self.worker, &self.tether, self.accepted)
+        goodbye::may_go_on(&self.worker, &self.registration, self.accepted)
     }
 
     /// No new streams; a client that has not heard of it yet may still begin some (RFC 9114 section 5.2).
@@ -276,8 +279,8 @@ impl Session {
         self.phase = Phase::Last;
         self.control.push_goaway(self.next_id);
         if self.handshake.is_none() {
-            let plan = self.worker.plan_of(&self.tether.seat);
-            let patience = plan.http_listener(&self.tether).map_or(LINGER, |(_, http)| rest(http));
+            let plan = self.worker.plan_of(&self.registration.handle);
+            let patience = plan.http_listener(&self.registration).map_or(LINGER, |(_, http)| rest(http));
             self.watch.set(Instant::now(), patience);
         }
     }
@@ -300,8 +303,8 @@ impl Session {
             Phase::Closing => return Some(Ok(())),
             Phase::Open | Phase::Last => {}
         }
-        let plan = self.worker.plan_of(&self.tether.seat);
-        let http = plan.http_listener(&self.tether).map(|(_, http)| http);
+        let plan = self.worker.plan_of(&self.registration.handle);
+        let http = plan.http_listener(&self.registration).map(|(_, http)| http);
         let (rest, idle) = http.map_or((LAST_CALL, LAST_CALL), |http| (rest(http), http.idle_timeout));
         if !self.shared.exchanges.is_at_rest() {
             self.ask_whether_there(now);
@@ -339,8 +342,8 @@ impl Session {
 
     fn report(&self, outcome: Result<(), Fault>) {
         let Err(fault) = outcome else { return };
-        let plan = self.worker.plan_of(&self.tether.seat);
-        if let Some(listener) = plan.listeners.get(self.tether.seat.index.get()) {
+        let plan = self.worker.plan_of(&self.registration.handle);
+        if let Some(listener) = plan.listeners.get(self.registration.handle.index.get()) {
             let shard = listener.series.of(self.worker.index);
             if self.handshake.is_some() {
                 shard.handshakes_failed.add(1);

@@ -20,7 +20,7 @@ use crate::http2::websocket;
 use crate::http3::{NoHead, Quic, Stream};
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::registry::Tether;
+use crate::registry::Registration;
 use crate::request_head::Arrival;
 use crate::watch::Watch;
 use crate::worker::Worker;
@@ -45,7 +45,7 @@ impl Drop for Active {
 /// Carries one stream: the same story as on any connection.
 pub(super) async fn carry(
     (worker, plan, index): (Rc<Worker>, Rc<WorkerPlan>, usize),
-    tether: Rc<Tether>,
+    registration: Rc<Registration>,
     (quic, id): (Rc<Quic>, StreamId),
     active: Active,
 ) {
@@ -55,16 +55,16 @@ pub(super) async fn carry(
         quic.reset(id, code::REQUEST_REJECTED);
         return quic.stop(id, code::REQUEST_REJECTED);
     };
-    let registration = worker.registry.register_carried(&tether);
+    let registered = worker.registry.register_carried(&registration);
     poll_fn(|cx| {
-        registration.tether.set_waker(cx.waker());
+        registered.registration.set_waker(cx.waker());
         Poll::Ready(())
     })
     .await;
     let now = Instant::now();
     let is_early = !quic.is_connected();
     let mut stream = Stream::new(quic.clone(), id, http.head_bytes_max, active.0.counts.clone());
-    let mut watch = Watch::new(now, http.head_timeout, registration.tether.clone());
+    let mut watch = Watch::new(now, http.head_timeout, registered.registration.clone());
     let mut incoming = worker.take_request();
     let limits = HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max };
     let read = receive(&worker, (&mut stream, &mut watch), (&limits, &mut incoming.head)).await;
@@ -89,7 +89,7 @@ pub(super) async fn carry(
         facts: active.0.facts.borrow().clone(),
         watch,
         received: None,
-        tether: registration.tether.clone(),
+        registration: registered.registration.clone(),
         requests: 1,
         leaves_by_end: false,
         is_early,

@@ -4,7 +4,7 @@
 //!              receive.rs            route.rs                       mod.rs                  send.rs
 //!  datagrams ─► whole batches ─────► destination: Here ──────────► the endpoint of QUIC ──► what connections have to
 //!                                      │                            │ a new client           say, in turns ─► datagrams
-//!                                      ├► another worker's socket   └► admission
+//!                                      ├► another worker's socket   └► the listener
 //!                                      ├► the socket before or after this one at the address
 //!                                      └► the process before        timers.rs: when connections want to be looked at
 //! ```
@@ -34,7 +34,7 @@ use self::receive::PIECE_BYTES;
 use self::route::Routing;
 use self::send::Output;
 use self::timers::Timers;
-use super::ids::{Ids, Mesh};
+use super::ids::{Hub, Ids};
 use super::quic::Quic;
 use crate::tls::Noted;
 
@@ -46,14 +46,14 @@ const FIRST_WORDS: [Duration; 3] = [Duration::from_millis(10), Duration::from_mi
 const FAR: Duration = Duration::from_secs(3600);
 
 /// Decides about a client that wants a connection.
-type Admission = Box<dyn Fn(&Rc<Socket>, Incoming)>;
+type OnIncoming = Box<dyn Fn(&Rc<Socket>, Incoming)>;
 
 /// See the module.
 pub(crate) struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
     endpoint: RefCell<Endpoint>,
-    admission: Admission,
+    on_incoming: OnIncoming,
     /// By handle.
     connections: RefCell<Vec<Option<Rc<Quic>>>>,
     open: Cell<usize>,
@@ -78,13 +78,13 @@ impl Socket {
     /// The kernel does not take a setting.
     pub(crate) fn new(
         socket: std::net::UdpSocket,
-        mesh: Mesh,
+        hub: Hub,
         config: Option<Arc<ServerConfig>>,
-        admission: Admission,
+        on_incoming: OnIncoming,
     ) -> io::Result<Rc<Self>> {
         let state = UdpSocketState::new((&socket).into())?;
-        let (owner, keys) = (mesh.owner(), mesh.keys.clone());
-        let mut endpoint = EndpointConfig::new(mesh.keys.resets.clone());
+        let (owner, keys) = (hub.owner(), hub.keys.clone());
+        let mut endpoint = EndpointConfig::new(hub.keys.resets.clone());
         endpoint.supported_versions(vec![QUIC_VERSION]);
         endpoint.cid_generator(move || Box::new(Ids { owner, keys: keys.clone() }));
         let is_outgoing = config.is_none();
@@ -93,11 +93,11 @@ impl Socket {
             socket: UdpSocket::from_std(socket)?,
             state,
             endpoint: endpoint.into(),
-            admission,
+            on_incoming,
             connections: RefCell::default(),
             open: Cell::new(0),
             is_outgoing,
-            routing: Routing::new(mesh),
+            routing: Routing::new(hub),
             timers: RefCell::default(),
             output: Output::default(),
             room: RefCell::new(vec![0; PIECE_BYTES * HTTP3_RECEIVE_BATCH].into_boxed_slice()),
@@ -117,14 +117,14 @@ impl Socket {
         self.open.get()
     }
 
-    /// Whether anything is left to do: connections of its own, or of ports before this one, for which it is the way.
+    /// Whether anything is left to do: connections of its own, or of sockets before this one, for which it is the way.
     pub(crate) fn is_needed(&self) -> bool {
         self.open() > 0 || self.is_way()
     }
 
-    /// Its number among the ports of its listener.
+    /// Its number among the sockets of its listener.
     pub(crate) fn place(&self) -> usize {
-        self.routing.hub.borrow().port
+        self.routing.hub.borrow().socket
     }
 
     /// Whether somebody else reads the socket.

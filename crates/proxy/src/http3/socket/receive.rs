@@ -125,7 +125,7 @@ impl Socket {
             Some(DatagramEvent::Response(transmit)) => self.send(&transmit, &out),
             Some(DatagramEvent::NewConnection(incoming)) => {
                 drop(out);
-                (self.admission)(self, incoming);
+                (self.on_incoming)(self, incoming);
             }
         }
     }

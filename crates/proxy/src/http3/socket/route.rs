@@ -12,7 +12,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::Socket;
-use crate::http3::ids::{Generation, Keys, Mesh, Passed, is_after, owner};
+use crate::http3::ids::{Generation, Hub, Keys, Passed, is_after, owner};
 use crate::kernel::Envelope;
 use crate::past::{self, End, Fate, Message, Says};
 
@@ -21,7 +21,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a socket knows of those beside it.
 pub(super) struct Routing {
-    pub hub: RefCell<Mesh>,
+    pub hub: RefCell<Hub>,
     /// Another process, or a socket that followed this one, reads the address, and passes on what is for connections of this one.
     pub is_paused: Cell<bool>,
     /// Where the process that follows this one passes datagrams on.
@@ -34,7 +34,7 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    pub(super) fn new(hub: Mesh) -> Self {
+    pub(super) fn new(hub: Hub) -> Self {
         Self {
             hub: hub.into(),
             is_paused: Cell::new(false),
@@ -52,7 +52,7 @@ enum Destination {
     /// To this socket: it is for one of its connections, begins one, or is for one that is over, whose client gets a reset.
     Here,
     /// To the socket of this number of the same listener.
-    Port(usize),
+    Socket(usize),
     /// To a socket that had the address before in this process: the place of its generation in the hub, and its number there.
     Before(usize, usize),
     /// To the socket that has followed this one at its address.
@@ -67,21 +67,21 @@ enum Destination {
 ///
 /// Only what is certain is sent elsewhere. What comes back, because that socket is over, is for this one: the reset of a connection that is
 /// gone is signed with keys that all of them share (RFC 9000 section 10.3).
-fn destination((remote, bytes): (SocketAddr, &[u8]), hub: &Mesh, has_next: bool) -> Destination {
+fn destination((remote, bytes): (SocketAddr, &[u8]), hub: &Hub, has_next: bool) -> Destination {
     if !is_answerable(remote) {
         return Destination::Nobody;
     }
     let Some(owner) = owner(bytes, &hub.keys) else {
         return if has_next { Destination::Next } else { Destination::Here };
     };
-    let number = usize::from(owner.port);
+    let number = usize::from(owner.socket);
     if owner.process == hub.process {
-        let is_there = number != hub.port && number < hub.others.len();
-        return if is_there { Destination::Port(number) } else { Destination::Here };
+        let is_there = number != hub.socket && number < hub.others.len();
+        return if is_there { Destination::Socket(number) } else { Destination::Here };
     }
-    if let Some((place, ports)) = Generation::find(&hub.before, owner.process) {
+    if let Some((place, sockets)) = Generation::find(&hub.before, owner.process) {
         // A socket that is over has taken all its connections with it.
-        return if number < ports { Destination::Before(place, number) } else { Destination::Here };
+        return if number < sockets { Destination::Before(place, number) } else { Destination::Here };
     }
     if has_next {
         // It knows of all that are there.
@@ -101,7 +101,7 @@ impl Socket {
         let hub = self.routing.hub.borrow();
         let back = match destination((datagram.remote, &datagram.bytes), &hub, next.is_some()) {
             Destination::Here => Some(datagram),
-            Destination::Port(number) => match hub.others.get(number) {
+            Destination::Socket(number) => match hub.others.get(number) {
                 Some(way) => self.pass_by(way, datagram),
                 None => Some(datagram),
             },
@@ -134,7 +134,7 @@ impl Socket {
     }
 
     /// Passes a datagram on to the process before. Returns it if that is gone: this process resets its connections then.
-    fn pass_back(&self, hub: &Mesh, number: usize, datagram: Passed) -> Option<Passed> {
+    fn pass_back(&self, hub: &Hub, number: usize, datagram: Passed) -> Option<Passed> {
         let Some(past) = &hub.past else { return Some(datagram) };
         let Passed { remote, local_ip, ecn, bytes } = &datagram;
         let envelope = Envelope { from: *remote, to: *local_ip };
@@ -237,7 +237,7 @@ mod tests {
     use quinn_proto::ConnectionIdGenerator;
 
     use super::*;
-    use crate::http3::ids::{Ids, Owner, mesh};
+    use crate::http3::ids::{Ids, Owner, hubs};
     use crate::past::Past;
 
     fn remote() -> SocketAddr {
@@ -245,24 +245,25 @@ mod tests {
     }
 
     /// A datagram for a connection of the socket of this number, of this process.
-    fn datagram_for(keys: &Keys, process: u8, port: u16) -> Vec<u8> {
-        let id = Ids { owner: Owner { process, port }, keys: keys.clone() }.generate_cid();
+    fn datagram_for(keys: &Keys, process: u8, socket: u16) -> Vec<u8> {
+        let id = Ids { owner: Owner { process, socket }, keys: keys.clone() }.generate_cid();
         [&[0x41][..], &id, b"payload"].concat()
     }
 
-    fn first(hubs: Vec<Mesh>) -> Mesh {
+    fn first(hubs: Vec<Hub>) -> Hub {
         hubs.into_iter().next().unwrap()
     }
 
     #[test]
     fn a_datagram_goes_to_the_socket_that_its_id_names() {
         let keys = Keys::new();
-        let hubs = mesh(3, (keys.clone(), 7), None);
+        let hubs = hubs(3, (keys.clone(), 7), None);
         for (own, hub) in hubs.iter().enumerate() {
-            for port in 0..3 {
-                let there = destination((remote(), &datagram_for(&keys, 7, port)), hub, false);
-                let wanted = if usize::from(port) == own { Destination::Here } else { Destination::Port(port.into()) };
-                assert_eq!(there, wanted, "{own} {port}");
+            for socket in 0..3 {
+                let there = destination((remote(), &datagram_for(&keys, 7, socket)), hub, false);
+                let wanted =
+                    if usize::from(socket) == own { Destination::Here } else { Destination::Socket(socket.into()) };
+                assert_eq!(there, wanted, "{own} {socket}");
             }
             // Of a number that no socket has, and without an id of ours.
             for bytes in [datagram_for(&keys, 7, 3), datagram_for(&Keys::new(), 7, 1), b"hello".to_vec()] {
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_answered_is_for_nobody() {
-        let hub = first(mesh(1, (Keys::new(), 0), None));
+        let hub = first(hubs(1, (Keys::new(), 0), None));
         let bytes = datagram_for(&hub.keys, 0, 0);
         assert_eq!(destination((([192, 0, 2, 1], 0).into(), &bytes), &hub, true), Destination::Nobody);
     }
@@ -281,9 +282,9 @@ mod tests {
     #[test]
     fn connections_of_sockets_before_are_theirs_as_long_as_any_of_them_is_there() {
         let keys = Keys::new();
-        let old = mesh(2, (keys.clone(), 7), None);
+        let old = hubs(2, (keys.clone(), 7), None);
         let hub = first(Generation::succeed(&[Generation::of(&old).unwrap()], 2));
-        let to = |port| destination((remote(), &datagram_for(&keys, 7, port)), &hub, true);
+        let to = |socket| destination((remote(), &datagram_for(&keys, 7, socket)), &hub, true);
         assert_eq!((to(0), to(1)), (Destination::Before(0, 0), Destination::Before(0, 1)));
         assert_eq!(to(2), Destination::Here, "that socket is over");
         drop(old);
@@ -294,10 +295,10 @@ mod tests {
     #[test]
     fn new_clients_are_for_the_socket_that_follows_and_known_ones_stay() {
         let keys = Keys::new();
-        let hub = first(mesh(2, (keys.clone(), 7), None));
+        let hub = first(hubs(2, (keys.clone(), 7), None));
         assert_eq!(destination((remote(), b"hello"), &hub, true), Destination::Next);
         assert_eq!(destination((remote(), &datagram_for(&keys, 7, 0)), &hub, true), Destination::Here);
-        assert_eq!(destination((remote(), &datagram_for(&keys, 7, 1)), &hub, true), Destination::Port(1));
+        assert_eq!(destination((remote(), &datagram_for(&keys, 7, 1)), &hub, true), Destination::Socket(1));
     }
 
     #[test]
@@ -305,12 +306,12 @@ mod tests {
         let keys = Keys::new();
         let past = Arc::new(Past::new(Vec::new()));
         let to =
-            |hub: &Mesh, process, has_next| destination((remote(), &datagram_for(&keys, process, 5)), hub, has_next);
-        let hub = first(mesh(1, (keys.clone(), 7), Some(&past)));
+            |hub: &Hub, process, has_next| destination((remote(), &datagram_for(&keys, process, 5)), hub, has_next);
+        let hub = first(hubs(1, (keys.clone(), 7), Some(&past)));
         assert_eq!(to(&hub, 6, false), Destination::Past(5));
         assert_eq!(to(&hub, 8, false), Destination::Nobody, "a process that follows, which is not known");
         assert_eq!((to(&hub, 6, true), to(&hub, 8, true)), (Destination::Next, Destination::Next));
-        let alone = first(mesh(1, (keys.clone(), 7), None));
+        let alone = first(hubs(1, (keys.clone(), 7), None));
         assert_eq!(to(&alone, 6, false), Destination::Here, "it is gone, and its clients are told");
     }
 

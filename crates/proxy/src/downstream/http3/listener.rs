@@ -15,8 +15,8 @@ use super::handshakes::{Handshake, Handshakes};
 use super::session::serve;
 use crate::connection::ConnectionFacts;
 use crate::datagram::REFUSAL_PAUSE;
-use crate::http3::{Mesh, Socket, local_of};
-use crate::registry::Seat;
+use crate::http3::{Hub, Socket, local_of};
+use crate::registry::ListenerHandle;
 use crate::worker::{Open, Worker};
 use crate::worker_plan::ListenerNow;
 
@@ -27,17 +27,16 @@ use crate::worker_plan::ListenerNow;
 /// The kernel does not take a setting.
 pub(crate) fn open(
     worker: &Rc<Worker>,
-    (socket, mesh): (std::net::UdpSocket, Mesh),
-    seat: Rc<Seat>,
+    (socket, hub): (std::net::UdpSocket, Hub),
+    handle: Rc<ListenerHandle>,
     waker: Rc<RefCell<Option<Waker>>>,
     ended: impl FnOnce() + 'static,
 ) -> io::Result<Rc<Socket>> {
     let (handshakes, logged_at) = (Rc::default(), Cell::default());
-    let admission = Admission { worker: worker.clone(), seat: seat.clone(), handshakes, logged_at };
-    let plan = worker.plan_of(&seat);
-    let config = plan.listeners.get(seat.index.get()).and_then(|listener| listener.tls.as_ref()?.quic.clone());
-    let socket =
-        Socket::new(socket, mesh, config, Box::new(move |socket, incoming| admission.admit(socket, incoming)))?;
+    let listener = QuicListener { worker: worker.clone(), handle: handle.clone(), handshakes, logged_at };
+    let plan = worker.plan_of(&handle);
+    let config = plan.listeners.get(handle.index.get()).and_then(|listener| listener.tls.as_ref()?.quic.clone());
+    let socket = Socket::new(socket, hub, config, Box::new(move |socket, incoming| listener.accept(socket, incoming)))?;
     let (worker, opened) = (worker.clone(), socket.clone());
     let mut ended = Some(ended);
     let mut generation = plan.plan.generation;
@@ -50,13 +49,13 @@ pub(crate) fn open(
         let driven = socket.clone();
         socket
             .drive(|| {
-                let plan = worker.plan_of(&seat);
-                let Some(listener) = plan.listeners.get(seat.index.get()) else { return !driven.is_needed() };
+                let plan = worker.plan_of(&handle);
+                let Some(listener) = plan.listeners.get(handle.index.get()) else { return !driven.is_needed() };
                 let dropped = driven.take_dropped();
                 if dropped > 0 {
                     listener.series.of(worker.index).datagrams_dropped.add(dropped);
                 }
-                if seat.closing.get() {
+                if handle.closing.get() {
                     if let Some(ended) = ended.take() {
                         ended();
                     }
@@ -73,25 +72,25 @@ pub(crate) fn open(
 }
 
 /// Decides who is let in.
-struct Admission {
+struct QuicListener {
     worker: Rc<Worker>,
-    seat: Rc<Seat>,
+    handle: Rc<ListenerHandle>,
     handshakes: Rc<Handshakes>,
     /// When a refused client was last logged.
     logged_at: Cell<Option<Instant>>,
 }
 
-impl Admission {
-    fn admit(&self, socket: &Rc<Socket>, incoming: Incoming) {
-        let (worker, seat) = (&self.worker, &self.seat);
-        let plan = worker.plan_of(seat);
-        let found = plan.listeners.get(seat.index.get());
+impl QuicListener {
+    fn accept(&self, socket: &Rc<Socket>, incoming: Incoming) {
+        let (worker, handle) = (&self.worker, &self.handle);
+        let plan = worker.plan_of(handle);
+        let found = plan.listeners.get(handle.index.get());
         let Some((listener, (http, tls))) = found.and_then(|now| Some((now, (now.http()?, now.tls.as_ref()?)))) else {
             return socket.refuse(incoming);
         };
         let shard = listener.series.of(worker.index);
         let (under_way, is_proven) = (self.handshakes.under_way(), incoming.remote_address_validated());
-        if seat.closing.get() {
+        if handle.closing.get() {
             return socket.refuse(incoming);
         }
         if !listener.plan.admits(incoming.remote_address().ip()) {
@@ -121,7 +120,7 @@ impl Admission {
             worker.log_failure(&facts, Fault::HandshakeFailed);
             return;
         };
-        tokio::task::spawn_local(serve(worker.clone(), quic, seat.clone(), (facts, handshake), open));
+        tokio::task::spawn_local(serve(worker.clone(), quic, handle.clone(), (facts, handshake), open));
     }
 
     /// Counts somebody who is not let in, and logs it, at most one in a while: addresses of datagrams can be forged, and a flood is
