@@ -7,19 +7,18 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use model::limits::ACCEPTS_PER_TURN_MAX;
 use model::snapshot::ALPN_H2;
 use model::socket::ListenerSocket;
 use model::{Fault, Name};
 use socket2::SockRef;
-use telemetry::{Kind, Record};
 use tokio::net::TcpStream;
 
+use crate::bound::{Bound, Opened};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram::Port;
 use crate::downstream;
@@ -28,30 +27,23 @@ use crate::http3::{self, Keys};
 use crate::io::Io;
 use crate::listen::Transport;
 use crate::proxy_header;
-use crate::reconcile::{Bound, Opened};
-use crate::registry::{Registration, Seat, Tether};
-use crate::retired;
+use crate::registry::{ListenerHandle, Registered, Registration};
 use crate::socket::Acceptor;
 use crate::stream;
 use crate::sys::Envelope;
 use crate::tls::{self, ListenerTls};
 use crate::watch::Watch;
-use crate::worker::Worker;
-use crate::worker_plan::{ListenerCounts, ListenerNow};
+use crate::worker::{Open, Worker};
+use crate::worker_plan::ListenerNow;
 
 /// Pause after an accept failed for want of descriptors or memory, so that a full process does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A connection that was accepted as its listener ended may still send a request within this time.
-pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
-
-/// The same for any request, where another process has the listener: who sends one is told to come anew.
-pub(crate) const PARTING: Duration = Duration::from_secs(5);
 
 /// A listener on which a worker accepts.
 pub(crate) struct Accepting {
     pub name: Name,
     pub bound: Bound,
-    pub seat: Rc<Seat>,
+    pub handle: Rc<ListenerHandle>,
     /// Until it is told to end.
     socket: RefCell<Option<Taking>>,
     waker: Rc<RefCell<Option<Waker>>>,
@@ -62,24 +54,24 @@ pub(crate) struct Accepting {
 enum Taking {
     Streams(Rc<Acceptor>),
     Datagrams(Rc<Port>),
-    Quic(Rc<http3::Port>),
+    Quic(Rc<http3::Socket>),
 }
 
 impl Accepting {
     /// Accepts on `socket`, or takes its datagrams, until told to end.
     pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
-        let Opened { name, transport, socket, mesh, beside, .. } = opened;
-        let seat = Rc::new(Seat::new(index));
+        let Opened { name, transport, socket, hub, beside, .. } = opened;
+        let handle = Rc::new(ListenerHandle::new(index));
         let (waker, done) = Told::default();
-        let taking = match (transport, mesh) {
-            (Transport::Quic, Some(mesh)) => {
+        let taking = match (transport, hub) {
+            (Transport::Quic, Some(hub)) => {
                 let done = done.clone();
                 let ended = move || drop(done.take());
-                let port = downstream::http3::open(worker, (socket.into(), mesh), seat.clone(), waker.clone(), ended)?;
+                let port = downstream::http3::open(worker, (socket.into(), hub), handle.clone(), waker.clone(), ended)?;
                 Some(Taking::Quic(port))
             }
             (Transport::Datagram | Transport::Quic, _) => {
-                let port = Port::new(worker, socket.into(), (seat.clone(), beside))?;
+                let port = Port::new(worker, socket.into(), (handle.clone(), beside))?;
                 let kept = port.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
@@ -91,11 +83,16 @@ impl Accepting {
             (Transport::Stream, _) => {
                 let acceptor = Rc::new(Acceptor::new(socket, &bound.bind)?);
                 let kept = acceptor.clone();
-                tokio::task::spawn_local(accept(worker.clone(), acceptor, seat.clone(), (waker.clone(), done.clone())));
+                tokio::task::spawn_local(accept(
+                    worker.clone(),
+                    acceptor,
+                    handle.clone(),
+                    (waker.clone(), done.clone()),
+                ));
                 Some(Taking::Streams(kept))
             }
         };
-        Ok(Self { name, bound, seat, socket: RefCell::new(taking), waker, done })
+        Ok(Self { name, bound, handle, socket: RefCell::new(taking), waker, done })
     }
 
     /// Sets the socket up as configured now.
@@ -154,27 +151,25 @@ impl Accepting {
     }
 
     /// The port, of QUIC.
-    pub(crate) fn quic(&self) -> Option<Rc<http3::Port>> {
+    pub(crate) fn quic(&self) -> Option<Rc<http3::Socket>> {
         match &*self.socket.borrow() {
             Some(Taking::Quic(port)) => Some(port.clone()),
             _ => None,
         }
     }
 
-    /// Has its worker remember the port of QUIC, whose connections outlive the listener.
-    pub(crate) fn retire(&self, worker: &Worker) {
-        if let Some(port) = self.quic() {
-            retired::remember(worker, (&self.name, &self.bound), &port);
-        }
-        if let Some(Taking::Datagrams(port)) = &*self.socket.borrow() {
-            retired::remember_flows(worker, &self.bound.address, port);
+    /// The socket of datagrams that are passed on.
+    pub(crate) fn datagrams(&self) -> Option<Rc<Port>> {
+        match &*self.socket.borrow() {
+            Some(Taking::Datagrams(port)) => Some(port.clone()),
+            _ => None,
         }
     }
 
     /// Stops accepting, once what the kernel holds already is taken; connections end when they are idle. `done` is
     /// dropped when the socket is closed.
     pub(crate) fn end(&self, done: Option<Sender<()>>) {
-        self.seat.closing.set(true);
+        self.handle.closing.set(true);
         *self.socket.borrow_mut() = None;
         *self.done.borrow_mut() = done;
         if let Some(waker) = &*self.waker.borrow() {
@@ -183,15 +178,15 @@ impl Accepting {
     }
 }
 
-async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (waker, done): Told) {
+async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerHandle>, (waker, done): Told) {
     let mut turn = 0;
-    while !seat.closing.get() {
+    while !handle.closing.get() {
         let accepted = poll_fn(|cx| {
             waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-            if seat.closing.get() { Poll::Ready(None) } else { acceptor.poll_accept(cx).map(Some) }
+            if handle.closing.get() { Poll::Ready(None) } else { acceptor.poll_accept(cx).map(Some) }
         });
         match accepted.await {
-            Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &seat),
+            Some(Ok((tcp, peer))) => on_accept(&worker, tcp, peer, &handle),
             Some(Err(error)) => {
                 telemetry::log::warn("accept failed", &[("error", &error.to_string())]);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -204,8 +199,8 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (wak
         }
     }
     // What the kernel holds for a socket that is to be closed would be reset otherwise; another process takes it.
-    if let Some(acceptor) = Rc::into_inner(acceptor).filter(|_| !seat.is_given.get()) {
-        acceptor.drain(|tcp, peer| on_accept(&worker, tcp, peer, &seat));
+    if let Some(acceptor) = Rc::into_inner(acceptor).filter(|_| !handle.is_given.get()) {
+        acceptor.drain(|tcp, peer| on_accept(&worker, tcp, peer, &handle));
     }
     drop(done.take());
 }
@@ -213,9 +208,9 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, seat: Rc<Seat>, (wak
 /// How the task that accepts is woken, and what it drops when its socket is closed.
 type Told = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
 
-fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Seat>) {
-    let plan = worker.plan_of(seat);
-    let Some(listener) = plan.listeners.get(seat.index.get()) else { return };
+fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<ListenerHandle>) {
+    let plan = worker.plan_of(handle);
+    let Some(listener) = plan.listeners.get(handle.index.get()) else { return };
     let shard = listener.series.of(worker.index);
     let proxied = listener.plan.listener.proxy_protocol.as_ref();
     let is_proxied = proxied.is_some_and(|accepted| accepted.trusts(peer.ip()));
@@ -233,43 +228,22 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: &Rc<Se
     shard.connections_opened.add(1);
     let now = Instant::now();
     let open = Open::new(worker, listener);
-    let registration = worker.registry.register_client(seat.clone(), peer, now);
-    let held = Held { registration, _open: open };
+    let registered = worker.registry.register_client(handle.clone(), peer, now);
+    let held = Held { registered, _open: open };
     if listener.tls.is_some() || is_proxied {
         tokio::task::spawn_local(begin(worker.clone(), tcp, peer, held));
     } else {
         // Nothing has to be waited for, so that it costs no task of its own; cell `no-keepalive` of `lab cost` pays for it.
-        let tether = held.registration.tether.clone();
-        let (facts, watch, _) = introduce(listener, &tcp, peer, (&tether, now));
-        let connection = connection(listener, Io::Plain(tcp), facts, (watch, tether));
+        let registration = held.registered.registration.clone();
+        let (facts, watch, _) = introduce(listener, &tcp, peer, (&registration, now));
+        let connection = connection(listener, Io::Plain(tcp), facts, (watch, registration));
         tokio::task::spawn_local(carry(worker.clone(), connection, held));
-    }
-}
-
-/// Counts a connection as open until it is dropped.
-pub(crate) struct Open {
-    worker: Rc<Worker>,
-    counts: Rc<ListenerCounts>,
-}
-
-impl Open {
-    pub(crate) fn new(worker: &Rc<Worker>, listener: &ListenerNow) -> Self {
-        worker.open_connections.fetch_add(1, Ordering::Relaxed);
-        Self { worker: worker.clone(), counts: listener.counts.clone() }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.counts.series.of(self.worker.index).connections_closed.add(1);
-        self.counts.state.close();
-        self.worker.open_connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// What a connection of a client holds until its end.
 struct Held {
-    registration: Registration,
+    registered: Registered,
     _open: Open,
 }
 
@@ -277,7 +251,7 @@ impl Held {
     /// Has the worker wake this task from now on when the connection is told something.
     async fn listen(&self) {
         poll_fn(|cx| {
-            self.registration.tether.set_waker(cx.waker());
+            self.registered.registration.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
@@ -290,7 +264,7 @@ impl Held {
 fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Future<Output = ()> {
     async move {
         held.listen().await;
-        if worker.plan_of(&connection.tether.seat).http_listener(&connection.tether).is_none() {
+        if worker.plan_of(&connection.registration.handle).http_listener(&connection.registration).is_none() {
             return Box::pin(stream::serve(&worker, &mut connection)).await;
         }
         if connection.io.has_agreed_on(ALPN_H2)
@@ -306,7 +280,7 @@ fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Fut
 fn keep_out(worker: &Worker, listener: &ListenerNow, tcp: &TcpStream, facts: &ConnectionFacts) {
     let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     listener.series.of(worker.index).fault(Fault::KeptOut);
-    log_failure(worker, facts, Fault::KeptOut);
+    worker.log_failure(facts, Fault::KeptOut);
 }
 
 /// Where a client has connected to.
@@ -321,11 +295,12 @@ fn introduce(
     listener: &ListenerNow,
     tcp: &TcpStream,
     peer: SocketAddr,
-    (tether, now): (&Rc<Tether>, Instant),
+    (registration, now): (&Rc<Registration>, Instant),
 ) -> (ConnectionFacts, Watch, Duration) {
     let configured = &listener.plan.listener;
     let local = local_of(listener, tcp);
-    let first = if tether.is_closing() { tether.seat.last_call() } else { configured.protocol.idle_timeout() };
+    let first =
+        if registration.is_closing() { registration.handle.last_call() } else { configured.protocol.idle_timeout() };
     let facts = ConnectionFacts {
         peer,
         local,
@@ -334,14 +309,14 @@ fn introduce(
         listener: configured.name.clone(),
         authenticated_at: Cell::default(),
     };
-    (facts, Watch::new(now, first, tether.clone()), first)
+    (facts, Watch::new(now, first, registration.clone()), first)
 }
 
 fn connection(
     listener: &ListenerNow,
     io: Io,
     facts: ConnectionFacts,
-    (watch, tether): (Watch, Rc<Tether>),
+    (watch, registration): (Watch, Rc<Registration>),
 ) -> Connection {
     let leaves_by_end = listener.plan.listener.protocol.has_routes();
     let facts = Rc::new(facts);
@@ -350,7 +325,7 @@ fn connection(
         facts,
         watch,
         received: None,
-        tether,
+        registration,
         requests: 0,
         leaves_by_end,
         is_early: false,
@@ -362,20 +337,20 @@ fn connection(
 /// handshake. A task of its own, so that a connection that idles does not carry the room of its own beginning.
 async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held) {
     held.listen().await;
-    let tether = held.registration.tether.clone();
-    let plan = worker.plan_of(&tether.seat);
-    let Some(listener) = plan.listeners.get(tether.seat.index.get()) else { return };
-    let (mut facts, mut watch, first) = introduce(listener, &tcp, peer, (&tether, Instant::now()));
+    let registration = held.registered.registration.clone();
+    let plan = worker.plan_of(&registration.handle);
+    let Some(listener) = plan.listeners.get(registration.handle.index.get()) else { return };
+    let (mut facts, mut watch, first) = introduce(listener, &tcp, peer, (&registration, Instant::now()));
     let shard = listener.series.of(worker.index);
     let failed = |facts: &ConnectionFacts, fault| {
         shard.fault(fault);
-        log_failure(&worker, facts, fault);
+        worker.log_failure(facts, fault);
     };
     let mut early = Vec::new();
     if let Some(accepted) = &listener.plan.listener.proxy_protocol
         && accepted.trusts(peer.ip())
     {
-        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, &tether)).await {
+        match proxy_header::receive(&tcp, accepted, &mut facts, (&mut watch, &registration)).await {
             Ok(Some(taken)) => early = taken,
             Ok(None) => return,
             Err(fault) => return failed(&facts, fault),
@@ -406,7 +381,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
             }
         },
     };
-    let mut connection = connection(listener, io, facts, (watch, tether));
+    let mut connection = connection(listener, io, facts, (watch, registration));
     if !early.is_empty() {
         let mut buffer = worker.buffers.take();
         buffer.room()[..early.len()].copy_from_slice(&early);
@@ -414,13 +389,6 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
         connection.received = Some(buffer);
     }
     tokio::task::spawn_local(carry(worker.clone(), connection, held));
-}
-
-/// Logs a connection that came to nothing. The counters know of it already.
-pub(crate) fn log_failure(worker: &Worker, facts: &ConnectionFacts, fault: Fault) {
-    let Some(log) = &mut *worker.logs.borrow_mut() else { return };
-    let facts = facts.facts(facts.peer.ip(), "");
-    log.write(&Record { fault: Some(fault), at: SystemTime::now(), ..Record::empty(&facts, Kind::Stream) });
 }
 
 async fn handshake(

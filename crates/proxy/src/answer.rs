@@ -13,11 +13,11 @@ use plan::ClusterPlan;
 use plan::filter::ResponseSource;
 use wire::http1::{Framing, SendResponse};
 
-use crate::downstream::begin_response;
-use crate::downstream::http1::Next;
+use crate::connection::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::io::write_all;
 use crate::relay::{BodyWriter, Pump, Stages};
+use crate::respond::begin_response;
 
 /// After how many seconds a client may try again, for faults that pass.
 const RETRY_AFTER_SECONDS: u64 = 1;

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use model::connections::{OpenConnection, Page};
 
-use crate::reconcile::Workers;
 use crate::worker::Worker;
 
 /// Longest wait for a worker to tell. A worker is never busy with one thing for long.
@@ -21,13 +20,6 @@ pub(crate) enum Question {
     List(Page, Sender<Vec<OpenConnection>>),
     /// The number within the worker.
     End(u64, Sender<bool>),
-}
-
-impl Workers {
-    /// Answers to questions about connections, from any thread.
-    pub fn connections(&self) -> Connections {
-        Connections(self.asks())
-    }
 }
 
 /// Asks workers about their connections. Cheap to clone.
@@ -77,25 +69,25 @@ pub(crate) fn answer(worker: &Rc<Worker>, question: Question) {
 }
 
 fn list(worker: &Rc<Worker>, page: &Page) -> Vec<OpenConnection> {
-    let name = |seat: &crate::registry::Seat| {
-        let plan = worker.plan_of(seat);
-        plan.listeners.get(seat.index.get()).map(|listener| listener.plan.listener.name.clone())
+    let name = |handle: &crate::registry::ListenerHandle| {
+        let plan = worker.plan_of(handle);
+        plan.listeners.get(handle.index.get()).map(|listener| listener.plan.listener.name.clone())
     };
     // The first number whose id comes after: those of other workers lie in between.
     let before = page.after / WORKERS_MAX;
     let after = if id(before, worker.index) > page.after { before.saturating_sub(1) } else { before };
-    let wanted = |seat: &crate::registry::Seat| {
-        page.listener.as_ref().is_none_or(|wanted| name(seat).is_some_and(|name| name.as_str() == wanted))
+    let wanted = |handle: &crate::registry::ListenerHandle| {
+        page.listener.as_ref().is_none_or(|wanted| name(handle).is_some_and(|name| name.as_str() == wanted))
     };
     let now = Instant::now();
-    let told = worker.registry.clients(after, page.max, wanted).into_iter().filter_map(|(client, seat)| {
+    let told = worker.registry.clients(after, page.max, wanted).into_iter().filter_map(|(client, handle)| {
         Some(OpenConnection {
             id: id(client.number, worker.index),
-            listener: name(&seat)?,
+            listener: name(&handle)?,
             peer: client.peer,
             open_for: now.saturating_duration_since(client.since),
             worker: worker.index,
-            is_ending: seat.closing.get(),
+            is_ending: handle.closing.get(),
         })
     });
     told.collect()

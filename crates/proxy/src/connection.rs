@@ -10,7 +10,7 @@ use model::{Facts, Name, Scheme};
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
-use crate::registry::Tether;
+use crate::registry::Registration;
 use crate::watch::Watch;
 
 /// What does not change while a connection lives, but for one thing.
@@ -52,6 +52,24 @@ impl ConnectionFacts {
     }
 }
 
+/// What becomes of a connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another request may come.
+    KeepAlive,
+    /// What came is the beginning of an HTTP/2 connection.
+    Http2,
+    /// What woke the connection was no request, but some record of TLS: go on waiting.
+    NotYet,
+    /// Close; nothing unread matters.
+    Close,
+    /// Close so that the client sees that the response is not whole.
+    Reset,
+    /// Close, but read on for a while: closing with unread bytes would reset the connection and could destroy the
+    /// answer before the client has read it (RFC 9112 section 9.6).
+    Linger,
+}
+
 /// See the module.
 pub(crate) struct Connection {
     pub io: Io,
@@ -60,7 +78,7 @@ pub(crate) struct Connection {
     pub watch: Watch,
     /// Received, not yet understood: the beginning of a head, a body, or pipelined requests.
     pub received: Option<Buffer>,
-    pub tether: Rc<Tether>,
+    pub registration: Rc<Registration>,
     pub requests: u64,
     /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP/1, where a stream of bytes,
     /// or one of HTTP/2, may well end before its answer comes.
@@ -132,8 +150,8 @@ mod tests {
         let (ours, peer) = listener.accept().unwrap();
         ours.set_nonblocking(true).unwrap();
         let io = Io::Plain(tokio::net::TcpStream::from_std(ours).unwrap());
-        let tether = Tether::loose();
-        let watch = Watch::new(Instant::now(), Duration::from_secs(60), tether.clone());
+        let registration = Registration::loose();
+        let watch = Watch::new(Instant::now(), Duration::from_secs(60), registration.clone());
         let (listener, authenticated_at) = (Name::from("web"), Cell::default());
         let facts = ConnectionFacts { peer, local: peer, tls: None, sender: None, listener, authenticated_at };
         let (facts, received) = (Rc::new(facts), None);
@@ -144,7 +162,7 @@ mod tests {
                 facts,
                 watch,
                 received,
-                tether,
+                registration,
                 requests: 0,
                 leaves_by_end: true,
                 is_early: false,

@@ -34,18 +34,16 @@ use telemetry::{Counter, Kind, ListenerSeries, Phases, Record, WorkerSeries};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::accept::{LAST_CALL, Open};
 use crate::admission::{Admission, Admitted, Aim};
 use crate::connection::ConnectionFacts;
-use crate::handover::Beside;
 use crate::listen;
-use crate::past::{self, End, Fate, Message, Past, Says};
+use crate::past::{self, Beside, End, Fate, Message, Past, Says};
 use crate::persistence::{keep_session_of_client, session_of_client};
-use crate::registry::{Registration, Seat};
+use crate::registry::{LAST_CALL, ListenerHandle, Registered};
 use crate::socket;
 use crate::sys::{self, Batch, Envelope, Taken, tell_destinations};
 use crate::watch::Watch;
-use crate::worker::Worker;
+use crate::worker::{Open, Worker};
 use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow};
 
 /// Pause after the kernel would not give us what it has, so that a worker does not spin.
@@ -59,7 +57,7 @@ const BATCHES_PER_TURN_MAX: usize = DATAGRAMS_PER_TURN_MAX / DATAGRAMS_PER_BATCH
 pub(crate) struct Port {
     worker: Rc<Worker>,
     socket: UdpSocket,
-    seat: Rc<Seat>,
+    handle: Rc<ListenerHandle>,
     /// Where it is bound.
     local: SocketAddr,
     /// By client, and by which of several addresses of ours it asked.
@@ -191,7 +189,7 @@ impl Port {
     pub(crate) fn new(
         worker: &Rc<Worker>,
         socket: std::net::UdpSocket,
-        (seat, beside): (Rc<Seat>, Option<Beside>),
+        (handle, beside): (Rc<ListenerHandle>, Option<Beside>),
     ) -> io::Result<Rc<Self>> {
         let local = socket.local_addr()?;
         if local.ip().is_unspecified() {
@@ -202,7 +200,7 @@ impl Port {
         let port = Rc::new(Self {
             worker: worker.clone(),
             socket: UdpSocket::from_std(socket)?,
-            seat,
+            handle,
             local,
             flows: RefCell::default(),
             batch: RefCell::new(Batch::new()),
@@ -248,12 +246,12 @@ impl Port {
 
     /// Takes datagrams until the listener ends. `waker` is where to say which task is to be told of that.
     pub(crate) async fn serve(self: Rc<Self>, waker: Rc<RefCell<Option<Waker>>>) {
-        while !self.seat.closing.get() {
+        while !self.handle.closing.get() {
             let ready = poll_fn(|cx| {
                 waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
                 self.waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
                 match () {
-                    () if self.seat.closing.get() => Poll::Ready(None),
+                    () if self.handle.closing.get() => Poll::Ready(None),
                     () if self.is_paused.get() => Poll::Pending,
                     () => self.socket.poll_recv_ready(cx).map(Some),
                 }
@@ -301,8 +299,8 @@ impl Port {
     }
 
     fn pass_on(self: &Rc<Self>, envelope: Envelope, (batch, mut places): (&Batch, Range<usize>), now: Instant) {
-        let plan = self.worker.plan_of(&self.seat);
-        let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return };
+        let plan = self.worker.plan_of(&self.handle);
+        let Some(listener) = plan.listeners.get(self.handle.index.get()) else { return };
         let dropped = &listener.series.of(self.worker.index).datagrams_dropped;
         let known = self.flows.borrow().get(&envelope).cloned();
         if let Some(flow) = known {
@@ -404,8 +402,8 @@ impl Port {
     /// Takes one datagram for a flow that is there, or that may begin. `false`: there is none.
     fn take_one(self: &Rc<Self>, envelope: Envelope, bytes: &[u8], may_begin: bool) -> bool {
         let now = Instant::now();
-        let plan = self.worker.plan_of(&self.seat);
-        let Some(listener) = plan.listeners.get(self.seat.index.get()) else { return false };
+        let plan = self.worker.plan_of(&self.handle);
+        let Some(listener) = plan.listeners.get(self.handle.index.get()) else { return false };
         let known = self.flows.borrow().get(&envelope).cloned();
         let (flow, over) = match known {
             Some(flow) if self.is_in_force(&flow) => (Some(flow), None),
@@ -461,7 +459,7 @@ impl Port {
         if flow.is_over.get() {
             return false;
         }
-        let plan = self.worker.plan_of(&self.seat);
+        let plan = self.worker.plan_of(&self.handle);
         let generation = plan.plan.generation;
         if flow.generation.get() != generation {
             let kept = plan.endpoint(&flow.endpoint).is_some_and(|local| Arc::ptr_eq(&local.state, &flow.endpoint));
@@ -514,8 +512,8 @@ impl Port {
         };
         match life.reach(cluster, now) {
             Ok(flow) => {
-                let registration = self.worker.registry.register(self.seat.clone());
-                tokio::task::spawn_local(life.live(flow.clone(), registration));
+                let registered = self.worker.registry.register(self.handle.clone());
+                tokio::task::spawn_local(life.live(flow.clone(), registered));
                 Some(flow)
             }
             Err(fault) => {
@@ -574,7 +572,7 @@ impl Life {
     /// Picks an endpoint and opens a socket towards it.
     fn reach(&mut self, cluster: &ClusterPlan, at: Instant) -> Result<Rc<Flow>, Fault> {
         let worker = self.port.worker.clone();
-        let plan = worker.plan_of(&self.port.seat);
+        let plan = worker.plan_of(&self.port.handle);
         let local = plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
         self.cluster = Some(local.clone());
         let client = self.envelope.from.ip();
@@ -611,21 +609,21 @@ impl Life {
     }
 
     /// Passes answers back until the flow is over.
-    async fn live(mut self, flow: Rc<Flow>, registration: Registration) {
-        let tether = registration.tether.clone();
+    async fn live(mut self, flow: Rc<Flow>, registered: Registered) {
+        let registration = registered.registration.clone();
         let idle = self.settings.idle_timeout;
-        let mut watch = Watch::new(flow.begun, idle, tether.clone());
+        let mut watch = Watch::new(flow.begun, idle, registration.clone());
         let mut closing_since = None;
         let fault = poll_fn(|cx| {
             flow.waker.borrow_mut().get_or_insert_with(|| {
-                tether.set_waker(cx.waker());
+                registration.set_waker(cx.waker());
                 cx.waker().clone()
             });
             if let Poll::Ready(end) = self.poll_answers(&flow, cx) {
                 return Poll::Ready(end);
             }
             // Where another process goes on, what this one has begun ends in its own time.
-            let is_closing = tether.is_closing() && !tether.seat.is_given.get();
+            let is_closing = registration.is_closing() && !registration.handle.is_given.get();
             let patience = if is_closing { LAST_CALL.min(idle) } else { idle };
             if is_closing {
                 // An endpoint that goes on speaking would hold the socket of a listener that is gone.
@@ -639,7 +637,7 @@ impl Life {
                 if watch.poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                if tether.is_cut() {
+                if registration.is_cut() {
                     return Poll::Ready(Some(Fault::DrainEnded));
                 }
                 if flow.last.get() + patience <= Instant::now() {

@@ -27,13 +27,13 @@ use plan::{
 use telemetry::Phases;
 use wire::http1::{Framing, RequestParsed};
 
-use crate::accept::LAST_CALL;
 use crate::admission::{Admission, Admitted, Aim, Entrant, Place};
-use crate::connection::Connection;
-use crate::downstream::http1::{Arrival, Next, NoRequest, receive};
+use crate::connection::{Connection, Next};
 use crate::grpc::Grpc;
 use crate::persistence::seed;
 use crate::random::RequestId;
+use crate::registry::LAST_CALL;
+use crate::request_head::{Arrival, NoRequest, receive};
 use crate::retry::Replay;
 use crate::upstream::Line;
 use crate::upstream::connect::{Target, connect, line_beside};
@@ -131,8 +131,8 @@ pub(crate) struct Arrived {
 
 /// Carries the next exchange of an HTTP/1 connection: from the first byte of a request to the record of its end.
 pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Next {
-    let plan = worker.plan_to_carry(&connection.tether.seat);
-    let Some((listener, http)) = plan.http_listener(&connection.tether) else { return Next::Linger };
+    let plan = worker.plan_to_carry(&connection.registration.handle);
+    let Some((listener, http)) = plan.http_listener(&connection.registration) else { return Next::Linger };
     let mut incoming = worker.take_request();
     let mut arrival = Arrival::default();
     let parsed = match receive(worker, connection, http, (&mut incoming, &mut arrival)).await {
@@ -632,7 +632,7 @@ impl<'p> Exchange<'p> {
     pub(crate) fn client_keeps_alive(&self) -> bool {
         let requests = self.connection.requests;
         self.request.keep_alive
-            && !self.connection.tether.is_closing()
+            && !self.connection.registration.is_closing()
             && self.http.requests_per_connection_max.is_none_or(|max| requests < max)
     }
 

@@ -8,7 +8,7 @@ use model::{Facts, Fault};
 use telemetry::{Kind, Record, WorkerSeries};
 
 use crate::answer;
-use crate::downstream::http1::Next;
+use crate::connection::Next;
 use crate::exchange::Exchange;
 
 /// Ends an exchange; called exactly once for each, when its client has been told all that it is to be told.

@@ -13,7 +13,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,15 +22,16 @@ use model::{Address, Name};
 use socket2::{SockRef, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::http3::{Generation, Keys, Mesh, RESET_KEY_BYTES, mesh};
+use crate::bound::{Bound, Opened, is_same_place};
+use crate::http3::{Generation, Hub, Keys, RESET_KEY_BYTES, hubs};
 use crate::listen::{self, Transport};
-use crate::past::{self, Past};
-use crate::reconcile::{Bound, Command, Opened, Shared, Workers, is_same_place};
+use crate::past::{self, Beside, Past};
+use crate::reconcile::{Shared, Workers};
 use crate::retired;
 use crate::socket_file::SocketFile;
 use crate::sys::Envelope;
 pub use crate::tls::{TicketEstate, TicketKey};
-use crate::worker::Worker;
+use crate::worker::run::{Command, Running};
 pub use wire::handover::{FrameHead, HEAD_BYTES, Kind};
 
 /// Longest wait for what workers offer. A worker is never busy with one thing for long.
@@ -183,15 +183,8 @@ pub(crate) struct Spare {
     address: Address,
     transport: Transport,
     worker: usize,
-    mesh: Option<Mesh>,
+    hub: Option<Hub>,
     beside: Option<Beside>,
-}
-
-/// One of several ports beside each other, with the process before.
-pub(crate) struct Beside {
-    pub past: Arc<Past>,
-    pub port: usize,
-    pub ports: usize,
 }
 
 /// The flows at one place of a worker.
@@ -450,23 +443,23 @@ impl Shared {
             }
         }
         let count = if is_shared { workers.max(sockets.len()) } else { sockets.len() };
-        let meshes = if transport == Transport::Quic { mesh(count, keys_of(quic), past.as_ref()) } else { Vec::new() };
-        let quic = Generation::of(&meshes);
+        let hubs = if transport == Transport::Quic { hubs(count, keys_of(quic), past.as_ref()) } else { Vec::new() };
+        let quic = Generation::of(&hubs);
         let beside = |port| past.clone().map(|past| Beside { past, port, ports: count });
-        let (mut meshes, first_spare) = (meshes.into_iter(), sockets.len());
+        let (mut hubs, first_spare) = (hubs.into_iter(), sockets.len());
         for (number, socket) in sockets.into_iter().enumerate() {
             nonblocking(&socket)?;
             if transport == Transport::Quic {
                 listen::widen(&SockRef::from(&socket));
             }
-            let (name, mesh, beside) = (name.clone(), meshes.next(), beside(number));
-            let opened = Opened { name, transport, socket, mesh, beside, is_adopted: true };
+            let (name, hub, beside) = (name.clone(), hubs.next(), beside(number));
+            let opened = Opened { name, transport, socket, hub, beside, is_adopted: true };
             by_worker[number % workers].push(opened);
         }
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in first_spare..count {
             let (name, address) = (name.clone(), address.clone());
-            spares.push(Spare { name, address, transport, worker, mesh: meshes.next(), beside: beside(worker) });
+            spares.push(Spare { name, address, transport, worker, hub: hubs.next(), beside: beside(worker) });
         }
         let file = match &address {
             // What another has made, that one removes.
@@ -503,7 +496,7 @@ impl Shared {
     }
 
     fn bind_spare(&self, spare: Spare) -> io::Result<Option<Opened>> {
-        let Spare { name, address, transport, mesh, beside, .. } = spare;
+        let Spare { name, address, transport, hub, beside, .. } = spare;
         let plan = self.published().plan.clone();
         let listener = plan.as_ref().and_then(|plan| plan.listener(&name)).map(|plan| &plan.listener);
         let (Some(listener), Some(address)) = (listener, address.ip()) else { return Ok(None) };
@@ -511,7 +504,7 @@ impl Shared {
         if transport == Transport::Stream {
             listen::listen(&socket, &listener.socket)?;
         }
-        Ok(Some(Opened { name, transport, socket, mesh, beside, is_adopted: false }))
+        Ok(Some(Opened { name, transport, socket, hub, beside, is_adopted: false }))
     }
 }
 
@@ -531,47 +524,49 @@ fn nonblocking(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Tells of every socket of a worker.
-pub(crate) fn offer(worker: &Rc<Worker>, offers: &Sender<Offered>) {
-    for accepting in worker.listening.borrow().iter() {
+pub(crate) fn offer(running: &Running, offers: &Sender<Offered>) {
+    for accepting in running.listening.borrow().iter() {
         let Some(socket) = accepting.duplicate() else { continue };
         let place = (accepting.name.clone(), accepting.bound.transport);
         // Who asked may have given up.
         let (way, keys, bound) = (accepting.open_way(), accepting.keys(), accepting.bound.clone());
-        let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
+        let _ = offers.send(Offered { worker: running.worker.index, place, bound, socket, way, keys });
     }
-    retired::offer(worker, |place, bound, port| {
+    retired::offer(running, |place, bound, port| {
         let (bound, keys) = (bound.clone(), Some(port.keys()));
         let (socket, way) = (port.duplicate(), port.open_way().map(Some));
-        let _ = offers.send(Offered { worker: worker.index, place, bound, socket, way, keys });
+        let _ = offers.send(Offered { worker: running.worker.index, place, bound, socket, way, keys });
     });
 }
 
 /// Another process has the sockets of these places. Datagrams of others, which it does not want, are read here again.
-pub(crate) fn give(worker: &Rc<Worker>, places: &[Place]) {
-    for accepting in worker.listening.borrow().iter() {
+pub(crate) fn give(running: &Running, places: &[Place]) {
+    for accepting in running.listening.borrow().iter() {
         if places.contains(&(accepting.name.clone(), accepting.bound.transport)) {
-            accepting.seat.is_given.set(true);
+            accepting.handle.is_given.set(true);
         } else {
             accepting.pause(false);
         }
     }
-    retired::pause(worker, |place| places.contains(place));
+    retired::pause(running, |place| places.contains(place));
 }
 
 /// Another process is about to read the sockets of datagrams, or not after all.
-pub(crate) fn pause(worker: &Rc<Worker>, is_paused: bool, told: &Sender<Paused>) {
-    for accepting in worker.listening.borrow().iter() {
+pub(crate) fn pause(running: &Running, is_paused: bool, told: &Sender<Paused>) {
+    for accepting in running.listening.borrow().iter() {
         let place = (accepting.name.clone(), accepting.bound.transport);
         let flows = accepting.pause(is_paused);
-        if !is_paused && let Some(listener) = worker.plan_of(&accepting.seat).listeners.get(accepting.seat.index.get())
+        if !is_paused
+            && let Some(listener) =
+                running.worker.plan_of(&accepting.handle).listeners.get(accepting.handle.index.get())
         {
             // The other process may have set it up as it was asked for.
             accepting.tune(&listener.plan.listener.socket);
         }
         // Who asked may have given up.
-        let _ = told.send(Paused { worker: worker.index, place, flows });
+        let _ = told.send(Paused { worker: running.worker.index, place, flows });
     }
-    retired::pause(worker, |_| is_paused);
+    retired::pause(running, |_| is_paused);
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod accept;
 mod admission;
 mod answer;
+mod bound;
 mod buffer;
 mod cells;
 pub mod clients;
@@ -30,6 +31,8 @@ mod random;
 mod reconcile;
 mod registry;
 mod relay;
+mod request_head;
+mod respond;
 mod retired;
 mod retry;
 mod sizes;

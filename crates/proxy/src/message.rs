@@ -10,14 +10,13 @@ use model::{Fault, ResponseHead};
 use wire::http1::Framing;
 
 use crate::buffer::Buffer;
-use crate::downstream;
 use crate::http2;
 use crate::http3;
 
 /// See the module.
 pub(crate) enum MessageStream {
     /// Of a client that speaks HTTP/2.
-    Client(downstream::http2::Stream),
+    Client(http2::downstream::Stream),
     /// Towards an endpoint.
     Http2(http2::Stream),
     /// In either direction.

@@ -16,7 +16,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
 
 use model::limits::DATAGRAM_BYTES_MAX;
@@ -134,6 +134,13 @@ impl Way {
             Err(_) => Fate::Dropped,
         }
     }
+}
+
+/// One of several ports beside each other, with the process before.
+pub(crate) struct Beside {
+    pub past: Arc<Past>,
+    pub port: usize,
+    pub ports: usize,
 }
 
 /// What became of a datagram that was to be passed on.

@@ -16,7 +16,7 @@ use wire::client_hello::is_server_name;
 use wire::proxy_protocol::{Header, Proxied, has_signature, read};
 
 use crate::connection::ConnectionFacts;
-use crate::registry::Tether;
+use crate::registry::Registration;
 use crate::watch::Watch;
 
 /// Looked at in one go; most headers are shorter.
@@ -32,21 +32,21 @@ pub(crate) async fn receive(
     tcp: &TcpStream,
     accepted: &AcceptProxy,
     facts: &mut ConnectionFacts,
-    (watch, tether): (&mut Watch, &Tether),
+    (watch, registration): (&mut Watch, &Registration),
 ) -> Result<Option<Vec<u8>>, Fault> {
-    let is_last_call = tether.is_closing();
+    let is_last_call = registration.is_closing();
     watch.set(
         Instant::now(),
-        if is_last_call { accepted.timeout.min(tether.seat.last_call()) } else { accepted.timeout },
+        if is_last_call { accepted.timeout.min(registration.handle.last_call()) } else { accepted.timeout },
     );
     let mut waiting = Waiting { came: Vec::new(), is_required: accepted.is_required, is_last_call };
     poll_fn(|cx| {
         if let Poll::Ready(done) = waiting.poll(tcp, facts, cx) {
             return Poll::Ready(done);
         }
-        if tether.is_closing() && !waiting.is_last_call {
+        if registration.is_closing() && !waiting.is_last_call {
             waiting.is_last_call = true;
-            watch.set(Instant::now(), accepted.timeout.min(tether.seat.last_call()));
+            watch.set(Instant::now(), accepted.timeout.min(registration.handle.last_call()));
         }
         watch.poll(cx).map(|()| match watch.fault(Fault::ProxyHeaderTimeout) {
             // It may be one who waits for us to speak, with or without a word before.

@@ -9,8 +9,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,23 +17,20 @@ use std::time::{Duration, Instant};
 
 use model::snapshot::Listener;
 use model::{Address, Issue, Name};
-use plan::{ListenerPlan, Plan, Publisher, Trial};
-use socket2::SockRef;
+use plan::{Plan, Publisher, Trial};
 use telemetry::{AccessLogs, Telemetry};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::accept::{Accepting, PARTING};
-use crate::clients::{self, Question};
-use crate::handover::{self, Beside, Heritage, Offered, Paused, Place, Spare};
-use crate::http3::{Generation, Mesh};
+use crate::bound::{Bound, Opened, is_same_place};
+use crate::clients::Connections;
+use crate::handover::{Heritage, Spare};
+use crate::http3::Generation;
 use crate::listen::{self, Transport};
-use crate::registry::Seat;
-use crate::retired::{self, Left};
+use crate::registry::PARTING;
 use crate::socket;
 use crate::socket_file::{SocketFile, Undo};
 use crate::tls::TlsMaterial;
-use crate::worker::{self, Trial as TrialNow, Worker};
-use crate::worker_plan::WorkerPlan;
+use crate::worker::run::{Command, Commit, Try, run};
 
 /// Longest wait for a worker to acknowledge. A worker is never busy with one thing for long.
 const ACKNOWLEDGE: Duration = Duration::from_secs(10);
@@ -48,68 +43,6 @@ const PART_WITHIN: Duration = Duration::from_secs(5);
 
 /// Longest time for connections that were cut off to be gone.
 const CUT: Duration = Duration::from_secs(1);
-
-/// What a worker can be told.
-pub(crate) enum Command {
-    Commit(Box<Commit>),
-    /// Try a plan beside the one in force, or none any more.
-    Try(Option<Box<Try>>, Sender<()>),
-    /// Accept nothing more; end connections as they become idle, those that another process takes over the listeners of one after the
-    /// other within this time. Dropped when every socket is closed.
-    Drain(Sender<()>, Duration),
-    /// End every connection at once.
-    Cut,
-    /// About connections of clients.
-    Ask(Question),
-    /// Tell of every socket where something arrives.
-    Offer(Sender<Offered>),
-    /// Another process has the sockets of these places. Dropped when that is so for this worker.
-    Give(Arc<[Place]>, Sender<()>),
-    /// Another process is about to read the sockets of datagrams, or not after all. Tells of the flows that there are.
-    Pause(bool, Sender<Paused>),
-    /// Dropped by a worker that is alive.
-    Pulse {
-        _answer: Sender<()>,
-    },
-    /// Tell what is left of ports of QUIC at an address that no listener has any more.
-    Left(Address, Sender<io::Result<Left>>),
-    /// End the flows of ports of UDP that no listener has any more at an address. Dropped when their sockets are closed.
-    Free(Address, Sender<()>),
-    /// Take what arrives at the sockets that were held, and at these.
-    Begin(Vec<Opened>),
-    Stop,
-}
-
-/// A plan with everything that was made ready for it.
-pub(crate) struct Commit {
-    plan: Arc<Plan>,
-    tls: Arc<TlsMaterial>,
-    /// New sockets of this worker.
-    sockets: Vec<Opened>,
-    logs: Option<Arc<AccessLogs>>,
-    done: Sender<()>,
-}
-
-/// A plan to be tried.
-pub(crate) struct Try {
-    plan: Arc<Plan>,
-    tls: Arc<TlsMaterial>,
-    share_percent: u8,
-    counts: Arc<telemetry::trial::Trial>,
-}
-
-/// A socket that was bound for a worker.
-pub(crate) struct Opened {
-    pub name: Name,
-    pub transport: Transport,
-    pub socket: OwnedFd,
-    /// For connections of QUIC.
-    pub mesh: Option<Mesh>,
-    /// For flows that are the process before's.
-    pub beside: Option<Beside>,
-    /// It came from another process, and is set up as that was asked for.
-    pub is_adopted: bool,
-}
 
 /// How the data plane runs.
 pub struct Options {
@@ -150,33 +83,6 @@ pub(crate) struct Published {
     leaving: Vec<Bound>,
 }
 
-/// Where a socket is.
-#[derive(Clone)]
-pub(crate) struct Bound {
-    /// As configured.
-    pub bind: Address,
-    /// As the kernel has it.
-    pub address: Address,
-    /// What arrives there.
-    pub transport: Transport,
-    /// Of a Unix socket; not in the workers, so that it goes when the listener does.
-    pub file: Option<Arc<SocketFile>>,
-    /// Of QUIC.
-    pub quic: Option<Generation>,
-}
-
-impl Bound {
-    /// Whether sockets are there that carry connections of QUIC.
-    fn is_in_use(&self) -> bool {
-        self.quic.as_ref().is_some_and(Generation::is_there)
-    }
-
-    /// Whether these are the same sockets of QUIC.
-    fn is_of(&self, other: &Self) -> bool {
-        self.quic.iter().zip(&other.quic).any(|(one, other)| one.is(other))
-    }
-}
-
 impl Workers {
     /// Starts the workers; they serve nothing until a plan is published.
     ///
@@ -191,7 +97,7 @@ impl Workers {
             let (telemetry, open) = (options.telemetry.clone(), open_connections.clone());
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             let is_held = options.heritage.is_held;
-            threads.push(thread.spawn(move || worker::run(index, telemetry, (open, is_held), receiver))?);
+            threads.push(thread.spawn(move || run(index, telemetry, (open, is_held), receiver))?);
             commands.push(sender);
         }
         let telemetry = options.telemetry;
@@ -244,11 +150,12 @@ impl Workers {
     }
 
     /// Puts questions to workers by their index; `false`: there is no such worker.
-    pub(crate) fn asks(&self) -> Arc<dyn Fn(usize, Question) -> bool + Send + Sync> {
+    /// Answers to questions about connections, from any thread.
+    pub fn connections(&self) -> Connections {
         let shared = self.shared.clone();
-        Arc::new(move |worker, question| {
+        Connections(Arc::new(move |worker, question| {
             shared.commands.get(worker).is_some_and(|commands| commands.send(Command::Ask(question)).is_ok())
-        })
+        }))
     }
 
     /// Open client connections.
@@ -483,15 +390,15 @@ impl Shared {
         let files: Vec<Arc<SocketFile>> =
             published.bound.values().chain(bound.values()).filter_map(|place| place.file.clone()).collect();
         let made = listen::bind(listener, (transport, &at), workers, !ours, &files).map_err(failed)?;
-        let meshes = if transport == Transport::Quic { Generation::succeed(&before, workers) } else { Vec::new() };
-        let quic = Generation::of(&meshes);
-        let mut meshes = meshes.into_iter();
+        let hubs = if transport == Transport::Quic { Generation::succeed(&before, workers) } else { Vec::new() };
+        let quic = Generation::of(&hubs);
+        let mut hubs = hubs.into_iter();
         for (of_worker, socket) in sockets.iter_mut().zip(made.sockets) {
             of_worker.push(Opened {
                 name: listener.name.clone(),
                 transport,
                 socket,
-                mesh: meshes.next(),
+                hub: hubs.next(),
                 beside: None,
                 is_adopted: false,
             });
@@ -561,153 +468,4 @@ pub(crate) type Bindings = (HashMap<(Name, Transport), Bound>, Vec<Vec<Opened>>)
 
 fn join(issues: &[Issue]) -> String {
     issues.iter().map(Issue::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// Whether the socket of the listener called `name` serves `listener`. By address: a listener that only gets another name
-/// keeps its socket and its connections, for a socket cannot be closed without losing clients that are just
-/// connecting. Several listeners may ask for a free port, so there the name decides.
-pub(crate) fn is_same_place(name: &Name, bound: &Bound, listener: &Listener, transport: Transport) -> bool {
-    let is_free_port = listener.bind.port() == Some(0);
-    let is_there =
-        bound.bind == listener.bind && (!is_free_port || *name == listener.name) || bound.address == listener.bind;
-    is_there && bound.transport == transport
-}
-
-/// Does what a worker was told.
-pub(crate) fn obey(worker: &Rc<Worker>, command: Command) {
-    match command {
-        Command::Commit(commit) => take_over(worker, *commit),
-        Command::Try(tried, done) => {
-            try_out(worker, tried.map(|tried| *tried));
-            // The publisher may have stopped waiting.
-            let _ = done.send(());
-        }
-        Command::Drain(done, window) => {
-            worker.is_draining.set(true);
-            for accepting in worker.listening.borrow().iter() {
-                accepting.seat.parts.set(accepting.seat.is_given.get());
-                accepting.end(Some(done.clone()));
-            }
-            worker.registry.wake_closing();
-            let parting = |seat: &Rc<Seat>| seat.parts.get();
-            let seats = worker.listening.borrow().iter().map(|one| one.seat.clone()).filter(parting).collect();
-            tokio::task::spawn_local(worker.registry.clone().part(seats, window));
-        }
-        Command::Cut => worker.registry.cut_all(),
-        Command::Ask(question) => clients::answer(worker, question),
-        Command::Offer(offers) => handover::offer(worker, &offers),
-        Command::Pause(is_paused, told) => handover::pause(worker, is_paused, &told),
-        Command::Give(places, _done) => handover::give(worker, &places),
-        Command::Left(address, told) => retired::tell(worker, &address, &told),
-        Command::Free(address, freed) => {
-            retired::free(worker, |other| listen::overlap(other, &address), Some(&freed));
-        }
-        Command::Begin(sockets) => {
-            let held = worker.held.take().unwrap_or_default();
-            let listeners = worker.plan().plan.listeners.clone();
-            for opened in held.into_iter().chain(sockets) {
-                start(worker, &listeners, opened);
-            }
-        }
-        Command::Pulse { .. } | Command::Stop => {}
-    }
-}
-
-/// Begins to try a plan, or ends it.
-fn try_out(worker: &Rc<Worker>, tried: Option<Try>) {
-    let now = worker.plan();
-    let trial = tried.map(|Try { plan, tls, share_percent, counts }| {
-        let plan = Rc::new(WorkerPlan::build(plan, tls, &now));
-        TrialNow { plan, share_percent, counts }
-    });
-    worker.has_trial.set(trial.is_some());
-    if let Some(old) = worker.trial.replace(trial) {
-        old.plan.retire_pools(&now);
-    }
-}
-
-fn take_over(worker: &Rc<Worker>, commit: Commit) {
-    let before = worker.plan();
-    worker.has_trial.set(false);
-    let tried = worker.trial.take().map(|trial| trial.plan);
-    let built = match &tried {
-        // What was tried is as it was, its kept connections included.
-        Some(tried) if Arc::ptr_eq(&tried.plan, &commit.plan) => {
-            tried.adopt(&before);
-            tried.clone()
-        }
-        _ => Rc::new(WorkerPlan::build(commit.plan, commit.tls, &before)),
-    };
-    built.come_into_force();
-    before.retire_pools(&built);
-    tried.iter().for_each(|tried| tried.retire_pools(&built));
-    let listeners = built.plan.listeners.clone();
-    *worker.plan.borrow_mut() = built;
-    *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
-    worker.listening.borrow_mut().retain_mut(|accepting| {
-        let transport = accepting.bound.transport;
-        let same = |listener: &Arc<ListenerPlan>| {
-            Transport::of(&listener.listener).contains(&transport)
-                && is_same_place(&accepting.name, &accepting.bound, &listener.listener, transport)
-        };
-        let place = listeners.iter().position(same);
-        match place {
-            Some(index) => {
-                accepting.name = listeners[index].listener.name.clone();
-                let listener = &listeners[index].listener;
-                accepting.bound.bind = listener.bind.clone();
-                let place = accepting.seat.index.replace(index);
-                // The place is that of the plan before.
-                if before.plan.listeners.get(place).is_some_and(|old| old.listener.socket != listener.socket) {
-                    accepting.tune(&listener.socket);
-                }
-            }
-            None => {
-                // What it has accepted, or the kernel has for it, is served by the plan that it came under.
-                *accepting.seat.last_plan.borrow_mut() = Some(before.clone());
-                accepting.retire(worker);
-                accepting.end(None);
-            }
-        }
-        place.is_some()
-    });
-    let held = &mut *worker.held.borrow_mut();
-    match held {
-        Some(held) => held.extend(commit.sockets),
-        None => commit.sockets.into_iter().for_each(|opened| start(worker, &listeners, opened)),
-    }
-    for accepting in worker.listening.borrow().iter() {
-        accepting.review();
-    }
-    retired::make_way(worker);
-    retired::free_where_others_are(worker);
-    worker.registry.wake_closing();
-    // The publisher may have stopped waiting; the plan is in force all the same.
-    let _ = commit.done.send(());
-}
-
-/// Takes what arrives at a socket from now on.
-fn start(worker: &Rc<Worker>, listeners: &[Arc<ListenerPlan>], opened: Opened) {
-    if worker.is_draining.get() {
-        return;
-    }
-    let Some(index) = listeners.iter().position(|listener| listener.listener.name == opened.name) else { return };
-    let bind = listeners[index].listener.bind.clone();
-    let address = SockRef::from(&opened.socket).local_addr().ok().and_then(|address| address.as_socket());
-    let address = address.map_or_else(|| bind.clone(), Address::Ip);
-    let bound = Bound { bind, address, transport: opened.transport, file: None, quic: None };
-    let is_adopted = opened.is_adopted;
-    let is_back = opened.mesh.as_ref().is_some_and(|mesh| !mesh.before.is_empty());
-    match Accepting::start(worker, bound, index, opened) {
-        Ok(accepting) => {
-            if is_adopted {
-                accepting.tune(&listeners[index].listener.socket);
-            }
-            if is_back {
-                retired::give_way(worker, &accepting.bound.address);
-            }
-            worker.listening.borrow_mut().push(accepting);
-        }
-        Err(error) => telemetry::log::error("a bound socket cannot be used", &[("error", &error.to_string())]),
-    }
 }

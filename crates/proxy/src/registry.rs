@@ -10,11 +10,13 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::accept::{LAST_CALL, PARTING};
-use crate::worker_plan::WorkerPlan;
+/// A connection that was accepted as its listener ended may still send a request within this time.
+pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
+/// The same for any request where another process has the listener: its client is asked to connect again.
+pub(crate) const PARTING: Duration = Duration::from_secs(5);
 
 /// One listener as the connections that it accepted see it, through every change of plan.
-pub(crate) struct Seat {
+pub(crate) struct ListenerHandle {
     /// The listener's place in the worker's present plan.
     pub index: Cell<usize>,
     /// The listener is gone or the program is ending: finish what is begun, begin nothing.
@@ -23,18 +25,18 @@ pub(crate) struct Seat {
     pub is_given: Cell<bool>,
     /// Its connections are told to come anew one after the other, so that not all come at once.
     pub parts: Cell<bool>,
-    /// The last plan that had the listener, once it is gone; `index` is its place there.
-    pub last_plan: RefCell<Option<Rc<WorkerPlan>>>,
+    /// No plan in force has the listener any more; `index` is its place in the last that had it, which the worker keeps.
+    pub is_gone: Cell<bool>,
 }
 
-impl Seat {
+impl ListenerHandle {
     pub(crate) fn new(index: usize) -> Self {
         Self {
             index: Cell::new(index),
             closing: Cell::new(false),
             is_given: Cell::new(false),
             parts: Cell::new(false),
-            last_plan: RefCell::new(None),
+            is_gone: Cell::new(false),
         }
     }
 
@@ -45,8 +47,8 @@ impl Seat {
 }
 
 /// What a connection and its worker share.
-pub(crate) struct Tether {
-    pub seat: Rc<Seat>,
+pub(crate) struct Registration {
+    pub handle: Rc<ListenerHandle>,
     waker: RefCell<Option<Waker>>,
     /// End at once, whatever is in flight.
     cut: Cell<bool>,
@@ -67,10 +69,10 @@ pub(crate) struct Client {
     pub since: Instant,
 }
 
-impl Tether {
+impl Registration {
     /// Whether to begin no further exchange.
     pub(crate) fn is_closing(&self) -> bool {
-        self.seat.closing.get() && (!self.seat.parts.get() || self.is_told.get())
+        self.handle.closing.get() && (!self.handle.parts.get() || self.is_told.get())
     }
 
     /// Whether to drop everything now.
@@ -78,14 +80,14 @@ impl Tether {
         self.cut.get()
     }
 
-    /// A tether of no connection, for tests.
+    /// A registration of no connection, for tests.
     #[cfg(test)]
     pub(crate) fn loose() -> Rc<Self> {
-        Rc::new(Self::new(Rc::new(Seat::new(0)), None, None))
+        Rc::new(Self::new(Rc::new(ListenerHandle::new(0)), None, None))
     }
 
-    fn new(seat: Rc<Seat>, client: Option<Client>, carrier: Option<u64>) -> Self {
-        Self { seat, waker: RefCell::new(None), cut: Cell::new(false), is_told: Cell::new(false), client, carrier }
+    fn new(handle: Rc<ListenerHandle>, client: Option<Client>, carrier: Option<u64>) -> Self {
+        Self { handle, waker: RefCell::new(None), cut: Cell::new(false), is_told: Cell::new(false), client, carrier }
     }
 
     /// Says which task to wake; once per connection.
@@ -103,89 +105,102 @@ impl Tether {
 /// A worker's connections.
 #[derive(Default)]
 pub(crate) struct Registry {
-    entries: RefCell<Vec<Option<Rc<Tether>>>>,
+    entries: RefCell<Vec<Option<Rc<Registration>>>>,
     free: RefCell<Vec<usize>>,
     /// Connections of clients so far.
     clients: Cell<u64>,
 }
 
 /// A place in the registry, given back on drop.
-pub(crate) struct Registration {
+pub(crate) struct Registered {
     registry: Rc<Registry>,
     place: usize,
-    pub tether: Rc<Tether>,
+    pub registration: Rc<Registration>,
 }
 
 impl Registry {
     /// A flow.
-    pub(crate) fn register(self: &Rc<Self>, seat: Rc<Seat>) -> Registration {
-        self.enter(Tether::new(seat, None, None))
+    pub(crate) fn register(self: &Rc<Self>, handle: Rc<ListenerHandle>) -> Registered {
+        self.enter(Registration::new(handle, None, None))
     }
 
     /// Something that a client's connection carries, and that ends with it.
-    pub(crate) fn register_carried(self: &Rc<Self>, by: &Tether) -> Registration {
-        let carried = Tether::new(by.seat.clone(), None, by.client.map(|client| client.number));
+    pub(crate) fn register_carried(self: &Rc<Self>, by: &Registration) -> Registered {
+        let carried = Registration::new(by.handle.clone(), None, by.client.map(|client| client.number));
         // It may have begun as the connection was ended.
         carried.cut.set(by.is_cut());
         self.enter(carried)
     }
 
     /// A client's connection.
-    pub(crate) fn register_client(self: &Rc<Self>, seat: Rc<Seat>, peer: SocketAddr, since: Instant) -> Registration {
+    pub(crate) fn register_client(
+        self: &Rc<Self>,
+        handle: Rc<ListenerHandle>,
+        peer: SocketAddr,
+        since: Instant,
+    ) -> Registered {
         let number = self.clients.get() + 1;
         self.clients.set(number);
-        self.enter(Tether::new(seat, Some(Client { number, peer, since }), None))
+        self.enter(Registration::new(handle, Some(Client { number, peer, since }), None))
     }
 
-    fn enter(self: &Rc<Self>, tether: Tether) -> Registration {
-        let tether = Rc::new(tether);
+    fn enter(self: &Rc<Self>, registration: Registration) -> Registered {
+        let registration = Rc::new(registration);
         let mut entries = self.entries.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
             entries.push(None);
             entries.len() - 1
         });
-        entries[place] = Some(tether.clone());
-        Registration { registry: self.clone(), place, tether }
+        entries[place] = Some(registration.clone());
+        Registered { registry: self.clone(), place, registration }
     }
 
     /// Wakes the connections of listeners that are closing, so that idle ones end.
     pub(crate) fn wake_closing(&self) {
-        for tether in self.entries.borrow().iter().flatten().filter(|tether| tether.is_closing()) {
-            tether.wake();
+        for registration in self.entries.borrow().iter().flatten().filter(|registration| registration.is_closing()) {
+            registration.wake();
         }
     }
 
     /// Tells the connections of these listeners, which part, to end: one after the other over `window`, each in the middle of its part
     /// of that. Who comes anew has a handshake before it, and if all came at once they would wait for each other.
-    pub(crate) async fn part(self: Rc<Self>, seats: Vec<Rc<Seat>>, window: Duration) {
-        let is_parting = |tether: &&Rc<Tether>| tether.client.is_some() && tether.seat.parts.get();
+    pub(crate) async fn part(self: Rc<Self>, handles: Vec<Rc<ListenerHandle>>, window: Duration) {
+        let is_parting =
+            |registration: &&Rc<Registration>| registration.client.is_some() && registration.handle.parts.get();
         let all: Vec<_> = self.entries.borrow().iter().flatten().filter(is_parting).map(Rc::downgrade).collect();
         let (begun, step) = (Instant::now(), window.div_f64(all.len().max(1) as f64));
-        for (place, tether) in all.into_iter().enumerate() {
+        for (place, registration) in all.into_iter().enumerate() {
             tokio::time::sleep_until((begun + step.mul_f64(place as f64 + 0.5)).into()).await;
-            if let Some(tether) = tether.upgrade() {
-                tether.is_told.set(true);
-                tether.wake();
+            if let Some(registration) = registration.upgrade() {
+                registration.is_told.set(true);
+                registration.wake();
             }
         }
         // What they carry, and who was just coming.
-        let is_left = |tether: &&Rc<Tether>| tether.seat.parts.get() && !tether.is_told.get();
+        let is_left = |registration: &&Rc<Registration>| registration.handle.parts.get() && !registration.is_told.get();
         let left: Vec<_> = self.entries.borrow().iter().flatten().filter(is_left).cloned().collect();
-        seats.iter().for_each(|seat| seat.parts.set(false));
-        left.iter().for_each(|tether| tether.wake());
+        handles.iter().for_each(|handle| handle.parts.set(false));
+        left.iter().for_each(|registration| registration.wake());
     }
 
     /// Clients' connections whose numbers come after `after` and that are `wanted`, at most `max`, by number.
-    pub(crate) fn clients(&self, after: u64, max: usize, wanted: impl Fn(&Seat) -> bool) -> Vec<(Client, Rc<Seat>)> {
+    pub(crate) fn clients(
+        &self,
+        after: u64,
+        max: usize,
+        wanted: impl Fn(&ListenerHandle) -> bool,
+    ) -> Vec<(Client, Rc<ListenerHandle>)> {
         let entries = self.entries.borrow();
         // The least numbers so far, the greatest of them on top: a worker with many connections must not sort them all.
         let mut least: BinaryHeap<(u64, usize)> = BinaryHeap::with_capacity(max + 1);
-        for (place, tether) in entries.iter().enumerate() {
-            let Some((tether, client)) = tether.as_ref().and_then(|tether| Some((tether, tether.client?))) else {
+        for (place, registration) in entries.iter().enumerate() {
+            let Some((registration, client)) =
+                registration.as_ref().and_then(|registration| Some((registration, registration.client?)))
+            else {
                 continue;
             };
             let has_place = least.len() < max || least.peek().is_some_and(|(top, _)| client.number < *top);
-            if client.number > after && has_place && wanted(&tether.seat) {
+            if client.number > after && has_place && wanted(&registration.handle) {
                 least.push((client.number, place));
                 if least.len() > max {
                     least.pop();
@@ -193,7 +208,7 @@ impl Registry {
             }
         }
         let of = |(_, place): (u64, usize)| {
-            entries[place].as_ref().and_then(|tether| Some((tether.client?, tether.seat.clone())))
+            entries[place].as_ref().and_then(|registration| Some((registration.client?, registration.handle.clone())))
         };
         least.into_sorted_vec().into_iter().filter_map(of).collect()
     }
@@ -201,12 +216,12 @@ impl Registry {
     /// Ends one client's connection at once, with all that it carries. `false`: it is not there.
     pub(crate) fn cut_client(&self, number: u64) -> bool {
         let mut is_there = false;
-        for tether in self.entries.borrow().iter().flatten() {
-            let is_it = tether.client.is_some_and(|client| client.number == number);
-            if is_it || tether.carrier == Some(number) {
+        for registration in self.entries.borrow().iter().flatten() {
+            let is_it = registration.client.is_some_and(|client| client.number == number);
+            if is_it || registration.carrier == Some(number) {
                 is_there |= is_it;
-                tether.cut.set(true);
-                tether.wake();
+                registration.cut.set(true);
+                registration.wake();
             }
         }
         is_there
@@ -214,14 +229,14 @@ impl Registry {
 
     /// Ends every connection at once.
     pub(crate) fn cut_all(&self) {
-        for tether in self.entries.borrow().iter().flatten() {
-            tether.cut.set(true);
-            tether.wake();
+        for registration in self.entries.borrow().iter().flatten() {
+            registration.cut.set(true);
+            registration.wake();
         }
     }
 }
 
-impl Drop for Registration {
+impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.entries.borrow_mut()[self.place] = None;
         self.registry.free.borrow_mut().push(self.place);
@@ -235,16 +250,16 @@ mod tests {
     #[test]
     fn clients_are_told_by_number_however_places_are_taken_and_given_back() {
         let registry = Rc::new(Registry::default());
-        let seats = [Rc::new(Seat::new(0)), Rc::new(Seat::new(1))];
+        let handles = [Rc::new(ListenerHandle::new(0)), Rc::new(ListenerHandle::new(1))];
         let peer = ([127, 0, 0, 1], 1).into();
-        let enter = |seat: &Rc<Seat>| registry.register_client(seat.clone(), peer, Instant::now());
-        let mut held: Vec<_> = (0..20).map(|at| enter(&seats[at % 2])).collect();
+        let enter = |handle: &Rc<ListenerHandle>| registry.register_client(handle.clone(), peer, Instant::now());
+        let mut held: Vec<_> = (0..20).map(|at| enter(&handles[at % 2])).collect();
         // Places of the first are used again by later numbers.
         held.drain(..5);
-        held.extend((0..5).map(|_| enter(&seats[0])));
-        let _carried = registry.register(seats[0].clone());
+        held.extend((0..5).map(|_| enter(&handles[0])));
+        let _carried = registry.register(handles[0].clone());
         let numbers = |after, max, index| -> Vec<u64> {
-            let told = registry.clients(after, max, |seat| index == 9 || seat.index.get() == index);
+            let told = registry.clients(after, max, |handle| index == 9 || handle.index.get() == index);
             told.iter().map(|(client, _)| client.number).collect()
         };
         assert_eq!(numbers(0, 4, 9), [6, 7, 8, 9]);
@@ -252,21 +267,21 @@ mod tests {
         assert_eq!(numbers(6, 3, 1), [8, 10, 12]);
         assert_eq!((numbers(25, 5, 9), numbers(0, 0, 9)), (vec![], vec![]));
         assert!(registry.cut_client(25) && !registry.cut_client(3) && !registry.cut_client(26));
-        assert!(held.last().is_some_and(|last| last.tether.is_cut()));
+        assert!(held.last().is_some_and(|last| last.registration.is_cut()));
     }
 
     #[test]
     fn what_a_clients_connection_carries_ends_with_it_and_nothing_else_does() {
         let registry = Rc::new(Registry::default());
-        let seat = Rc::new(Seat::new(0));
-        let enter = || registry.register_client(seat.clone(), ([127, 0, 0, 1], 1).into(), Instant::now());
+        let handle = Rc::new(ListenerHandle::new(0));
+        let enter = || registry.register_client(handle.clone(), ([127, 0, 0, 1], 1).into(), Instant::now());
         let (one, other) = (enter(), enter());
-        let carried = [&one, &one, &other].map(|by| registry.register_carried(&by.tether));
-        let flow = registry.register(seat.clone());
+        let carried = [&one, &one, &other].map(|by| registry.register_carried(&by.registration));
+        let flow = registry.register(handle.clone());
         assert!(registry.cut_client(1));
-        assert_eq!(carried.each_ref().map(|carried| carried.tether.is_cut()), [true, true, false]);
-        assert!(one.tether.is_cut() && !other.tether.is_cut() && !flow.tether.is_cut());
-        assert!(registry.register_carried(&one.tether).tether.is_cut(), "it began as the other ended");
+        assert_eq!(carried.each_ref().map(|carried| carried.registration.is_cut()), [true, true, false]);
+        assert!(one.registration.is_cut() && !other.registration.is_cut() && !flow.registration.is_cut());
+        assert!(registry.register_carried(&one.registration).registration.is_cut(), "it began as the other ended");
         drop(one);
         assert!(!registry.cut_client(1), "what it carried may be there for a moment more");
     }

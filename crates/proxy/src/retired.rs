@@ -22,12 +22,13 @@ use model::snapshot::Listener;
 use model::{Address, Name};
 
 use crate::accept::Accepting;
+use crate::bound::{Bound, Opened};
 use crate::datagram;
 use crate::handover::{self, Place};
-use crate::http3::{Generation, Port};
+use crate::http3::{Generation, Socket};
 use crate::listen::{self, Transport};
-use crate::reconcile::{Bound, Command, Opened, Shared};
-use crate::worker::Worker;
+use crate::reconcile::Shared;
+use crate::worker::run::{Command, Running};
 
 /// Longest wait for a worker to tell. A worker is never busy with one thing for long.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -40,14 +41,14 @@ pub(crate) struct Retired {
     /// As another process is told of it: of one name there may be a listener elsewhere by now.
     place: Place,
     bound: Bound,
-    port: Weak<Port>,
+    port: Weak<Socket>,
     /// Another process has been told of it, and may be about to read its socket.
     is_offered: Cell<bool>,
 }
 
 impl Retired {
     /// The port, unless it is over.
-    fn port(&self) -> Option<Rc<Port>> {
+    fn port(&self) -> Option<Rc<Socket>> {
         self.port.upgrade().filter(|port| !port.is_over())
     }
 }
@@ -60,9 +61,18 @@ pub(crate) struct Left {
     socket: OwnedFd,
 }
 
-/// Remembers a port that is to end.
-pub(crate) fn remember(worker: &Worker, (name, bound): (&Name, &Bound), port: &Rc<Port>) {
-    let mut retired = worker.retired.borrow_mut();
+/// Remembers the socket of a listener that is to end, if its connections or flows outlive it.
+pub(crate) fn remember(running: &Running, accepting: &Accepting) {
+    if let Some(port) = accepting.quic() {
+        remember_quic(running, (&accepting.name, &accepting.bound), &port);
+    }
+    if let Some(port) = accepting.datagrams() {
+        remember_flows(running, &accepting.bound.address, &port);
+    }
+}
+
+fn remember_quic(running: &Running, (name, bound): (&Name, &Bound), port: &Rc<Socket>) {
+    let mut retired = running.retired.borrow_mut();
     retired.retain(|retired| retired.port().is_some());
     let place = (Name::from(format!("{name}, as it was at {}", bound.address)), Transport::Quic);
     let bound = Bound { bind: bound.address.clone(), ..bound.clone() };
@@ -71,15 +81,15 @@ pub(crate) fn remember(worker: &Worker, (name, bound): (&Name, &Bound), port: &R
 
 /// Remembers a port of UDP whose listener has gone. It is read no more, but its flows wait for the last of their answers, and hold its
 /// address meanwhile.
-pub(crate) fn remember_flows(worker: &Worker, address: &Address, port: &Rc<datagram::Port>) {
-    let mut left = worker.left_flows.borrow_mut();
+fn remember_flows(running: &Running, address: &Address, port: &Rc<datagram::Port>) {
+    let mut left = running.left_flows.borrow_mut();
     left.retain(|(_, port)| port.strong_count() > 0);
     left.push((address.clone(), Rc::downgrade(port)));
 }
 
 /// Ends the flows of such ports at an address that is wanted. What is given is dropped when their sockets are closed.
-pub(crate) fn free(worker: &Worker, wanted: impl Fn(&Address) -> bool, freed: Option<&Sender<()>>) {
-    for (_, left) in worker.left_flows.borrow().iter().filter(|(address, _)| wanted(address)) {
+pub(crate) fn free(running: &Running, wanted: impl Fn(&Address) -> bool, freed: Option<&Sender<()>>) {
+    for (_, left) in running.left_flows.borrow().iter().filter(|(address, _)| wanted(address)) {
         let Some(port) = left.upgrade() else { continue };
         port.free();
         let (left, freed) = (left.clone(), freed.cloned());
@@ -95,16 +105,16 @@ pub(crate) fn free(worker: &Worker, wanted: impl Fn(&Address) -> bool, freed: Op
 }
 
 /// The same at all addresses where something else takes datagrams now: the kernel would give them to sockets that nobody reads.
-pub(crate) fn free_where_others_are(worker: &Worker) {
-    let listening = worker.listening.borrow();
+pub(crate) fn free_where_others_are(running: &Running) {
+    let listening = running.listening.borrow();
     let datagrams = || listening.iter().filter(|accepting| accepting.bound.transport.is_udp());
-    free(worker, |address| datagrams().any(|other| listen::overlap(&other.bound.address, address)), None);
+    free(running, |address| datagrams().any(|other| listen::overlap(&other.bound.address, address)), None);
 }
 
 /// Tells another process of those that read their sockets, at addresses where nobody else of this one does: it may have HTTP/3 there.
-pub(crate) fn offer(worker: &Worker, mut tell: impl FnMut(Place, &Bound, &Port)) {
-    let listening = worker.listening.borrow();
-    for retired in worker.retired.borrow().iter() {
+pub(crate) fn offer(running: &Running, mut tell: impl FnMut(Place, &Bound, &Socket)) {
+    let listening = running.listening.borrow();
+    for retired in running.retired.borrow().iter() {
         let is_there = |accepting: &Accepting| {
             accepting.bound.transport == Transport::Quic && accepting.bound.address == retired.bound.address
         };
@@ -117,8 +127,8 @@ pub(crate) fn offer(worker: &Worker, mut tell: impl FnMut(Place, &Bound, &Port))
 }
 
 /// Those that another process was told of: it is about to read their sockets, or not after all.
-pub(crate) fn pause(worker: &Worker, is_paused: impl Fn(&Place) -> bool) {
-    for retired in worker.retired.borrow().iter().filter(|retired| retired.is_offered.get()) {
+pub(crate) fn pause(running: &Running, is_paused: impl Fn(&Place) -> bool) {
+    for retired in running.retired.borrow().iter().filter(|retired| retired.is_offered.get()) {
         if let Some(port) = retired.port() {
             port.pause(is_paused(&retired.place));
         }
@@ -126,33 +136,33 @@ pub(crate) fn pause(worker: &Worker, is_paused: impl Fn(&Place) -> bool) {
 }
 
 /// Those at an address that read their sockets themselves.
-fn reading(worker: &Worker, address: &Address) -> Vec<Rc<Port>> {
-    let retired = worker.retired.borrow();
+fn reading(running: &Running, address: &Address) -> Vec<Rc<Socket>> {
+    let retired = running.retired.borrow();
     let there = retired.iter().filter(|retired| retired.bound.address == *address);
     there.filter_map(Retired::port).filter(|port| !port.is_paused()).collect()
 }
 
 /// Tells what is left of them. They go on as they are.
-pub(crate) fn tell(worker: &Worker, address: &Address, told: &Sender<io::Result<Left>>) {
-    for port in reading(worker, address) {
+pub(crate) fn tell(running: &Running, address: &Address, told: &Sender<io::Result<Left>>) {
+    for port in reading(running, address) {
         // Who asked may have given up.
-        let _ = told.send(left(worker.index, &port));
+        let _ = told.send(left(running.worker.index, &port));
     }
 }
 
-fn left(worker: usize, port: &Port) -> io::Result<Left> {
+fn left(worker: usize, port: &Socket) -> io::Result<Left> {
     Ok(Left { worker, place: port.place(), socket: port.duplicate()? })
 }
 
 /// Another port of the same worker reads their sockets from now on.
-pub(crate) fn give_way(worker: &Worker, address: &Address) {
-    reading(worker, address).iter().for_each(|port| port.give_way());
+pub(crate) fn give_way(running: &Running, address: &Address) {
+    reading(running, address).iter().for_each(|port| port.give_way());
 }
 
 /// Tells those that read on who lets in who comes to their addresses now, if anybody does.
-pub(crate) fn make_way(worker: &Worker) {
-    let listening = worker.listening.borrow();
-    for retired in worker.retired.borrow().iter() {
+pub(crate) fn make_way(running: &Running) {
+    let listening = running.listening.borrow();
+    for retired in running.retired.borrow().iter() {
         let Some(port) = retired.port().filter(|port| !port.is_paused()) else { continue };
         let covers = |bound: &Bound| listen::overlap(&bound.address, &retired.bound.address);
         let next = listening.iter().filter(|accepting| covers(&accepting.bound)).find_map(Accepting::quic);
@@ -197,11 +207,11 @@ impl Shared {
                 sockets.push((worker, listen::bind_beside(at, Transport::Quic, &listener.socket)?));
             }
         }
-        let meshes = Generation::succeed(before, sockets.len());
-        let quic = Generation::of(&meshes);
-        for ((worker, socket), mesh) in sockets.into_iter().zip(meshes) {
-            let (name, transport, mesh) = (listener.name.clone(), Transport::Quic, Some(mesh));
-            by_worker[worker].push(Opened { name, transport, socket, mesh, beside: None, is_adopted: false });
+        let hubs = Generation::succeed(before, sockets.len());
+        let quic = Generation::of(&hubs);
+        for ((worker, socket), hub) in sockets.into_iter().zip(hubs) {
+            let (name, transport, hub) = (listener.name.clone(), Transport::Quic, Some(hub));
+            by_worker[worker].push(Opened { name, transport, socket, hub, beside: None, is_adopted: false });
         }
         let (bind, address) = (listener.bind.clone(), address.clone());
         Ok(Some(Bound { bind, address, transport: Transport::Quic, file: None, quic }))

@@ -51,8 +51,8 @@ struct Stream<'p> {
 
 /// Carries a stream to its end, following the plan that was in force when it came.
 pub(crate) async fn serve(worker: &Rc<Worker>, connection: &mut Connection) {
-    let plan = worker.plan_to_carry(&connection.tether.seat);
-    let Some(listener) = plan.listeners.get(connection.tether.seat.index.get()) else { return };
+    let plan = worker.plan_to_carry(&connection.registration.handle);
+    let Some(listener) = plan.listeners.get(connection.registration.handle.index.get()) else { return };
     let Protocol::Tcp(settings) = &listener.plan.listener.protocol else { return };
     let begun = Instant::now();
     let mut stream = Stream {

@@ -15,7 +15,7 @@ use model::Fault;
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
-use crate::registry::Tether;
+use crate::registry::Registration;
 
 /// Deadlines further away than this are never reached in practice; the bound keeps the arithmetic safe.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -30,14 +30,14 @@ pub(crate) struct Watch {
     /// What the waker points to that the timer holds until it rings: nothing else can be there meanwhile, so that it tells one
     /// task from another. Null: it holds none.
     heard_by: *const (),
-    tether: Rc<Tether>,
+    registration: Rc<Registration>,
 }
 
 impl Watch {
-    pub(crate) fn new(now: Instant, timeout: Duration, tether: Rc<Tether>) -> Self {
+    pub(crate) fn new(now: Instant, timeout: Duration, registration: Rc<Registration>) -> Self {
         let deadline = now + timeout.min(FAR);
         let sleep = Box::pin(tokio::time::sleep_until(deadline.into()));
-        Self { sleep, deadline, bound: None, heard_by: ptr::null(), tether }
+        Self { sleep, deadline, bound: None, heard_by: ptr::null(), registration }
     }
 
     /// Sets the deadline of the phase that begins now.
@@ -59,7 +59,7 @@ impl Watch {
     /// Which fault it is that the watch rang: that of the `phase`, unless the bound on the exchange or the end of the
     /// program came first.
     pub(crate) fn fault(&self, phase: Fault) -> Fault {
-        if self.tether.is_cut() {
+        if self.registration.is_cut() {
             Fault::DrainEnded
         } else if self.bound.is_some_and(|bound| self.deadline >= bound) {
             Fault::TotalTimeout
@@ -70,7 +70,7 @@ impl Watch {
 
     /// Ready when the deadline has passed, or everything is to end at once. Call it only when all else is pending.
     pub(crate) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        if self.tether.is_cut() {
+        if self.registration.is_cut() {
             return Poll::Ready(());
         }
         if self.deadline < self.rings_at() {
@@ -127,7 +127,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_later_and_an_earlier_deadline_both_hold() {
         let begun = now();
-        let mut watch = Watch::new(begun, Duration::from_secs(5), Tether::loose());
+        let mut watch = Watch::new(begun, Duration::from_secs(5), Registration::loose());
         watch.set(begun, Duration::from_secs(9));
         assert_eq!(rings_after(&mut watch).await.as_secs(), 9);
         let begun = now();
@@ -139,7 +139,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_phase_outlives_the_bound_of_the_exchange() {
         let begun = now();
-        let mut watch = Watch::new(begun, Duration::from_secs(5), Tether::loose());
+        let mut watch = Watch::new(begun, Duration::from_secs(5), Registration::loose());
         watch.set_bound(Some(begun + Duration::from_secs(3)));
         watch.set(begun, Duration::from_secs(60));
         assert_eq!(rings_after(&mut watch).await.as_secs(), 3);
@@ -148,7 +148,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_timer_that_has_rung_unseen_rings_for_the_next_deadline() {
-        let mut watch = Watch::new(now(), Duration::from_secs(1), Tether::loose());
+        let mut watch = Watch::new(now(), Duration::from_secs(1), Registration::loose());
         for timeout in [9, 2, 5] {
             poll_fn(|cx| {
                 assert!(watch.poll(cx).is_pending());
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_task_that_has_looked_last_is_woken() {
         let tasks = [Arc::new(Woken::default()), Arc::new(Woken::default())];
-        let mut watch = Watch::new(now(), Duration::from_secs(1), Tether::loose());
+        let mut watch = Watch::new(now(), Duration::from_secs(1), Registration::loose());
         for task in [&tasks[0], &tasks[0], &tasks[1], &tasks[0], &tasks[1]] {
             let waker = Waker::from(task.clone());
             assert!(watch.poll(&mut TaskContext::from_waker(&waker)).is_pending());

@@ -3,35 +3,35 @@
 //! Nothing here is shared with another worker but what the plan and the telemetry hold in atomics. State is in cells
 //! because all tasks of a worker run on its thread; no borrow is held across an await.
 
+mod open;
+pub(crate) mod run;
+
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::{Address, FieldName, RequestHead, ResponseHead};
+use model::{Fault, FieldName, RequestHead, ResponseHead};
 use plan::filter::Notes;
-use telemetry::{LogWriter, Record, Telemetry, WorkerSeries};
-use tokio::runtime::LocalOptions;
-use tokio::sync::mpsc::UnboundedReceiver;
+use telemetry::{Kind, LogWriter, Record, Telemetry, WorkerSeries};
 use wire::http1::HeadScan;
 use wire::http3::message::Memory;
 
 use crate::buffer::BufferPool;
-use crate::datagram;
+use crate::connection::ConnectionFacts;
 use crate::http3::Outgoing;
 use crate::random::Random;
-use crate::reconcile::{self, Command, Opened};
-use crate::registry::{Registry, Seat};
-use crate::retired::Retired;
+use crate::registry::{ListenerHandle, Registry};
 use crate::worker_plan::WorkerPlan;
+
+pub(crate) use open::Open;
 
 /// Heads kept for reuse.
 const POOLED_HEADS_MAX: usize = 256;
 /// A head that grew beyond this is not kept.
 const POOLED_HEAD_BYTES_MAX: usize = 32 * 1024;
-/// How often idle upstream connections are looked over.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// The head of a request while it is read and after, with what filters note of it, reused from one exchange to the next.
 #[derive(Default)]
@@ -68,11 +68,16 @@ pub(crate) struct Trial {
     pub counts: Arc<telemetry::trial::Trial>,
 }
 
+/// The last plan that had a listener, kept as long as that has connections.
+type LastPlan = (Weak<ListenerHandle>, Rc<WorkerPlan>);
+
 /// See the module.
 pub(crate) struct Worker {
     pub index: usize,
     pub buffers: BufferPool,
     pub plan: RefCell<Rc<WorkerPlan>>,
+    /// The last plan of each listener that no plan has any more, as long as it has connections.
+    last_plans: RefCell<HashMap<*const ListenerHandle, LastPlan>>,
     /// Whether there is anything in `trial`.
     pub has_trial: Cell<bool>,
     pub trial: RefCell<Option<Trial>>,
@@ -83,19 +88,10 @@ pub(crate) struct Worker {
     pub scratch: RefCell<Vec<u8>>,
     /// The same for heads of HTTP/3.
     pub sections: RefCell<Memory>,
-    pub listening: RefCell<Vec<crate::accept::Accepting>>,
-    /// Ports of QUIC that no listener has any more.
-    pub retired: RefCell<Vec<Retired>>,
-    /// Ports of UDP without a listener, as long as they have flows, and their addresses.
-    pub left_flows: RefCell<Vec<(Address, Weak<datagram::Port>)>>,
-    /// Sockets at which nothing is taken yet, while another process may still do that.
-    pub held: RefCell<Option<Vec<Opened>>>,
     requests: Boxes<Incoming>,
     responses: Boxes<ResponseHead>,
     date: RefCell<(u64, String)>,
     pub date_name: FieldName,
-    /// The program is ending: no listener begins any more.
-    pub is_draining: Cell<bool>,
     /// Where connections to endpoints over UDP begin.
     pub outgoing: Rc<Outgoing>,
     /// Of all workers, for the end of a drain.
@@ -115,15 +111,11 @@ impl Worker {
             logs: RefCell::new(None),
             scratch: RefCell::default(),
             sections: RefCell::default(),
-            listening: RefCell::default(),
-            retired: RefCell::default(),
-            left_flows: RefCell::default(),
-            held: RefCell::default(),
+            last_plans: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),
             date: RefCell::new((0, String::new())),
             date_name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
-            is_draining: Cell::new(false),
             outgoing: Rc::default(),
             open_connections,
         })
@@ -135,29 +127,48 @@ impl Worker {
     }
 
     /// The plan for the connections of a listener: the present one, or the last that had it.
-    pub(crate) fn plan_of(&self, seat: &Seat) -> Rc<WorkerPlan> {
-        match &*seat.last_plan.borrow() {
-            Some(last) => last.clone(),
-            None => self.plan(),
+    pub(crate) fn plan_of(&self, handle: &ListenerHandle) -> Rc<WorkerPlan> {
+        if handle.is_gone.get()
+            && let Some(last) = self.last_plan_of(handle)
+        {
+            return last;
         }
+        self.plan()
+    }
+
+    #[cold]
+    fn last_plan_of(&self, handle: &ListenerHandle) -> Option<Rc<WorkerPlan>> {
+        self.last_plans.borrow().get(&std::ptr::from_ref(handle)).map(|(_, plan)| plan.clone())
+    }
+
+    /// Keeps the last plan that had a listener, for connections that outlive it.
+    pub(crate) fn keep_last_plan(&self, handle: &Rc<ListenerHandle>, plan: Rc<WorkerPlan>) {
+        handle.is_gone.set(true);
+        // The weak reference holds the address, so that no other listener can have it meanwhile.
+        self.last_plans.borrow_mut().insert(Rc::as_ptr(handle), (Rc::downgrade(handle), plan));
+    }
+
+    /// Forgets the plans that were kept for listeners whose last connection has ended.
+    pub(crate) fn forget_last_plans(&self) {
+        self.last_plans.borrow_mut().retain(|_, (handle, _)| handle.strong_count() > 0);
     }
 
     /// The plan for an exchange, a stream of bytes, that begins now: as [`Self::plan_of`], or the one that is tried. Both
     /// have the same listeners.
     #[inline]
-    pub(crate) fn plan_to_carry(&self, seat: &Seat) -> Rc<WorkerPlan> {
+    pub(crate) fn plan_to_carry(&self, handle: &ListenerHandle) -> Rc<WorkerPlan> {
         if self.has_trial.get()
-            && let Some(tried) = self.draw(seat)
+            && let Some(tried) = self.draw(handle)
         {
             return tried;
         }
-        self.plan_of(seat)
+        self.plan_of(handle)
     }
 
     #[cold]
-    fn draw(&self, seat: &Seat) -> Option<Rc<WorkerPlan>> {
+    fn draw(&self, handle: &ListenerHandle) -> Option<Rc<WorkerPlan>> {
         let trial = self.trial.borrow();
-        let trial = trial.as_ref().filter(|_| seat.last_plan.borrow().is_none())?;
+        let trial = trial.as_ref().filter(|_| !handle.is_gone.get())?;
         (self.random.next() % 100 < u64::from(trial.share_percent)).then(|| trial.plan.clone())
     }
 
@@ -198,6 +209,13 @@ impl Worker {
         }
     }
 
+    /// Logs a connection that came to nothing. Its listener's counters include it already.
+    pub(crate) fn log_failure(&self, facts: &ConnectionFacts, fault: Fault) {
+        let Some(log) = &mut *self.logs.borrow_mut() else { return };
+        let facts = facts.facts(facts.peer.ip(), "");
+        log.write(&Record { fault: Some(fault), at: SystemTime::now(), ..Record::empty(&facts, Kind::Stream) });
+    }
+
     #[cold]
     fn weigh(&self, record: &Record<'_>, generation: u64) {
         if let Some(trial) = &*self.trial.borrow() {
@@ -213,46 +231,6 @@ impl Worker {
             *date = (second, imf_fixdate(second));
         }
         use_date(&date.1)
-    }
-}
-
-/// Runs a worker until it is told to stop. `is_held`: nothing is taken at sockets before it is told to.
-pub(crate) fn run(
-    index: usize,
-    telemetry: Arc<Telemetry>,
-    (open_connections, is_held): (Arc<AtomicUsize>, bool),
-    commands: UnboundedReceiver<Command>,
-) {
-    let builder = &mut tokio::runtime::Builder::new_current_thread();
-    let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            telemetry::log::error("worker cannot start", &[("error", &error.to_string())]);
-            return;
-        }
-    };
-    let worker = Worker::new(index, telemetry, open_connections);
-    *worker.held.borrow_mut() = is_held.then(Vec::new);
-    runtime.block_on(obey(worker, commands));
-}
-
-async fn obey(worker: Rc<Worker>, mut commands: UnboundedReceiver<Command>) {
-    let mut sweep = tokio::time::interval(SWEEP);
-    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            command = commands.recv() => match command {
-                Some(Command::Stop) | None => return worker.outgoing.end(),
-                Some(command) => reconcile::obey(&worker, command),
-            },
-            _ = sweep.tick() => {
-                let now = Instant::now();
-                worker.plan().sweep(now);
-                if let Some(trial) = &*worker.trial.borrow() {
-                    trial.plan.sweep(now);
-                }
-            }
-        }
     }
 }
 

@@ -23,7 +23,7 @@ use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
 use crate::cells::Cells;
-use crate::registry::Tether;
+use crate::registry::Registration;
 use crate::tls::{ListenerTls, TlsMaterial, UpstreamTlsNow};
 use crate::upstream::pool::Pool;
 
@@ -307,8 +307,8 @@ impl WorkerPlan {
     }
 
     /// The HTTP listener that a connection came by, if it is still there and still speaks HTTP.
-    pub(crate) fn http_listener(&self, tether: &Tether) -> Option<(&ListenerNow, &HttpListener)> {
-        let listener = self.listeners.get(tether.seat.index.get())?;
+    pub(crate) fn http_listener(&self, registration: &Registration) -> Option<(&ListenerNow, &HttpListener)> {
+        let listener = self.listeners.get(registration.handle.index.get())?;
         Some((listener, listener.http()?))
     }
 

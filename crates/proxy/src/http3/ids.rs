@@ -25,8 +25,8 @@ const ID_BYTES: usize = NONCE_BYTES + 3 + CHECK_BYTES;
 pub(super) struct Owner {
     /// Number of the process: each that follows another has the next.
     pub process: u8,
-    /// Number of the port among those of its listener there.
-    pub port: u16,
+    /// Number of the socket among those of its listener there.
+    pub socket: u16,
 }
 
 /// Of the sockets of one listener: nobody else can tell the worker by an id, nor which ids belong together (RFC 9000 section
@@ -93,14 +93,14 @@ impl Keys {
     fn owner_of(&self, id: &[u8]) -> Option<Owner> {
         let (nonce, named) = id.split_at(NONCE_BYTES);
         let [a, b, c] = self.mask(nonce);
-        let owner = Owner { process: named[2] ^ c, port: u16::from_be_bytes([named[0] ^ a, named[1] ^ b]) };
+        let owner = Owner { process: named[2] ^ c, socket: u16::from_be_bytes([named[0] ^ a, named[1] ^ b]) };
         (self.check(nonce, owner) == named[3..]).then_some(owner)
     }
 }
 
 impl Owner {
     fn bytes(self) -> [u8; 3] {
-        let [high, low] = self.port.to_be_bytes();
+        let [high, low] = self.socket.to_be_bytes();
         [high, low, self.process]
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn owner(datagram: &[u8], keys: &Keys) -> Option<Owner> {
     keys.owner_of(id)
 }
 
-/// Whether one process, or one port at a socket, has followed another, by their numbers, which begin anew behind the last.
+/// Whether one process, or one socket at an address, has followed another, by their numbers, which start again after the last.
 pub(super) fn is_after(one: u8, other: u8) -> bool {
     (1..=u8::MAX / 2).contains(&one.wrapping_sub(other))
 }
@@ -165,9 +165,9 @@ pub(crate) struct Passed {
 pub(crate) type Others = [Sender<Passed>];
 
 /// How a worker gives the others of a listener what is theirs, and gets what is its own.
-pub(crate) struct Mesh {
-    /// Number of the port among those of the listener.
-    pub port: usize,
+pub(crate) struct Hub {
+    /// Number of the socket among those of the listener.
+    pub socket: usize,
     pub process: u8,
     pub others: Arc<Others>,
     pub own: Receiver<Passed>,
@@ -178,53 +178,53 @@ pub(crate) struct Mesh {
     pub before: Arc<[Generation]>,
 }
 
-impl Mesh {
+impl Hub {
     pub(super) fn owner(&self) -> Owner {
-        Owner { process: self.process, port: self.port as u16 }
+        Owner { process: self.process, socket: self.socket as u16 }
     }
 }
 
-/// One for each port. What finds a full channel is dropped, as any network may do.
-pub(crate) fn mesh(ports: usize, (keys, process): (Keys, u8), past: Option<&Arc<Past>>) -> Vec<Mesh> {
-    mesh_after(ports, (keys, process), past, Vec::new())
+/// One for each socket. What finds a full channel is dropped, as any network may do.
+pub(crate) fn hubs(sockets: usize, (keys, process): (Keys, u8), past: Option<&Arc<Past>>) -> Vec<Hub> {
+    hubs_after(sockets, (keys, process), past, Vec::new())
 }
 
-fn mesh_after(
-    ports: usize,
+fn hubs_after(
+    sockets: usize,
     (keys, process): (Keys, u8),
     past: Option<&Arc<Past>>,
     before: Vec<Generation>,
-) -> Vec<Mesh> {
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..ports).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
+) -> Vec<Hub> {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..sockets).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
     let (others, before): (Arc<Others>, Arc<[Generation]>) = (senders.into(), before.into());
     let ends = receivers.into_iter().enumerate();
-    let mesh = |(port, own)| {
+    let hub = |(socket, own)| {
         let (others, keys, past, before) = (others.clone(), keys.clone(), past.cloned(), before.clone());
-        Mesh { port, process, others, own, keys, past, before }
+        Hub { socket, process, others, own, keys, past, before }
     };
-    ends.map(mesh).collect()
+    ends.map(hub).collect()
 }
 
-/// The ports of one listener for as long as it had its address, as those know them that follow them there.
+/// The sockets of one listener for as long as it had its address, as those know them that follow them there.
 #[derive(Clone)]
 pub(crate) struct Generation {
     keys: Keys,
     /// What their ids tell.
     process: u8,
-    /// There as long as any of the ports.
+    /// There as long as any of the sockets.
     others: Weak<Others>,
     past: Weak<Past>,
 }
 
 impl Generation {
-    /// That of these ports.
-    pub(crate) fn of(ports: &[Mesh]) -> Option<Self> {
-        let Mesh { keys, process, others, past, .. } = ports.first()?;
+    /// That of these sockets.
+    pub(crate) fn of(sockets: &[Hub]) -> Option<Self> {
+        let Hub { keys, process, others, past, .. } = sockets.first()?;
         let past = past.as_ref().map_or_else(Weak::new, Arc::downgrade);
         Some(Self { keys: keys.clone(), process: *process, others: Arc::downgrade(others), past })
     }
 
-    /// Whether any of the ports is there.
+    /// Whether any of the sockets is there.
     pub(crate) fn is_there(&self) -> bool {
         self.others.strong_count() > 0
     }
@@ -234,29 +234,34 @@ impl Generation {
         self.keys.are(&other.keys)
     }
 
-    /// Whether these are the same ports.
+    /// Whether these are the same sockets.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.others.ptr_eq(&other.others)
     }
 
-    /// The ports that follow these at their address or at one that covers it, or is covered by it. `before` has the latest last, and
+    /// The sockets that follow these at their address or at one that covers it, or is covered by it. `before` has the latest last, and
     /// all that are there: who reads has to know whose each datagram is. Nobody can know that of ids that were made with other keys.
-    pub(crate) fn succeed(before: &[Self], ports: usize) -> Vec<Mesh> {
+    pub(crate) fn succeed(before: &[Self], sockets: usize) -> Vec<Hub> {
         let there: Vec<&Self> = before.iter().filter(|one| one.is_there()).collect();
-        let Some(latest) = there.last() else { return mesh(ports, (Keys::new(), 0), None) };
+        let Some(latest) = there.last() else { return hubs(sockets, (Keys::new(), 0), None) };
         let kin: Vec<Self> = there.iter().filter(|one| one.keys.are(&latest.keys)).map(|one| (*one).clone()).collect();
         // As many as there are may have been between the oldest and this one, so that numbers come again.
         let mut next = (1..=u8::MAX).map(|step| latest.process.wrapping_add(step));
         let free = next.find(|number| kin.iter().all(|one| one.process != *number));
         let process = free.unwrap_or(latest.process.wrapping_add(1));
         let past = kin.iter().find_map(|one| one.past.upgrade());
-        mesh_after(ports, (latest.keys.clone(), process), past.as_ref(), kin)
+        hubs_after(sockets, (latest.keys.clone(), process), past.as_ref(), kin)
     }
 
-    /// The way to a port of one of these, by what an id tells. `Some(None)`: these are there, and that port is over.
-    pub(super) fn find(all: &[Self], owner: Owner) -> Option<Option<Sender<Passed>>> {
-        let others = all.iter().filter(|one| one.process == owner.process).find_map(|one| one.others.upgrade())?;
-        Some(others.get(usize::from(owner.port)).cloned())
+    /// The place of the generation of this process number that is still there, and how many sockets it had.
+    pub(super) fn find(all: &[Self], process: u8) -> Option<(usize, usize)> {
+        let mut there = all.iter().enumerate().filter(|(_, one)| one.process == process);
+        there.find_map(|(place, one)| Some((place, one.others.upgrade()?.len())))
+    }
+
+    /// The way to one of these sockets. `None` if they are over.
+    pub(super) fn way(&self, socket: usize) -> Option<Sender<Passed>> {
+        self.others.upgrade()?.get(socket).cloned()
     }
 }
 
@@ -267,13 +272,13 @@ mod tests {
     #[test]
     fn an_id_names_its_process_and_port_and_shows_them_to_nobody() {
         let (keys, mut seen) = (Keys::new(), std::collections::HashSet::new());
-        for (process, port) in [(0, 0), (0, 1), (7, 1), (255, u16::MAX)] {
-            let owned = Owner { process, port };
+        for (process, socket) in [(0, 0), (0, 1), (7, 1), (255, u16::MAX)] {
+            let owned = Owner { process, socket };
             let mut ids = Ids { owner: owned, keys: keys.clone() };
             for _ in 0..50 {
                 let id = ids.generate_cid();
                 assert!(ids.validate(&id).is_ok());
-                let other = Owner { process, port: port ^ 1 };
+                let other = Owner { process, socket: socket ^ 1 };
                 assert!(Ids { owner: other, keys: keys.clone() }.validate(&id).is_ok(), "should that be over");
                 assert!(Ids { owner: owned, keys: Keys::new() }.validate(&id).is_err());
                 let short = [&[0x41][..], &id, b"payload"].concat();
@@ -288,10 +293,10 @@ mod tests {
     #[test]
     fn a_process_that_follows_reads_the_ids_of_the_one_before() {
         let keys = Keys::new();
-        let id = Ids { owner: Owner { process: 3, port: 2 }, keys: keys.clone() }.generate_cid();
+        let id = Ids { owner: Owner { process: 3, socket: 2 }, keys: keys.clone() }.generate_cid();
         let (ids, secret) = keys.parts();
         let datagram = [&[0x41][..], &id].concat();
-        assert_eq!(owner(&datagram, &Keys::of(ids, secret)), Some(Owner { process: 3, port: 2 }));
+        assert_eq!(owner(&datagram, &Keys::of(ids, secret)), Some(Owner { process: 3, socket: 2 }));
     }
 
     #[test]
@@ -317,7 +322,7 @@ mod tests {
     #[test]
     fn ids_of_other_sockets_and_ids_that_were_changed_name_nobody() {
         let (keys, others) = (Keys::new(), Keys::new());
-        let mut ids = Ids { owner: Owner { process: 0, port: 3 }, keys: keys.clone() };
+        let mut ids = Ids { owner: Owner { process: 0, socket: 3 }, keys: keys.clone() };
         let made: Vec<_> = (0..1_000).map(|_| ids.generate_cid()).collect();
         let strange = made.iter().filter(|id| others.owner_of(id).is_some()).count();
         let changed = |id: &ConnectionId| {
@@ -331,7 +336,7 @@ mod tests {
 
     #[test]
     fn who_follows_knows_all_that_are_there_by_numbers_of_their_own() {
-        let first = mesh(2, (Keys::new(), 7), None);
+        let first = hubs(2, (Keys::new(), 7), None);
         let mut all = vec![Generation::of(&first).unwrap()];
         let mut latest = Vec::new();
         // Far more than there are numbers; of those between only the latest is there.
@@ -344,16 +349,16 @@ mod tests {
             all.push(Generation::of(&latest).unwrap());
         }
         let before = &latest[0].before;
-        let owner = |port| Owner { process: 7, port };
-        assert!(Generation::find(before, owner(1)).is_some_and(|way| way.is_some_and(|way| !way.is_closed())));
-        assert!(Generation::find(before, owner(2)).is_some_and(|way| way.is_none()));
-        assert!(Generation::find(before, Owner { process: latest[0].process, port: 0 }).is_none());
+        let (place, sockets) = Generation::find(before, 7).unwrap();
+        assert!(before[place].way(1).is_some_and(|way| !way.is_closed()));
+        assert!(sockets == 2 && before[place].way(2).is_none());
+        assert!(Generation::find(before, latest[0].process).is_none());
         drop(first);
-        assert!(Generation::find(before, owner(1)).is_none(), "they are over");
-        let strange = Generation::of(&mesh(1, (Keys::new(), 9), None)).unwrap();
+        assert!(Generation::find(before, 7).is_none(), "they are over");
+        let strange = Generation::of(&hubs(1, (Keys::new(), 9), None)).unwrap();
         assert!(Generation::succeed(&[strange], 1)[0].before.is_empty());
-        let (one, other) = (mesh(1, (Keys::new(), 3), None), mesh(1, (Keys::new(), 3), None));
-        let both = [&one, &other].map(|ports| Generation::of(ports).unwrap());
+        let (one, other) = (hubs(1, (Keys::new(), 3), None), hubs(1, (Keys::new(), 3), None));
+        let both = [&one, &other].map(|sockets| Generation::of(sockets).unwrap());
         let made = Generation::succeed(&both, 1);
         assert!(made[0].keys.are(&other[0].keys) && made[0].process == 4 && made[0].before.len() == 1);
         assert!(made[0].before[0].is(&both[1]) && !both[0].is(&both[1]));

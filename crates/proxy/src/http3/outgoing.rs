@@ -1,6 +1,6 @@
-//! The UDP ports from which a worker connects to endpoints.
+//! The UDP sockets from which a worker connects to endpoints.
 //!
-//! One port carries the connections to all endpoints that are to be reached from the same address, so that what they have to say
+//! One socket carries the connections to all endpoints that are to be reached from the same address, so that what they have to say
 //! together is sent by the same calls. It lasts as long as any of them.
 
 use std::cell::RefCell;
@@ -10,13 +10,13 @@ use std::rc::{Rc, Weak};
 
 use model::socket::{ClusterSocket, Source};
 
-use super::{Keys, Port, mesh};
+use super::{Keys, Socket, hubs};
 use crate::socket;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Outgoing {
-    ports: RefCell<Vec<(From, Weak<Port>)>>,
+    sockets: RefCell<Vec<(From, Weak<Socket>)>>,
 }
 
 /// What the other side sees.
@@ -39,32 +39,32 @@ impl From {
 }
 
 impl Outgoing {
-    /// The port for connections to this address. A connection is to be made before anything else is waited for, or it may end.
+    /// The socket for connections to this address. A connection is to be made before anything else is waited for, or it may end.
     ///
     /// # Errors
     /// As the kernel says.
-    pub(crate) fn port(&self, address: SocketAddr, settings: &ClusterSocket) -> io::Result<Rc<Port>> {
+    pub(crate) fn socket(&self, address: SocketAddr, settings: &ClusterSocket) -> io::Result<Rc<Socket>> {
         let from = From::of(address, settings);
-        let mut ports = self.ports.borrow_mut();
-        ports.retain(|(_, port)| port.upgrade().is_some_and(|port| !port.is_over()));
-        let found = ports.iter().find(|(own, _)| *own == from).and_then(|(_, port)| port.upgrade());
-        if let Some(port) = found {
-            return Ok(port);
+        let mut sockets = self.sockets.borrow_mut();
+        sockets.retain(|(_, socket)| socket.upgrade().is_some_and(|socket| !socket.is_over()));
+        let found = sockets.iter().find(|(own, _)| *own == from).and_then(|(_, socket)| socket.upgrade());
+        if let Some(socket) = found {
+            return Ok(socket);
         }
         let socket = socket::datagrams_from(from.is_v4, from.source)?;
-        let mesh = mesh(1, (Keys::new(), 0), None).pop().ok_or(io::ErrorKind::Other)?;
-        let port = Port::new(socket, mesh, None, Box::new(|port, incoming| port.refuse(incoming)))?;
-        ports.push((from, Rc::downgrade(&port)));
-        let driven = port.clone();
+        let hub = hubs(1, (Keys::new(), 0), None).pop().ok_or(io::ErrorKind::Other)?;
+        let socket = Socket::new(socket, hub, None, Box::new(|socket, incoming| socket.refuse(incoming)))?;
+        sockets.push((from, Rc::downgrade(&socket)));
+        let driven = socket.clone();
         tokio::task::spawn_local(async move { driven.drive(|| driven.open() == 0).await });
-        Ok(port)
+        Ok(socket)
     }
 
     /// Tells all endpoints that the program ends.
     pub(crate) fn end(&self) {
-        for (_, port) in self.ports.borrow_mut().drain(..) {
-            if let Some(port) = port.upgrade() {
-                port.close_all();
+        for (_, socket) in self.sockets.borrow_mut().drain(..) {
+            if let Some(socket) = socket.upgrade() {
+                socket.close_all();
             }
         }
     }

@@ -1,27 +1,26 @@
 //! One QUIC connection, as its streams and the task that looks after it see it.
 //!
-//! What is done here changes the state of the connection only; the [`Port`] sends what follows from it, once the tasks that
+//! What is done here changes the state of the connection only; the [`Socket`] sends what follows from it, once the tasks that
 //! are awake have had their turn, so that what several have written leaves together.
+
+mod inner;
+mod streams;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use model::limits::{HTTP3_CONNECTION_WINDOW_BYTES, HTTP3_SEND_WINDOW_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN};
+use model::limits::{HTTP3_SEND_WINDOW_BYTES_MAX, HTTP3_SEND_WINDOW_BYTES_MIN};
 use quinn_proto::crypto::rustls::HandshakeData;
-use quinn_proto::{
-    Connection, ConnectionError, ConnectionEvent, ConnectionHandle, Dir, Endpoint, Event, ReadError, StreamEvent,
-    StreamId, Transmit, VarInt, WriteError,
-};
+use quinn_proto::{Connection, ConnectionEvent, ConnectionHandle, Endpoint, StreamId, Transmit, VarInt};
 use rustls_pki_types::CertificateDer;
 
-use super::Port;
+use self::inner::Inner;
+use super::Socket;
 use crate::tls::Noted;
 
 /// How a connection ended.
@@ -46,30 +45,9 @@ pub(crate) enum ReadFault {
     Gone,
 }
 
-/// Ids of streams are small numbers that are all different.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0 << 8 | u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        // Fibonacci hashing (Knuth, volume 3, section 6.4).
-        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// See the module.
 pub(crate) struct Quic {
-    port: Rc<Port>,
+    socket: Rc<Socket>,
     handle: ConnectionHandle,
     is_dirty: Cell<bool>,
     /// What it has to send was put off, for tasks that were woken to add theirs.
@@ -88,152 +66,20 @@ pub(super) enum Told {
     Drained,
 }
 
-struct Inner {
-    connection: Connection,
-    /// The tasks that wait for a stream.
-    waiting: HashMap<u64, Waker, BuildHasherDefault<IdHasher>>,
-    /// The task that looks after the connection.
-    waker: Option<Waker>,
-    is_connected: bool,
-    lost: Option<Lost>,
-    /// A task was woken since this was last asked.
-    has_woken: bool,
-    /// When the port looks at it: each entry is earlier than the one before it, so that the last rings first.
-    timers: Vec<Instant>,
-    /// When the last datagram came.
-    heard_at: Instant,
-    /// Streams whose writes were blocked, and when each was last given something: a count of writes.
-    blocked: HashMap<u64, u64, BuildHasherDefault<IdHasher>>,
-    writes: u64,
-    /// Streams that may write again, while news are told.
-    writable: Vec<StreamId>,
-    /// There is something to read on streams that go one way.
-    has_news: bool,
-    /// The peer does not look at streams of ours from this one on.
-    refused_from: u64,
-    /// The network says that nobody is there.
-    is_doubtful: bool,
-    /// The peer takes other connections and says nothing on this one.
-    is_forsaken: bool,
-    /// What the handshake has told so far.
-    noted: Noted,
-}
-
-impl Inner {
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            self.has_woken = true;
-            waker.wake();
-        }
-    }
-
-    fn wake_stream(&mut self, id: StreamId) {
-        if let Some(waker) = self.waiting.remove(&u64::from(VarInt::from(id))) {
-            self.has_woken = true;
-            waker.wake();
-        }
-    }
-
-    fn wake_all(&mut self) {
-        self.wake();
-        for (_, waker) in self.waiting.drain() {
-            waker.wake();
-        }
-    }
-
-    /// Wakes those that may write again. Room is made little by little, and the first who is woken takes all of it: so that is
-    /// whoever has been without for longest.
-    fn wake_writable(&mut self) {
-        let mut writable = std::mem::take(&mut self.writable);
-        writable.sort_by_key(|id| self.blocked.get(&u64::from(VarInt::from(*id))).copied().unwrap_or(0));
-        for id in writable.drain(..) {
-            self.wake_stream(id);
-        }
-        self.writable = writable;
-    }
-
-    fn wait_for(&mut self, id: StreamId, cx: &TaskContext<'_>) {
-        let id = u64::from(VarInt::from(id));
-        if !self.waiting.get(&id).is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.waiting.insert(id, cx.waker().clone());
-        }
-    }
-
-    fn note(&mut self, event: Event) {
-        match event {
-            Event::Connected => {
-                self.is_connected = true;
-                if !self.connection.side().is_client() {
-                    // Of one that could send early it was smaller.
-                    self.connection.set_receive_window(HTTP3_CONNECTION_WINDOW_BYTES.into());
-                }
-                // Those that wait for the end of the handshake, too.
-                self.wake_all();
-            }
-            Event::ConnectionLost { reason } => {
-                self.lost.get_or_insert(match reason {
-                    ConnectionError::ApplicationClosed(close) => Lost::Closed(close.error_code.into_inner()),
-                    ConnectionError::TimedOut | ConnectionError::Reset => Lost::Silent,
-                    ConnectionError::ConnectionClosed(_) => Lost::Closed(0),
-                    _ => Lost::Broken,
-                });
-                self.wake_all();
-            }
-            Event::Stream(StreamEvent::Writable { id }) if id.dir() == Dir::Bi => self.writable.push(id),
-            Event::Stream(
-                StreamEvent::Readable { id }
-                | StreamEvent::Writable { id }
-                | StreamEvent::Stopped { id, .. }
-                | StreamEvent::Finished { id },
-            ) => {
-                self.wake_stream(id);
-                // Those that go one way are read by the task of the connection.
-                if id.dir() == Dir::Uni {
-                    self.has_news = true;
-                    self.wake();
-                }
-            }
-            Event::Stream(StreamEvent::Opened { dir }) => {
-                self.has_news |= dir == Dir::Uni;
-                self.wake();
-            }
-            Event::Stream(_) | Event::HandshakeDataReady => self.wake(),
-            Event::DatagramReceived | Event::DatagramsUnblocked => {}
-        }
-    }
-}
-
 impl Quic {
-    pub(super) fn new(port: Rc<Port>, handle: ConnectionHandle, connection: Connection) -> Rc<Self> {
-        let inner = Inner {
-            connection,
-            waiting: HashMap::default(),
-            waker: None,
-            is_connected: false,
-            lost: None,
-            has_woken: false,
-            timers: Vec::new(),
-            heard_at: Instant::now(),
-            blocked: HashMap::default(),
-            writes: 0,
-            writable: Vec::new(),
-            has_news: false,
-            refused_from: u64::MAX,
-            is_doubtful: false,
-            is_forsaken: false,
-            noted: Noted::take(),
-        };
-        Rc::new(Self { port, handle, is_dirty: Cell::new(false), is_put_off: Cell::new(false), inner: inner.into() })
+    pub(super) fn new(socket: Rc<Socket>, handle: ConnectionHandle, connection: Connection) -> Rc<Self> {
+        let inner = Inner::new(connection);
+        Rc::new(Self { socket, handle, is_dirty: Cell::new(false), is_put_off: Cell::new(false), inner: inner.into() })
     }
 
     pub(super) fn handle(&self) -> ConnectionHandle {
         self.handle
     }
 
-    /// Has the port look at it.
+    /// Has the socket look at it.
     pub(super) fn touch(self: &Rc<Self>) {
         if !self.is_dirty.replace(true) {
-            self.port.note(self.clone());
+            self.socket.note(self.clone());
         }
     }
 
@@ -279,12 +125,12 @@ impl Quic {
             && inner.timers.last().is_none_or(|set| due < *set)
         {
             inner.timers.push(due);
-            self.port.set_timer(due, self.handle);
+            self.socket.set_timer(due, self.handle);
         }
         false
     }
 
-    /// When the port was to look at it.
+    /// When the socket was to look at it.
     pub(super) fn take_timers(&self) -> Vec<Instant> {
         std::mem::take(&mut self.inner.borrow_mut().timers)
     }
@@ -380,8 +226,8 @@ impl Quic {
         self.inner.borrow().lost
     }
 
-    pub(crate) fn port(&self) -> &Rc<Port> {
-        &self.port
+    pub(crate) fn socket(&self) -> &Rc<Socket> {
+        &self.socket
     }
 
     /// Where the peer is now: it may move.
@@ -476,154 +322,6 @@ impl Quic {
             inner.wake_all();
         }
         self.touch();
-    }
-
-    /// Streams of which the peer has not got all that we say.
-    pub(crate) fn unfinished(&self) -> usize {
-        self.inner.borrow_mut().connection.streams().send_streams()
-    }
-
-    /// The next stream that the peer has begun.
-    pub(crate) fn accept(&self, dir: Dir) -> Option<StreamId> {
-        self.inner.borrow_mut().connection.streams().accept(dir)
-    }
-
-    /// Begins a stream, if the peer allows another.
-    pub(crate) fn open(&self, dir: Dir) -> Option<StreamId> {
-        self.inner.borrow_mut().connection.streams().open(dir)
-    }
-
-    /// Says that the peer does not look at streams of ours from this one on (RFC 9114 section 5.2).
-    pub(crate) fn refuse_from(&self, id: u64) {
-        let inner = &mut *self.inner.borrow_mut();
-        if id < inner.refused_from {
-            inner.refused_from = id;
-            inner.waiting.retain(|waiting, waker| {
-                let is_refused = *waiting >= id && waiting % 4 == 0;
-                if is_refused {
-                    waker.wake_by_ref();
-                }
-                !is_refused
-            });
-        }
-    }
-
-    /// Whether the peer has said so of a stream.
-    pub(crate) fn is_refused(&self, id: StreamId) -> bool {
-        u64::from(VarInt::from(id)) >= self.inner.borrow().refused_from
-    }
-
-    /// Whether the peer wants no more of our half.
-    pub(crate) fn is_stopped(&self, id: StreamId) -> bool {
-        matches!(self.inner.borrow_mut().connection.send_stream(id).stopped(), Ok(Some(_)))
-    }
-
-    /// Whether the peer has broken its half off.
-    pub(crate) fn is_reset(&self, id: StreamId) -> bool {
-        matches!(self.inner.borrow_mut().connection.recv_stream(id).received_reset(), Ok(Some(_)))
-    }
-
-    /// The next bytes of a stream; `None` is its end. What is read opens the peer's window.
-    pub(crate) fn poll_read(
-        self: &Rc<Self>,
-        id: StreamId,
-        cx: &TaskContext<'_>,
-    ) -> Poll<Result<Option<Bytes>, ReadFault>> {
-        let inner = &mut *self.inner.borrow_mut();
-        let mut stream = inner.connection.recv_stream(id);
-        let Ok(mut chunks) = stream.read(true) else { return Poll::Ready(Err(ReadFault::Gone)) };
-        let next = chunks.next(usize::MAX);
-        if chunks.finalize().should_transmit() {
-            self.touch();
-        }
-        match next {
-            Ok(chunk) => Poll::Ready(Ok(chunk.map(|chunk| chunk.bytes))),
-            Err(ReadError::Reset(code)) => Poll::Ready(Err(ReadFault::Reset(code.into_inner()))),
-            // What came before the end of the connection is read all the same.
-            Err(ReadError::Blocked) if inner.lost.is_some() => Poll::Ready(Err(ReadFault::Gone)),
-            Err(ReadError::Blocked) => {
-                inner.wait_for(id, cx);
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Writes as much as the windows allow: how many bytes.
-    ///
-    /// # Errors
-    /// The peer wants no more of it, or the connection is gone.
-    pub(crate) fn poll_write(
-        self: &Rc<Self>,
-        id: StreamId,
-        cx: &TaskContext<'_>,
-        bytes: &[u8],
-    ) -> Poll<Result<usize, ()>> {
-        let inner = &mut *self.inner.borrow_mut();
-        if inner.lost.is_some() {
-            return Poll::Ready(Err(()));
-        }
-        match inner.connection.send_stream(id).write(bytes) {
-            Ok(count) => {
-                if !inner.blocked.is_empty()
-                    && let Some(last) = inner.blocked.get_mut(&u64::from(VarInt::from(id)))
-                {
-                    inner.writes += 1;
-                    *last = inner.writes;
-                }
-                self.touch();
-                Poll::Ready(Ok(count))
-            }
-            Err(WriteError::Blocked) => {
-                inner.wait_for(id, cx);
-                let (id, writes) = (u64::from(VarInt::from(id)), inner.writes);
-                inner.blocked.entry(id).or_insert(writes);
-                // It is told that we would like to say more (RFC 9000 section 4.1).
-                self.touch();
-                Poll::Pending
-            }
-            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Poll::Ready(Err(())),
-        }
-    }
-
-    /// Ends our half of a stream in good order. False: the peer has stopped it, or it is gone.
-    pub(crate) fn finish(self: &Rc<Self>, id: StreamId) -> bool {
-        let inner = &mut *self.inner.borrow_mut();
-        self.touch();
-        inner.lost.is_none() && inner.connection.send_stream(id).finish().is_ok()
-    }
-
-    /// Breaks our half of a stream off, unless it has ended.
-    pub(crate) fn reset(self: &Rc<Self>, id: StreamId, code: u64) {
-        let inner = &mut *self.inner.borrow_mut();
-        let _ = inner.connection.send_stream(id).reset(number(code));
-        self.touch();
-    }
-
-    /// Tells the peer that nothing more is read of its half, unless that has ended.
-    pub(crate) fn stop(self: &Rc<Self>, id: StreamId, code: u64) {
-        let inner = &mut *self.inner.borrow_mut();
-        let _ = inner.connection.recv_stream(id).stop(number(code));
-        self.touch();
-    }
-
-    /// Ready when the peer wants no more of our half, or the connection is gone.
-    pub(crate) fn poll_stopped(&self, id: StreamId, cx: &TaskContext<'_>) -> Poll<()> {
-        let inner = &mut *self.inner.borrow_mut();
-        let is_stopped = matches!(inner.connection.send_stream(id).stopped(), Ok(Some(_)));
-        if is_stopped || inner.lost.is_some() {
-            return Poll::Ready(());
-        }
-        inner.wait_for(id, cx);
-        Poll::Pending
-    }
-
-    /// Nobody waits for a stream any more.
-    pub(crate) fn forget(&self, id: StreamId) {
-        let (inner, id) = (&mut *self.inner.borrow_mut(), u64::from(VarInt::from(id)));
-        inner.waiting.remove(&id);
-        if !inner.blocked.is_empty() {
-            inner.blocked.remove(&id);
-        }
     }
 }
 

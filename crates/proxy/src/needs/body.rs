@@ -9,10 +9,10 @@ use model::{Fault, Version};
 use plan::filter::TooLong;
 use wire::http1::{Framing, SendResponse};
 
-use crate::downstream::send_interim;
 use crate::exchange::Exchange;
 use crate::io::write_all;
 use crate::relay::{BodyWriter, Pump, PumpFault};
+use crate::respond::send_interim;
 use crate::upstream::conversation::upload_fault;
 
 /// Holds the body for a step that wants it if it has at most `max` bytes.

@@ -63,14 +63,14 @@ fn connection_for(
 ) -> Connection {
     let of = &*exchange.connection;
     let bytes_max = HEAD_BYTES_MAX + call.response_bytes_max;
-    let mut watch = Watch::new(now, ends - now, of.tether.clone());
+    let mut watch = Watch::new(now, ends - now, of.registration.clone());
     watch.set_bound(Some(ends));
     Connection {
         io: Io::Memory(Box::new(MemoryIo { bytes: Vec::new(), bytes_max, is_gone: is_gone.clone() })),
         facts: of.facts.clone(),
         watch,
         received: None,
-        tether: of.tether.clone(),
+        registration: of.registration.clone(),
         requests: 0,
         leaves_by_end: false,
         is_early: false,

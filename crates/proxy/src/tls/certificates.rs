@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use super::Provider;
+use super::provider::Provider;
 
 /// Certificates in a file, at least one.
 pub(super) fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -12,11 +12,13 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerConnection, WebPkiClientVerifier};
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use rustls_pki_types::CertificateDer;
 use tokio_rustls::TlsAcceptor;
 
+use super::certificates;
+use super::noted::{self, Noted};
+use super::provider::Provider;
 use super::tickets::{TicketKey, Tickets};
-use super::{Provider, certificates, noted};
-use crate::http3::Quic;
 
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const TLS_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
@@ -185,7 +187,7 @@ impl QuicSettings {
 
     fn config(&self, tls: ServerConfig) -> Result<Arc<quinn_proto::ServerConfig>, String> {
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
-        let mut transport = crate::http3::transport(self.idle_timeout);
+        let mut transport = crate::http3::transport::transport(self.idle_timeout);
         if self.early_data {
             transport.receive_window(HTTP3_EARLY_WINDOW_BYTES.into());
         }
@@ -268,14 +270,18 @@ pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
     }
 }
 
-/// What the handshake of a QUIC connection told us.
-pub(crate) fn facts_of_quic(quic: &Quic) -> TlsFacts {
-    let subject = certificates::subject(quic.certificates().first());
+/// What the handshake of a QUIC connection told us: the client's certificate, the name that it asked for, and what was noted.
+pub(crate) fn facts_of_quic(
+    certificate: Option<&CertificateDer<'static>>,
+    server_name: Option<String>,
+    noted: Noted,
+) -> TlsFacts {
+    let subject = certificates::subject(certificate);
     TlsFacts {
-        server_name: quic.handshake_data().and_then(|data| data.server_name.clone()),
+        server_name,
         // RFC 9001 section 4.2: there is no other.
         version: "TLSv1.3",
-        cipher: quic.noted().cipher.unwrap_or("unknown"),
+        cipher: noted.cipher.unwrap_or("unknown"),
         client_subject: subject.whole,
         client_common_name: subject.common_name,
         alpn: Some("h3"),

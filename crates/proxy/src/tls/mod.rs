@@ -6,6 +6,7 @@
 mod certificates;
 mod downstream;
 mod noted;
+mod provider;
 mod tickets;
 mod upstream;
 
@@ -14,7 +15,6 @@ use std::sync::Arc;
 
 use model::{Issue, Name};
 use plan::Plan;
-use rustls::crypto::CryptoProvider;
 
 pub use downstream::TicketEstate;
 pub(crate) use downstream::{ListenerTls, facts_of, facts_of_quic, set_token_secret, token_secret};
@@ -85,6 +85,3 @@ impl TlsMaterial {
         self.clusters.get(name).cloned()
     }
 }
-
-/// What both sides are built with.
-type Provider = Arc<CryptoProvider>;

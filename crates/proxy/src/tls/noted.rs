@@ -13,7 +13,7 @@ use rustls::quic::{Algorithm, HeaderProtectionKey, PacketKey};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite};
 
-use super::Provider;
+use super::provider::Provider;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]

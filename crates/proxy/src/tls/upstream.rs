@@ -12,7 +12,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::TlsConnector;
 
-use super::{Provider, certificates};
+use super::certificates;
+use super::provider::Provider;
 
 /// Sessions of QUIC that are kept to be resumed, by the names of endpoints.
 const SESSIONS_MAX: usize = 256;

@@ -23,13 +23,13 @@ use super::Line;
 use super::pool::UpstreamConnection;
 use super::shared::stream::{self, Ended};
 use crate::buffer::Buffer;
-use crate::downstream::http1::Next;
-use crate::downstream::send_interim;
+use crate::connection::Next;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::relay::{BodyWriter, Pump, PumpFault};
+use crate::respond::send_interim;
 use crate::retry::policy;
 use crate::worker_plan::EndpointLocal;
 

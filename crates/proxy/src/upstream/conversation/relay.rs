@@ -12,10 +12,10 @@ use wire::http1::{Framing, ResponseParsed, SendResponse};
 
 use super::Conversation;
 use crate::answer;
-use crate::downstream::begin_response;
-use crate::downstream::http1::Next;
+use crate::connection::Next;
 use crate::exchange::{Exchange, fields_of, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault};
+use crate::respond::begin_response;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker_plan::EndpointLocal;
 

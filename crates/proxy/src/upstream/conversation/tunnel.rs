@@ -5,10 +5,10 @@ use plan::filter::ResponseSource;
 use wire::http1::{Framing, SendResponse};
 
 use super::Conversation;
-use crate::downstream::begin_response;
-use crate::downstream::http1::Next;
+use crate::connection::Next;
 use crate::exchange::Exchange;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
+use crate::respond::begin_response;
 
 impl<'p> Conversation<'p> {
     /// After `101 Switching Protocols`: bytes both ways until both sides have ended.

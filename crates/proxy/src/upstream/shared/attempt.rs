@@ -15,7 +15,7 @@ use plan::{ClusterPlan, EndpointPlan};
 use super::dial::{Dialing, dial};
 use super::trunk::{Berth, Found, Trunks, Waiting};
 use crate::connection::ConnectionFacts;
-use crate::downstream::http1::Next;
+use crate::connection::Next;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::http3::Outgoing;

@@ -142,8 +142,8 @@ pub(super) async fn open(trunks: &Trunks, how: &Dialing) -> Result<Box<Driver>, 
         .transport_config(Arc::new(outgoing_transport(&trunks.shared, trunks.idle_timeout())))
         // What proves an address was given by one endpoint, and the name may be that of many.
         .token_store(Arc::new(NoneTokenStore));
-    let port = how.outgoing.port(address, &how.socket).map_err(|_| Fault::ConnectFailed)?;
-    let quic = port.connect(config, address, &name.to_str()).map_err(|_| Fault::ConnectFailed)?;
+    let socket = how.outgoing.socket(address, &how.socket).map_err(|_| Fault::ConnectFailed)?;
+    let quic = socket.connect(config, address, &name.to_str()).map_err(|_| Fault::ConnectFailed)?;
     let mut driver = Driver::new(quic);
     poll_fn(|cx| driver.poll_made(cx)).await?;
     Ok(driver)

@@ -1,4 +1,4 @@
-//! The socket of a connection, with what waits to be written to it.
+//! The output of a connection: its socket, with what waits to be written to it.
 //!
 //! Frames are gathered, for one call costs more than the copy of many: all leave together when the turn of the connection is
 //! over. With TLS whole records are encrypted as they fill, without a copy of what bodies have in them, and what is less than one
@@ -22,10 +22,10 @@ const ROOM_BYTES: usize = 512;
 /// From how many bytes on a piece is written from where it lies: less is copied, for that costs less than a call.
 const LARGE_BYTES: usize = BUFFER_BYTES / 2;
 /// Frames that are written so at once: of the largest size a buffer is no more.
-pub(super) const FRAMES_AT_ONCE: usize = 4;
+pub(crate) const FRAMES_AT_ONCE: usize = 4;
 
 /// See the module.
-pub(super) struct Line {
+pub(crate) struct Output {
     io: Io,
     /// Of the task of the connection, for the socket.
     waker: Waker,
@@ -45,8 +45,8 @@ pub(super) struct Line {
     is_shut: bool,
 }
 
-impl Line {
-    pub(super) fn new(mut io: Io, waker: Waker) -> Self {
+impl Output {
+    pub(crate) fn new(mut io: Io, waker: Waker) -> Self {
         // The bound is kept here, where records are not cut to fit it.
         io.lift_encrypted_max();
         let is_encrypted = io.is_encrypted();
@@ -65,40 +65,40 @@ impl Line {
     }
 
     /// Where frames are written to.
-    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// Bytes that wait.
-    pub(super) fn waiting_bytes(&self) -> usize {
+    pub(crate) fn waiting_bytes(&self) -> usize {
         self.out.len() - self.sent_bytes + self.encrypted_bytes
     }
 
     /// Whether there is room for another piece of a body. Whoever begins to write one may write all of it, up to a buffer.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.waiting_bytes() < HTTP2_GATHERED_BYTES_MAX
     }
 
     /// Whether what waits has to wait for the peer.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.blocked_since.is_some()
     }
 
-    pub(super) fn blocked_since(&self) -> Option<Instant> {
+    pub(crate) fn blocked_since(&self) -> Option<Instant> {
         self.blocked_since
     }
 
-    pub(super) fn stirs(&self) -> u64 {
+    pub(crate) fn stirs(&self) -> u64 {
         self.stirs
     }
 
     /// Makes room for a head, or so many bytes of a body and the heads of their frames.
-    pub(super) fn expect(&mut self, count: usize) {
+    pub(crate) fn expect(&mut self, count: usize) {
         self.out.reserve(if self.is_encrypted { count.min(RECORD_BYTES) } else { count } + ROOM_BYTES);
     }
 
     /// Adds the payload of a frame whose head was written to [`Self::out`].
-    pub(super) fn put(&mut self, payload: &[u8]) -> io::Result<()> {
+    pub(crate) fn put(&mut self, payload: &[u8]) -> io::Result<()> {
         let whole = (self.out.len() + payload.len()) / RECORD_BYTES * RECORD_BYTES;
         if !self.is_encrypted || whole == 0 {
             self.out.extend_from_slice(payload);
@@ -113,13 +113,13 @@ impl Line {
     }
 
     /// Whether a piece of this length is to be given to [`Self::write_frames`].
-    pub(super) fn takes_frames(&self, length: usize) -> bool {
+    pub(crate) fn takes_frames(&self, length: usize) -> bool {
         length >= LARGE_BYTES && !self.is_encrypted && !self.is_blocked()
     }
 
     /// Writes frames of a body, whose payloads are `lengths` long and lie one after the other in `bytes`; the heads of their frames are the
     /// last that was written to [`Self::out`]. What the socket does not take is copied.
-    pub(super) fn write_frames(&mut self, lengths: &[usize], bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_frames(&mut self, lengths: &[usize], bytes: &[u8]) -> io::Result<()> {
         let out = std::mem::take(&mut self.out);
         let (before, mut heads) = out.split_at(out.len() - HEAD_BYTES * lengths.len());
         let mut payloads = bytes;
@@ -149,7 +149,7 @@ impl Line {
     }
 
     /// Reads what is here, `None` at the end of the connection.
-    pub(super) fn poll_read(&mut self, cx: &mut TaskContext<'_>, pool: &BufferPool) -> Poll<Option<Buffer>> {
+    pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, pool: &BufferPool) -> Poll<Option<Buffer>> {
         if ready!(self.io.poll_read_ready(cx)).is_err() {
             return Poll::Ready(None);
         }
@@ -165,7 +165,7 @@ impl Line {
     }
 
     /// Hands all that waits to the kernel.
-    pub(super) fn poll_send(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_send(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         if !self.is_encrypted {
             return self.poll_send_plain(cx);
         }
@@ -212,7 +212,7 @@ impl Line {
 
     /// Sends what waits, ends our half and throws away what still comes, within bounds, so that the peer sees why before the
     /// end: closing with unread bytes would reset the connection. Ready when there is nothing to wait for any more.
-    pub(super) fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+    pub(crate) fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         if !self.is_shut {
             if ready!(self.poll_send(cx)).is_err() || ready!(self.io.poll_shutdown(cx)).is_err() {
                 return Poll::Ready(());

@@ -8,7 +8,7 @@
 //! Flow control is end to end: the client gets its window back when bytes have been read from here, and we write no more
 //! than its window allows, and than its connection has room for. So a slow reader holds its own stream and no other, and nothing is
 //! buffered without bound. Dropped before both halves have ended, the stream is reset: NO_ERROR where only the client's half was
-//! open (RFC 9113 section 8.1), else CANCEL. The former is put off for a moment by [`linger`](crate::downstream::linger).
+//! open (RFC 9113 section 8.1), else CANCEL. The former is put off for a moment by `downstream::linger`.
 
 use std::io;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -18,7 +18,7 @@ use model::fields::Fields;
 use wire::http1::Framing;
 use wire::http2::code;
 
-use super::link::SharedLink;
+use super::state::SharedState;
 
 /// How far our half is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,15 +32,16 @@ enum Ours {
 
 /// See the module.
 pub(crate) struct Stream {
-    link: SharedLink,
+    state: SharedState,
     id: u32,
     ours: Ours,
 }
 
 impl Stream {
-    /// One that has a box in `link`.
-    pub(super) fn new(link: SharedLink, id: u32) -> Self {
-        Self { link, id, ours: Ours::Head }
+    /// Takes a stream on that was begun; it `ends` with its head if the request has no body.
+    pub(crate) fn open(state: &SharedState, id: u32, ends: bool) -> Self {
+        state.borrow_mut().enter(id, ends);
+        Self { state: state.clone(), id, ours: Ours::Head }
     }
 
     /// Sends an interim response.
@@ -48,7 +49,7 @@ impl Stream {
     /// # Errors
     /// The final one is on its way, or the stream is gone.
     pub(crate) fn send_interim(&mut self, head: &ResponseHead, framing: Framing) -> io::Result<()> {
-        self.link.borrow_mut().send_head(self.id, (head, head.status), (framing, false))
+        self.state.borrow_mut().send_head(self.id, (head, head.status), (framing, false))
     }
 
     /// Sends the head of the final response; `ends` says that there is no body.
@@ -61,34 +62,34 @@ impl Stream {
         (status, framing): (u16, Framing),
         ends: bool,
     ) -> io::Result<()> {
-        self.link.borrow_mut().send_head(self.id, (head, status), (framing, ends))?;
+        self.state.borrow_mut().send_head(self.id, (head, status), (framing, ends))?;
         self.ours = if ends { Ours::Ended } else { Ours::Body };
         Ok(())
     }
 
     /// Ready when there is something to read, the end included.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        self.link.borrow_mut().poll_readable(self.id, cx).map_ok(|_| ())
+        self.state.borrow_mut().poll_readable(self.id, cx).map_ok(|_| ())
     }
 
     /// Reads as much as is here; 0 is the end of the client's half, after which its trailers are known.
     pub(crate) fn poll_read(&mut self, cx: &mut TaskContext<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut link = self.link.borrow_mut();
-        let count = match ready!(link.poll_readable(self.id, cx))? {
+        let mut state = self.state.borrow_mut();
+        let count = match ready!(state.poll_readable(self.id, cx))? {
             0 => 0,
-            _ => link.read(self.id, room),
+            _ => state.read(self.id, room),
         };
         Poll::Ready(Ok(count))
     }
 
     /// Whether everything of the client's half has been read, and nothing is to come, trailers included.
     pub(crate) fn is_over(&self) -> bool {
-        self.link.borrow().is_over(self.id)
+        self.state.borrow().is_over(self.id)
     }
 
     /// The trailers of the client, once [`Self::poll_read`] has said the end.
     pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
-        self.link.borrow_mut().take_trailers(self.id)
+        self.state.borrow_mut().take_trailers(self.id)
     }
 
     /// Writes as much as the client's windows allow. `ends` says that our half ends with the last of `bytes`.
@@ -96,7 +97,7 @@ impl Stream {
         if self.ours != Ours::Body {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         }
-        let count = ready!(self.link.borrow_mut().poll_write(self.id, cx, (bytes, ends)))?;
+        let count = ready!(self.state.borrow_mut().poll_write(self.id, cx, (bytes, ends)))?;
         if ends && count == bytes.len() {
             self.ours = Ours::Ended;
         }
@@ -106,7 +107,7 @@ impl Stream {
     /// Ends our half, if that is not done, with trailers if there are any.
     pub(crate) fn end(&mut self, trailers: Option<&Fields>) -> io::Result<()> {
         if self.ours == Ours::Body {
-            self.link.borrow_mut().send_end(self.id, trailers)?;
+            self.state.borrow_mut().send_end(self.id, trailers)?;
             self.ours = Ours::Ended;
         }
         Ok(())
@@ -114,7 +115,7 @@ impl Stream {
 
     /// Ready when the client has reset the stream, or its connection is gone.
     pub(crate) fn poll_reset(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        self.link.borrow_mut().poll_reset(self.id, cx)
+        self.state.borrow_mut().poll_reset(self.id, cx)
     }
 
     /// The end of what we had to say: whether our message is whole. If not, the client is told that it never will be.
@@ -127,26 +128,26 @@ impl Stream {
 
     /// Whether all of the response is on its way while the client's half is still open.
     pub(crate) fn awaits_end(&self) -> bool {
-        self.ours == Ours::Ended && self.link.borrow().awaits_end(self.id)
+        self.ours == Ours::Ended && self.state.borrow().awaits_end(self.id)
     }
 
     /// Throws the rest of the request away, up to `left` bytes, without opening the window of the stream. Ready at its end, or when
     /// more has come than that.
     pub(crate) fn poll_discard(&mut self, cx: &mut TaskContext<'_>, left: &mut usize) -> Poll<()> {
-        self.link.borrow_mut().poll_discard(self.id, cx, left)
+        self.state.borrow_mut().poll_discard(self.id, cx, left)
     }
 
     /// Tells the client that the message is not whole and never will be.
     pub(crate) fn break_off(&mut self) {
-        self.link.borrow_mut().reset(self.id, code::INTERNAL_ERROR);
+        self.state.borrow_mut().reset(self.id, code::INTERNAL_ERROR);
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let code = if self.ours == Ours::Ended { code::NO_ERROR } else { code::CANCEL };
-        let mut link = self.link.borrow_mut();
-        link.reset(self.id, code);
-        link.close(self.id);
+        let mut state = self.state.borrow_mut();
+        state.reset(self.id, code);
+        state.close(self.id);
     }
 }

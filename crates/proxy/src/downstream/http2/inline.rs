@@ -3,67 +3,35 @@
 //! Most connections have one request at a time. A task for it would be made, put in line, looked up, and taken down for one
 //! answer, and would wake the connection's own in between. So the first stream is carried by the connection's task, and those
 //! that come meanwhile by tasks of their own. The connection's task is then woken for the stream or for the socket, and a
-//! [`Bell`] for each tells which, so that neither is asked in vain. Cells `h2-c500` and `h2c-c500` of `lab cost` pay for it.
+//! [`FlagWaker`](super::waker::FlagWaker) for each tells which, so that neither is asked in vain. Cells `h2-c500` and `h2c-c500` of `lab cost` pay for it.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as TaskContext, Wake, Waker};
+use std::task::{Context as TaskContext, Waker};
 
-use crate::registry::Tether;
-
-/// Wakes a task, and tells it what for.
-pub(super) struct Bell {
-    task: Waker,
-    /// Since it was last taken: its task is woken already.
-    has_rung: AtomicBool,
-}
-
-impl Bell {
-    /// One that wakes `task`. As a waker it is rung.
-    pub(super) fn new(task: &Waker) -> Arc<Self> {
-        Arc::new(Self { task: task.clone(), has_rung: AtomicBool::new(false) })
-    }
-
-    /// Whether it has rung since it was last taken. From now on it wakes its task again.
-    pub(super) fn take(&self) -> bool {
-        // A look costs little, and nearly always says enough.
-        self.has_rung.load(Ordering::Acquire) && self.has_rung.swap(false, Ordering::AcqRel)
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.has_rung.swap(true, Ordering::AcqRel) {
-            self.task.wake_by_ref();
-        }
-    }
-}
+use super::waker::FlagWaker;
+use crate::registry::Registration;
 
 /// What carries a stream to its end.
 pub(super) type Carried = Pin<Box<dyn Future<Output = ()>>>;
 
 /// See the module.
-pub(super) struct Near {
+pub(super) struct Inline {
     carried: Option<Carried>,
-    /// Rings when something has happened to what is carried, or did while it was.
-    bell: Arc<Bell>,
+    /// Set when something has happened to what is carried, or did while it was.
+    flag: Arc<FlagWaker>,
     waker: Waker,
     /// That of the connection.
-    tether: Rc<Tether>,
+    registration: Rc<Registration>,
 }
 
-impl Near {
-    /// A place of the connection that has this task and this tether.
-    pub(super) fn new(task: &Waker, tether: Rc<Tether>) -> Self {
-        let bell = Bell::new(task);
-        Self { carried: None, waker: bell.clone().into(), bell, tether }
+impl Inline {
+    /// A place of the connection that has this task and this registration.
+    pub(super) fn new(task: &Waker, registration: Rc<Registration>) -> Self {
+        let flag = FlagWaker::new(task);
+        Self { carried: None, waker: flag.clone().into(), flag, registration }
     }
 
     /// Whether no stream is carried.
@@ -74,14 +42,14 @@ impl Near {
     /// Begins to carry a stream.
     pub(super) fn begin(&mut self, stream: Carried) {
         self.carried = Some(stream);
-        // What rang was for one before.
-        self.bell.take();
+        // It was set for the stream before.
+        self.flag.take();
         self.poll();
     }
 
     /// Whether something has happened to the stream that is carried. Then it is to be polled.
     pub(super) fn is_called(&self) -> bool {
-        self.carried.is_some() && (self.bell.take() || self.tether.is_cut())
+        self.carried.is_some() && (self.flag.take() || self.registration.is_cut())
     }
 
     /// Lets the stream go on.
@@ -98,8 +66,8 @@ impl Near {
 mod tests {
     use std::cell::RefCell;
     use std::future::poll_fn;
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Poll;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Poll, Wake};
 
     use super::*;
 
@@ -119,30 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_wakes_its_task_once_until_it_is_taken() {
-        let task = Arc::new(Task::default());
-        let bell = Bell::new(&task.clone().into());
-        let ring = Waker::from(bell.clone());
-        assert!(!bell.take());
-        ring.wake_by_ref();
-        ring.wake_by_ref();
-        assert_eq!(task.woken(), 1);
-        assert!(bell.take());
-        assert!(!bell.take());
-        ring.wake();
-        assert_eq!(task.woken(), 2);
-        assert!(bell.take());
-    }
-
-    #[test]
     fn a_stream_goes_on_when_it_is_called_and_leaves_its_place_when_it_is_over() {
         let task = Arc::new(Task::default());
-        let mut near = Near::new(&task.clone().into(), Tether::loose());
-        assert!(near.is_free() && !near.is_called());
+        let mut inline = Inline::new(&task.clone().into(), Registration::loose());
+        assert!(inline.is_free() && !inline.is_called());
         for _ in 0..2 {
             let told = Rc::new(RefCell::new((0, None)));
             let seen = told.clone();
-            near.begin(Box::pin(poll_fn(move |cx| {
+            inline.begin(Box::pin(poll_fn(move |cx| {
                 let (turns, waker) = &mut *seen.borrow_mut();
                 *turns += 1;
                 *waker = Some(cx.waker().clone());
@@ -150,16 +102,16 @@ mod tests {
             })));
             for turn in 1..3 {
                 assert_eq!(told.borrow().0, turn);
-                assert!(!near.is_free() && !near.is_called());
+                assert!(!inline.is_free() && !inline.is_called());
                 let waker = told.borrow().1.clone();
                 waker.iter().for_each(Waker::wake_by_ref);
-                assert!(near.is_called());
-                near.poll();
+                assert!(inline.is_called());
+                inline.poll();
             }
-            assert!(near.is_free());
+            assert!(inline.is_free());
             // Who holds its waker may still use it.
             told.borrow().1.iter().for_each(Waker::wake_by_ref);
-            assert!(!near.is_called());
+            assert!(!inline.is_called());
         }
         assert_eq!(task.woken(), 6);
     }

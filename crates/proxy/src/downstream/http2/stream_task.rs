@@ -1,0 +1,75 @@
+//! The task of one stream, which may be that of its connection.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use model::limits::HTTP2_IDLE_FRAMES_PER_EXCHANGE;
+
+use super::Shared;
+use super::inline::Carried;
+use crate::connection::Connection;
+use crate::exchange::{self, Arrived};
+use crate::registry::Registered;
+use crate::worker::Worker;
+use crate::worker_plan::WorkerPlan;
+
+/// Counts an exchange as under way until it is dropped.
+pub(super) struct Active {
+    shared: Rc<Shared>,
+}
+
+impl Active {
+    pub(super) fn new(shared: &Rc<Shared>) -> Self {
+        shared.exchanges.begin();
+        Self { shared: shared.clone() }
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.shared.exchanges.end();
+    }
+}
+
+/// Carries one stream: the same story as on any connection. One without a registration is inline.
+///
+/// The room of an exchange is large, so it is made where it stays, and apart from where it is begun, for it would be made there in
+/// one place and copied to another. A block uses what it is given in place, where an `async fn` would hold it twice.
+#[inline(never)]
+pub(super) fn carry(
+    worker: Rc<Worker>,
+    (plan, index): (Rc<WorkerPlan>, usize),
+    mut connection: Connection,
+    arrived: Arrived,
+    (registered, active): (Option<Registered>, Active),
+) -> Carried {
+    Box::pin(async move {
+        if let Some(registered) = &registered {
+            poll_fn(|cx| {
+                registered.registration.set_waker(cx.waker());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        // By the index of that plan: another may have been taken over since.
+        let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
+        let Some((listener, http)) = found else { return };
+        exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
+        let Connection { mut io, mut watch, received, .. } = connection;
+        if let Some(buffer) = received {
+            worker.buffers.give(buffer);
+        }
+        if let Some(stream) = io.message() {
+            if stream.awaits_end() {
+                crate::downstream::linger(stream, &mut watch).await;
+            }
+            if stream.finish() {
+                active.shared.state.borrow_mut().earn(HTTP2_IDLE_FRAMES_PER_EXCHANGE);
+            }
+        }
+        if registered.is_none() {
+            *active.shared.spare.borrow_mut() = Some(watch);
+        }
+    })
+}
