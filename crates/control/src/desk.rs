@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::canary::Terms;
 use crate::difference::Differences;
 use crate::effects::Effects;
-use crate::reconciler::Refusal;
+use crate::refusal::Refusal;
 
 /// Orders that wait at once; who comes beyond that waits in front.
 const WAITING_MAX: usize = 16;

@@ -6,6 +6,7 @@
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
 pub mod admin_tls;
+mod atomic_file;
 pub mod canary;
 pub mod connections;
 pub mod desk;
@@ -13,13 +14,16 @@ pub mod difference;
 pub mod effects;
 pub mod estate;
 pub mod explain;
+mod given;
 pub mod history;
 pub mod keep;
 pub mod load;
+mod loader;
 pub mod names;
 pub mod probes;
 pub mod providers;
 mod reconciler;
+mod refusal;
 pub mod status;
 mod view;
 pub mod watch;
@@ -29,7 +33,8 @@ mod workshop;
 pub use config::{Diagnostics, EndpointEdit};
 pub use desk::{Change, Desk, Done, Order, Orders};
 pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
-pub use reconciler::{Cause, Past, Reconciler, Refusal};
+pub use reconciler::{Cause, Past, Reconciler};
+pub use refusal::Refusal;
 pub use status::{State, Status};
 pub use view::{Canary, LostRecords, Shown, View};
 pub use workshop::{Fitted, Moves, Wanted, Workshop};

@@ -5,12 +5,12 @@
 //!  commit:  publish on all workers or on none → counters, probes and view follow → a new generation
 //! ```
 
+mod files;
 mod named;
 mod provided;
 mod watched;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,16 +23,21 @@ use serde_json::Value;
 use telemetry::trial::Trial;
 
 use crate::admin_tls::AdminTls;
+use crate::atomic_file::{self, Staged};
 use crate::canary::{self, Terms, Verdict};
+use crate::desk::Change;
 use crate::difference::Differences;
 use crate::effects::Effects;
+use crate::given::{Given, State};
 use crate::history::scribe::Scribe;
 use crate::history::{self, Entry, Origin};
-use crate::keep::{self, Desired, Staged};
-use crate::load::{self, Candidate, Inspect, Next, Source};
+use crate::keep::{self, Desired};
+use crate::load::{Candidate, Inspect, Next, Source};
+use crate::loader::without_names;
 use crate::names::Follower;
 use crate::probes::{self, Probes};
-use crate::providers::{Given, Providers, State};
+use crate::providers::Providers;
+use crate::refusal::Refusal;
 use crate::view::{Canary as Told, Shown, View};
 use crate::watch::{Stamp, Watch};
 use crate::workshop::Workshop;
@@ -41,71 +46,6 @@ use crate::workshop::Workshop;
 const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 /// Largest number of a generation that another process is believed to have had: there are always some left.
 const GENERATION_MAX: u64 = u64::MAX >> 1;
-
-/// Why a configuration does not run.
-#[derive(Debug)]
-pub enum Refusal {
-    /// It is wrong.
-    Bad(Diagnostics),
-    /// It is right, but the data plane could not take it: an address is in use, a log cannot be opened.
-    Unpublished(String),
-    /// It was meant for another configuration than the one that this generation brought.
-    Stale(u64),
-    /// What it is about is not there.
-    Missing {
-        /// A sentence.
-        message: String,
-        /// What may have been meant.
-        suggestion: Option<String>,
-    },
-    /// A configuration is tried, and until that ends no other may come.
-    Busy,
-    /// Who asks may not ask for this.
-    Denied {
-        /// A sentence.
-        message: String,
-        /// What he could do.
-        suggestion: String,
-    },
-    /// The rules by which who asks was let in hold no longer.
-    Outdated,
-    /// The program has failed in itself.
-    Failed,
-    /// Another process is just made ready to take over.
-    Upgrading,
-    /// The program is ending.
-    Ending,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bad(diagnostics) => diagnostics.fmt(f),
-            Self::Unpublished(reason) => f.write_str(reason),
-            Self::Stale(revision) => write!(f, "the configuration was changed by generation {revision}"),
-            Self::Missing { message, .. } | Self::Denied { message, .. } => f.write_str(message),
-            Self::Busy => f.write_str("a canary is already running"),
-            Self::Outdated => f.write_str("the rules of the admin listener have changed meanwhile; ask again"),
-            Self::Failed => f.write_str("the program has failed in this; nothing was changed, and its log may say why"),
-            Self::Upgrading => f.write_str("an upgrade is under way: until it is over, nothing can be changed"),
-            Self::Ending => f.write_str("the program is ending"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-impl From<Diagnostics> for Refusal {
-    fn from(diagnostics: Diagnostics) -> Self {
-        match &diagnostics.beyond {
-            Some(more) => Self::Denied {
-                message: format!("this would make the program use {more}, which needs a token"),
-                suggestion: "add `tokens` to `admin`, or bind it to a Unix socket that not everybody may open; the file may say it too".to_owned(),
-            },
-            None => Self::Bad(diagnostics),
-        }
-    }
-}
 
 /// Reads, publishes and keeps the configuration that runs. One thread owns it.
 pub struct Reconciler {
@@ -200,7 +140,7 @@ impl Reconciler {
         let folder = source.state_folder();
         let (desired, counted) = folder.as_deref().map(keep::read_counted).transpose()?.unwrap_or_default();
         if let Some(folder) = &folder {
-            [keep::FILE, history::kept::FILE].iter().for_each(|file| keep::sweep(folder, file));
+            [keep::FILE, history::kept::FILE].iter().for_each(|file| atomic_file::sweep(folder, file));
         }
         view.remember(folder.as_deref().map(history::kept::take_up).unwrap_or_default());
         // After a crash the history, which is written with rests, may be behind the changes.
@@ -256,7 +196,7 @@ impl Reconciler {
     /// What is in force of providers, with what the process before had of one of them.
     fn with_given(&self, name: &str, told: &Value) -> Result<Given, String> {
         let state: State = serde_json::from_value(told.clone()).map_err(|error| error.to_string())?;
-        let given = load::without_names(|loader| self.desired.given.with(loader, name, Arc::new(state)));
+        let given = without_names(|loader| self.desired.given.with(loader, name, Arc::new(state)));
         given.map_err(|why| why.to_string())
     }
 
@@ -318,6 +258,24 @@ impl Reconciler {
         };
         differences.add_wishes(&self.desired.wishes, &candidate.desired.wishes);
         differences
+    }
+
+    /// Whether what somebody asks for is there already, so that nothing is to be done.
+    pub fn is_there(&self, change: &Change, candidate: &Candidate) -> bool {
+        let (now, then) = (&self.desired.changes, &candidate.desired.changes);
+        let is_put = match change {
+            // It is kept as it was sent, comments included.
+            Change::ReplaceObject { .. } => now == then,
+            Change::Replace(_) | Change::Endpoints { .. } => now.places().eq(then.places()),
+            _ => false,
+        };
+        is_put && self.is_in_force(candidate)
+    }
+
+    /// Whether a candidate says what is in force already.
+    pub fn is_in_force(&self, candidate: &Candidate) -> bool {
+        let Some(running) = &self.running else { return false };
+        running.loaded.says_same(&candidate.loaded) && running.plan.snapshot == candidate.plan.snapshot
     }
 
     /// Where changes beside the files were read from, if there are any.
@@ -618,32 +576,6 @@ impl Reconciler {
     pub fn reload(&mut self) -> Result<u64, Refusal> {
         let candidate = self.prepare()?;
         self.commit(candidate, Origin::Reload).map_err(Refusal::Unpublished)
-    }
-
-    /// Looks whether certificate files have changed, and publishes them if they have. To be called once a second or so.
-    /// `Ok(None)`: nothing to do.
-    ///
-    /// # Errors
-    /// Why the new files are not used, once for each change: a key that does not match, a file that is no certificate.
-    pub fn look_at_files(&mut self) -> Result<Option<u64>, Refusal> {
-        let Some(running) = &mut self.running else { return Ok(None) };
-        if !running.watch.look(Stamp::of) {
-            return Ok(None);
-        }
-        let running = &*running;
-        let next = Next {
-            previous: Some(&running.plan),
-            running: Some(&running.loaded),
-            admin_tls: running.admin_tls.as_ref(),
-            generation: running.generation + 1,
-            inspect: self.inspect,
-        };
-        let candidate = load::prepare_files(&running.loaded, self.desired.clone(), next)
-            .inspect_err(|_| self.view.count_refused())?;
-        if candidate.plan.snapshot == running.plan.snapshot {
-            return Ok(None);
-        }
-        self.commit(candidate, Origin::Certificates).map(Some).map_err(Refusal::Unpublished)
     }
 
     /// What others may read.

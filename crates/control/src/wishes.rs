@@ -151,7 +151,7 @@ mod tests {
     use config::file::EndpointSettings;
 
     use super::*;
-    use crate::load;
+    use crate::loader::without_names;
 
     #[test]
     fn a_wish_is_kept_as_text_and_read_back() {
@@ -179,10 +179,10 @@ mod tests {
         let text = "version: 1\nlisteners: { web: { bind: '127.0.0.1:0' } }\nroutes: [{ cluster: site }]\n\
                     clusters: { site: { endpoints: { from: fleet } }, own: { endpoints: ['127.0.0.1:1'] } }\n\
                     providers: { fleet: { file: { path: x } } }\n";
-        let loaded = load::without_names(|loader| loader.load_text("test", text, Path::new("")));
+        let loaded = without_names(|loader| loader.load_text("test", text, Path::new("")));
         let away = loaded.unwrap_or_else(|error| panic!("{error}")).snapshot;
         let list = [EndpointSettings::at("127.0.0.1:2")];
-        let given = load::without_names(|loader| loader.endpoints("fleet", "site", &list)).unwrap();
+        let given = without_names(|loader| loader.endpoints("fleet", "site", &list)).unwrap();
         let mut there = away.clone();
         Arc::make_mut(&mut there.clusters[0]).endpoints = given.to_vec();
         let mut wishes = Wishes::default();

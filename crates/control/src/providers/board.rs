@@ -12,7 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 
-use super::state::{Given, State};
+use super::backoff::backoff;
+use crate::given::{Given, State};
 
 /// Changes within this time are made one.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -248,7 +249,7 @@ impl Board {
         let mut slots = self.lock();
         slots.due = None;
         for (name, slot) in &mut slots.by_name {
-            let later = |at: Instant| at.max(Instant::now() + super::backoff(slot.tries, name));
+            let later = |at: Instant| at.max(Instant::now() + backoff(slot.tries, name));
             slot.again_at = slot.again_at.filter(|_| waits).map(later);
         }
         drop(slots);
@@ -356,7 +357,7 @@ impl Board {
         let Some(slot) = slots.by_name.get_mut(name) else { return };
         if slot.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(latest, state)) {
             slot.tries = slot.tries.saturating_add(1);
-            slot.again_at = Some(Instant::now() + super::backoff(slot.tries, name));
+            slot.again_at = Some(Instant::now() + backoff(slot.tries, name));
             self.changed.notify_one();
         }
     }
@@ -457,7 +458,7 @@ mod tests {
     use super::*;
 
     fn text(text: &str) -> State {
-        let text = super::super::state::Text { text: text.to_owned(), ..<_>::default() };
+        let text = crate::given::Text { text: text.to_owned(), ..<_>::default() };
         State { texts: vec![text], ..State::default() }
     }
 

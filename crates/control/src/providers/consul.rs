@@ -24,9 +24,11 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use super::Outlet;
+use super::backoff::{backoff, jittered};
 use super::client::{Client, Request};
 use super::pairs::{PAIRS_MAX, Reader};
-use super::{Outlet, State, backoff, jittered};
+use crate::given::State;
 
 /// Bytes of an answer.
 const BYTES_MAX: u64 = 64 << 20;
@@ -526,7 +528,7 @@ mod tests {
         let by_key = |all: &[(&str, &str)]| -> BTreeMap<String, Vec<EndpointSettings>> {
             all.iter().map(|(key, address)| ((*key).to_owned(), list(address))).collect()
         };
-        let text = super::super::Text { text: "routes: []".to_owned(), ..Default::default() };
+        let text = crate::given::Text { text: "routes: []".to_owned(), ..Default::default() };
         let before = [("web", "10.0.0.1:1"), ("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1")];
         let outlet = Outlet::after(State { texts: vec![text], endpoints: by_key(&before), ..State::default() });
         let before = outlet.known();

@@ -16,9 +16,11 @@ use model::limits;
 use model::provider::DockerProvider;
 use serde_json::{Map, Value, json};
 
+use super::Outlet;
+use super::backoff::backoff;
 use super::client::{Client, Request, Response};
-use super::{Outlet, State, Text, backoff};
-use crate::load;
+use crate::given::{State, Text};
+use crate::loader::without_names;
 
 /// Bytes of a list of containers.
 const BYTES_MAX: u64 = 64 << 20;
@@ -238,7 +240,7 @@ fn routes<'a>(
 
 /// What is wrong with a text of routes by itself, told of the labels that made it.
 fn fault_of(provider: &str, text: &str) -> Option<String> {
-    let found = load::without_names(|loader| config::fault_of_provided(loader, provider, text))?;
+    let found = without_names(|loader| config::fault_of_provided(loader, provider, text))?;
     Some(format!("its labels make no route: {}", found.message))
 }
 
@@ -306,7 +308,7 @@ fn endpoint(container: &Container<'_>, settings: &DockerProvider) -> Result<Opti
     if endpoint.zone.is_some() || !endpoint.labels.is_empty() {
         // By the code that reads whole lists. That all of one have no weight is nothing that one of them is told of.
         let alone = [EndpointSettings { weight: endpoint.weight.max(1), ..endpoint.clone() }];
-        let wrong = load::without_names(|loader| loader.endpoints("", "", &alone)).err();
+        let wrong = without_names(|loader| loader.endpoints("", "", &alone)).err();
         if let Some(first) = wrong.and_then(|wrong| wrong.list.into_iter().next()) {
             return Err(first.message);
         }

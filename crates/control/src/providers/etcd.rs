@@ -14,9 +14,10 @@ use model::base64;
 use model::provider::{EtcdProvider, Origin};
 use serde_json::{Value, json};
 
+use super::Outlet;
+use super::backoff::backoff;
 use super::client::{Client, Request, Response};
 use super::pairs::{PAIRS_MAX, Reader, end_of_prefix};
-use super::{Outlet, backoff};
 
 /// Bytes of one answer to a range, of one message of a watch, and of all pairs.
 const BYTES_MAX: usize = 64 << 20;

@@ -16,7 +16,7 @@ use model::provider::FileProvider;
 
 use self::notices::Notices;
 use super::outlet::Outlet;
-use super::state::{State, Text};
+use crate::given::{State, Text};
 use crate::watch::{CLOCK_GRAIN, Stamp};
 
 /// Bytes of all files together.

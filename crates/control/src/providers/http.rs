@@ -5,10 +5,10 @@ use std::time::Duration;
 use model::provider::HttpProvider;
 use tokio::time::Instant;
 
+use super::backoff::{backoff, jittered};
 use super::client::{Client, Request};
 use super::outlet::Outlet;
-use super::state::{State, Text};
-use super::{backoff, jittered};
+use crate::given::{State, Text};
 
 /// What an answer says.
 enum Answer {

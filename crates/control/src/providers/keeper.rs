@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{Given, State};
-use crate::keep;
+use crate::atomic_file;
+use crate::given::{Given, State};
 
 /// How long a change waits for others before it is written.
 const EVERY: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ impl Keeper {
         let Some(folder) = &self.folder else { return };
         for (name, state) in std::mem::take(&mut self.open) {
             if !self.written.contains_key(&name) {
-                keep::sweep(folder, &file_of(&name));
+                atomic_file::sweep(folder, &file_of(&name));
             }
             match write(folder, &name, &state) {
                 Ok(()) => {
@@ -114,7 +114,7 @@ pub(super) fn recall(folder: &Path, name: &str) -> Option<State> {
 fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
     let path = path_of(folder, name);
     let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
-    let Some(text) = keep::read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(None) };
+    let Some(text) = atomic_file::read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(None) };
     let kept: Kept<State> = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
     if kept.format != FORMAT {
         return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
@@ -132,7 +132,7 @@ fn path_beside(folder: &Path, name: &str, pid: u32) -> PathBuf {
 fn write(folder: &Path, name: &str, state: &State) -> io::Result<()> {
     let beside = path_beside(folder, name, std::process::id());
     let text = serde_json::to_string(&Kept { format: FORMAT, state }).map_err(io::Error::other)?;
-    keep::check_size(text.as_bytes())?;
+    atomic_file::check_size(text.as_bytes())?;
     let put = write_new(&beside, &text).and_then(|()| fs::rename(&beside, path_of(folder, name)));
     if put.is_err() {
         // It may not even have been made.
@@ -156,8 +156,9 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Text;
     use super::*;
+    use crate::given::Text;
+    use crate::loader::without_names;
 
     #[test]
     fn what_is_kept_is_read_back() {
@@ -188,8 +189,7 @@ mod tests {
         let place = folder.path().join("later");
         let text = Text { name: "x".into(), folder: None, text: "routes: []".into() };
         let state = Arc::new(State { texts: vec![text], ..State::default() });
-        let given =
-            crate::load::without_names(|loader| Given::default().with(loader, "a", Arc::clone(&state))).unwrap();
+        let given = without_names(|loader| Given::default().with(loader, "a", Arc::clone(&state))).unwrap();
         let mut keeper = Keeper::default();
         keeper.follow(Some(place.clone()), &given);
         assert!(keeper.next().is_some_and(|due| due <= Instant::now() + EVERY));
@@ -223,7 +223,7 @@ mod tests {
         let (dead, alive) = (path_beside(folder, "a", u32::MAX), path_beside(folder, "a", 1));
         fs::write(&dead, "half").unwrap();
         fs::write(&alive, "half").unwrap();
-        keep::sweep(folder, &file_of("a"));
+        atomic_file::sweep(folder, &file_of("a"));
         assert!(!dead.exists() && alive.exists() && path_of(folder, "a").exists());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::board::Board;
-use super::state::State;
+use crate::given::State;
 
 /// The keys that clusters ask of a provider.
 pub(crate) type Keys = Arc<BTreeSet<Arc<str>>>;

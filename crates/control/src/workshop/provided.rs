@@ -6,10 +6,13 @@ use std::sync::Arc;
 use config::Diagnostics;
 
 use super::Workshop;
+use crate::given::{Beside, Given, State};
 use crate::history::Origin;
 use crate::keep::Desired;
-use crate::load::{self, Candidate, Names, Next};
-use crate::providers::{Beside, Board, Given, State};
+use crate::load::{self, Candidate, Next};
+use crate::loader::without_names;
+use crate::names::Names;
+use crate::providers::Board;
 
 /// How often what is wrong is left out until no more is looked for.
 const ROUNDS_MAX: usize = 8;
@@ -176,7 +179,7 @@ impl Workshop {
         let mut tried = try_it(&given);
         for round in 0..ROUNDS_MAX + LAST_ROUNDS {
             let Err(wrong) = &tried else { break };
-            let needed = || load::without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
+            let needed = || without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
             let fewer = || given.without(&names, wrong, (before, beside));
             let none = || if beside == Beside::Others { None } else { given.without_news(&names, wrong, before) };
             let other = if round < ROUNDS_MAX { needed().or_else(fewer) } else { None };
@@ -205,7 +208,7 @@ enum With {
 
 impl With {
     fn add(self, given: &Given, (name, state): &Wanted) -> Result<Given, Diagnostics> {
-        load::without_names(|loader| match self {
+        without_names(|loader| match self {
             Self::All | Self::Files => given.with(loader, name, Arc::clone(state)),
             Self::Endpoints => given.with_endpoints(loader, name, Arc::clone(state)),
         })

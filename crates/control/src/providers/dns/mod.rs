@@ -23,7 +23,9 @@ pub(crate) use self::ask::Asker;
 use self::ask::{Found, Lack};
 pub(crate) use self::endpoints::Answers;
 use self::endpoints::Target;
-use super::{Outlet, State, backoff, jittered};
+use super::Outlet;
+use super::backoff::{backoff, jittered};
+use crate::given::State;
 
 /// Names that are looked up at once; others wait for their turn.
 const LOOK_UPS_MAX: usize = 32;

@@ -1,7 +1,7 @@
 //! What providers give in parts, taken and left out.
 
 use super::*;
-use crate::providers::{State, Text};
+use crate::given::{State, Text};
 
 /// With two stores that are never there: what they want is put at the board by the tests.
 fn with_stores(routes: &str) -> String {

@@ -10,7 +10,7 @@ use model::snapshot::{Cluster, Endpoint};
 use model::{Name, Snapshot};
 use serde::{Deserialize, Serialize};
 
-use crate::load;
+use crate::loader::without_names;
 
 /// Everything that a provider wants, whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl State {
     pub(crate) fn of_texts(texts: Vec<Text>, has_environment: bool) -> Self {
         let mut endpoints = BTreeMap::new();
         for text in &texts {
-            let found = load::without_names(|loader| loader.endpoints_alone(&text.text, has_environment));
+            let found = without_names(|loader| loader.endpoints_alone(&text.text, has_environment));
             let Some(found) = found else { return Self { texts, ..Self::default() } };
             for (key, list) in found {
                 if endpoints.insert(key, list).is_some() {
@@ -552,7 +552,7 @@ mod tests {
             ..Text::default()
         };
         let state = State { texts: texts.iter().map(text).collect(), by_parts, ..State::default() };
-        load::without_names(|loader| before.with(loader, "store", Arc::new(state))).unwrap()
+        without_names(|loader| before.with(loader, "store", Arc::new(state))).unwrap()
     }
 
     fn wrong(name: &str) -> Diagnostics {
@@ -600,7 +600,7 @@ mod tests {
         assert!(whole.without(&["store"], &wrong("a"), (&before, Beside::Nothing)).is_none(), "it stands as a whole");
         // Other endpoints try no text again.
         let wanted = Arc::clone(less.lacking().next().unwrap().1);
-        let again = load::without_names(|loader| less.with_endpoints(loader, "store", wanted)).unwrap();
+        let again = without_names(|loader| less.with_endpoints(loader, "store", wanted)).unwrap();
         assert_eq!(shown(&again), shown(&less));
     }
 
@@ -622,7 +622,7 @@ mod tests {
                 by_parts: true,
                 ..State::default()
             };
-            load::without_names(|loader| before.with(loader, "store", Arc::new(state))).unwrap()
+            without_names(|loader| before.with(loader, "store", Arc::new(state))).unwrap()
         };
         let shown = |given: &Given| {
             let accepted = &given.by_name["store"];
