@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use control::admin_tls::{self, Secured};
-use control::{Desk, View};
+use control::{OrderSender, View};
 use model::Snapshot;
 use model::snapshot::AdminRole;
 
@@ -24,7 +24,7 @@ use crate::problem::Problem;
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) view: View,
-    pub(crate) desk: Desk,
+    pub(crate) orders: OrderSender,
     /// The rules in force are not for this listener, or soon will not be.
     pub(crate) is_closed: Arc<AtomicBool>,
 }
@@ -115,7 +115,7 @@ impl What {
         matches!(self, Self::PutConfig | Self::PutObject)
     }
 
-    /// Whether it is left at the desk.
+    /// Whether it is an order for the owner of the configuration.
     pub(crate) fn is_order(self) -> bool {
         use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, Reload, RemoveEndpoint, ResetConfig, Rollback};
         let config = [PutConfig, PutObject, DeleteObject, ResetConfig, Rollback, Reload];

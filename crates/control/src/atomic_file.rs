@@ -34,7 +34,7 @@ pub(crate) fn read_file(path: &Path) -> io::Result<Option<String>> {
 ///
 /// # Errors
 /// It is too large.
-pub(crate) fn check_size(text: &[u8]) -> io::Result<()> {
+fn check_size(text: &[u8]) -> io::Result<()> {
     match text.len() as u64 >= FILE_BYTES_MAX {
         true => Err(io::Error::other(format!("it would be larger than {FILE_BYTES_MAX} bytes"))),
         false => Ok(()),
@@ -45,7 +45,7 @@ pub(crate) fn check_size(text: &[u8]) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Staged {
     folder: PathBuf,
-    name: &'static str,
+    name: String,
     beside: Option<PathBuf>,
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn sweep(folder: &Path, name: &str) {
 ///
 /// # Errors
 /// The disk is full, the folder cannot be written, the content is too large to be read again.
-pub(crate) fn stage_file(folder: &Path, name: &'static str, text: &[u8]) -> io::Result<Staged> {
+pub(crate) fn stage_file(folder: &Path, name: &str, text: &[u8]) -> io::Result<Staged> {
     check_size(text)?;
     let beside = beside(folder, name);
-    let staged = Staged { folder: folder.to_owned(), name, beside: Some(beside.clone()) };
+    let staged = Staged { folder: folder.to_owned(), name: name.to_owned(), beside: Some(beside.clone()) };
     // What a killed process left behind, or another program put there, is not written into, nor where it leads.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -101,7 +101,7 @@ impl Staged {
     /// What the system says; the old one may still be there.
     pub fn finish(mut self) -> io::Result<()> {
         if let Some(beside) = &self.beside {
-            fs::rename(beside, self.folder.join(self.name))?;
+            fs::rename(beside, self.folder.join(&self.name))?;
         }
         self.beside = None;
         File::open(&self.folder)?.sync_all()

@@ -1,7 +1,7 @@
 //! The generations that were published, as far back as is worth keeping.
 
-pub(crate) mod kept;
-pub(crate) mod scribe;
+pub(crate) mod file;
+pub(crate) mod writer;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

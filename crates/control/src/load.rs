@@ -16,9 +16,9 @@ use plan::Plan;
 
 use crate::admin_tls::{self, AdminTls};
 use crate::given::Given;
-use crate::keep::Desired;
 use crate::loader::{with_loader, without_names};
 use crate::names::{Moved, Names};
+use crate::overrides::Desired;
 use crate::providers;
 
 /// Where a configuration comes from.

@@ -25,22 +25,22 @@ use telemetry::trial::Trial;
 use crate::admin_tls::AdminTls;
 use crate::atomic_file::{self, Staged};
 use crate::canary::{self, Terms, Verdict};
-use crate::desk::Change;
 use crate::difference::Differences;
 use crate::effects::Effects;
 use crate::given::{Given, State};
-use crate::history::scribe::Scribe;
+use crate::history::writer::Writer;
 use crate::history::{self, Entry, Origin};
-use crate::keep::{self, Desired};
 use crate::load::{Candidate, Inspect, Next, Source};
 use crate::loader::without_names;
 use crate::names::Follower;
+use crate::orders::Change;
+use crate::overrides::{self, Desired};
+use crate::prepare::Preparation;
 use crate::probes::{self, Probes};
 use crate::providers::Providers;
 use crate::refusal::Refusal;
 use crate::view::{Canary as Told, Shown, View};
 use crate::watch::{Stamp, Watch};
-use crate::workshop::Workshop;
 
 /// Longest wait for the history to be written, before another process reads it.
 const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ pub struct Reconciler {
     /// Why it is not.
     not_kept: Option<String>,
     /// Writes down which generations there were, where anything is kept.
-    scribe: Scribe,
+    writer: Writer,
     /// The last generation of processes before.
     past: u64,
     running: Option<Running>,
@@ -138,18 +138,18 @@ impl Reconciler {
     /// The thread of the probes cannot be started, what was kept cannot be read.
     pub fn new(source: Source, inspect: Inspect, publisher: Publisher, view: View) -> io::Result<Self> {
         let folder = source.state_folder();
-        let (desired, counted) = folder.as_deref().map(keep::read_counted).transpose()?.unwrap_or_default();
+        let (desired, counted) = folder.as_deref().map(overrides::read_counted).transpose()?.unwrap_or_default();
         if let Some(folder) = &folder {
-            [keep::FILE, history::kept::FILE].iter().for_each(|file| atomic_file::sweep(folder, file));
+            [overrides::FILE, history::file::FILE].iter().for_each(|file| atomic_file::sweep(folder, file));
         }
-        view.remember(folder.as_deref().map(history::kept::take_up).unwrap_or_default());
+        view.remember(folder.as_deref().map(history::file::take_up).unwrap_or_default());
         // After a crash the history, which is written with rests, may be behind the changes.
         let past = view.generation().max(counted);
         let kept = folder.map(|folder| Kept { folder, desired: Some(desired.clone()) });
         let probes = Probes::start(view.reasons())?;
         let (providers, not_kept, running) = (Providers::default(), None, None);
         let names = Follower::default();
-        view.set_inboxes(providers.inbox(), names.inbox());
+        view.set_inboxes(Arc::clone(providers.inbox()), names.inbox());
         Ok(Self {
             source,
             inspect,
@@ -163,7 +163,7 @@ impl Reconciler {
             not_kept,
             running,
             watched: None,
-            scribe: Scribe::default(),
+            writer: Writer::default(),
             past,
             canary: None,
         })
@@ -202,7 +202,7 @@ impl Reconciler {
 
     /// What another process that is to follow this one has to know. What it reads from files is there by then.
     pub fn past(&self) -> Past {
-        self.scribe.flush(HISTORY_PATIENCE);
+        self.writer.flush(HISTORY_PATIENCE);
         let generation = self.running.as_ref().map_or(self.past, |running| running.generation);
         // They may be away when that one asks them, and it is to lack nothing of what this one has.
         let told = |(name, state): (&str, &Arc<State>)| Some((name.to_owned(), serde_json::to_value(&**state).ok()?));
@@ -210,10 +210,10 @@ impl Reconciler {
         Past { generation, refused: self.view.refused(), desired: Some(self.desired.clone()), given }
     }
 
-    /// Where configurations are made ready from what runs now.
-    pub fn workshop(&self) -> Workshop {
+    /// Returns what prepares candidates from what runs now.
+    pub fn preparation(&self) -> Preparation {
         let running = self.running.as_ref().map(|running| (Arc::clone(&running.loaded), Arc::clone(&running.plan)));
-        Workshop {
+        Preparation {
             source: self.source.clone(),
             inspect: self.inspect,
             desired: self.desired.clone(),
@@ -221,7 +221,7 @@ impl Reconciler {
             admin_tls: self.running.as_ref().and_then(|running| running.admin_tls.clone()),
             generation: self.next().generation,
             view: self.view.clone(),
-            board: Arc::clone(self.providers.board()),
+            inbox: Arc::clone(self.providers.inbox()),
             names: Arc::clone(self.names.book()),
             takes_news: true,
             tried: self.canary.as_ref().map(|canary| canary.candidate.as_tried()),
@@ -233,7 +233,7 @@ impl Reconciler {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn prepare(&self) -> Result<Candidate, Diagnostics> {
-        self.workshop().prepare()
+        self.preparation().prepare()
     }
 
     /// Counts one that was refused, when it was meant to be put into force.
@@ -330,7 +330,7 @@ impl Reconciler {
         self.follow_names(&plan.snapshot);
         if matches!(origin, Origin::Api | Origin::Rollback) && self.has_open_wishes() {
             // What was in their way may be gone, and what they lacked may have come. Reading files anew tries them itself.
-            self.providers.board().try_again();
+            self.providers.inbox().try_again();
         }
         let watch = match (read_from, self.running.take()) {
             (None, Some(running)) => running.watch,
@@ -351,7 +351,7 @@ impl Reconciler {
     /// and writes its own.
     pub fn keep_history(&mut self) {
         if let Some(kept) = &self.kept {
-            self.scribe.write(&kept.folder, self.view.generations());
+            self.writer.write(&kept.folder, self.view.generations());
         }
     }
 
@@ -399,7 +399,7 @@ impl Reconciler {
             Some(kept) if kept.folder == *folder => kept.desired.as_ref() == Some(&candidate.desired),
             // Never read by this process: somebody may count on it.
             _ => {
-                let found = keep::read(folder).map_err(failed)?;
+                let found = overrides::read(folder).map_err(failed)?;
                 if !found.is_empty() && found != candidate.desired {
                     let place = folder.display();
                     return Err(format!(
@@ -412,7 +412,7 @@ impl Reconciler {
         if is_there {
             return Ok(None);
         }
-        keep::stage(folder, &candidate.desired, candidate.plan.generation).map(Some).map_err(failed)
+        overrides::stage(folder, &candidate.desired, candidate.plan.generation).map(Some).map_err(failed)
     }
 
     /// Puts what was written in its place, and notes what is kept.
@@ -434,7 +434,7 @@ impl Reconciler {
         }
         let Some(kept) = &mut self.kept else { return };
         let generation = self.running.as_ref().map_or(self.past, |running| running.generation);
-        if keep::stage(&kept.folder, &self.desired, generation).and_then(Staged::finish).is_ok() {
+        if overrides::stage(&kept.folder, &self.desired, generation).and_then(Staged::finish).is_ok() {
             kept.desired = Some(self.desired.clone());
             self.not_kept = None;
             telemetry::log::info("API changes are saved again", &[]);

@@ -14,8 +14,8 @@ use control::canary::Verdict;
 use control::connections::Connections;
 use control::history::Origin;
 use control::{
-    Candidate, Cause, Change, Desk, Done, Fitted, Order, Orders, Past, Reconciler, Refusal, Source, View, Wanted,
-    Workshop,
+    Candidate, Cause, Change, Done, Fitted, Order, OrderSender, Orders, Past, Preparation, Reconciler, Refusal, Source,
+    View, Wanted,
 };
 use proxy::Workers;
 use proxy::handover::Heritage;
@@ -78,7 +78,8 @@ pub(crate) struct Live {
     admin: Option<Admin>,
     /// Those whose address is another now: who is waiting for an answer there gets it. Since when.
     leaving: Vec<(Instant, Admin)>,
-    desk: Desk,
+    /// Where the admin listener places orders.
+    order_sender: OrderSender,
     orders: Orders,
     drain_timeout: Duration,
     upgrade_timeout: Duration,
@@ -187,7 +188,7 @@ impl Live {
         if let Some(past) = &past {
             reconciler.follow(past);
         }
-        let (desk, orders) = Desk::new();
+        let (order_sender, orders) = control::orders::channel();
         Ok(Self {
             telemetry,
             workers,
@@ -195,7 +196,7 @@ impl Live {
             reconciler,
             admin: None,
             leaving: Vec::new(),
-            desk,
+            order_sender,
             orders,
             drain_timeout: model::limits::DRAIN,
             upgrade_timeout: model::limits::UPGRADE,
@@ -263,7 +264,7 @@ impl Live {
         }
         if let Some(bound) = bound {
             // The configuration is in force; without its admin listener the program still carries traffic.
-            match Admin::start(bound, self.view().clone(), self.desk.clone()) {
+            match Admin::start(bound, self.view().clone(), self.order_sender.clone()) {
                 Ok(admin) => self.admin = Some(admin),
                 Err(error) => telemetry::log::error("the admin listener cannot start", &[("error", &error)]),
             }
@@ -295,14 +296,15 @@ impl Live {
             return Some(self.end_canary(promotes, &order.author));
         }
         let asked = Arc::clone(order);
-        let prepared = self.aside(signals, move |workshop| workshop.prepare_change(&asked)).await?;
+        let prepared = self.aside(signals, move |preparation| preparation.prepare_change(&asked)).await?;
         let prepared = prepared.unwrap_or(Err(Refusal::Failed));
         let has_news = prepared.as_ref().is_ok_and(|(candidate, _)| self.reconciler.has_news(candidate));
         let mut done = self.finish(order, prepared);
         if has_news && matches!(done, Err(Refusal::Unpublished(_))) {
             // As in `put_read`.
             let asked = Arc::clone(order);
-            let alone = self.aside(signals, move |workshop| workshop.without_news().prepare_change(&asked)).await?;
+            let alone =
+                self.aside(signals, move |preparation| preparation.without_news().prepare_change(&asked)).await?;
             if let Some(Ok(prepared)) = alone {
                 done = self.finish(order, Ok(prepared));
             }
@@ -408,15 +410,15 @@ impl Live {
     async fn aside<T: Send + 'static>(
         &mut self,
         signals: &mut Signals,
-        work: impl FnOnce(&Workshop) -> T + Send + 'static,
+        work: impl FnOnce(&Preparation) -> T + Send + 'static,
     ) -> Option<Option<T>> {
-        let workshop = self.reconciler.workshop();
+        let preparation = self.reconciler.preparation();
         let (sender, mut done) = oneshot::channel();
         let spawned = std::thread::Builder::new().name("prepare".into()).spawn(move || {
             limits::give_way();
             // Pages that were used before come back clean: what stays of this change shares no page with what once was there.
             memory::give_back();
-            let done = work(&workshop);
+            let done = work(&preparation);
             // Who waits may have gone.
             let _ = sender.send((done, limits::cpu_time()));
         });
@@ -558,7 +560,7 @@ impl Live {
 
     /// Reads the files and puts them into force, if they are `wanted`. `None`: as with a reload.
     async fn read_anew(&mut self, signals: &mut Signals, wanted: fn(&Reconciler, &Candidate) -> bool) -> Option<()> {
-        let prepared = self.aside(signals, |workshop| workshop.prepare().map_err(Refusal::Bad)).await?;
+        let prepared = self.aside(signals, |preparation| preparation.prepare().map_err(Refusal::Bad)).await?;
         let done = match prepared.unwrap_or(Err(Refusal::Failed)) {
             Ok(candidate) if wanted(&self.reconciler, &candidate) => self.put_read(candidate, signals).await?,
             Ok(_) => Ok(()),
@@ -580,7 +582,7 @@ impl Live {
             Err(refusal) if has_news => refusal,
             done => return Some(done),
         };
-        match self.aside(signals, |workshop| workshop.without_news().prepare()).await? {
+        match self.aside(signals, |preparation| preparation.without_news().prepare()).await? {
             Some(Ok(candidate)) => Some(self.put_into_force(candidate, Origin::Reload.into())),
             _ => Some(Err(refusal)),
         }
@@ -596,7 +598,7 @@ impl Live {
 
     /// Puts into force what providers want, as far as it fits and the data plane takes it. `None`: as with a reload.
     async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
-        let Some(fitted) = self.aside(signals, Workshop::prepare_provided).await? else {
+        let Some(fitted) = self.aside(signals, Preparation::prepare_provided).await? else {
             // What they want waits, and is tried again after the longest of pauses: no thread can be had, or the work has failed.
             self.reconciler.remind_of_providers();
             self.reconciler.inbox().pause();
@@ -605,7 +607,7 @@ impl Live {
         for one in self.put_provided(fitted, None) {
             // One that cannot be published must not hold up the others.
             let alone = one.clone();
-            match self.aside(signals, move |workshop| workshop.prepare_wanted(vec![alone])).await? {
+            match self.aside(signals, move |preparation| preparation.prepare_wanted(vec![alone])).await? {
                 Some(fitted) => drop(self.put_provided(fitted, Some(one))),
                 None => self.reconciler.remind_of_providers(),
             }
@@ -635,7 +637,7 @@ impl Live {
 
     /// Puts into force where endpoints are by now whose host names have other addresses. `None`: as with a reload.
     async fn take_names(&mut self, signals: &mut Signals) -> Option<()> {
-        let done = match self.aside(signals, Workshop::prepare_names).await? {
+        let done = match self.aside(signals, Preparation::prepare_names).await? {
             Some(Ok(None)) => Ok(()),
             Some(Ok(Some((candidate, moves)))) => {
                 self.put_into_force(candidate, Origin::Names.into()).inspect(|()| moves.tell())

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::Outlet;
+use super::Sink;
 use super::backoff::{backoff, jittered};
 use super::client::{Client, Request};
 use super::pairs::{PAIRS_MAX, Reader};
@@ -81,15 +81,15 @@ impl Drop for Watched {
 type Outcome = (Subject, Result<Found, String>);
 
 /// Watches what clusters ask for, and the store if there is a prefix.
-pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
+pub(super) async fn run(settings: ConsulProvider, mut sink: Sink) {
     let settings = Rc::new(settings);
     let turns = Rc::new(Turns::default());
     let (sender, mut outcomes) = mpsc::channel::<Outcome>(64);
     let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
     let mut has_told = false;
-    let mut before = State::clone(&outlet.known());
+    let mut before = State::clone(&sink.known());
     loop {
-        let asked = outlet.asked();
+        let asked = sink.asked();
         let mut wanted: Vec<Subject> = asked.iter().map(|key| Subject::Key(key.to_string())).collect();
         wanted.extend(settings.prefix.as_ref().map(|_| Subject::Store));
         watched.retain(|subject, _| wanted.contains(subject));
@@ -104,7 +104,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
         }
         // The first word is a whole one: the start of the program waits for it.
         if has_told || watched.values().all(|one| one.known.is_some() || one.failing.is_some()) {
-            tell(&watched, &before, &outlet);
+            tell(&watched, &before, &sink);
             has_told = true;
         }
         tokio::select! {
@@ -119,7 +119,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
                     Err(why) => one.failing = Some(why),
                 }
             }
-            () = outlet.asked_changed() => {}
+            () = sink.asked_changed() => {}
         }
     }
 }
@@ -148,7 +148,7 @@ fn forget_answered(before: &mut State, watched: &BTreeMap<Subject, Watched>, ans
 }
 
 /// Tells what is found, and of subjects that were not answered for yet what was known before.
-fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
+fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, sink: &Sink) {
     let mut whole = State { by_parts: true, ..State::default() };
     let mut has_some = false;
     let mut left_out = Vec::new();
@@ -181,12 +181,12 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
     }
     let failing = watched.values().find_map(|one| one.failing.as_ref());
     match failing {
-        None => outlet.send(whole),
-        Some(why) if has_some => outlet.send_lacking(whole, why),
-        Some(why) => return outlet.failed(why),
+        None => sink.send(whole),
+        Some(why) if has_some => sink.send_lacking(whole, why),
+        Some(why) => return sink.failed(why),
     }
     left_out.extend_from_slice(of_store);
-    outlet.leave_out(left_out);
+    sink.leave_out(left_out);
 }
 
 /// Who may wait for changes, and who asks once in a while.
@@ -530,8 +530,8 @@ mod tests {
         };
         let text = crate::given::Text { text: "routes: []".to_owned(), ..Default::default() };
         let before = [("web", "10.0.0.1:1"), ("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1")];
-        let outlet = Outlet::after(State { texts: vec![text], endpoints: by_key(&before), ..State::default() });
-        let before = outlet.known();
+        let sink = Sink::after(State { texts: vec![text], endpoints: by_key(&before), ..State::default() });
+        let before = sink.known();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let one = |known: Option<Found>| Watched {
             failing: known.is_none().then(|| "no answer".to_owned()),
@@ -541,10 +541,10 @@ mod tests {
         let key = |name: &str| Subject::Key(name.to_owned());
         let mut watched: BTreeMap<Subject, Watched> =
             [key("web"), key("api"), Subject::Store].map(|subject| (subject, one(None))).into();
-        tell(&watched, &before, &outlet);
-        assert!(outlet.board.statuses()[0].is_kept, "nothing was found");
+        tell(&watched, &before, &sink);
+        assert!(sink.inbox.statuses()[0].is_kept, "nothing was found");
         watched.insert(key("web"), one(Some(Found::Endpoints(list("10.0.0.9:1"), Vec::new()))));
-        tell(&watched, &before, &outlet);
+        tell(&watched, &before, &sink);
         let shown = |state: &State| -> Vec<(String, String)> {
             let all = state.endpoints.iter().map(|(key, list)| (key.clone(), list[0].address.clone()));
             all.collect()
@@ -552,16 +552,16 @@ mod tests {
         let told = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(key, address)| ((*key).to_owned(), (*address).to_owned())).collect()
         };
-        let state = outlet.known();
+        let state = sink.known();
         assert_eq!(shown(&state), told(&[("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1"), ("web", "10.0.0.9:1")]));
         assert_eq!(state.texts.len(), 1);
         // What the store says itself counts, also of a name of which the catalog has no instances.
         watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new(), Vec::new()))));
         let stored = State { endpoints: by_key(&[("api", "10.0.0.7:1")]), ..State::default() };
         watched.insert(Subject::Store, one(Some(Found::Stored(stored, vec!["a key".to_owned()]))));
-        tell(&watched, &before, &outlet);
-        let state = outlet.known();
-        assert_eq!(outlet.board.statuses()[0].left_out, ["a key"]);
+        tell(&watched, &before, &sink);
+        let state = sink.known();
+        assert_eq!(sink.inbox.statuses()[0].left_out, ["a key"]);
         assert_eq!(shown(&state), told(&[("api", "10.0.0.7:1"), ("web", "10.0.0.9:1")]));
         assert!(state.texts.is_empty());
     }
@@ -570,8 +570,8 @@ mod tests {
     fn a_name_that_only_the_store_knows_keeps_its_endpoints_while_the_store_does_not_answer() {
         let list = |address: &str| vec![EndpointSettings::at(address)];
         let kept = [("gone".to_owned(), list("10.0.0.8:1")), ("web".to_owned(), list("10.0.0.1:1"))];
-        let outlet = Outlet::after(State { endpoints: kept.into(), ..State::default() });
-        let mut before = State::clone(&outlet.known());
+        let sink = Sink::after(State { endpoints: kept.into(), ..State::default() });
+        let mut before = State::clone(&sink.known());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let one = |known: Option<Found>| Watched { known, failing: None, task: runtime.spawn(async {}) };
         let (web, gone) = (Subject::Key("web".to_owned()), Subject::Key("gone".to_owned()));
@@ -581,8 +581,8 @@ mod tests {
         let mut answer = |watched: &mut BTreeMap<Subject, Watched>, subject: &Subject, found: Found| {
             watched.insert(subject.clone(), one(Some(found)));
             forget_answered(&mut before, watched, subject);
-            tell(watched, &before, &outlet);
-            let known = outlet.known();
+            tell(watched, &before, &sink);
+            let known = sink.known();
             let address = |key: &str| known.endpoints.get(key).and_then(|list| Some(list.first()?.address.clone()));
             (address("web").unwrap_or_default(), address("gone").unwrap_or_default())
         };

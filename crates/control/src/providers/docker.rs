@@ -16,7 +16,7 @@ use model::limits;
 use model::provider::DockerProvider;
 use serde_json::{Map, Value, json};
 
-use super::Outlet;
+use super::Sink;
 use super::backoff::backoff;
 use super::client::{Client, Request, Response};
 use crate::given::{State, Text};
@@ -51,19 +51,19 @@ const LABELS: [&str; 10] = [
 const COMPOSE: &str = "com.docker.compose.service";
 
 /// Lists and watches containers.
-pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
+pub(super) async fn run(settings: DockerProvider, sink: Sink) {
     let mut failures = 0;
-    let mut checked = Checked::after(&outlet.known());
+    let mut checked = Checked::after(&sink.known());
     loop {
         let mut has_listed = false;
-        let ended = follow((&settings, &mut checked), &outlet, &mut has_listed).await;
+        let ended = follow((&settings, &mut checked), &sink, &mut has_listed).await;
         if has_listed {
             failures = 0;
         }
         if let Err(why) = ended {
-            outlet.failed(&why);
+            sink.failed(&why);
             failures += 1;
-            tokio::time::sleep(backoff(failures, outlet.name())).await;
+            tokio::time::sleep(backoff(failures, sink.name())).await;
         }
     }
 }
@@ -71,7 +71,7 @@ pub(super) async fn run(settings: DockerProvider, outlet: Outlet) {
 /// `Ok`: it is time to begin anew.
 async fn follow(
     (settings, checked): (&DockerProvider, &mut Checked),
-    outlet: &Outlet,
+    sink: &Sink,
     has_listed: &mut bool,
 ) -> Result<(), String> {
     let client = Client::new(&settings.origin)?;
@@ -84,10 +84,10 @@ async fn follow(
         Err(_) => None,
     };
     loop {
-        let (state, problems) = read(&list(&client, settings).await?, settings, outlet.name(), checked);
+        let (state, problems) = read(&list(&client, settings).await?, settings, sink.name(), checked);
         *has_listed = true;
-        outlet.send(state);
-        outlet.leave_out(problems);
+        sink.send(state);
+        sink.leave_out(problems);
         let event = async {
             match &mut events {
                 Some(stream) => stream.chunk().await?.map(drop).ok_or_else(|| "the stream of events ended".to_owned()),
@@ -466,8 +466,8 @@ mod tests {
         let old = shop("shop-b", "/old", "172.18.0.2", "Up 5 minutes");
         let new = shop("shop-a", "/new", "172.18.0.3", "Up 5 minutes");
         let (state, _) = read_all(std::slice::from_ref(&old), &settings());
-        let outlet = Outlet::after(state.clone());
-        let mut checked = Checked::after(&outlet.known());
+        let sink = Sink::after(state.clone());
+        let mut checked = Checked::after(&sink.known());
         let (again, problems) = read(&[new, old], &settings(), "engine", &mut checked);
         assert_eq!(again, state);
         assert_eq!(problems, ["shop-a: its routes to `shop` are not those of shop-b"]);

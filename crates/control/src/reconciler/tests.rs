@@ -290,7 +290,7 @@ fn wished(fixture: &Fixture, state: Option<&'static str>) -> (Candidate, Origin)
         is_trusted: true,
         under: None,
     };
-    fixture.reconciler.workshop().prepare_change(&order).unwrap()
+    fixture.reconciler.preparation().prepare_change(&order).unwrap()
 }
 
 fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, String> {
@@ -317,7 +317,7 @@ fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
 fn weight_tried(fixture: &mut Fixture, cluster: &str, endpoint: &str) -> Result<(), Refusal> {
     let edit = config::EndpointEdit::Weight(endpoint.to_owned(), 7);
     let order = order(crate::Change::Endpoints { cluster: cluster.to_owned(), edit });
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order)?;
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order)?;
     fixture.reconciler.begin_canary(candidate, origin.into(), Terms::default())
 }
 
@@ -424,7 +424,7 @@ fn a_start_takes_the_history_up_and_any_generation_of_it_can_be_gone_back_to() {
         assert_eq!((&one.author, &one.differences, &one.text), (&other.author, &other.differences, &other.text));
     }
     let order = order(crate::Change::Rollback(1));
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     assert_eq!(fixture.reconciler.commit(candidate, origin).unwrap(), 5);
     let plan = fixture.reconciler.view().plan().unwrap();
     assert_eq!(plan.snapshot.clusters[0].endpoints[0].name.as_str(), "127.0.0.1:9001");
@@ -471,9 +471,9 @@ fn a_history_that_is_none_hinders_no_start() {
 fn a_route_that_has_no_name_is_taken_out_once() {
     let mut fixture = Fixture::started(&GOOD.replace("{ cluster: site }", "{ cluster: site }, { respond: {} }"));
     let order = order(crate::Change::ReplaceObject { kind: "routes", name: "route-1".into(), text: None });
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
-    let again = fixture.reconciler.workshop().prepare_change(&order);
+    let again = fixture.reconciler.preparation().prepare_change(&order);
     assert!(matches!(again, Err(Refusal::Missing { .. })), "it is gone, and no other has its name");
     let plan = fixture.reconciler.view().plan().unwrap();
     let names: Vec<&str> = plan.snapshot.routes.iter().map(|route| route.name.as_str()).collect();
@@ -531,7 +531,7 @@ fn one_endpoint_changed_by_the_api_or_in_the_file_leaves_all_other_clusters_the_
     let first = plan(&fixture);
     let edit = config::EndpointEdit::Weight("127.0.0.1:1".to_owned(), 7);
     let order = order(crate::Change::Endpoints { cluster: "c42".to_owned(), edit });
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
     let second = plan(&fixture);
     assert_eq!(touched(&first, &second), ["c42"]);
@@ -544,7 +544,7 @@ fn one_endpoint_changed_by_the_api_or_in_the_file_leaves_all_other_clusters_the_
     assert_eq!(told[..2], [1, 1]);
     // What was in force before the file changed can still be gone back to.
     let order = crate::Order { change: crate::Change::Rollback(2), ..order };
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
     let last = plan(&fixture);
     let weights =

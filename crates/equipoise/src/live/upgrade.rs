@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use admin::Bound;
-use control::estate;
+use control::handover;
 use control::{Done, Order, Refusal};
 use model::Address;
 use plan::{Plan, Publisher};
@@ -68,14 +68,14 @@ fn tell_of_death(so: &'static str) {
 /// Takes in what the process before has come to know.
 fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     let now = Instant::now();
-    estate::inherit_endpoints(plan, &told["endpoints"], now);
-    estate::inherit_circuits(plan, &told["circuits"], now);
-    estate::inherit_sessions(plan, &told["sessions"], now);
+    handover::inherit_endpoints(plan, &told["endpoints"], now);
+    handover::inherit_circuits(plan, &told["circuits"], now);
+    handover::inherit_sessions(plan, &told["sessions"], now);
     // It may be a part, without these.
     if told["figures"].is_object() {
         // What is configured counts on, whether this process has used it yet or not.
         telemetry.retain(&plan.snapshot);
-        telemetry.inherit(&estate::read_figures(&told["figures"]));
+        telemetry.inherit(&handover::read_figures(&told["figures"]));
     }
 }
 
@@ -100,7 +100,7 @@ impl Live {
             let Some(frame) = frame else { return is_gone.store(true, Ordering::Relaxed) };
             let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
             match frame.kind {
-                Kind::Figures if told.is_object() => telemetry.inherit(&estate::read_figures(&told)),
+                Kind::Figures if told.is_object() => telemetry.inherit(&handover::read_figures(&told)),
                 Kind::Note => {
                     let wishes = [("reload", Wish::Reload), ("reopen_logs", Wish::ReopenLogs)];
                     for (_, wish) in wishes.into_iter().filter(|(name, _)| told[name] == true) {
@@ -288,8 +288,8 @@ impl Live {
     fn first_estate(&self) -> Value {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         json!({
-            "sessions": estate::of_sessions(&plan, now, None),
-            "figures": estate::of_figures(&self.telemetry.figures()),
+            "sessions": handover::of_sessions(&plan, now, None),
+            "figures": handover::of_figures(&self.telemetry.figures()),
             "goes_on": true,
         })
     }
@@ -299,12 +299,12 @@ impl Live {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         let since = first_at.map(|at| now.saturating_duration_since(at));
         let mut told = json!({
-            "endpoints": estate::of_endpoints(&plan, now),
-            "circuits": estate::of_circuits(&plan, now),
-            "sessions": estate::of_sessions(&plan, now, since),
+            "endpoints": handover::of_endpoints(&plan, now),
+            "circuits": handover::of_circuits(&plan, now),
+            "sessions": handover::of_sessions(&plan, now, since),
         });
         if first_at.is_none() {
-            told["figures"] = estate::of_figures(&self.telemetry.figures());
+            told["figures"] = handover::of_figures(&self.telemetry.figures());
         }
         told
     }
@@ -346,7 +346,7 @@ impl Live {
     /// Ends after another process has taken over: lets exchanges end within the time for that, and tells what was counted.
     pub(crate) async fn retire(self, successor: &Successor, signals: &mut Signals) -> Ending {
         let telemetry = Arc::clone(&self.telemetry);
-        let tell = || successor.tell(Kind::Figures, &estate::of_figures(&telemetry.figures()));
+        let tell = || successor.tell(Kind::Figures, &handover::of_figures(&telemetry.figures()));
         let telling = async {
             let mut turns = tokio::time::interval(FIGURES_EVERY);
             loop {

@@ -134,15 +134,15 @@ impl Slots {
     }
 }
 
-/// See the module.
+/// The latest state of each provider; see the module.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub struct Inbox {
     slots: Mutex<Slots>,
     changed: Notify,
     heard: Condvar,
 }
 
-impl Board {
+impl Inbox {
     fn lock(&self) -> MutexGuard<'_, Slots> {
         // Each change of it is whole before anything can panic.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
@@ -362,8 +362,28 @@ impl Board {
         }
     }
 
-    /// Books time behind a publication that cost so much.
-    pub(crate) fn pause_after(&self, cost: Duration) {
+    /// Waits until something new is wanted and it is due. Dropping the future loses nothing.
+    pub async fn next(&self) {
+        loop {
+            let changed = self.changed.notified();
+            let due = self.lock().next();
+            match due {
+                Some(due) if due <= Instant::now() => return,
+                // Another provider may want something before that.
+                Some(due) => drop(tokio::time::timeout_at(due.into(), changed).await),
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Asks for the longest of pauses: nothing could even be tried.
+    pub fn pause(&self) {
+        self.pause_after(BOOKED_FREE + PAUSE_MAX);
+    }
+
+    /// Books time behind a publication that cost so much. When publications cost too much together there is a pause: what waits meanwhile
+    /// is made one.
+    pub fn pause_after(&self, cost: Duration) {
         let now = Instant::now();
         let mut slots = self.lock();
         let from = slots.booked_until.map_or(now, |booked| booked.max(now));
@@ -375,7 +395,8 @@ impl Board {
         slots.due = due;
     }
 
-    pub(crate) fn statuses(&self) -> Vec<Status> {
+    /// Returns all providers and their status, in the order of the configuration.
+    pub fn statuses(&self) -> Vec<Status> {
         let slots = self.lock();
         let mut all: Vec<_> = slots.by_name.values().map(|slot| (slot.place, slot.status.clone())).collect();
         all.sort_by_key(|(place, _)| *place);
@@ -418,41 +439,6 @@ fn note_failure(status: &mut Status, why: &str) {
     status.reason = Some(reason);
 }
 
-/// Tells when providers want something.
-#[derive(Clone, Debug, Default)]
-pub struct Inbox(pub(super) Arc<Board>);
-
-impl Inbox {
-    /// All providers and how they are, in their order.
-    pub fn statuses(&self) -> Vec<Status> {
-        self.0.statuses()
-    }
-
-    /// Tells what a publication cost. When they cost too much together there is a pause: what waits meanwhile is made one.
-    pub fn pause_after(&self, cost: Duration) {
-        self.0.pause_after(cost);
-    }
-
-    /// Asks for the longest of pauses: nothing could even be tried.
-    pub fn pause(&self) {
-        self.0.pause_after(BOOKED_FREE + PAUSE_MAX);
-    }
-
-    /// Waits until something new is wanted and it is time for it. Dropping the future loses nothing.
-    pub async fn next(&self) {
-        loop {
-            let changed = self.0.changed.notified();
-            let due = self.0.lock().next();
-            match due {
-                Some(due) if due <= Instant::now() => return,
-                // Others may want something before that.
-                Some(due) => drop(tokio::time::timeout_at(due.into(), changed).await),
-                None => changed.await,
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,159 +450,159 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_told_and_holds_up_nothing_of_the_rest() {
-        let board = Board::default();
-        board.set_providers(&[("a", "dns")]);
-        board.send("a", text("1"), Some("b.test: no answer"));
-        let status = board.statuses().remove(0);
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "dns")]);
+        inbox.send("a", text("1"), Some("b.test: no answer"));
+        let status = inbox.statuses().remove(0);
         assert_eq!((status.reach, status.reason.as_deref()), (Reach::Away, Some("b.test: no answer")));
-        assert!(status.last_success.is_some() && board.take_unsettled(false).len() == 1);
-        board.send("a", text("1"), None);
-        assert_eq!((board.statuses()[0].reach, &board.statuses()[0].reason), (Reach::Up, &None));
+        assert!(status.last_success.is_some() && inbox.take_unsettled(false).len() == 1);
+        inbox.send("a", text("1"), None);
+        assert_eq!((inbox.statuses()[0].reach, &inbox.statuses()[0].reason), (Reach::Up, &None));
     }
 
     #[test]
     fn the_latest_of_each_is_taken_in_the_order_written_until_it_is_settled() {
-        let board = Board::default();
-        board.set_providers(&[("z", "file"), ("a", "file")]);
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("z", "file"), ("a", "file")]);
         for (name, wanted) in [("a", "1"), ("z", "1"), ("a", "2"), ("other", "1")] {
-            board.send(name, text(wanted), None);
+            inbox.send(name, text(wanted), None);
         }
-        let open = board.take_unsettled(false);
+        let open = inbox.take_unsettled(false);
         assert_eq!(open.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["z", "a"]);
         assert_eq!(*open[1].1, text("2"));
-        assert!(board.lock().due.is_none(), "taken");
-        board.send("a", text("2"), None);
-        assert!(board.lock().due.is_none(), "the same as before is nothing new");
-        assert_eq!(board.take_unsettled(false).len(), 2, "what was not settled is wanted still");
+        assert!(inbox.lock().due.is_none(), "taken");
+        inbox.send("a", text("2"), None);
+        assert!(inbox.lock().due.is_none(), "the same as before is nothing new");
+        assert_eq!(inbox.take_unsettled(false).len(), 2, "what was not settled is wanted still");
     }
 
     #[test]
     fn what_was_taken_in_vain_is_due_again_when_somebody_reminds_of_it_unless_it_was_refused() {
-        let board = Board::default();
-        board.set_providers(&[("a", "file")]);
-        board.remind();
-        assert!(board.lock().due.is_none(), "nothing is wanted");
-        board.send("a", text("1"), None);
-        let state = board.take_unsettled(false).remove(0).1;
-        board.remind();
-        assert!(board.lock().due.is_some());
-        board.take_unsettled(false);
-        board.refuse("a", &state, "it is bad");
-        board.remind();
-        assert!(board.lock().due.is_none());
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "file")]);
+        inbox.remind();
+        assert!(inbox.lock().due.is_none(), "nothing is wanted");
+        inbox.send("a", text("1"), None);
+        let state = inbox.take_unsettled(false).remove(0).1;
+        inbox.remind();
+        assert!(inbox.lock().due.is_some());
+        inbox.take_unsettled(false);
+        inbox.refuse("a", &state, "it is bad");
+        inbox.remind();
+        assert!(inbox.lock().due.is_none());
     }
 
     #[test]
     fn what_the_data_plane_does_not_take_is_tried_again_and_what_is_wrong_is_not() {
-        let board = Arc::new(Board::default());
-        board.set_providers(&[("a", "file"), ("b", "file")]);
-        board.send("a", text("1"), None);
-        let state = board.take_unsettled(false).remove(0).1;
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "file"), ("b", "file")]);
+        inbox.send("a", text("1"), None);
+        let state = inbox.take_unsettled(false).remove(0).1;
         let mut waits = Vec::new();
         for _ in 0..3 {
-            board.put_off("a", &state, "the port is in use");
-            waits.push(board.lock().next().expect("it is tried again").saturating_duration_since(Instant::now()));
-            board.remind();
-            assert!(board.lock().due.is_none(), "not before its time");
-            assert_eq!(board.take_unsettled(false).len(), 1);
-            assert_eq!(board.lock().next(), None);
+            inbox.put_off("a", &state, "the port is in use");
+            waits.push(inbox.lock().next().expect("it is tried again").saturating_duration_since(Instant::now()));
+            inbox.remind();
+            assert!(inbox.lock().due.is_none(), "not before its time");
+            assert_eq!(inbox.take_unsettled(false).len(), 1);
+            assert_eq!(inbox.lock().next(), None);
         }
         assert!(waits[0] <= Duration::from_secs(1) && waits[2] > Duration::from_secs(2), "{waits:?}");
-        assert_eq!(board.statuses()[0].refused, 1, "told once");
+        assert_eq!(inbox.statuses()[0].refused, 1, "told once");
         // Reading it with the files may come to nothing, and while that waits for something else it is not tried.
-        board.put_off("a", &state, "the port is in use");
-        let due = board.lock().next();
-        assert_eq!((board.unsettled().len(), board.lock().next()), (1, due));
-        board.take_unsettled(true);
-        assert!(board.lock().next().is_some_and(|later| later > Instant::now()));
+        inbox.put_off("a", &state, "the port is in use");
+        let due = inbox.lock().next();
+        assert_eq!((inbox.unsettled().len(), inbox.lock().next()), (1, due));
+        inbox.take_unsettled(true);
+        assert!(inbox.lock().next().is_some_and(|later| later > Instant::now()));
         // Who wants something meanwhile does not wait for that.
-        board.put_off("a", &state, "the port is in use");
-        board.send("b", text("1"), None);
-        assert!(board.lock().next() <= Some(Instant::now() + SETTLE));
-        board.take_unsettled(false);
-        board.put_off("a", &state, "the port is in use");
-        board.send("a", text("2"), None);
-        let other = board.take_unsettled(false).remove(0).1;
-        board.refuse("a", &other, "it is wrong");
-        board.put_off("a", &state, "too late");
-        assert_eq!(board.lock().next(), None);
+        inbox.put_off("a", &state, "the port is in use");
+        inbox.send("b", text("1"), None);
+        assert!(inbox.lock().next() <= Some(Instant::now() + SETTLE));
+        inbox.take_unsettled(false);
+        inbox.put_off("a", &state, "the port is in use");
+        inbox.send("a", text("2"), None);
+        let other = inbox.take_unsettled(false).remove(0).1;
+        inbox.refuse("a", &other, "it is wrong");
+        inbox.put_off("a", &state, "too late");
+        assert_eq!(inbox.lock().next(), None);
         // After something that could not even be tried.
-        Inbox(Arc::clone(&board)).pause();
-        board.put_off("a", &other, "no thread");
-        board.take_unsettled(false);
-        board.send("a", text("3"), None);
-        Inbox(Arc::clone(&board)).pause_after(Duration::ZERO);
+        inbox.pause();
+        inbox.put_off("a", &other, "no thread");
+        inbox.take_unsettled(false);
+        inbox.send("a", text("3"), None);
+        inbox.pause_after(Duration::ZERO);
         let soon = Instant::now() + PAUSE_MAX / 2;
-        assert!(board.lock().next().is_some_and(|due| due > soon), "a short pause does not end a long one");
+        assert!(inbox.lock().next().is_some_and(|due| due > soon), "a short pause does not end a long one");
     }
 
     #[test]
     fn a_stream_of_changes_does_not_put_off_the_first() {
-        let board = Board::default();
-        board.set_providers(&[("a", "file")]);
-        board.send("a", text("1"), None);
-        let due = board.lock().due;
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "file")]);
+        inbox.send("a", text("1"), None);
+        let due = inbox.lock().due;
         for n in 0..100 {
-            board.send("a", text(&n.to_string()), None);
+            inbox.send("a", text(&n.to_string()), None);
         }
-        assert!(due.is_some() && board.lock().due == due);
-        board.take_unsettled(false);
-        board.pause_after(Duration::from_secs(100));
-        board.pause_after(Duration::MAX);
+        assert!(due.is_some() && inbox.lock().due == due);
+        inbox.take_unsettled(false);
+        inbox.pause_after(Duration::from_secs(100));
+        inbox.pause_after(Duration::MAX);
         let latest = Instant::now() + PAUSE_MAX + SETTLE;
-        board.send("a", text("next"), None);
-        assert!(board.lock().due.is_some_and(|due| due <= latest), "no pause is longer than its bound");
+        inbox.send("a", text("next"), None);
+        assert!(inbox.lock().due.is_some_and(|due| due <= latest), "no pause is longer than its bound");
     }
 
     #[test]
     fn changes_now_and_then_do_not_wait_for_those_before_and_a_stream_of_them_takes_its_part_of_all_time() {
-        let board = Board::default();
-        board.set_providers(&[("a", "file")]);
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "file")]);
         let cost = Duration::from_millis(10);
         // What the test itself takes only makes less of what is booked.
         let booked = BOOKED_FREE.as_millis() / (cost * PAUSE_FACTOR).as_millis();
         let wait = |wanted: &str| {
-            board.send("a", text(wanted), None);
-            let due = board.lock().due.expect("it is wanted");
-            board.take_unsettled(false);
+            inbox.send("a", text(wanted), None);
+            let due = inbox.lock().due.expect("it is wanted");
+            inbox.take_unsettled(false);
             due.saturating_duration_since(Instant::now())
         };
         for n in 0..booked {
             assert!(wait(&n.to_string()) <= SETTLE, "{n}");
-            board.pause_after(cost);
+            inbox.pause_after(cost);
         }
-        board.pause_after(Duration::from_secs(1));
+        inbox.pause_after(Duration::from_secs(1));
         assert!(wait("one behind a change that cost much") > SETTLE);
     }
 
     #[test]
     fn a_refused_state_is_counted_once() {
-        let board = Board::default();
-        board.set_providers(&[("a", "file")]);
-        board.send("a", text("bad"), None);
-        let state = board.take_unsettled(false).remove(0).1;
-        board.refuse("a", &state, "it is bad");
-        board.refuse("a", &state, "it is bad still");
-        let status = board.statuses().remove(0);
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "file")]);
+        inbox.send("a", text("bad"), None);
+        let state = inbox.take_unsettled(false).remove(0).1;
+        inbox.refuse("a", &state, "it is bad");
+        inbox.refuse("a", &state, "it is bad still");
+        let status = inbox.statuses().remove(0);
         assert_eq!((status.refused, status.problems.as_deref()), (1, Some("it is bad still")));
-        board.send("a", text("other"), None);
-        board.refuse("a", &state, "too late");
-        assert_eq!(board.statuses()[0].refused, 1, "it wants something else by now");
+        inbox.send("a", text("other"), None);
+        inbox.refuse("a", &state, "too late");
+        assert_eq!(inbox.statuses()[0].refused, 1, "it wants something else by now");
     }
 
     #[test]
     fn one_that_is_away_is_waited_for_unless_something_was_kept_of_it() {
-        let board = Board::default();
-        board.set_providers(&[("a", "file")]);
-        board.set_kept("a", text("kept"));
-        board.failed("a", "nobody is there");
-        board.wait_for("a", Duration::from_secs(3600));
-        board.wait_for("nobody", Duration::from_secs(3600));
-        let status = board.statuses().remove(0);
+        let inbox = Inbox::default();
+        inbox.set_providers(&[("a", "file")]);
+        inbox.set_kept("a", text("kept"));
+        inbox.failed("a", "nobody is there");
+        inbox.wait_for("a", Duration::from_secs(3600));
+        inbox.wait_for("nobody", Duration::from_secs(3600));
+        let status = inbox.statuses().remove(0);
         assert_eq!((status.reach, status.is_kept), (Reach::Away, true));
-        board.send("a", text("own"), None);
-        board.set_kept("a", text("kept"));
-        assert_eq!(*board.take_unsettled(false)[0].1, text("own"));
-        assert!(!board.statuses()[0].is_kept);
+        inbox.send("a", text("own"), None);
+        inbox.set_kept("a", text("kept"));
+        assert_eq!(*inbox.take_unsettled(false)[0].1, text("own"));
+        assert!(!inbox.statuses()[0].is_kept);
     }
 }

@@ -1,7 +1,8 @@
-//! What an operator wishes of endpoints beside the configuration: to drain one, to work on it, to take it for well or unwell
-//! whatever its checks say. A wish lasts until it is taken back or its endpoint is gone from the configuration. For one that a provider
-//! gives it waits a day: a program that is started anew in the middle of the work leaves its registry for a moment, and so does one
-//! whose name is not found just now.
+//! The admin state of endpoints: runtime overrides, which the API calls wishes. They drain an endpoint, put it into maintenance, or take
+//! it for up or down whatever its checks say.
+//!
+//! A wish lasts until it is taken back or the configuration has its endpoint no more. It waits a day for an endpoint that a provider
+//! gives: a program that restarts during the work leaves its registry for a moment, and so does one whose name is not found just now.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use config::Diagnostics;
 
-use super::Workshop;
+use super::Preparation;
 use crate::given::{Beside, Given, State};
 use crate::history::Origin;
-use crate::keep::Desired;
 use crate::load::{self, Candidate, Next};
 use crate::loader::without_names;
 use crate::names::Names;
-use crate::providers::Board;
+use crate::overrides::Desired;
+use crate::providers::Inbox;
 
 /// How often what is wrong is left out until no more is looked for.
 const ROUNDS_MAX: usize = 8;
@@ -34,12 +34,12 @@ pub struct Fitted {
     pub refused: Vec<(Wanted, Diagnostics)>,
 }
 
-impl Workshop {
+impl Preparation {
     /// Tries what providers want; changes nothing.
     pub fn prepare_provided(&self) -> Fitted {
         // While something is tried, whole objects wait.
-        let is_again = self.tried.is_none() && self.board.take_again();
-        let wanted = self.board.take_unsettled(self.tried.is_some());
+        let is_again = self.tried.is_none() && self.inbox.take_again();
+        let wanted = self.inbox.take_unsettled(self.tried.is_some());
         match is_again {
             true => self.prepare_with(with_lacking(wanted, &self.desired.given), With::All),
             false => self.prepare_wanted(wanted),
@@ -85,7 +85,7 @@ impl Workshop {
     pub(super) fn read_anew(&self, names: &Names) -> Result<Candidate, Diagnostics> {
         let load = |desired: Desired| load::prepare_with(&self.source, desired, self.next(), names);
         let wanted = match self.takes_news {
-            true => with_lacking(self.board.unsettled(), &self.desired.given),
+            true => with_lacking(self.inbox.unsettled(), &self.desired.given),
             false => Vec::new(),
         };
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
@@ -100,7 +100,7 @@ impl Workshop {
             // The files are to blame for what is wrong without what is new, too.
             fitted.refused.retain(|(_, why)| why != wrong);
         }
-        refuse(&self.board, &fitted.refused);
+        refuse(&self.inbox, &fitted.refused);
         found
     }
 
@@ -226,8 +226,8 @@ fn with_lacking(mut wanted: Vec<Wanted>, given: &Given) -> Vec<Wanted> {
 }
 
 /// Tells what is not put into force, and why.
-pub(crate) fn refuse(board: &Board, refused: &[(Wanted, impl Display)]) {
+pub(crate) fn refuse(inbox: &Inbox, refused: &[(Wanted, impl Display)]) {
     for ((name, state), why) in refused {
-        board.refuse(name, state, &why.to_string());
+        inbox.refuse(name, state, &why.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! What was changed by the API, kept in a file, so that it is there again after a start.
+//! Overrides: what the API changed beside the files of the configuration, saved in a file so that a restart finds it.
 //!
 //! It is written beside the old file before the data plane takes it, and replaces that afterwards: see [`atomic_file`](crate::atomic_file).
 
@@ -8,10 +8,10 @@ use std::path::Path;
 use config::Changes;
 use serde::{Deserialize, Serialize};
 
+use crate::admin_state::Wishes;
 use crate::atomic_file::{Staged, read_file, stage_file};
 use crate::given::Given;
 use crate::names::Moved;
-use crate::wishes::Wishes;
 
 /// Name of the file in the folder for it.
 pub(crate) const FILE: &str = "changes.json";

@@ -1,4 +1,4 @@
-//! Where configurations are made ready: with copies of what the owner holds, so that the owner goes on meanwhile.
+//! Preparing a configuration aside: with copies of what the owner holds, so that the owner goes on meanwhile.
 
 mod named;
 mod provided;
@@ -10,12 +10,12 @@ use config::{Changes, Diagnostics, Loaded, Loader, Whole};
 use plan::Plan;
 
 use crate::admin_tls::AdminTls;
-use crate::desk::{Change, Order};
 use crate::history::Origin;
-use crate::keep::Desired;
 use crate::load::{self, Candidate, Inspect, Next, Source, Tried};
 use crate::names::{Book, Names};
-use crate::providers::Board;
+use crate::orders::{Change, Order};
+use crate::overrides::Desired;
+use crate::providers::Inbox;
 use crate::refusal::Refusal;
 use crate::view::View;
 
@@ -23,9 +23,9 @@ pub use named::Moves;
 pub(crate) use provided::refuse;
 pub use provided::{Fitted, Wanted};
 
-/// Makes configurations ready; changes nothing. It knows what ran when it was made.
+/// Prepares candidates from what ran when it was made; changes nothing.
 #[derive(Clone)]
-pub struct Workshop {
+pub struct Preparation {
     pub(crate) source: Source,
     pub(crate) inspect: Inspect,
     pub(crate) desired: Desired,
@@ -36,7 +36,7 @@ pub struct Workshop {
     pub(crate) generation: u64,
     pub(crate) view: View,
     /// What providers want.
-    pub(crate) board: Arc<Board>,
+    pub(crate) inbox: Arc<Inbox>,
     /// What host names of endpoints were found to have.
     pub(crate) names: Arc<Book>,
     /// Whether that comes in when files are read.
@@ -45,7 +45,7 @@ pub struct Workshop {
     pub(crate) tried: Option<Tried>,
 }
 
-impl Workshop {
+impl Preparation {
     /// The same, but when files are read, what providers want anew is left to another time.
     #[must_use]
     pub fn without_news(&self) -> Self {
