@@ -83,6 +83,23 @@ impl Origin {
     }
 }
 
+/// Why a generation is made, and who asked for it.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    /// What made it.
+    pub origin: Origin,
+    /// The author, if it comes from the API.
+    pub author: Option<Arc<str>>,
+    /// How its canary ended, if it had one.
+    pub tried: Option<Arc<str>>,
+}
+
+impl From<Origin> for Cause {
+    fn from(origin: Origin) -> Self {
+        Self { origin, author: None, tried: None }
+    }
+}
+
 /// One generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {

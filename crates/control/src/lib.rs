@@ -31,10 +31,11 @@ mod view;
 pub mod watch;
 
 pub use config::{Diagnostics, EndpointEdit};
+pub use history::Cause;
 pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
 pub use orders::{Change, Done, Order, OrderSender, Orders};
 pub use prepare::{Fitted, Moves, Preparation, Wanted};
-pub use reconciler::{Cause, Past, Reconciler};
+pub use reconciler::{Past, Reconciler};
 pub use refusal::Refusal;
 pub use status::{State, Status};
 pub use view::{Canary, LostRecords, Shown, View};

@@ -399,7 +399,7 @@ impl Live {
             Verdict::GoOn => {}
             // What stands against it is in the log.
             Verdict::Promote(reason) => drop(self.promote_canary(&reason)),
-            Verdict::GoBack(reason) => self.reconciler.go_back_from_canary(&reason),
+            Verdict::GoBack(reason) => self.reconciler.roll_back_canary(&reason),
         }
     }
 

@@ -23,7 +23,7 @@ impl Reconciler {
     /// # Errors
     /// Their thread cannot be started.
     pub fn await_providers(&mut self) -> std::io::Result<()> {
-        let kept_in = self.kept.as_ref().map(|kept| kept.folder.as_path());
+        let kept_in = self.persistence.folder();
         self.providers.begin(self.source.providers(), kept_in, &self.desired.given)
     }
 

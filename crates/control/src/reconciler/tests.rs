@@ -11,6 +11,9 @@ use telemetry::Telemetry;
 use tempfile::TempDir;
 
 use super::*;
+use crate::canary::Terms;
+use crate::history::Origin;
+use crate::refusal::Refusal;
 use crate::status::State;
 
 const GOOD: &str = r#"

@@ -3,7 +3,7 @@
 use super::*;
 use crate::given::{State, Text};
 
-/// With two stores that are never there: what they want is put at the inbox by the tests.
+/// With two stores that are never there: what they want the tests put into the inbox.
 fn with_stores(routes: &str) -> String {
     format!(
         "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{routes}]\n\
