@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
 
-use super::{After, Live, permit, reopen_logs};
+use super::{After, Live, reopen_logs};
 use crate::ending::Ending;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
@@ -117,7 +117,7 @@ impl Live {
 
     /// Says to the process before that this one goes on, and hears what it still has to say.
     pub(super) fn take_over(&mut self, ear: Option<Ear>) -> Result<(), Refusal> {
-        self.admin_offered = None;
+        self.admin_door.drop_offered();
         let before = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((before, ear)) = before.zip(ear) else { return Ok(()) };
         match before.ready() {
@@ -137,9 +137,8 @@ impl Live {
     fn take_files(&mut self) {
         self.workers.take_files();
         let mode = self.view().plan().and_then(|plan| Some(plan.snapshot.admin.as_ref()?.mode));
-        if let (Some(admin), Some(mode)) = (&mut self.admin, mode) {
-            admin.take_file();
-            permit(admin, mode);
+        if let Some(mode) = mode {
+            self.admin_door.take_file(mode);
         }
     }
 
@@ -205,9 +204,9 @@ impl Live {
         let mut told = json!({ "sockets": sockets, "past": self.reconciler.past(), "secrets": secrets });
         told["pid"] = std::process::id().into();
         told["began"] = began(std::process::id().into()).into();
-        if let Some(admin) = &self.admin {
-            told["admin"] = admin.configured().to_string().into();
-            descriptors.push(admin.duplicate().map_err(failed)?);
+        if let Some((bind, socket)) = self.admin_door.offer().map_err(failed)? {
+            told["admin"] = bind.into();
+            descriptors.push(socket);
         }
         let successor = Successor::start(program)?;
         let path = program.path.display();
@@ -313,10 +312,8 @@ impl Live {
     fn leave_to(&mut self, successor: &Successor, meanwhile: &Meanwhile) {
         let wanted = meanwhile.wanted.as_ref();
         self.workers.give(wanted.map(|wanted| wanted.taken.clone()).unwrap_or_default());
-        if wanted.is_some_and(|wanted| wanted.admin)
-            && let Some(admin) = &mut self.admin
-        {
-            admin.part();
+        if wanted.is_some_and(|wanted| wanted.admin) {
+            self.admin_door.part();
         }
         telemetry::log::info("upgrade finished: the new process has taken over", &[("pid", &successor.pid)]);
         if meanwhile.reload || meanwhile.reopen {
