@@ -6,18 +6,13 @@ use std::sync::Arc;
 use config::Diagnostics;
 
 use super::Preparation;
-use crate::given::{Beside, Given, State};
+use crate::given::{Attempt, Beside, Given, State, settle};
 use crate::history::Origin;
 use crate::load::{self, Candidate, Next};
 use crate::loader::without_names;
 use crate::names::Names;
 use crate::overrides::Desired;
 use crate::providers::Inbox;
-
-/// How often what is wrong is left out until no more is looked for.
-const ROUNDS_MAX: usize = 8;
-/// And then: without what is new, and with all that was taken away.
-const LAST_ROUNDS: usize = 2;
 
 /// What a provider wants that is not in force.
 pub type Wanted = (String, Arc<State>);
@@ -156,38 +151,17 @@ impl Preparation {
         }
     }
 
-    /// Tries with all of this, then with what was taken away and is needed still, and without the parts of these providers that are wrong,
-    /// as often as that shows others. Where it does not end, or what is wrong is told of none of them, no part is taken that is not in
-    /// force, and then none is taken away, so that their endpoints are held up by nothing. Of several providers none has to bear that:
-    /// each is tried alone then, unless it may be files that are new.
-    fn load_parts(
-        &self,
-        mut given: Given,
-        of: &[Wanted],
-        with: With,
-        load: &impl Load,
-    ) -> Result<Candidate, Diagnostics> {
-        let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
-        let try_it = |given: &Given| load(Desired { given: given.clone(), ..self.desired.clone() });
-        let before = &self.desired.given;
+    /// Tries all of this; settles on what is right of it if that is wrong.
+    fn load_parts(&self, given: Given, of: &[Wanted], with: With, load: &impl Load) -> Result<Candidate, Diagnostics> {
+        let of: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let beside = match with {
             // At a start nothing is in force that files could push out.
             With::Files if self.running.is_some() => Beside::NewFiles,
             With::All | With::Endpoints if of.len() > 1 => Beside::Others,
             _ => Beside::Nothing,
         };
-        let mut tried = try_it(&given);
-        for round in 0..ROUNDS_MAX + LAST_ROUNDS {
-            let Err(wrong) = &tried else { break };
-            let needed = || without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
-            let fewer = || given.without(&names, wrong, (before, beside));
-            let none = || if beside == Beside::Others { None } else { given.without_news(&names, wrong, before) };
-            let other = if round < ROUNDS_MAX { needed().or_else(fewer) } else { None };
-            let Some(other) = other.or_else(none) else { break };
-            given = other;
-            tried = try_it(&given);
-        }
-        tried
+        let attempt = Attempt { of: &of, before: &self.desired.given, beside };
+        settle(given, attempt, |given| load(Desired { given: given.clone(), ..self.desired.clone() }))
     }
 }
 
